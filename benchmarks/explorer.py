@@ -17,10 +17,10 @@ import torch
 from _timing import clock
 from transformers import BertConfig, BertForMaskedLM
 
-from infoflow.explorer._answers import Answers
+from infoflow.explorer._answers import Responses
 from infoflow.explorer._asked import asked
-from infoflow.explorer._reading import Subject
 from infoflow.explorer._readings import Readings
+from infoflow.explorer._sentence_reading import ExploredModel
 from infoflow.explorer._wire import unwired
 from infoflow.foundation import keep_freed_memory, set_threads
 from infoflow.heads import read_tokens, sentence_inputs
@@ -50,7 +50,7 @@ def main() -> None:
 
 def times_of(model: Model, text: str) -> dict[str, float]:
     """CPU seconds of each answer about a sentence that was not read before."""
-    answers, seconds = Answers(Readings([Subject(0, model)], 512)), dict[str, float]()
+    answers, seconds = Responses(Readings([ExploredModel(0, model)], 512)), dict[str, float]()
     answers.readings.subjects[0].readout  # noqa: B018 (made once in the life of an explorer)
     inputs = sentence_inputs(model, read_tokens(model, text))
 

@@ -24,7 +24,7 @@ from infoflow.foundation import SilentDisplay, set_threads, use_display
 from infoflow.objectives import make_objective, retrieval_model
 from infoflow.retrieval import (
     NULL,
-    Choice,
+    Candidates,
     Library,
     Passages,
     build_retriever,
@@ -68,7 +68,7 @@ class Case:
         """Read and sum out: candidates and scores are there."""
         return self._finished(self.choice, torch.zeros(self.choice.ids.shape, requires_grad=True))
 
-    def _finished(self, choice: Choice, scores: torch.Tensor) -> float:
+    def _finished(self, choice: Candidates, scores: torch.Tensor) -> float:
         self.model.zero_grad(set_to_none=True)
         logs, targets = self.model.log_likelihoods(*self.ask, self.batch.labels, choice)
         there = torch.from_numpy(choice.there)

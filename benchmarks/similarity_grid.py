@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from infoflow.foundation import block_of, set_threads
 from infoflow.representations import ItemPairs, LayerSpace, RankedSpace, centred_ranks, pwcca, rsa, space_values
 from infoflow.representations._cca import canonical_of_overlap
-from infoflow.representations._meeting import Meeting
+from infoflow.representations._layer_pair import LayerPair
 from infoflow.representations._paired_distance import BlockGroups, LayerView, distance_columns
 from infoflow.representations._pwcca import weighted_mean
 
@@ -78,8 +78,8 @@ def shared_with_bars(layers: Layers) -> np.ndarray:
     order = torch.randperm(len(layers.first[0]), generator=torch.Generator().manual_seed(0))
 
     def value(x: LayerSpace, y: LayerSpace) -> float:
-        space_values("pwcca", Meeting.shuffled(x, y, order))
-        values = space_values("pwcca", Meeting.of(x, y))
+        space_values("pwcca", LayerPair.shuffled(x, y, order))
+        values = space_values("pwcca", LayerPair.of(x, y))
         layers.groups.replicates(values)
         return values[0]
 

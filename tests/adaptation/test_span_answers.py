@@ -6,7 +6,7 @@ from adaptation.questions import asked, own_tokenizer, town_questions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infoflow.adaptation._span_answers import Answer, best_spans, joined, probabilities, with_null
+from infoflow.adaptation._span_answers import SpanAnswer, best_spans, joined, probabilities, with_null
 from infoflow.adaptation._span_rows import SpanRows, WindowSize
 
 CORPUS = town_questions(1, facts=6)
@@ -32,7 +32,13 @@ def test_best_spans_are_those_of_all_pairs(seed, count, longest, which):
 
 
 def test_answers_of_windows_are_joined_by_the_best_of_each_text():
-    answers = [Answer("a", 1.0), Answer("b", 3.0), Answer("a", 4.0), Answer("", 9.0), Answer("c", 0.0)]
+    answers = [
+        SpanAnswer("a", 1.0),
+        SpanAnswer("b", 3.0),
+        SpanAnswer("a", 4.0),
+        SpanAnswer("", 9.0),
+        SpanAnswer("c", 0.0),
+    ]
     assert joined(answers, 2) == [("a", 4.0), ("b", 3.0)]
 
 
@@ -40,14 +46,14 @@ def test_answers_of_windows_are_joined_by_the_best_of_each_text():
     ("null", "threshold", "said"), [(2.0, 0.0, ""), (2.0, 1.5, "a"), (1.0, 0.0, "a"), (0.5, -1.0, "")]
 )
 def test_no_answer_is_said_above_the_threshold(null, threshold, said):
-    ranked = with_null([Answer("a", 1.0)], null, threshold)
+    ranked = with_null([SpanAnswer("a", 1.0)], null, threshold)
     assert ranked[0].text == said
     assert {answer.text for answer in ranked} == {"", "a"}
     assert with_null([], null, threshold) == [("", null)]
 
 
 def test_probabilities_are_a_softmax():
-    found = probabilities([Answer("a", 801.0), Answer("b", 800.0)])
+    found = probabilities([SpanAnswer("a", 801.0), SpanAnswer("b", 800.0)])
     assert found == pytest.approx([math.e / (1 + math.e), 1 / (1 + math.e)])
 
 

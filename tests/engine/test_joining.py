@@ -143,7 +143,7 @@ def test_gpus_are_found_without_cuda(tmp_path, monkeypatch):
 
 
 def test_a_worker_below_a_nanny_says_what_to_set(monkeypatch):
-    from infoflow.engine._child import Order
+    from infoflow.engine._child import StageMessage
     from infoflow.engine._starting import starter
     from infoflow.engine._supervisor import Supervisor
 
@@ -151,7 +151,7 @@ def test_a_worker_below_a_nanny_says_what_to_set(monkeypatch):
     here = starter()
     try:
         with pytest.raises(RuntimeError, match=r"distributed\.worker\.daemon: false"):
-            Supervisor(here).supervise(Order(folder="", key="a", notes="", entry=""), 0.0, lambda message: None)
+            Supervisor(here).supervise(StageMessage(folder="", key="a", notes="", entry=""), 0.0, lambda message: None)
     finally:
         here.close()
 

@@ -272,11 +272,11 @@ def test_a_result_that_a_file_system_shows_late_is_awaited(folder):
 
 
 def test_a_result_that_never_appears_is_told(folder):
-    from infoflow.engine._child import Order, _await_needs
+    from infoflow.engine._child import StageMessage, _await_needs
     from infoflow.foundation import UserError
 
     graph = written([Toy(folder=folder, key="late"), Toy(folder=folder, key="a", needs=("late",))])
-    order = Order(folder=folder, key="a", notes="", entry=ENTRY, patience=0.2)
+    order = StageMessage(folder=folder, key="a", notes="", entry=ENTRY, patience=0.2)
     with pytest.raises(UserError, match="The results of nothing late are not in"):
         _await_needs(graph[1], order)
 
@@ -292,11 +292,11 @@ def test_a_graph_may_be_run_again(folder):
 
 
 def test_a_machine_without_the_folder_says_so(folder):
-    from infoflow.engine._child import Order, _await_folder
+    from infoflow.engine._child import StageMessage, _await_folder
     from infoflow.foundation import UserError
 
     with pytest.raises(UserError, match="does not see the study's folder"):
-        _await_folder(Order(folder=folder, key="a", notes="n/1", entry=ENTRY, patience=0.2))
+        _await_folder(StageMessage(folder=folder, key="a", notes="n/1", entry=ENTRY, patience=0.2))
 
 
 def test_models_train_to_the_same_bits_in_processes_as_in_turn(folder):
@@ -329,7 +329,7 @@ def test_a_folder_that_cannot_be_written_is_told(folder):
 
 def test_of_two_processes_at_one_stage_one_waits_and_finds_it_done(folder):
     """As where a worker was cut off, and its stage given to another while it still saves."""
-    from infoflow.engine._child import Order
+    from infoflow.engine._child import StageMessage
     from infoflow.engine._run_notes import RunNotes
     from infoflow.engine._starting import starter
     from infoflow.engine._supervisor import Supervisor
@@ -337,7 +337,7 @@ def test_of_two_processes_at_one_stage_one_waits_and_finds_it_done(folder):
     written([Toy(folder=folder, key="a", action="count", argument=60)])
     notes, processes = RunNotes(folder), starter()
     notes.open()
-    order = Order(folder=folder, key="a", notes=notes.new_run(), entry=ENTRY)
+    order = StageMessage(folder=folder, key="a", notes=notes.new_run(), entry=ENTRY)
     results, told = [], []
 
     def work() -> None:

@@ -12,7 +12,7 @@ from retrieval.tiny_arms import tiny_world
 from torch.nn.functional import layer_norm
 
 from infoflow.evidence import (
-    Part,
+    TokenPart,
     answer_log_probabilities,
     choice_log_probabilities,
     evidence_flow,
@@ -130,9 +130,9 @@ def test_edges_are_between_what_their_names_say():
     inputs = inputs_of(num=4)
     for row in range(len(inputs)):
         for what, start, end in (
-            ("mask→evidence", {Part.MASK}, None),
-            ("mask→subject", {Part.MASK}, {Part.SUBJECT}),
-            ("mask→object", {Part.MASK}, {Part.EVIDENCE_OBJECT}),
+            ("mask→evidence", {TokenPart.MASK}, None),
+            ("mask→subject", {TokenPart.MASK}, {TokenPart.SUBJECT}),
+            ("mask→object", {TokenPart.MASK}, {TokenPart.EVIDENCE_OBJECT}),
         ):
             queries, keys = edges(inputs, what)[row].nonzero()
             assert set(inputs.parts[row][queries]) == start
@@ -142,7 +142,7 @@ def test_edges_are_between_what_their_names_say():
                     np.isin(inputs.parts[row], [*end]) * 1
                 )
         queries, keys = edges(inputs, "query→evidence")[row].nonzero()
-        real = inputs.parts[row] != Part.PAD
+        real = inputs.parts[row] != TokenPart.PAD
         assert set(queries) == set(np.flatnonzero(real & (inputs.token_type_ids[row] == 0)))
         assert set(keys) == set(np.flatnonzero(real & (inputs.token_type_ids[row] == 1)))
         assert (edges(inputs, "evidence→query")[row] == edges(inputs, "query→evidence")[row].T).all()
@@ -154,7 +154,7 @@ def test_random_edges_are_as_many_others_and_depend_on_the_question_alone():
     for what in KNOCK_OUTS:
         forbidden = edges(inputs, what)
         drawn = random_edges(inputs, forbidden, what, seed=3)
-        real = inputs.parts != Part.PAD
+        real = inputs.parts != TokenPart.PAD
         assert (drawn.sum(axis=(1, 2)) == forbidden.sum(axis=(1, 2))).all()
         assert not (drawn & forbidden).any()
         assert not drawn[:, np.arange(drawn.shape[1]), np.arange(drawn.shape[1])].any()
@@ -202,12 +202,12 @@ def test_removals_are_those_of_the_influence_measure():
 
 def test_the_tokens_that_are_removed():
     inputs = inputs_of(num=6)
-    last = last_token(inputs, Part.SUBJECT)
+    last = last_token(inputs, TokenPart.SUBJECT)
     for row, place in enumerate(last):
-        assert place == max(np.flatnonzero(inputs.parts[row] == Part.SUBJECT))
-    assert (last_token(inputs_of("none", num=6), Part.EVIDENCE_OBJECT) == -1).all()
+        assert place == max(np.flatnonzero(inputs.parts[row] == TokenPart.SUBJECT))
+    assert (last_token(inputs_of("none", num=6), TokenPart.EVIDENCE_OBJECT) == -1).all()
     words = random_word(inputs, "test", 0, of_passage=True)
-    assert set(inputs.parts[np.arange(len(inputs)), words]) <= {Part.EVIDENCE, Part.EVIDENCE_RELATION}
+    assert set(inputs.parts[np.arange(len(inputs)), words]) <= {TokenPart.EVIDENCE, TokenPart.EVIDENCE_RELATION}
     assert (at(words, inputs.parts.shape[1]).sum(axis=1) == 1).all()
 
 
@@ -219,8 +219,8 @@ def test_tracing_equals_a_run_written_out():
     noise, model = subject_noise(looked_at(reader), inputs, seed=0), looked_at(reader)
     nothing = np.zeros((len(inputs), *inputs.input_ids.shape[1:] * 2), dtype=bool)
     clean_logs, outputs = logs_by_hand(reader, inputs, nothing, [])
-    subject = at(last_token(inputs, Part.SUBJECT), inputs.parts.shape[1])
-    masks = inputs.parts == Part.MASK
+    subject = at(last_token(inputs, TokenPart.SUBJECT), inputs.parts.shape[1])
+    masks = inputs.parts == TokenPart.MASK
     variants = [
         Restored(((site, layer),), tokens)
         for site in ("ffn", "attention")
@@ -241,7 +241,7 @@ def test_restoring_everything_at_the_mask_regains_everything():
     model, inputs = looked_at(sharp_reader()), inputs_of(num=5)
     noise = subject_noise(model, inputs, seed=0)
     every = tuple((site, layer) for site in ("ffn", "attention") for layer in range(NUM_LAYERS))
-    masks, nowhere = inputs.parts == Part.MASK, np.zeros(inputs.parts.shape, dtype=bool)
+    masks, nowhere = inputs.parts == TokenPart.MASK, np.zeros(inputs.parts.shape, dtype=bool)
     variants = [Restored(every, masks), Restored(every, nowhere)]
     clean, noisy, found = traced_answers(model, inputs, noise, variants)
     assert np.allclose(found[0], clean, atol=1e-5)
@@ -253,7 +253,7 @@ def test_restoring_everything_at_the_mask_regains_everything():
 def test_noise_is_three_deviations_and_on_the_subject_alone():
     reader, inputs = sharp_reader(), inputs_of()
     noise = subject_noise(looked_at(reader), inputs, seed=0)
-    there = np.isin(inputs.parts, [Part.SUBJECT, Part.EVIDENCE_SUBJECT])
+    there = np.isin(inputs.parts, [TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT])
     assert (noise[~there] == 0).all()
     spread = float(reader.bert.embeddings.word_embeddings.weight.detach().std())
     assert noise[there].std() == pytest.approx(3 * spread, rel=0.03)

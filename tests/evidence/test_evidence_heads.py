@@ -7,7 +7,7 @@ import torch
 from evidence.sharp_reader import inputs_of, sharp_reader
 from retrieval.tiny_arms import tiny_reader, tiny_world
 
-from infoflow.evidence import Part, attention_shares, evidence_heads, fact_blocks, fact_inputs
+from infoflow.evidence import TokenPart, attention_shares, evidence_heads, fact_blocks, fact_inputs
 from infoflow.evidence._asked import looked_at
 from infoflow.evidence._evidence_heads import copy_scores, head_readings
 from infoflow.foundation import NUM_BLOCKS, UserError
@@ -16,7 +16,7 @@ from infoflow.models import tap
 
 def readings_by_hand(reader, inputs, row):
     """Each metric of every (layer, head) of one question, alone and without padding."""
-    real = inputs.parts[row] != Part.PAD
+    real = inputs.parts[row] != TokenPart.PAD
     ids, segments = (torch.tensor(one[row][real])[None] for one in (inputs.input_ids, inputs.token_type_ids))
     parts, length = inputs.parts[row][real], int(real.sum())
     reader.set_attn_implementation("eager")
@@ -39,13 +39,21 @@ def readings_by_hand(reader, inputs, row):
                 line = weights[0, head, mask].tolist()
                 groups = {"evidence": [], "question": [], "special": [], "itself": [mask], "object": []}
                 for place, part in enumerate(parts):
-                    if part in (Part.EVIDENCE, Part.EVIDENCE_OBJECT, Part.EVIDENCE_RELATION, Part.EVIDENCE_SUBJECT):
+                    if part in (
+                        TokenPart.EVIDENCE,
+                        TokenPart.EVIDENCE_OBJECT,
+                        TokenPart.EVIDENCE_RELATION,
+                        TokenPart.EVIDENCE_SUBJECT,
+                    ):
                         groups["evidence"].append(place)
-                    if part == Part.SPECIAL:
+                    if part == TokenPart.SPECIAL:
                         groups["special"].append(place)
-                    if part in (Part.SUBJECT, Part.RELATION, Part.QUESTION, Part.MASK) and place != mask:
+                    if (
+                        part in (TokenPart.SUBJECT, TokenPart.RELATION, TokenPart.QUESTION, TokenPart.MASK)
+                        and place != mask
+                    ):
                         groups["question"].append(place)
-                    if part == Part.EVIDENCE_OBJECT:
+                    if part == TokenPart.EVIDENCE_OBJECT:
                         groups["object"].append(place)
                 for name, places in groups.items():
                     share = sum(line[place] for place in places)
@@ -93,7 +101,7 @@ def test_copies_are_found_where_a_head_looks_at_the_object():
     """Attention is put in: every head of layer 1 looks at the object. What counts is then whether answers are right."""
     reader, inputs = sharp_reader(), inputs_of()
     model = looked_at(reader)
-    objects = torch.from_numpy(inputs.parts == Part.EVIDENCE_OBJECT)
+    objects = torch.from_numpy(inputs.parts == TokenPart.EVIDENCE_OBJECT)
 
     def pointing(call):
         if call.layer == 1:

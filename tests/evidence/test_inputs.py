@@ -5,7 +5,7 @@ import pytest
 import torch
 from retrieval.tiny_arms import tiny_arm, tiny_reader, tiny_world
 
-from infoflow.evidence import DOCUMENTS, EVIDENCE_PARTS, Part, answer_log_probabilities, fact_inputs
+from infoflow.evidence import DOCUMENTS, EVIDENCE_PARTS, TokenPart, answer_log_probabilities, fact_inputs
 from infoflow.foundation import UserError
 from infoflow.retrieval import NULL
 
@@ -38,24 +38,24 @@ def test_parts_are_what_they_are_called():
     for row, fact in enumerate(inputs.facts):
         words = np.array(tokenizer.convert_ids_to_tokens(inputs.input_ids[row]))
         parts = inputs.parts[row]
-        assert " ".join(words[parts == Part.SUBJECT]) == " ".join(world.names[fact.entity])
-        assert " ".join(words[parts == Part.EVIDENCE_SUBJECT]) == " ".join(world.names[fact.entity])
-        assert " ".join(words[parts == Part.EVIDENCE_OBJECT]) == world.answer(fact)
-        assert set(words[parts == Part.MASK]) == {"[MASK]"}
+        assert " ".join(words[parts == TokenPart.SUBJECT]) == " ".join(world.names[fact.entity])
+        assert " ".join(words[parts == TokenPart.EVIDENCE_SUBJECT]) == " ".join(world.names[fact.entity])
+        assert " ".join(words[parts == TokenPart.EVIDENCE_OBJECT]) == world.answer(fact)
+        assert set(words[parts == TokenPart.MASK]) == {"[MASK]"}
         answer = inputs.candidates[row, inputs.answers[row]]
         assert " ".join(tokenizer.convert_ids_to_tokens(answer[answer >= 0])) == world.answer(fact)
-        assert set(words[parts == Part.PAD]) <= {"[PAD]"}
-        assert words[parts == Part.RELATION] != words[parts == Part.EVIDENCE_RELATION]
+        assert set(words[parts == TokenPart.PAD]) <= {"[PAD]"}
+        assert words[parts == TokenPart.RELATION] != words[parts == TokenPart.EVIDENCE_RELATION]
 
 
 def test_documents_differ_as_they_should():
     world, tokenizer, _ = tiny_world()
     gold, other = inputs_of("gold"), inputs_of("conflict")
     changed = gold.input_ids != other.input_ids
-    assert (gold.parts[changed] == Part.EVIDENCE_OBJECT).all()
+    assert (gold.parts[changed] == TokenPart.EVIDENCE_OBJECT).all()
     assert changed.any(axis=1).all()
     assert (other.others != other.answers).all()
-    assert not np.isin(inputs_of("random").parts, [Part.EVIDENCE_OBJECT, Part.EVIDENCE_SUBJECT]).any()
+    assert not np.isin(inputs_of("random").parts, [TokenPart.EVIDENCE_OBJECT, TokenPart.EVIDENCE_SUBJECT]).any()
     assert not np.isin(inputs_of("none").parts, EVIDENCE_PARTS).any()
     facts = world.of_kind("trained")
     found = [world.gold(world.facts[one.fact]) for one in world.questions(facts)]
@@ -80,7 +80,7 @@ def test_answers_equal_a_loop_over_rows_and_objects(document):
         scores = []
         for words in world.answers(inputs.facts[row].relation):
             tokens = tokenizer.convert_tokens_to_ids(words.split())
-            places = np.flatnonzero(inputs.parts[row] == Part.MASK)
+            places = np.flatnonzero(inputs.parts[row] == TokenPart.MASK)
             scores.append(sum(float(logs[place, token]) for place, token in zip(places, tokens, strict=True)))
         slow = torch.tensor(scores).log_softmax(0).numpy()
         assert np.allclose(fast[row, : len(slow)], slow, atol=1e-5)

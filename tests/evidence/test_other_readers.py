@@ -7,7 +7,7 @@ import transformers
 from evidence.sharp_reader import inputs_of
 from retrieval.tiny_arms import tiny_world
 
-from infoflow.evidence import Part, evidence_ablation, evidence_flow, evidence_heads
+from infoflow.evidence import TokenPart, evidence_ablation, evidence_flow, evidence_heads
 from infoflow.evidence._asked import looked_at
 from infoflow.evidence._edges import edges
 from infoflow.evidence._knock_out import answers_without_edges
@@ -55,7 +55,7 @@ def test_restoring_everything_at_the_mask_regains_everything(family):
     model, inputs = looked_at(reader_of(family)), inputs_of(num=4)
     every = tuple((site, layer) for site in ("ffn", "attention") for layer in range(2))
     clean, noisy, found = traced_answers(
-        model, inputs, subject_noise(model, inputs, 0), [Restored(every, inputs.parts == Part.MASK)]
+        model, inputs, subject_noise(model, inputs, 0), [Restored(every, inputs.parts == TokenPart.MASK)]
     )
     assert np.allclose(found[0], clean, atol=1e-4)
     assert not np.allclose(noisy, clean, atol=1e-3)

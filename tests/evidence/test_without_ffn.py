@@ -5,7 +5,7 @@ import pytest
 import torch
 from retrieval.tiny_arms import tiny_reader, tiny_world
 
-from infoflow.evidence import Part, fact_inputs, knowledge, knowledge_without_ffn
+from infoflow.evidence import TokenPart, fact_inputs, knowledge, knowledge_without_ffn
 
 
 def outputs(reader, ids, segments, layer=None, places=None, mean=None):
@@ -36,11 +36,11 @@ def test_each_number_equals_a_pass_written_out(document):
     number = tokenizer.get_vocab()
     rows = []
     for ids, segments, parts in zip(inputs.input_ids, inputs.token_type_ids, inputs.parts, strict=True):
-        real = parts != Part.PAD
+        real = parts != TokenPart.PAD
         rows.append((torch.from_numpy(ids[real])[None], torch.from_numpy(segments[real])[None], parts[real]))
     plain = [outputs(reader, ids, segments)[0] for ids, segments, _ in rows]
     for places in ("subject", "all"):
-        chosen = [parts == Part.SUBJECT if places == "subject" else parts >= 0 for _, _, parts in rows]
+        chosen = [parts == TokenPart.SUBJECT if places == "subject" else parts >= 0 for _, _, parts in rows]
         for layer in (0, 1):
             every = [ffn[layer][torch.from_numpy(where)] for ffn, where in zip(plain, chosen, strict=True)]
             mean = torch.cat(every).mean(dim=0)
@@ -48,7 +48,7 @@ def test_each_number_equals_a_pass_written_out(document):
             for (ids, segments, parts), where, fact in zip(rows, chosen, inputs.facts, strict=True):
                 logits = outputs(reader, ids, segments, layer, torch.from_numpy(where), mean)[1]
                 logs = logits.double().log_softmax(-1).numpy()
-                masks = np.flatnonzero(parts == Part.MASK)
+                masks = np.flatnonzero(parts == TokenPart.MASK)
                 scores = [
                     sum(logs[place, number[word]] for place, word in zip(masks, answer.split(), strict=True))
                     for answer in world.answers(fact.relation)

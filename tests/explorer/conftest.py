@@ -39,12 +39,12 @@ def models(matched_models):
 @pytest.fixture
 def answers(models):
     """Makes what answers questions about some models, as the worker's thread calls it."""
-    from infoflow.explorer._answers import Answers
-    from infoflow.explorer._reading import Subject
+    from infoflow.explorer._answers import Responses
     from infoflow.explorer._readings import Readings
+    from infoflow.explorer._sentence_reading import ExploredModel
 
     def make(*kinds, **options):
-        subjects = [Subject(number, models[kind]) for number, kind in enumerate(kinds)]
-        return Answers(Readings(subjects, 128, **options))
+        subjects = [ExploredModel(number, models[kind]) for number, kind in enumerate(kinds)]
+        return Responses(Readings(subjects, 128, **options))
 
     return make

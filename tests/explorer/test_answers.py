@@ -348,16 +348,16 @@ def test_a_translation_begins_from_its_start_token(answers, models):
 def test_a_model_without_head_says_so(answers, models):
     from transformers import BertConfig, BertModel
 
-    from infoflow.explorer._answers import Answers
-    from infoflow.explorer._reading import Subject
+    from infoflow.explorer._answers import Responses
     from infoflow.explorer._readings import Readings
+    from infoflow.explorer._sentence_reading import ExploredModel
     from infoflow.foundation import UserError
     from infoflow.models import load_model
 
     tokenizer = models["masked"].tokenizer
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
     model = load_model(BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)), tokenizer=tokenizer)
-    asked = Answers(Readings([Subject(0, model)], 128))
+    asked = Responses(Readings([ExploredModel(0, model)], 128))
     head, _ = opened(asked.read(question(want=["attention", "flow", "lens", "relevance"], position=2)))
     assert "no language-model head" in head["lens"]["reason"]
     assert head["relevance"]["method"] == "alti"

@@ -132,7 +132,7 @@ def test_one_thing_at_a_time(worker):
 
 
 def test_stopping_settles_what_waits(worker):
-    from infoflow.explorer._worker import Stopped
+    from infoflow.explorer._worker import ExplorerStopped
 
     async def stop():
         gate, task = await blocked(worker)
@@ -140,9 +140,9 @@ def test_stopping_settles_what_waits(worker):
         await asyncio.sleep(0.01)
         worker.stop()
         gate.free.set()
-        with pytest.raises(Stopped):
+        with pytest.raises(ExplorerStopped):
             await waiting
-        with pytest.raises(Stopped):
+        with pytest.raises(ExplorerStopped):
             await worker.do(("late",), lambda: None)
         assert await task == "gate"
 

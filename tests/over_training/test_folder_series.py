@@ -9,7 +9,7 @@ import pytest
 from checkpoint_series import STEPS, as_snapshots
 
 from infoflow.foundation import UserError
-from infoflow.over_training import Series, read_series, select_steps
+from infoflow.over_training import CheckpointSeries, read_series, select_steps
 
 
 @pytest.fixture
@@ -17,12 +17,12 @@ def folder(checkpoint_series: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(checkpoint_series, tmp_path / "run"))
 
 
-def _only(source: Path | str, **options) -> Series:
+def _only(source: Path | str, **options) -> CheckpointSeries:
     (series,) = read_series([str(source)], **options)
     return series
 
 
-def _updates(series: Series) -> list[int]:
+def _updates(series: CheckpointSeries) -> list[int]:
     return [one.update for one in series.checkpoints]
 
 

@@ -10,7 +10,7 @@ from checkpoint_series import STEPS
 from small_hub import Hub, small_hub
 
 from infoflow.foundation import UserError
-from infoflow.over_training import Series, WeighedCheckpoint, check_series, read_series, weigh
+from infoflow.over_training import CheckpointSeries, WeighedCheckpoint, check_series, read_series, weigh
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def hub(checkpoint_series: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -
         yield found
 
 
-def _updates(series: Series) -> list[int]:
+def _updates(series: CheckpointSeries) -> list[int]:
     return [one.update for one in series.checkpoints]
 
 

@@ -6,11 +6,11 @@ import json
 import pytest
 
 from infoflow.foundation import UserError
-from infoflow.probing import Fact, Facts, Prompt, read_facts
+from infoflow.probing import ClozeFact, Facts, Prompt, read_facts
 
 
 def fact(subject, object, relation="capital"):
-    return Fact(relation=relation, subject=subject, object=object)
+    return ClozeFact(relation=relation, subject=subject, object=object)
 
 
 def prompt(template, family="manual", relation="capital"):

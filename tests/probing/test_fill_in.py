@@ -12,7 +12,7 @@ from infoflow.flow import PassOptions, Reader, describe_measure
 from infoflow.foundation import UserError, stream
 from infoflow.models import load_model
 from infoflow.objectives import make_objective
-from infoflow.probing import FILL_IN, Fact, Facts, FillIn, FillInOptions, Prompt, common_objects, fill_in
+from infoflow.probing import FILL_IN, ClozeFact, Facts, FillIn, FillInOptions, Prompt, common_objects, fill_in
 from infoflow.probing._blanks import BlankWriter
 from infoflow.representations import TunedLens
 from infoflow.training import ModelConfig, build_models
@@ -27,8 +27,8 @@ OBJECTS = sorted([*CAPITALS.values(), *COLOURS.values()])
 
 
 def facts(**changes):
-    found = [Fact(relation="capital", subject=x, object=y) for x, y in CAPITALS.items()]
-    found += [Fact(relation="colour", subject=x, object=y) for x, y in COLOURS.items()]
+    found = [ClozeFact(relation="capital", subject=x, object=y) for x, y in CAPITALS.items()]
+    found += [ClozeFact(relation="colour", subject=x, object=y) for x, y in COLOURS.items()]
     prompts = [
         Prompt(relation=relation, template=template, family="manual" if place == 0 else "mined")
         for relation, templates in TEMPLATES.items()
@@ -187,8 +187,8 @@ def test_compared_models_choose_among_the_same_words(tokenizer, knowing):
 
 def test_sentences_that_cannot_be_read_are_counted(tokenizer):
     known = facts()
-    long = Fact(relation="capital", subject=" ".join(["the"] * 40), object="rome")
-    masked = Fact(relation="capital", subject="[MASK]", object="rome")
+    long = ClozeFact(relation="capital", subject=" ".join(["the"] * 40), object="rome")
+    masked = ClozeFact(relation="capital", subject="[MASK]", object="rome")
     table = fill_in(masked_lm(tokenizer), facts(facts=(*known.facts, long, masked)), FillInOptions(prompts=("manual",)))
     row = value(table, layer=0, relation="capital")
     assert (row["count"], row["left_out"]) == (6, 2)
@@ -241,7 +241,7 @@ def test_bad_options_are_the_users_mistake(knowing):
     ):
         with pytest.raises(UserError, match=message):
             fill_in(knowing, facts(), FillInOptions(**options))
-    strange = Facts(facts=(Fact(relation="capital", subject="france", object="qqq"),), prompts=facts().prompts)
+    strange = Facts(facts=(ClozeFact(relation="capital", subject="france", object="qqq"),), prompts=facts().prompts)
     with pytest.raises(UserError, match="one token"):
         fill_in(knowing, strange)
 

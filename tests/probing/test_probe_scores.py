@@ -6,16 +6,16 @@ from sklearn.metrics import f1_score
 
 from infoflow.foundation import block_of, replicate_weights
 from infoflow.probing import selectivity
-from infoflow.probing._probe_scores import Answers, score_rows
+from infoflow.probing._probe_scores import ProbePredictions, score_rows
 
 
 @pytest.fixture
-def answers() -> Answers:
+def answers() -> ProbePredictions:
     rng = np.random.default_rng(0)
     wanted = np.stack([rng.choice(6, 500, p=[0.4, 0.3, 0.2, 0.06, 0.04, 0.0])] * 3)
     wrong = rng.integers(0, 6, (2, 3, 500))
     said = np.where(rng.random((2, 3, 500)) < np.array([0.3, 0.8])[:, None, None], wanted, wrong)
-    return Answers(
+    return ProbePredictions(
         said=said,
         wanted=wanted,
         majority=np.array([0, 0, 1]),

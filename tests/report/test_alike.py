@@ -16,7 +16,7 @@ from infoflow.findings import MAP_TABLES, objective_map
 from infoflow.report import write_report
 from infoflow.report._engine import svg_of
 from infoflow.report.alike._placing import place_names
-from infoflow.report.alike._plane import View
+from infoflow.report.alike._plane import PlaneView
 from infoflow.report.alike._tree import agreement, joined
 from infoflow.results import KEYS, RunFolder
 
@@ -107,7 +107,7 @@ def test_names_stand_apart_from_each_other_and_from_points() -> None:
 
 def test_a_view_goes_there_and_back() -> None:
     rows = pd.DataFrame({"x": [0.0, 2.0, 1.0], "y": [0.0, 1.0, 3.0]})
-    view = View.around(rows)
+    view = PlaneView.around(rows)
     for row, (x, y) in zip(rows.to_numpy(), view.at(rows), strict=True):
         np.testing.assert_allclose(view.back(x, y), row)
         assert 0 < x < 252

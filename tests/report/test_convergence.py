@@ -5,8 +5,8 @@ import pytest
 from drawn import drawn_section, shown_tables
 
 from infoflow.report._curves import curves
-from infoflow.report._language import Cast
-from infoflow.report.knows._convergence import Side, convergence_figure, with_convergence
+from infoflow.report._language import ShownModels
+from infoflow.report.knows._convergence import ConvergencePanel, convergence_figure, with_convergence
 from infoflow.results import RunFolder
 
 from .synthetic_run import make_study
@@ -18,18 +18,18 @@ def run(tmp_path_factory) -> RunFolder:
 
 
 @pytest.fixture(scope="module")
-def cast(run) -> Cast:
-    return Cast.of(run)
+def models(run) -> ShownModels:
+    return ShownModels.of(run)
 
 
-def figures_of(run, cast):
+def figures_of(run, models):
     section = drawn_section(run, "knows")
     return {figure.id: figure for figure in section.figures}
 
 
-def test_the_change_by_size_is_that_of_the_tables(run, cast):
-    figure = figures_of(run, cast)["mi-convergence"]
-    frame = cast.main(shown_tables(run)["mutual_information"])
+def test_the_change_by_size_is_that_of_the_tables(run, models):
+    figure = figures_of(run, models)["mi-convergence"]
+    frame = models.main(shown_tables(run)["mutual_information"])
     own = frame[(frame["side"] == "input") & (frame["regime"] == "clean") & frame["trained"]]
     own = own[own["objective"] == "causal-lm"]
     by_layer = {layer: np.mean(rows["value_by_size"].tolist(), axis=0) for layer, rows in own.groupby("layer")}
@@ -46,19 +46,19 @@ def test_the_change_by_size_is_that_of_the_tables(run, cast):
     assert f"causal LM by {last:+.3f} nats".replace("-", "−") in figure.answer[0]
 
 
-def test_squares_are_hollow_where_an_estimate_has_not_converged(run, cast):
+def test_squares_are_hollow_where_an_estimate_has_not_converged(run, models):
     def squares(figure):
         marks = [layer["mark"] for layer in figure.panels[0].spec["layer"] if layer["mark"].get("shape") == "square"]
         return [mark["filled"] for mark in marks]
 
-    figures = figures_of(run, cast)
+    figures = figures_of(run, models)
     assert set(squares(figures["mi-input"])) == {True}
     assert set(squares(figures["mi-output"])) == {False}
     assert squares(figures["identity"]) == []
 
 
-def test_one_seed_that_has_not_converged_shows(run, cast):
-    frame = cast.main(shown_tables(run)["mutual_information"])
+def test_one_seed_that_has_not_converged_shows(run, models):
+    frame = models.main(shown_tables(run)["mutual_information"])
     frame = frame[(frame["side"] == "input") & (frame["regime"] == "clean")].copy()
     frame.loc[(frame["seed"] == 1) & (frame["layer"] == 3) & frame["trained"], "converged"] = False
     table = with_convergence(curves(frame), frame)
@@ -67,8 +67,8 @@ def test_one_seed_that_has_not_converged_shows(run, cast):
     assert set(doubtful["group"]) == {"trained"}
 
 
-def test_older_tables_have_neither(run, cast):
-    frame = cast.main(shown_tables(run)["mutual_information"])
+def test_older_tables_have_neither(run, models):
+    frame = models.main(shown_tables(run)["mutual_information"])
     older = frame.drop(columns=["converged", "value_by_size"])
     assert "converged" not in with_convergence(curves(older), older)
-    assert convergence_figure([Side("About the input token", older)], cast) is None
+    assert convergence_figure([ConvergencePanel("About the input token", older)], models) is None

@@ -3,13 +3,13 @@ import pytest
 from drawn import shown_tables
 
 from infoflow.report._curves import curves, interval_note, samples_at
-from infoflow.report._language import Cast
+from infoflow.report._language import ShownModels
 
 
 @pytest.fixture(scope="module")
 def identity(study):
-    cast = Cast.of(study)
-    return cast.main(shown_tables(study)["identity_neighbours"])
+    models = ShownModels.of(study)
+    return models.main(shown_tables(study)["identity_neighbours"])
 
 
 def test_points_are_means_over_seeds(identity):

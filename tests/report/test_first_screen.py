@@ -84,7 +84,7 @@ def only(tables, name, frame):
     """A run that has this table alone."""
     from whole_study import InMemory
 
-    return ModelTables(InMemory({}, {name: frame}), tables.cast)
+    return ModelTables(InMemory({}, {name: frame}), tables.models)
 
 
 def same_everywhere(frame):
@@ -152,7 +152,7 @@ def test_a_model_that_has_not_learned_is_named_first_and_grey(study, tables, sto
     assert scored.dull == {"masked-lm"}
     assert scored.failed == [text for text in scored.failed if text.startswith("masked LM has not learned its task")]
     own = cards(tables, {figure.id for figure in story.figures}, set(scored.dull))
-    slot = next(series.slot for series in tables.cast.series if series.key == "masked-lm")
+    slot = next(series.slot for series in tables.models.series if series.key == "masked-lm")
     assert all(f'stroke="var(--series-{slot})"' not in card.picture for card in own)
     page = render(study, replace(story, screen=replace(story.screen, learned=scored, cards=own)))
     assert page.index("Read with care.") < page.index('class="cards"')

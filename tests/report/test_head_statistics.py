@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 from synthetic_run import _write_plain
 
 from infoflow.report._binary import in_steps
-from infoflow.report._language import Cast
+from infoflow.report._language import ShownModels
 from infoflow.report.heads._examples import examples_by_grid
 from infoflow.report.heads._map import head_map_figure
 from infoflow.report.heads._removed import removed_figure
@@ -30,12 +30,12 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def cast(run):
-    return Cast.of(run)
+def models(run):
+    return ShownModels.of(run)
 
 
 @pytest.fixture(scope="module")
-def known(run, cast):
+def known(run, models):
     return head_statistics(shown_tables(run).some(HEAD_TABLES))
 
 
@@ -94,7 +94,7 @@ def test_numbers_in_steps_come_back():
     np.testing.assert_allclose(-3 + 8 * steps[[0, 1, 3]].astype(float) / 65534, values[[0, 1, 3]], atol=8 / 65534)
 
 
-def test_sentences_lie_one_after_the_other(run, cast):
+def test_sentences_lie_one_after_the_other(run, models):
     """Weights of every head, then value norms, then the layers' mixing; sentence by sentence."""
     (examples,) = examples_by_grid(shown_tables(run)["head_examples"]).values()
     data = np.frombuffer(zlib.decompress(base64.b64decode(examples.block)), np.uint8)
@@ -122,7 +122,7 @@ def test_the_agreement_is_a_rank_correlation_over_heads(run, heads):
     assert "38 of 48 in bert-tiny (all of them for the worse)" in figure.answer[-1]
 
 
-def test_another_domain_has_its_sentence(run, cast, tmp_path):
+def test_another_domain_has_its_sentence(run, models, tmp_path):
     shutil.copytree(run.path, tmp_path / "run")
     other = RunFolder(tmp_path / "run")
     row = {"model": "bert-tiny", "objective": "masked-lm", "seed": 0, "trained": True, "kind": "all", "value": 0.61}
@@ -146,18 +146,18 @@ def test_heads_can_go_until_the_loss_is_a_tenth_worse(heads):
     assert "3 random orders" in figure.caption
 
 
-def test_what_removal_costs_is_paired_by_sentence(cast):
+def test_what_removal_costs_is_paired_by_sentence(models):
     """Sentences differ far more than removal changes them; the interval of the change does not know of that."""
     rng = np.random.default_rng(0)
     sentences = rng.normal(0, 0.5, 200)  # what all shares have in common
     rows = [
-        {"series": cast.series[0].key, "seed": 0, "trained": True, "kind": "all", "order": order, "draw": draw,
+        {"series": models.series[0].key, "seed": 0, "trained": True, "kind": "all", "order": order, "draw": draw,
          "removed": share, "heads": int(48 * share), "metric": "loss", "value": 3 + share**2, "low": 2.0 + share**2,
          "high": 4.0 + share**2, "count": 24, "replicates": list(3 + share**2 + sentences + rng.normal(0, 0.01, 200))}
         for order, draw in (("importance", 0), ("random", 0), ("random", 1))
         for share in (0.0, 0.2, 0.4)
     ]  # fmt: skip
-    data = removed_figure(pd.DataFrame(rows), cast).data
+    data = removed_figure(pd.DataFrame(rows), models).data
     ranked = data[data["order"] == "importance"].set_index("removed")
     assert ranked["change"].tolist() == pytest.approx([0, 0.04, 0.16])
     assert (ranked["high"] - ranked["low"]).tolist() == [2.0, 2.0, 2.0]
@@ -184,14 +184,14 @@ def test_heads_in_a_clump_are_spread_by_size(heads):
     assert "logarithmic" not in figure_of(heads, "heads-matter").caption
 
 
-def test_a_statistic_without_any_number_is_left_out(run, cast):
+def test_a_statistic_without_any_number_is_left_out(run, models):
     """A corpus of frequent tokens has no rarest one: its table is all NaN."""
     frames = {name: shown_tables(run)[name] for name in ("head_confidence", "head_rare_token", "head_relations")}
     nothing = {"value": np.nan, "low": np.nan, "high": np.nan, "baseline": np.nan}
     frames["head_rare_token"] = frames["head_rare_token"].assign(**nothing)
     frames["head_relations"] = frames["head_relations"].assign(**nothing)
     assert [one.id for one in head_statistics(frames)[1]] == ["confidence"]
-    assert head_map_figure(frames, cast).answer
+    assert head_map_figure(frames, models).answer
 
 
 def test_roles_are_those_whose_threshold_is_reached(heads):

@@ -68,10 +68,10 @@ def test_many_that_are_alike_are_counted():
 
 
 def cast_of(*labels: str):
-    from infoflow.report._language import Cast, Series
+    from infoflow.report._language import Series, ShownModels
 
     series = tuple(Series(key=label, label=label, slot=slot) for slot, label in enumerate(labels))
-    return Cast(series=series, by="model", main_stacks={})
+    return ShownModels(series=series, by="model", main_stacks={})
 
 
 def scores(*rows: tuple[str, float, float]) -> pd.DataFrame:
@@ -120,16 +120,16 @@ def removal(**lines: tuple[float, ...]) -> pd.DataFrame:
 def test_heads_how_many_can_go():
     from infoflow.report.heads._removed import _words
 
-    cast = cast_of("A", "B", "C")
+    models = cast_of("A", "B", "C")
     curves = removal(
         A_importance=(1.0, 1.05, 1.09, 1.5), A_random=(1.0, 1.2, 1.3, 2.0), B_importance=(1.0, 1.0, 1.0, 1.2)
     )
-    assert _words(curves, cast, "loss") == (
+    assert _words(curves, models, "loss") == (
         "Of all heads, 40% in A (in random order 0%) and B can go before the loss is 10% worse."
     )
     more = pd.concat([curves, removal(C_importance=(1.0, 1.3, 1.0, 1.0))])
-    assert _words(more, cast, "loss").startswith("Of all heads, 40% in A (in random order 0%) and B; 0% in C can go")
-    assert _words(removal(A_random=(1.0, 1.2)), cast, "loss") == ""
+    assert _words(more, models, "loss").startswith("Of all heads, 40% in A (in random order 0%) and B; 0% in C can go")
+    assert _words(removal(A_random=(1.0, 1.2)), models, "loss") == ""
 
 
 def test_representations_the_largest_step():
@@ -178,11 +178,11 @@ def test_names_in_words_are_escaped():
     from infoflow.report.heads._removed import _words
 
     hostile = "<img src=x onerror=alert(1)>"
-    cast = cast_of(hostile)
-    words = _words(removal(A_importance=(1.0, 1.0)).assign(series=hostile), cast, "loss")
+    models = cast_of(hostile)
+    words = _words(removal(A_importance=(1.0, 1.0)).assign(series=hostile), models, "loss")
     assert hostile in words
     story = object.__new__(Story)  # of which only the names are asked
-    object.__setattr__(story, "cast", cast)
+    object.__setattr__(story, "models", models)
     shown = str(_named(words, story))
     assert "<img" not in shown
     assert "&lt;img" in shown

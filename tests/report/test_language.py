@@ -8,7 +8,7 @@ import pytest
 from drawn import shown_tables
 
 from infoflow.objectives import OBJECTIVES, Family
-from infoflow.report._language import _HUES, FAMILIES, NUM_SLOTS, Cast, Series
+from infoflow.report._language import _HUES, FAMILIES, NUM_SLOTS, Series, ShownModels
 from infoflow.report._theme import DARK, LIGHT
 from infoflow.results import RunFolder
 
@@ -27,13 +27,13 @@ def _contrast(a, b):
 def test_an_objective_keeps_its_colour_whatever_else_is_there(tmp_path):
     from synthetic_run import make_study
 
-    alone = Cast.of(make_study(tmp_path / "a", seeds=(1,), objectives=("masked-lm",)))
-    beside = Cast.of(make_study(tmp_path / "b", seeds=(1,), objectives=("translation", "masked-lm")))
+    alone = ShownModels.of(make_study(tmp_path / "a", seeds=(1,), objectives=("masked-lm",)))
+    beside = ShownModels.of(make_study(tmp_path / "b", seeds=(1,), objectives=("translation", "masked-lm")))
     assert alone["masked-lm"].color == beside["masked-lm"].color == "var(--series-1)"
 
 
 def test_lines_differ_in_colour_dash_and_marker(study):
-    series = Cast.of(study).series
+    series = ShownModels.of(study).series
     assert [s.key for s in series] == ["causal-lm", "masked-lm", "translation"]
     for looks in ({s.color for s in series}, {s.dash for s in series}, {s.shape for s in series}):
         assert len(looks) == 3
@@ -44,20 +44,20 @@ def test_a_variant_has_its_objectives_colour_and_another_line(tmp_path):
     run = RunFolder(tmp_path)
     models = [{"name": f"{objective}/seed-1", "objective": objective, "seed": 1} for objective in objectives]
     run.update(kind="study", models=models)
-    cast = Cast.of(run)
-    plain, variant = cast["translation"], cast["translation+token-dropout"]
+    models = ShownModels.of(run)
+    plain, variant = models["translation"], models["translation+token-dropout"]
     assert variant.color == plain.color
     assert variant.dash != plain.dash
     assert variant.shape != plain.shape
     assert variant.label == "translation with token dropout"
-    assert [series.key for series in cast.series] == ["masked-lm", "translation", "translation+token-dropout"]
+    assert [series.key for series in models.series] == ["masked-lm", "translation", "translation+token-dropout"]
 
 
 def test_models_of_one_objective_are_told_apart(tmp_path):
     run = RunFolder(tmp_path)
     names = ("bert", "roberta", "electra")
     run.update(kind="analyze", models=[{"name": name, "objective": "masked-lm", "seed": 0} for name in names])
-    series = Cast.of(run).series
+    series = ShownModels.of(run).series
     assert [s.label for s in series] == list(names)
     assert len({s.slot for s in series}) == 3
     assert series[0].slot == 1  # the first keeps its objective's colour
@@ -66,7 +66,7 @@ def test_models_of_one_objective_are_told_apart(tmp_path):
 def test_more_models_than_colours_still_have_one_each(tmp_path):
     run = RunFolder(tmp_path)
     run.update(kind="analyze", models=[{"name": f"m{i}", "objective": "encoder", "seed": 0} for i in range(40)])
-    series = Cast.of(run).series
+    series = ShownModels.of(run).series
     assert all(0 <= s.slot < NUM_SLOTS for s in series)
     assert len({(s.slot, s.dash, s.shape) for s in series[:NUM_SLOTS]}) == NUM_SLOTS
 
@@ -83,17 +83,17 @@ def test_twenty_objectives_have_looks_of_their_families(tmp_path):
     keys = {"architecture": "bert", "start": "", "update": -1, "seed": 0}
     models = [{"model": f"{a}{b}", "objective": a, "variant": b, **keys} for a, b in entries]
     run.update(kind="study", models=models)
-    cast = Cast.of(run)
-    assert len(cast.series) == 20
-    assert len({(s.slot, s.dash, s.shape) for s in cast.series}) == 20
+    models = ShownModels.of(run)
+    assert len(models.series) == 20
+    assert len({(s.slot, s.dash, s.shape) for s in models.series}) == 20
     hues = {frozenset(slots): family for family, slots in FAMILIES.items()}
-    family = {s.key: next((hues[slots] for slots in hues if s.slot in slots), "") for s in cast.series}
+    family = {s.key: next((hues[slots] for slots in hues if s.slot in slots), "") for s in models.series}
     assert family["span-masking"] == family["masked-lm+static"] == "fill in"
     # Skip-gram is registered and shares their hue: its four shades are not enough for five.
     assert family["skip-gram"] == family["sentence-order"] == "discriminate"
     assert family["contrastive"] == family["parsing"] == family["tagging"] == ""
-    assert [s.key for s in cast.series[:3]] == ["causal-lm", "masked-lm", "masked-lm+static"]
-    assert cast["masked-lm+static"].color == cast["masked-lm+whole words"].color == cast["masked-lm"].color
+    assert [s.key for s in models.series[:3]] == ["causal-lm", "masked-lm", "masked-lm+static"]
+    assert models["masked-lm+static"].color == models["masked-lm+whole words"].color == models["masked-lm"].color
 
 
 @dataclass
@@ -111,7 +111,7 @@ def test_a_registered_objective_has_the_hue_that_it_declares_and_the_shade_of_it
         run = RunFolder(tmp_path / "-".join(names))
         keys = {"variant": "", "architecture": "bert", "start": "", "update": -1, "seed": 0}
         run.update(kind="study", models=[{"model": name, "objective": name, **keys} for name in names])
-        looks.append({series.key: (series.slot, series.dash, series.shape) for series in Cast.of(run).series})
+        looks.append({series.key: (series.slot, series.dash, series.shape) for series in ShownModels.of(run).series})
     assert {key: look[0] for key, look in looks[0].items()} == {
         "causal-lm": FAMILIES["predict next"][0],
         "cbow": FAMILIES["predict next"][1],
@@ -128,7 +128,7 @@ def test_all_registered_objectives_are_told_apart(tmp_path):
     keys = {"variant": "", "architecture": "bert", "start": "", "update": -1, "seed": 0}
     run = RunFolder(tmp_path)
     run.update(kind="study", models=[{"model": name, "objective": name, **keys} for name in OBJECTIVES])
-    series = Cast.of(run).series
+    series = ShownModels.of(run).series
     assert len({(each.slot, each.dash, each.shape) for each in series}) == len(OBJECTIVES)
     for each in series:
         family = OBJECTIVES[each.key].family
@@ -195,18 +195,18 @@ def test_looks_of_near_colours_differ_in_dash_and_mark(palette):
 
 
 def test_the_encoder_is_what_is_compared(study):
-    cast = Cast.of(study)
+    models = ShownModels.of(study)
     heads = shown_tables(study)["head_confidence"]
-    main = cast.main(heads)
+    main = models.main(heads)
     assert set(main.loc[main["series"] == "translation", "stack"]) == {"encoder"}
     assert set(main.loc[main["series"] == "causal-lm", "stack"]) == {"decoder"}
-    assert len(main) + len(cast.others(heads)) == len(heads)
+    assert len(main) + len(models.others(heads)) == len(heads)
 
 
 def test_tables_without_trained_or_seed_are_read_as_trained(tmp_path):
     run = RunFolder(tmp_path)
     run.update(kind="analyze", models=[{"name": "m", "objective": "encoder"}])
-    named = Cast.of(run).named(pd.DataFrame({"model": ["m"], "objective": ["encoder"], "value": [1.0]}))
+    named = ShownModels.of(run).named(pd.DataFrame({"model": ["m"], "objective": ["encoder"], "value": [1.0]}))
     assert named["trained"].all()
     assert list(named["seed"]) == [0]
 

@@ -7,7 +7,7 @@ import pytest
 from drawn import drawn_section, shown_tables
 from synthetic_run import _write_plain
 
-from infoflow.report._language import Cast
+from infoflow.report._language import ShownModels
 from infoflow.report.training._learning import learning_figure
 from infoflow.results import RunFolder
 
@@ -24,9 +24,9 @@ def _curves(run: RunFolder) -> pd.DataFrame:
 
 
 def test_lines_are_means_over_seeds_between_the_lowest_and_the_highest(study):
-    cast = Cast.of(study)
+    models = ShownModels.of(study)
     curves = _curves(study)
-    figure = learning_figure(cast.named(curves), shown_tables(study)["task_scores"], cast)
+    figure = learning_figure(models.named(curves), shown_tables(study)["task_scores"], models)
     last = figure.data[figure.data["source_tokens"] == 5000].set_index("series").loc["causal-lm"]
     own = curves[(curves["objective"] == "causal-lm") & (curves["step"] == 50)]["value"]
     assert last["value"] == own.mean()
@@ -39,12 +39,12 @@ def test_lines_are_means_over_seeds_between_the_lowest_and_the_highest(study):
 
 
 def test_long_curves_are_thinned_to_means_over_the_points_they_stand_for(study):
-    cast = Cast.of(study)
+    models = ShownModels.of(study)
     model = _curves(study).query("objective == 'causal-lm'").iloc[0]
     points = np.arange(1, 501)
     curve = pd.DataFrame({"step": 10 * points, "source_tokens": 1000 * points, "value": 9 - np.log(points)})
     curve = curve.assign(model=model["model"], objective="causal-lm", seed=model["seed"])
-    drawn = learning_figure(cast.named(curve), shown_tables(study)["task_scores"], cast).data
+    drawn = learning_figure(models.named(curve), shown_tables(study)["task_scores"], models).data
     assert 50 < len(drawn) <= 80
     ends = [0, *(drawn["update"] // 10).astype(int)]
     assert ends[-1] == 500
@@ -53,15 +53,15 @@ def test_long_curves_are_thinned_to_means_over_the_points_they_stand_for(study):
 
 
 def test_the_sentence_names_where_each_loss_began_and_ended(study):
-    cast = Cast.of(study)
+    models = ShownModels.of(study)
     curves = _curves(study).query("seed == seed.min()").assign(value=lambda f: 8.0 / (f["step"] / 10))
-    (answer,) = learning_figure(cast.named(curves), shown_tables(study)["task_scores"], cast).answer
+    (answer,) = learning_figure(models.named(curves), shown_tables(study)["task_scores"], models).answer
     assert "causal LM from 8 to 1.6 nats per token (the last half of its tokens brought 2.4)" in answer
 
 
 def test_names_at_the_ends_do_not_overlap(study):
-    cast = Cast.of(study)
-    figure = learning_figure(cast.named(_curves(study)), shown_tables(study)["task_scores"], cast)
+    models = ShownModels.of(study)
+    figure = learning_figure(models.named(_curves(study)), shown_tables(study)["task_scores"], models)
     labels = next(layer for layer in figure.panels[0].spec["layer"] if layer["encoding"].get("text", {}).get("field"))
     (rows,) = (figure.panels[0].spec["datasets"][labels["data"]["name"]],)
     heights = sorted(row["at"] for row in rows)

@@ -8,7 +8,7 @@ from synthetic_run import _write_plain
 
 from infoflow.foundation import interval, stream
 from infoflow.report import write_figures, write_report
-from infoflow.report._language import Cast
+from infoflow.report._language import ShownModels
 from infoflow.report.knows._similarity_rows import CONTROL, equal_depth, means, pairs_of_lines, similarity_rows
 from infoflow.results import RunFolder
 
@@ -91,13 +91,13 @@ def test_pairs_of_objectives_then_seeds_then_the_untrained_control(figure):
 
 def test_the_control_is_untrained_models_of_different_seeds_where_there_are_some(run):
     """Untrained models of one seed start from the same weights: they would be alike by construction."""
-    rows = similarity_rows(shown_tables(run)["space_similarity"], Cast.of(run))
+    rows = similarity_rows(shown_tables(run)["space_similarity"], ShownModels.of(run))
     control = rows[rows["line"] == CONTROL]
     assert (control["seed_a"] != control["seed_b"]).all()
     one_seed = shown_tables(run)["space_similarity"].query("seed_a == seed_b")
-    control = similarity_rows(one_seed, Cast.of(run)).query("line == @CONTROL")
+    control = similarity_rows(one_seed, ShownModels.of(run)).query("line == @CONTROL")
     assert len(control) == 6 * 27
-    assert pairs_of_lines(control, Cast.of(run))[0].title == "two untrained models"
+    assert pairs_of_lines(control, ShownModels.of(run))[0].title == "two untrained models"
 
 
 def test_a_pair_stored_the_other_way_round_is_the_same_map(tmp_path):
@@ -107,7 +107,7 @@ def test_a_pair_stored_the_other_way_round_is_the_same_map(tmp_path):
     tables = []
     for index, stored in enumerate((pd.DataFrame(rows), turned)):
         run = study(tmp_path / str(index), stored.to_dict("records"))
-        tables.append(means(similarity_rows(shown_tables(run)["space_similarity"], Cast.of(run))))
+        tables.append(means(similarity_rows(shown_tables(run)["space_similarity"], ShownModels.of(run))))
     pd.testing.assert_frame_equal(tables[0], tables[1])
 
 

@@ -8,7 +8,7 @@ import pytest
 from drawn import drawn_section, shown_tables
 from synthetic_run import MAIN_STACK, _estimate, _model, _write
 
-from infoflow.report._language import Cast
+from infoflow.report._language import ShownModels
 from infoflow.report.knows._distributions import distribution_figure
 from infoflow.report.knows._space import _corrected
 from infoflow.results import RunFolder
@@ -156,7 +156,7 @@ def test_a_space_in_which_something_is_left_keeps_its_panel(run):
     frame = tables["geometry"]
     average = frame[frame["measure"] == "average_similarity"]
     more = average.assign(value=average["value"].where(average["space"] != "centred", average["value"] + 0.05))
-    assert "less the layer's mean" in [panel.title for panel in _anisotropy_figure(frame, more, tables.cast).panels]
+    assert "less the layer's mean" in [panel.title for panel in _anisotropy_figure(frame, more, tables.models).panels]
 
 
 def test_anisotropy_is_shown_on_one_scale(figures):
@@ -289,8 +289,8 @@ def test_one_model_without_a_control(tmp_path):
 
 
 def test_distributions_without_an_untrained_model(run):
-    cast = Cast.of(run)
+    models = ShownModels.of(run)
     frame = shown_tables(run)["distance_distribution"]
-    figure = distribution_figure(frame[frame["trained"]], cast)
+    figure = distribution_figure(frame[frame["trained"]], models)
     assert len(figure.panels[0].spec["layer"]) == 3
     assert set(figure.data["group"]) == {"trained", "baseline"}

@@ -9,7 +9,7 @@ from synthetic_run import write_again
 from whole_study import OTHERS, InMemory
 
 from infoflow.report import write_report
-from infoflow.report._language import Cast
+from infoflow.report._language import ShownModels
 from infoflow.report._story import tell
 from infoflow.results import END, RunFolder, with_keys
 
@@ -53,7 +53,7 @@ def test_every_table_keeps_its_rows_or_is_refused(run, other) -> None:
             continue
         rows = after[name]
         for side in [side for side in ("", "_a", "_b") if f"series{side}" in rows]:
-            rows = rows[rows[f"series{side}"].isin([series.key for series in before.cast.series])]
+            rows = rows[rows[f"series{side}"].isin([series.key for series in before.models.series])]
         pd.testing.assert_frame_equal(rows, before[name])
         assert other == "variant" or "Not drawn: " in after.notes()[0]
 
@@ -130,7 +130,7 @@ def test_what_another_architecture_has_and_no_panel_shows_is_said(two_architectu
 
 def test_an_objective_looks_the_same_under_every_architecture(run) -> None:
     more = second_architecture(run)
-    first, second = (Cast.of(more, name) for name in ("", "albert"))
+    first, second = (ShownModels.of(more, name) for name in ("", "albert"))
     assert first.further == ("albert",)
     assert first.series == second.series
     assert set(first.lines).isdisjoint(second.lines)
@@ -140,7 +140,7 @@ def test_a_variant_is_a_line_beside_the_others(run, figures) -> None:
     story = tell(changed(run, "variant"))
     assert not story.left_out
     assert [figure.id for figure in story.figures] == list(figures)
-    lines = [series.key for series in shown_tables(run).cast.series]
+    lines = [series.key for series in shown_tables(run).models.series]
     for figure in story.figures:
         before = figures[figure.id].data
         if "series" in before and "group" in before:

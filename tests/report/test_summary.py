@@ -11,7 +11,7 @@ from infoflow.results import RunFolder
 
 
 def test_the_line_says_models_data_and_time(study, story):
-    line = study_line(study, story.cast)
+    line = study_line(study, story.models)
     assert line == (
         "Causal LM, masked LM and translation: one architecture, 3 seeds each, trained and measured on tatoeba-en-fr "
         "(92,397 sentences and 665,258 words), in 1 h 17 min."
@@ -19,7 +19,7 @@ def test_the_line_says_models_data_and_time(study, story):
 
 
 def test_an_analysis_is_not_called_trained(analysis):
-    assert study_line(analysis, tell(analysis).cast).startswith("bert-tiny, measured on wiki.txt")
+    assert study_line(analysis, tell(analysis).models).startswith("bert-tiny, measured on wiki.txt")
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,12 @@ def test_an_analysis_is_not_called_trained(analysis):
 def test_files_go_by_their_own_names(analysis, tmp_path, name, said):
     run = RunFolder(shutil.copytree(analysis.path, tmp_path / "run"))
     run.update(corpus={"name": name})
-    assert study_line(run, tell(run).cast).startswith(f"bert-tiny, measured on {said}")
+    assert study_line(run, tell(run).models).startswith(f"bert-tiny, measured on {said}")
 
 
 def test_the_table_leaves_out_what_no_model_has(study, story, analysis):
-    assert "updates" in model_rows(study, story.cast)[0].cells
-    (row,) = model_rows(analysis, tell(analysis).cast)
+    assert "updates" in model_rows(study, story.models)[0].cells
+    (row,) = model_rows(analysis, tell(analysis).models)
     assert row.cells == {"task": "masked LM", "parameters": "4.4 million", "time": "12 s"}
 
 

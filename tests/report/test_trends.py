@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from drawn import shown_tables
 
-from infoflow.report._language import Cast, Series
+from infoflow.report._language import Series, ShownModels
 from infoflow.report._trends import Wording, control_sentence, order_sentence, trend_sentences
 
 LINE = Series(key="causal-lm", label="causal LM", slot=0)
@@ -106,10 +106,10 @@ def test_the_order_names_what_is_not_clear():
 
 
 def test_the_study_s_own_sentence_repeats_its_table(study):
-    cast = Cast.of(study)
-    frame = cast.main(shown_tables(study)["mutual_information"])
+    models = ShownModels.of(study)
+    frame = models.main(shown_tables(study)["mutual_information"])
     frame = frame[(frame["regime"] == "clean") & (frame["side"] == "input")]
-    sentence = trend_sentences(frame, list(cast.series), NATS)[0]
+    sentence = trend_sentences(frame, list(models.series), NATS)[0]
     own = frame[(frame["series"] == "causal-lm") & frame["trained"]].pivot(
         index="seed", columns="layer", values="value"
     )

@@ -12,9 +12,9 @@ from infoflow.foundation import UserError, block_of, stream
 from infoflow.representations import (
     BlockGroups,
     ItemPairs,
+    LayerPair,
     LayerSimilarity,
     LayerSpace,
-    Meeting,
     RankedSpace,
     SpaceSimilarity,
     cca_correlations,
@@ -146,7 +146,7 @@ def test_leaving_a_group_out_is_followed_to_first_order(metric, tolerance):
         pairs, order = ItemPairs(groups), groups.order.numpy()
         found = RankedSpace(centred_ranks(x[order]), pairs).values(RankedSpace(centred_ranks(y[order]), pairs))
     else:
-        found = space_values(metric, Meeting.of(LayerSpace(x, groups), LayerSpace(y, groups)))
+        found = space_values(metric, LayerPair.of(LayerSpace(x, groups), LayerSpace(y, groups)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exact = leave_out(FUNCTIONS[metric], x, y, block_of(sentence))
@@ -165,7 +165,7 @@ def test_weights_of_distinct_correlations_are_followed_too():
     x = ((signal + 0.1 * rng.normal(size=signal.shape)) @ rng.normal(size=(4, 4))).astype(np.float32)
     y = ((signal + noise * rng.normal(size=signal.shape)) @ rng.normal(size=(4, 5))).astype(np.float32)
     groups = BlockGroups.of(block_of(sentence), 8)
-    found = space_values("pwcca", Meeting.of(LayerSpace(x, groups), LayerSpace(y, groups)))
+    found = space_values("pwcca", LayerPair.of(LayerSpace(x, groups), LayerSpace(y, groups)))
     exact = leave_out(pwcca, x, y, block_of(sentence))
     assert found[0] == pytest.approx(exact[0], abs=1e-6)
     assert np.corrcoef(found[1:], exact[1:])[0, 1] > 0.99

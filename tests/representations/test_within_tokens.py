@@ -9,7 +9,7 @@ from scipy.stats import poisson
 
 from infoflow.foundation import NUM_BLOCKS, UserError, replicate_weights
 from infoflow.representations import _pool_search, position_distance, within_token_agreement
-from infoflow.representations._within_tokens import Aspect, PoolRules, PoolScore, averaged, pool_scores
+from infoflow.representations._within_tokens import PoolRules, PoolScore, TokenAspect, averaged, pool_scores
 
 
 def gaussian(*shape, seed=0):
@@ -104,10 +104,10 @@ def test_rows_without_a_label_are_neither_queries_nor_neighbours():
     x, labels = gaussian(300, 4).numpy(), rng.integers(0, 3, 300)
     holes, late = rng.random(300) < 0.3, np.arange(300) > 60  # scattered, and in one place
     aspects = {
-        "all": Aspect(labels, "same"),
-        "scattered": Aspect(np.where(holes, -1, labels), "same"),
-        "late": Aspect(np.where(late, -1, labels), "same"),
-        "hardly any": Aspect(np.where(np.arange(300) < 20, labels, -1), "same"),
+        "all": TokenAspect(labels, "same"),
+        "scattered": TokenAspect(np.where(holes, -1, labels), "same"),
+        "late": TokenAspect(np.where(late, -1, labels), "same"),
+        "hardly any": TokenAspect(np.where(np.arange(300) < 20, labels, -1), "same"),
     }
     rules = PoolRules.of(10, "require", "cosine", None)
     scores = pool_scores(torch.from_numpy(x), aspects, rng.integers(0, 64, 300), rules)
@@ -139,7 +139,7 @@ def estimates(seed, aspect, rules):
 
 
 @pytest.mark.parametrize(
-    "aspect", [lambda p: Aspect(p, "distance"), lambda p: Aspect(p // 3, "same")], ids=["distance", "same"]
+    "aspect", [lambda p: TokenAspect(p, "distance"), lambda p: TokenAspect(p // 3, "same")], ids=["distance", "same"]
 )
 def test_error_bars_are_the_spread_over_fresh_samples(aspect):
     """With queries alone they would be too narrow: this is what counting neighbours too is for."""
@@ -153,11 +153,13 @@ def test_error_bars_are_the_spread_over_fresh_samples(aspect):
 def test_effects_are_what_leaving_a_block_out_changes():
     rules = PoolRules.of(10, "require", "euclidean", None)
     x, positions, blocks = draw_pool(0, n=1200, sentences=600)
-    whole = pool_scores(x, {"": Aspect(positions, "distance")}, blocks, rules)[""]
+    whole = pool_scores(x, {"": TokenAspect(positions, "distance")}, blocks, rules)[""]
     changes = []
     for block in range(64):
         rest = blocks != block
-        part = pool_scores(x[torch.from_numpy(rest)], {"": Aspect(positions[rest], "distance")}, blocks[rest], rules)
+        part = pool_scores(
+            x[torch.from_numpy(rest)], {"": TokenAspect(positions[rest], "distance")}, blocks[rest], rules
+        )
         changes.append(whole.value - part[""].value)
     assert np.corrcoef(changes, whole.effects)[0, 1] > 0.95
     assert np.std(changes) == pytest.approx(np.std(whole.effects), rel=0.15)

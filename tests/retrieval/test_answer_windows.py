@@ -7,7 +7,7 @@ from retrieval.tiny_arms import tiny_arm, tiny_data, tiny_library, tiny_world
 
 from infoflow.foundation import UserError
 from infoflow.retrieval import Library, Passages, bm25_scores
-from infoflow.retrieval._answer_windows import Place, answer_places, window
+from infoflow.retrieval._answer_windows import AnswerTokens, answer_places, window
 
 
 def long_library(answers=True, place=300):
@@ -27,7 +27,7 @@ def test_windows_hold_the_answer_wherever_it_stands() -> None:
     for room in (5, 12, 49, 50, 80):
         for start in range(50):
             for size in (1, 3, 8):
-                place = Place(start, min(start + size, 50))
+                place = AnswerTokens(start, min(start + size, 50))
                 found = window(tokens, room, place)
                 assert len(found) == min(room, 50)
                 assert (np.diff(found) == 1).all()
@@ -35,7 +35,7 @@ def test_windows_hold_the_answer_wherever_it_stands() -> None:
                 assert wanted <= set(found.tolist())
                 if place.end <= room:
                     assert found[0] == 0, "nothing is moved without need"
-    assert window(tokens, 0, Place(3, 4)).tolist() == window(tokens, -2, None).tolist() == []
+    assert window(tokens, 0, AnswerTokens(3, 4)).tolist() == window(tokens, -2, None).tolist() == []
 
 
 def test_a_passage_is_read_around_its_answer() -> None:
@@ -87,7 +87,7 @@ def test_answers_are_whole_words_of_any_case_from_the_first_to_the_last() -> Non
     words = [word for word in tokenizer.get_vocab() if word.isalpha() and len(word) > 2][:4]
     text = f"{words[0]}s {words[1]} {words[0]} {words[2]} {words[3]}"
     found = answer_places(Passages.from_rows([text]), tokenizer, {0: [words[0].upper(), words[2]]})
-    assert found == {0: Place(2, 4)}
+    assert found == {0: AnswerTokens(2, 4)}
     assert answer_places(Passages.from_rows([text]), tokenizer, {0: ["", "  "]}) == {}
 
 

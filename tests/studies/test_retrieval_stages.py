@@ -17,7 +17,7 @@ from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.objectives import SOURCES, Example
 from infoflow.results import KEYS, RunFolder
-from infoflow.retrieval import NULL, Choice, RetrievalModel, Retriever
+from infoflow.retrieval import NULL, Candidates, RetrievalModel, Retriever
 from infoflow.studies import (
     FollowArm,
     JoinArms,
@@ -443,7 +443,9 @@ def test_what_is_said_of_a_kept_update_is_what_the_loss_says(followed) -> None:
             vector = model.retriever.queries(ids)[0]
             scores = vector @ model.passage_library.dense.vectors.T
             best = sorted(range(len(scores)), key=lambda id: (-float(scores[id]), id))[:2]
-            prior = model.logits(ids, None, Choice(np.array([[*best, NULL]]), np.ones((1, 3), bool), np.zeros((1, 3))))
+            prior = model.logits(
+                ids, None, Candidates(np.array([[*best, NULL]]), np.ones((1, 3), bool), np.zeros((1, 3)))
+            )
             prior = prior[0].double().softmax(dim=0)
             sums = []
             for choice in asked.candidates[row]:
@@ -451,7 +453,7 @@ def test_what_is_said_of_a_kept_update_is_what_the_loss_says(followed) -> None:
                     continue
                 labels = torch.full_like(ids, -100)
                 labels[0, places] = torch.from_numpy(choice[: len(places)])
-                one = Choice(np.array([[*best, NULL]]), np.ones((1, 3), bool), np.zeros((1, 3)))
+                one = Candidates(np.array([[*best, NULL]]), np.ones((1, 3), bool), np.zeros((1, 3)))
                 sums.append(model.log_likelihoods(ids, None, labels, one)[0][0].double().sum(dim=1))
             told = torch.stack([(prior * one.exp()).sum().log() for one in sums])
             answer = int(asked.answers[row])

@@ -12,14 +12,14 @@ from infoflow.foundation import UserError, current_display
 NOWHERE = "answer not in the passage"
 
 
-class Place(NamedTuple):
+class AnswerCharacters(NamedTuple):
     """Characters of a passage, from `start` to before `end`."""
 
     start: int
     end: int
 
 
-def place_of(text: str, answer: str, start: int) -> Place | None:
+def place_of(text: str, answer: str, start: int) -> AnswerCharacters | None:
     """The place of `answer` at `start`; where it is not there the nearest one, without regard to case and spacing.
 
     None where the passage holds it nowhere. White space around the answer is no part of its place.
@@ -29,13 +29,13 @@ def place_of(text: str, answer: str, start: int) -> Place | None:
     if not words:
         return None
     if text.startswith(answer.strip(), start):
-        return Place(start, start + len(answer.strip()))
+        return AnswerCharacters(start, start + len(answer.strip()))
     pattern = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
-    found = [Place(*match.span()) for match in pattern.finditer(text)]
+    found = [AnswerCharacters(*match.span()) for match in pattern.finditer(text)]
     return min(found, key=lambda place: abs(place.start - start), default=None)
 
 
-def first_place(sentence: Sentence) -> Place | None:
+def first_place(sentence: Sentence) -> AnswerCharacters | None:
     """The place of the first of a question's answers that the passage holds."""
     starts = sentence.answer_starts or [0] * len(sentence.answers or ())
     places = (

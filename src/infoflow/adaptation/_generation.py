@@ -21,7 +21,7 @@ from ._options import check_options
 from ._task import AbstractTask, Predictions, Score, Shape
 from ._text_metrics import TextMetric, exact_text, text_scores
 from ._write import Search, Written, write
-from ._written_losses import Asked, written_losses
+from ._written_losses import GenerationSources, written_losses
 
 
 @final
@@ -133,16 +133,16 @@ def wanted_texts(corpus: Corpus) -> list[list[str]]:
     return [[text, *(rest or ())] for text, rest in zip(corpus.column("translation"), more, strict=True)]
 
 
-def _asked(batch: Batch) -> Asked:
-    return Asked(sources=batch.input_ids, real=batch.real, targets=batch.labels, begins=batch[BEGINS])
+def _asked(batch: Batch) -> GenerationSources:
+    return GenerationSources(sources=batch.input_ids, real=batch.real, targets=batch.labels, begins=batch[BEGINS])
 
 
-def _again(written: Written) -> Asked:
+def _again(written: Written) -> GenerationSources:
     """What was written, as a target."""
     longest = max(map(len, written.ids))
     targets = torch.full((len(written.ids), longest), UNSUPERVISED, device=written.sources.device)
     for row, ids in enumerate(written.ids):
         targets[row, : len(ids)] = torch.tensor(ids, device=targets.device)
-    return Asked(
+    return GenerationSources(
         sources=written.sources, real=written.mask.bool(), targets=targets, begins=torch.zeros_like(targets[:, 0])
     )

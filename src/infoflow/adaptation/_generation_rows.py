@@ -17,7 +17,7 @@ BEGINS = "target_begins"
 _AT_ONCE = 1024  # texts that go to the tokenizer together
 
 
-class Side(NamedTuple):
+class TextFormat(NamedTuple):
     """A tokenizer with what it puts around a text."""
 
     tokenizer: PreTrainedTokenizerBase
@@ -89,7 +89,7 @@ class GenerationRows:
         )
 
 
-def _side(tokenizer: Any, target: bool) -> Side:
+def _side(tokenizer: Any, target: bool) -> TextFormat:
     """What a tokenizer puts around texts, found by giving it one."""
     keyword = "text_target" if target else "text"
     ids = tokenizer(**{keyword: "a"})["input_ids"]
@@ -104,10 +104,10 @@ def _side(tokenizer: Any, target: bool) -> Side:
     begins = len(ids) > 1 and ids[0] in starts
     end = ids[-1] if adds_end else ends[0]
     pad = tokenizer.pad_token_id
-    return Side(tokenizer, ids[0] if begins else None, end, adds_end, end if pad is None else pad)
+    return TextFormat(tokenizer, ids[0] if begins else None, end, adds_end, end if pad is None else pad)
 
 
-def _check_room(side: Side, room: int) -> None:
+def _check_room(side: TextFormat, room: int) -> None:
     least = 2 + (side.start is not None)
     if room < least:
         raise UserError(
@@ -116,7 +116,7 @@ def _check_room(side: Side, room: int) -> None:
         )
 
 
-def _encoded(side: Side, texts: Iterable[str], most: int, target: bool) -> list[np.ndarray]:
+def _encoded(side: TextFormat, texts: Iterable[str], most: int, target: bool) -> list[np.ndarray]:
     tokenizer: Any = side.tokenizer
     keyword = "text_target" if target else "text"
     found: list[np.ndarray] = []

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from ._span_rows import Window
 
 
-class Answer(NamedTuple):
+class SpanAnswer(NamedTuple):
     """A span of the passage, or "" for none."""
 
     text: str
@@ -24,7 +24,7 @@ def best_spans(
     end: Float[np.ndarray, " token"],
     count: int,
     longest: int,
-) -> list[Answer]:
+) -> list[SpanAnswer]:
     """The `count` best spans of a window, of `longest` tokens at most.
 
     $$ s_{ij} = \\mathrm{start}_i + \\mathrm{end}_j, \\qquad i \\le j < i + \\mathrm{longest} $$
@@ -40,26 +40,26 @@ def best_spans(
     for first, more in zip(*np.unravel_index(order, scores.shape), strict=True):
         if np.isfinite(scores[first, more]):
             span = text[window.offsets[first, 0] : window.offsets[first + more, 1]]
-            found.append(Answer(span.strip(), float(scores[first, more])))
+            found.append(SpanAnswer(span.strip(), float(scores[first, more])))
     return found
 
 
-def joined(answers: Sequence[Answer], count: int) -> list[Answer]:
+def joined(answers: Sequence[SpanAnswer], count: int) -> list[SpanAnswer]:
     """The `count` best different answers over all windows of a question; blank ones are none."""
     best: dict[str, float] = {}
     for text, score in sorted(answers, key=lambda answer: -answer.score):
         if text:
             best.setdefault(text, score)
-    return [Answer(*each) for each in list(best.items())[:count]]
+    return [SpanAnswer(*each) for each in list(best.items())[:count]]
 
 
-def with_null(answers: list[Answer], null: float, threshold: float) -> list[Answer]:
+def with_null(answers: list[SpanAnswer], null: float, threshold: float) -> list[SpanAnswer]:
     """The answers with "" among them: before all others where its score exceeds the best by more than `threshold`."""
     at_front = not answers or null - answers[0].score > threshold
-    return [Answer("", null), *answers] if at_front else [*answers, Answer("", null)]
+    return [SpanAnswer("", null), *answers] if at_front else [*answers, SpanAnswer("", null)]
 
 
-def probabilities(answers: Sequence[Answer]) -> list[float]:
+def probabilities(answers: Sequence[SpanAnswer]) -> list[float]:
     """Softmax over the scores of a question's answers."""
     scores = np.array([answer.score for answer in answers])
     weights = np.exp(scores - scores.max())

@@ -20,7 +20,7 @@ from ._causal import reads_left_only
 from ._forward import answered, task_inputs
 from ._guesses import guess_score, mean_of, mean_score
 from ._options import check_options
-from ._span_answers import Answer, best_spans, joined, probabilities, with_null
+from ._span_answers import SpanAnswer, best_spans, joined, probabilities, with_null
 from ._span_rows import LEFT_OUT, SpanRows, Window, WindowSize
 from ._task import AbstractTask, Predictions, Score, Shape
 from ._task_rows import SEGMENTS
@@ -88,7 +88,7 @@ class SpanExtraction(AbstractTask):
         self, module: PreTrainedModel, rows: SpanRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
     ) -> Predictions:
         """The best answer to every question, "" for none, with its probability among the `best`."""
-        spans: list[list[Answer]] = [[] for _ in range(len(corpus))]
+        spans: list[list[SpanAnswer]] = [[] for _ in range(len(corpus))]
         nulls = np.full(len(corpus), np.inf)
         texts = list(corpus.column("text"))
         for window, start, end in self._scored(module, rows, vocabulary, batch_tokens):
@@ -99,7 +99,7 @@ class SpanExtraction(AbstractTask):
         if self.nullable:
             pairs = zip(ranked, nulls.tolist(), strict=True)
             ranked = [with_null(each, null, self.null_threshold)[: self.best] for each, null in pairs]
-        ranked = [each or [Answer("", 0.0)] for each in ranked]
+        ranked = [each or [SpanAnswer("", 0.0)] for each in ranked]
         chances = [probabilities(each) for each in ranked]
         return Predictions(
             said=tuple(each[0].text for each in ranked),

@@ -14,7 +14,7 @@ from infoflow.corpus import Corpus, Sentence
 from infoflow.foundation import UserError, current_display, digest
 from infoflow.objectives import Example
 
-from ._answer_places import NOWHERE, Place, first_place
+from ._answer_places import NOWHERE, AnswerCharacters, first_place
 from ._task_rows import SEGMENTS
 
 UNCOVERED = "answer that no token covers"
@@ -195,7 +195,7 @@ def _marked(sentence: Sentence, cuts: list[dict[str, Any]]) -> tuple[list[tuple[
     return [span or null for span, null in zip(spans, nulls, strict=True)], ""
 
 
-def _inside(offsets: np.ndarray, place: Place) -> np.ndarray:
+def _inside(offsets: np.ndarray, place: AnswerCharacters) -> np.ndarray:
     """Positions of the tokens that stand for a character of the answer."""
     return np.flatnonzero((offsets[:, 0] < place.end) & (offsets[:, 1] > place.start) & (offsets[:, 0] >= 0))
 

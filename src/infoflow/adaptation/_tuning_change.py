@@ -18,8 +18,8 @@ from infoflow.models import Model
 from infoflow.representations import (
     BlockGroups,
     ItemPairs,
+    LayerPair,
     LayerSpace,
-    Meeting,
     RankedSpace,
     centred_ranks,
     space_values,
@@ -102,7 +102,7 @@ def _distances(
     groups = BlockGroups.of(blocks, states[0].shape[1])
     spaces = [LayerSpace(one, groups) for one in states]
     for measure, metric in _SPACES.items():
-        values = [space_values(metric, Meeting.of(spaces[0], one)) for one in spaces[1:]]
+        values = [space_values(metric, LayerPair.of(spaces[0], one)) for one in spaces[1:]]
         between = [_alone(metric, x, y) for x, y in combinations(spaces[1:], 2)]
         yield {"measure": measure, **_estimate(np.mean(values, axis=0), between, groups)}
     few = np.linspace(0, len(blocks) - 1, min(items, len(blocks))).round().astype(int)
@@ -118,7 +118,7 @@ def _distances(
 
 def _alone(metric: str, x: LayerSpace, y: LayerSpace) -> float:
     """The similarity of all rows; words in their own order, as a shuffled pair, so that no group is left out."""
-    return float(space_values(metric, Meeting.shuffled(x, y, torch.arange(len(x.squares))))[0])
+    return float(space_values(metric, LayerPair.shuffled(x, y, torch.arange(len(x.squares))))[0])
 
 
 def _estimate(

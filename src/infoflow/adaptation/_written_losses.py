@@ -19,7 +19,7 @@ from ._causal import reads_left_only
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Asked:
+class GenerationSources:
     """Sources with what is to be written after them."""
 
     sources: Int[Tensor, "example source_token"]
@@ -54,7 +54,7 @@ def has_encoder(module: PreTrainedModel) -> bool:
 
 
 def written_losses(
-    module: PreTrainedModel, asked: Asked, two_sided: bool = False, label_smoothing: float = 0.0
+    module: PreTrainedModel, asked: GenerationSources, two_sided: bool = False, label_smoothing: float = 0.0
 ) -> Float[Tensor, " example"]:
     r"""Sum over the target's tokens, its end included, of $-\log p(y_t \mid y_{<t}, x)$, nats.
 
@@ -78,7 +78,7 @@ def written_losses(
     return losses.sum(dim=1)
 
 
-def _beside(module: Any, asked: Asked) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B T"]]:
+def _beside(module: Any, asked: GenerationSources) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B T"]]:
     """The decoder reads the target shifted as the family shifts it; where a target begins with the token that starts
     the decoder ([CLS] of a matched model), that is read and not asked for."""
     reads, labels = module.prepare_decoder_input_ids_from_labels(labels=asked.targets), asked.targets
@@ -91,7 +91,7 @@ def _beside(module: Any, asked: Asked) -> tuple[Float[Tensor, "B T V"], Int[Tens
     return output.logits, labels
 
 
-def _after(module: Any, asked: Asked, two_sided: bool) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B T"]]:
+def _after(module: Any, asked: GenerationSources, two_sided: bool) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B T"]]:
     """One stack reads source and target; logits from the last token of the shortest source on."""
     ids, labels, prefix = joined(asked)
     positions = getattr(module.config.get_text_config(), "max_position_embeddings", None)
@@ -110,7 +110,7 @@ def _after(module: Any, asked: Asked, two_sided: bool) -> tuple[Float[Tensor, "B
     return module(**inputs).logits[:, first:], labels[:, first:]
 
 
-def joined(asked: Asked) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"], Int[Tensor, " B"]]:
+def joined(asked: GenerationSources) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"], Int[Tensor, " B"]]:
     """Source and target in one row, padded on the right; the token that each position is to predict; source lengths."""
     rows, labels = [], []
     prefix = asked.real.sum(dim=1)

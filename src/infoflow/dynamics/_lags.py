@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
+from ._cell_groups import CellGroups
 from ._cells import Cells
 from ._gradient import FlatParameters
-from ._levels import Levels
 
 # K lags, from −lags to +lags; N groups of any level
 
@@ -36,7 +36,7 @@ class Lags:
     Source: [@lan2019lca] suspect a phase lag behind layers that hurt; the cosine is ours.
     """
 
-    def __init__(self, flat: FlatParameters, cells: Cells, levels: Levels, lags: int) -> None:
+    def __init__(self, flat: FlatParameters, cells: Cells, levels: CellGroups, lags: int) -> None:
         self._flat, self._cells, self._matrix, self._reach = flat, cells, levels.matrix, lags
         self._moves: deque[tuple[Tensor, np.ndarray]] = deque(maxlen=lags + 1)  # newest first, with norms (N,)
         self._gradients: deque[tuple[Tensor, np.ndarray]] = deque(maxlen=lags + 1)

@@ -24,6 +24,7 @@ from infoflow.foundation import UserError, digest
 from infoflow.models import Anatomy
 from infoflow.training import Step, TrainingHook
 
+from ._cell_groups import CellGroups
 from ._cells import Cells, find_cells
 from ._config import RecordConfig
 from ._evaluation_set import EvaluationSet
@@ -32,7 +33,6 @@ from ._histogram import Histogram
 from ._history import PARAMETER_FIGURES, Chord, History
 from ._hurting import GroupCounts, ParameterCounts
 from ._lags import Lags
-from ._levels import Levels
 from ._panels import Panels
 from ._refinement import refined
 from ._residuals import Residuals, free_residuals
@@ -162,7 +162,7 @@ class LossChangeRecorder(TrainingHook):
         with undisturbed(step.module):
             self.targets.prepare(step.module, self._flat, self.anatomy)
         self.cells: Cells = find_cells(step.module, self.anatomy, self.config.separate_bias)
-        self.levels = Levels.of(self.cells)
+        self.levels = CellGroups.of(self.cells)
         chords = -(-step.total // self.config.every)
         num, parts = len(self.targets.rows), self.targets.parts
         self.history = History(num, parts, len(self.cells.cells), -(-chords // self.config.windows))

@@ -44,7 +44,7 @@ _AGAIN = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
+class StageMessage:
     """What travels to the process."""
 
     folder: str
@@ -83,7 +83,7 @@ def _file_name(key: str) -> str:
     return key if harmless else digest(key)
 
 
-def run_stage(order: Order, connection: Connection) -> None:
+def run_stage(order: StageMessage, connection: Connection) -> None:
     """The process's whole life."""
     _detach()
     mouth = _Mouth(connection)
@@ -142,7 +142,7 @@ def _ask(asked: threading.Event) -> None:
     threading.Thread(target=ask, name="ask", daemon=True).start()
 
 
-def _guarded(order: Order, mouth: _Mouth) -> int:
+def _guarded(order: StageMessage, mouth: _Mouth) -> int:
     try:
         _open_log(order)
         _set_environment(order)
@@ -158,7 +158,7 @@ def _guarded(order: Order, mouth: _Mouth) -> int:
     return DONE
 
 
-def _open_log(order: Order) -> None:
+def _open_log(order: StageMessage) -> None:
     path = log_path(order.folder, order.key)
     path.parent.mkdir(parents=True, exist_ok=True)
     log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
@@ -170,7 +170,7 @@ def _open_log(order: Order) -> None:
     print(f"== {datetime.now(UTC).isoformat(timespec='seconds')}, process {os.getpid()}, {order.threads} threads")
 
 
-def _set_environment(order: Order) -> None:
+def _set_environment(order: StageMessage) -> None:
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", PRIMITIVES)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     if order.device is not None:
@@ -179,7 +179,7 @@ def _set_environment(order: Order) -> None:
     use_threads(order.threads)
 
 
-def _work(order: Order, mouth: _Mouth) -> None:
+def _work(order: StageMessage, mouth: _Mouth) -> None:
     mouth.tell({"event": "start", "host": platform.node(), "process": os.getpid()})
     meter = Meter()
     with use_display(Relay(mouth.tell)):
@@ -198,11 +198,11 @@ def _work(order: Order, mouth: _Mouth) -> None:
     mouth.tell(result)
 
 
-def _result_path(order: Order) -> Path:
+def _result_path(order: StageMessage) -> Path:
     return engine_folder(order.folder) / order.notes / f"{_file_name(order.key)}.json"
 
 
-def stored_result(order: Order) -> Message | None:
+def stored_result(order: StageMessage) -> Message | None:
     """What the stage told at its end, if it has ended in this run of the engine: its worker may have died since."""
     try:
         return json.loads(_result_path(order).read_text(encoding="utf-8"))
@@ -210,14 +210,14 @@ def stored_result(order: Order) -> Message | None:
         return None
 
 
-def _store_result(order: Order, result: Message) -> None:
+def _store_result(order: StageMessage, result: Message) -> None:
     path = _result_path(order)
     if path.parent.is_dir():  # else the study has ended without this stage
         with atomic_write(path) as temporary:
             temporary.write_text(json.dumps(result, allow_nan=False), encoding="utf-8")
 
 
-def _await_folder(order: Order) -> None:
+def _await_folder(order: StageMessage) -> None:
     """Wait until the run's folder is seen here.
 
     Raises:
@@ -234,7 +234,7 @@ def _await_folder(order: Order) -> None:
         _refresh(engine_folder(order.folder))
 
 
-def _await_needs(stage: Stage, order: Order) -> None:
+def _await_needs(stage: Stage, order: StageMessage) -> None:
     """Wait until the results of finished needs are seen here.
 
     Raises:

@@ -15,7 +15,7 @@ from distributed.security import Security
 
 from infoflow.foundation import UserError, missing_extra
 
-from ._child import Order
+from ._child import StageMessage
 from ._following import GONE, PATIENCE, WATCH, Following
 from ._joining import Invitation, Versions
 from ._relay import Message
@@ -35,7 +35,7 @@ _AGAIN = 300.0
 
 
 @runtime_checkable
-class Place(Protocol):
+class TaskPlace(Protocol):
     """Where the tasks run."""
 
     def open(self, notes: RunNotes) -> Client: ...
@@ -190,7 +190,7 @@ def _certified() -> Security:
         raise missing_extra("--cluster listen", "cryptography", "cluster") from None
 
 
-def place(where: str, jobs: int, insecure: bool) -> Place:
+def place(where: str, jobs: int, insecure: bool) -> TaskPlace:
     """The place that `--cluster` names: `listen...`, an address, or a scheduler file.
 
     Raises:
@@ -217,7 +217,7 @@ class DaskEngine:
     """Runs graphs in one place; see `Engine`."""
 
     def __init__(
-        self, place: Place, folder: str, entry: str, preload: Sequence[str], devices: Sequence[str] | None = None
+        self, place: TaskPlace, folder: str, entry: str, preload: Sequence[str], devices: Sequence[str] | None = None
     ) -> None:
         self._place, self._entry = place, entry
         self._notes = RunNotes(folder)
@@ -286,9 +286,9 @@ class DaskEngine:
             )
         return futures
 
-    def _order(self, stage: Stage, notes: str) -> Order:
+    def _order(self, stage: Stage, notes: str) -> StageMessage:
         folder = self._notes.folder
-        return Order(folder=folder, key=stage.key, notes=notes, entry=self._entry, threads=stage.threads)
+        return StageMessage(folder=folder, key=stage.key, notes=notes, entry=self._entry, threads=stage.threads)
 
     def _pass_on(self, run: Following) -> None:
         """Tell what the stages have told, in the calling thread."""

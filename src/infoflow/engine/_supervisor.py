@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from ._child import BUG, DONE, FAULT, STOPPED, Order, log_path, run_stage, stored_result
+from ._child import BUG, DONE, FAULT, STOPPED, StageMessage, log_path, run_stage, stored_result
 from ._relay import Message
 from ._starting import Forker, Spawner
 
@@ -108,7 +108,7 @@ class Supervisor:
         self._changed = threading.Condition()
         self._stopping = self._leaving = False
 
-    def supervise(self, order: Order, gpus: float, tell: Callable[[Message], None]) -> Message:
+    def supervise(self, order: StageMessage, gpus: float, tell: Callable[[Message], None]) -> Message:
         """Run a stage to its end; returns `{"facts": ..., "usage": ...}`.
 
         Raises:
@@ -186,7 +186,7 @@ class Supervisor:
         if self._leaving:
             raise Leaving
 
-    def _run(self, order: Order, tell: Callable[[Message], None]) -> tuple[int, _Running]:
+    def _run(self, order: StageMessage, tell: Callable[[Message], None]) -> tuple[int, _Running]:
         with self._changed:
             self._check_open()
             running = _Running(order.key, *_started(self._starter, order))
@@ -227,7 +227,7 @@ _load: dict[str, float] = {}  # of this process: its studies share the devices
 _load_lock = threading.Lock()
 
 
-def _started(starter: Forker | Spawner, order: Order) -> tuple[BaseProcess, Connection]:
+def _started(starter: Forker | Spawner, order: StageMessage) -> tuple[BaseProcess, Connection]:
     try:
         return starter.start(run_stage, order)
     except AssertionError as error:  # multiprocessing's: daemonic processes are not allowed to have children

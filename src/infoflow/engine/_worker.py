@@ -22,7 +22,7 @@ from distributed.utils import get_ip
 
 from infoflow.foundation import current_display
 
-from ._child import Order
+from ._child import StageMessage
 from ._joining import Invitation, Versions
 from ._relay import Message
 from ._starting import starter
@@ -98,7 +98,7 @@ class StagePlugin(WorkerPlugin):
         self.starter.close()
 
 
-def supervise(nonce: str, order: Order, gpus: float, *needed: None) -> None:
+def supervise(nonce: str, order: StageMessage, gpus: float, *needed: None) -> None:
     """The Dask task of a stage; `needed` are the tasks that must be done before it.
 
     Raises:

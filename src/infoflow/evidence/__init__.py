@@ -30,7 +30,7 @@ from ._inputs import DOCUMENTS as DOCUMENTS
 from ._inputs import EVIDENCE_PARTS as EVIDENCE_PARTS
 from ._inputs import Document as Document
 from ._inputs import FactInputs as FactInputs
-from ._inputs import Part as Part
+from ._inputs import TokenPart as TokenPart
 from ._inputs import fact_inputs as fact_inputs
 from ._knowledge import knowledge as knowledge
 from ._knowledge_lens import knowledge_lens as knowledge_lens

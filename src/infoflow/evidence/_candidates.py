@@ -14,7 +14,7 @@ from infoflow.foundation import hash64
 from infoflow.retrieval import NULL, Library, Passages, RetrievalModel, marginal_log_likelihood
 
 from ._answers import choice_token_log_probabilities
-from ._inputs import FactInputs, Part, fact_inputs
+from ._inputs import FactInputs, TokenPart, fact_inputs
 
 _BATCH = 1024
 _DRAWS = 1 << 62
@@ -131,7 +131,7 @@ def limit_of(model: Any) -> int:
 
 def _queries(asked: FactInputs, device: torch.device) -> tuple[Tensor, Tensor]:
     """`[CLS] question [SEP]` without the empty passage's `[SEP]`, and what is no padding."""
-    real = (asked.parts != Part.PAD) & (asked.token_type_ids == 0)
+    real = (asked.parts != TokenPart.PAD) & (asked.token_type_ids == 0)
     longest = int(real.sum(axis=1).max())
     arrays = asked.input_ids, real.astype(np.int64)
     ids, mask = (torch.from_numpy(array[:, :longest].copy()).to(device) for array in arrays)

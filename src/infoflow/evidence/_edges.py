@@ -10,7 +10,7 @@ import torch
 from infoflow.foundation import stream
 from infoflow.models import AttentionCall, without_edges
 
-from ._inputs import EVIDENCE_PARTS, FactInputs, Part
+from ._inputs import EVIDENCE_PARTS, FactInputs, TokenPart
 
 KNOCK_OUTS = ("mask→evidence", "query→evidence", "evidence→query", "mask→subject", "mask→object")
 """From the tokens that look to those that are looked at. The evidence is all of a passage, with the [SEP] behind it,
@@ -79,9 +79,9 @@ def _sides(inputs: FactInputs) -> dict[str, np.ndarray]:
     read = np.isin(parts, EVIDENCE_PARTS).any(axis=1, keepdims=True)
     passage = real & (inputs.token_type_ids == 1)
     return {
-        "mask": parts == Part.MASK,
+        "mask": parts == TokenPart.MASK,
         "query": real & ~passage,
         "evidence": passage & read,
-        "subject": parts == Part.SUBJECT,
-        "object": parts == Part.EVIDENCE_OBJECT,
+        "subject": parts == TokenPart.SUBJECT,
+        "object": parts == TokenPart.EVIDENCE_OBJECT,
     }

@@ -16,7 +16,7 @@ from infoflow.models import AttentionCall, Model, tap
 from ._answers import choice_log_probabilities
 from ._asked import KINDS, batches, logits_of, looked_at, mean_estimate, mean_of, sampled_facts
 from ._attention_shares import attention_shares
-from ._inputs import EVIDENCE_PARTS, Document, FactInputs, Part, fact_inputs
+from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart, fact_inputs
 from ._tables import EVIDENCE_HEADS
 
 GROUPS = ("evidence", "question", "special", "itself", "object")
@@ -127,7 +127,7 @@ def object_tokens(inputs: FactInputs) -> np.ndarray:
     """Bool (row, token): the object in the evidence; in a passage that does not answer, any word of the answer's."""
     answers = inputs.candidates[np.arange(len(inputs)), inputs.answers]
     same = (inputs.input_ids[:, :, None] == answers[:, None]).any(axis=2) & np.isin(inputs.parts, EVIDENCE_PARTS)
-    said = inputs.parts == Part.EVIDENCE_OBJECT
+    said = inputs.parts == TokenPart.EVIDENCE_OBJECT
     return np.where(said.any(axis=1, keepdims=True), said, same)
 
 
@@ -159,11 +159,11 @@ def _keys(inputs: FactInputs) -> dict[str, np.ndarray]:
     """Which keys each group has, bool (row, mask, token)."""
     parts = inputs.parts[:, None]
     itself = np.arange(parts.shape[2]) == inputs.masks[:, :, None]
-    asked = np.isin(parts, [Part.MASK, Part.SUBJECT, Part.RELATION, Part.QUESTION])
+    asked = np.isin(parts, [TokenPart.MASK, TokenPart.SUBJECT, TokenPart.RELATION, TokenPart.QUESTION])
     groups = {
         "evidence": np.isin(parts, EVIDENCE_PARTS),
         "question": asked & ~itself,
-        "special": parts == Part.SPECIAL,
+        "special": parts == TokenPart.SPECIAL,
         "itself": itself,
         "object": object_tokens(inputs)[:, None],
     }

@@ -11,7 +11,7 @@ from infoflow.corpus import FactWorld
 from infoflow.foundation import UserError, hash64
 
 from ._answers import BATCH
-from ._inputs import FactInputs, Part
+from ._inputs import FactInputs, TokenPart
 
 Place = Literal["mask", "subject"]
 
@@ -45,7 +45,7 @@ def states_of(reader: PreTrainedModel, named: dict[str, Tensor], places: np.ndar
 
 def last_of_subject(inputs: FactInputs) -> np.ndarray:
     """Where the subject's last token stands in each question, int64 (row, 1)."""
-    of_subject = inputs.parts == Part.SUBJECT
+    of_subject = inputs.parts == TokenPart.SUBJECT
     return (of_subject.shape[1] - 1 - of_subject[:, ::-1].argmax(axis=1))[:, None]
 
 

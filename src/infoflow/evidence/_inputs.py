@@ -20,7 +20,7 @@ DOCUMENTS: tuple[Document, ...] = ("none", "gold", "random", "conflict", "retrie
 model itself finds."""
 
 
-class Part(IntEnum):
+class TokenPart(IntEnum):
     """What a token is to the question that it stands in, or to the question that its passage may answer."""
 
     PAD = 0
@@ -35,14 +35,24 @@ class Part(IntEnum):
     EVIDENCE = 9  # another word of the passage; all words of one that does not answer
 
 
-EVIDENCE_PARTS = (Part.EVIDENCE_SUBJECT, Part.EVIDENCE_RELATION, Part.EVIDENCE_OBJECT, Part.EVIDENCE)
+EVIDENCE_PARTS = (
+    TokenPart.EVIDENCE_SUBJECT,
+    TokenPart.EVIDENCE_RELATION,
+    TokenPart.EVIDENCE_OBJECT,
+    TokenPart.EVIDENCE,
+)
 """What the words of a passage are."""
-_IN_QUESTION = {"subject": Part.SUBJECT, "relation": Part.RELATION, "object": Part.MASK, "": Part.QUESTION}
+_IN_QUESTION = {
+    "subject": TokenPart.SUBJECT,
+    "relation": TokenPart.RELATION,
+    "object": TokenPart.MASK,
+    "": TokenPart.QUESTION,
+}
 _IN_ANSWER = {
-    "subject": Part.EVIDENCE_SUBJECT,
-    "relation": Part.EVIDENCE_RELATION,
-    "object": Part.EVIDENCE_OBJECT,
-    "": Part.EVIDENCE,
+    "subject": TokenPart.EVIDENCE_SUBJECT,
+    "relation": TokenPart.EVIDENCE_RELATION,
+    "object": TokenPart.EVIDENCE_OBJECT,
+    "": TokenPart.EVIDENCE,
 }
 
 
@@ -67,7 +77,7 @@ class FactInputs:
     @property
     def attention_mask(self) -> np.ndarray:
         """int64 (row, token), 0 at padding."""
-        return (self.parts != Part.PAD).astype(np.int64)
+        return (self.parts != TokenPart.PAD).astype(np.int64)
 
     def take(self, rows: np.ndarray) -> "FactInputs":
         """Some of the rows."""
@@ -137,7 +147,9 @@ def fact_inputs(
 
 
 _NOTHING = [NULL]
-_Row = tuple[list[str], list[Part], list[str], list[Part]]  # words and parts of the question, and of the passage
+_Row = tuple[
+    list[str], list[TokenPart], list[str], list[TokenPart]
+]  # words and parts of the question, and of the passage
 
 
 def _sentences(
@@ -161,11 +173,11 @@ def _sentences(
 
 def _row(question: Question, sentences: Sequence[Question]) -> _Row:
     words, parts = list(question.words), [_IN_QUESTION[role] for role in question.roles]
-    read, of_read = list[str](), list[Part]()
+    read, of_read = list[str](), list[TokenPart]()
     for one in sentences:
         answers = one.fact == question.fact
         read += [*one.words, "."]
-        of_read += [*(_IN_ANSWER[role] if answers else Part.EVIDENCE for role in one.roles), Part.EVIDENCE]
+        of_read += [*(_IN_ANSWER[role] if answers else TokenPart.EVIDENCE for role in one.roles), TokenPart.EVIDENCE]
     return words, parts, read, of_read
 
 
@@ -183,11 +195,11 @@ def _inputs(
     encoded = [_encoded(row, number, vocabulary, limit) for row in rows]
     longest = max(len(tokens) for tokens, _, _ in encoded)
     input_ids = np.full((len(rows), longest), vocabulary.pad, dtype=np.int64)
-    segments, parts = np.zeros_like(input_ids), np.full_like(input_ids, Part.PAD)
+    segments, parts = np.zeros_like(input_ids), np.full_like(input_ids, TokenPart.PAD)
     for row, (tokens, of_token, num_question) in enumerate(encoded):
         input_ids[row, : len(tokens)], parts[row, : len(tokens)] = tokens, of_token
         segments[row, num_question : len(tokens)] = 1
-    masks = [np.flatnonzero(row == Part.MASK) for row in parts]
+    masks = [np.flatnonzero(row == TokenPart.MASK) for row in parts]
     choices = [
         [world.words.object_words(one.relation, place) for place in range(world.config.choices(one.relation))]
         for one in facts
@@ -212,11 +224,13 @@ def _inputs(
 
 def _encoded(
     row: _Row, number: dict[str, int], vocabulary: Vocabulary, limit: int
-) -> tuple[list[int], list[Part], int]:
+) -> tuple[list[int], list[TokenPart], int]:
     """Tokens, what they are, and how many of them the question has with its `[CLS]` and `[SEP]`."""
     words, parts, read, of_read = row
-    asked = [vocabulary.mask if part == Part.MASK else number[word] for word, part in zip(words, parts, strict=True)]
+    asked = [
+        vocabulary.mask if part == TokenPart.MASK else number[word] for word, part in zip(words, parts, strict=True)
+    ]
     room = max(limit - len(asked) - 3, 0)
     tokens = [vocabulary.start, *asked, vocabulary.end, *(number[word] for word in read[:room]), vocabulary.end]
-    special = Part.SPECIAL
+    special = TokenPart.SPECIAL
     return tokens, [special, *parts, special, *of_read[:room], special], len(asked) + 2

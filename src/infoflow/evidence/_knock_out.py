@@ -12,7 +12,7 @@ from infoflow.models import Model, tap
 
 from ._asked import mean_estimate, mean_of
 from ._edges import KNOCK_OUTS, EdgeEdit, edges, random_edges
-from ._inputs import FactInputs, Part
+from ._inputs import FactInputs, TokenPart
 from ._places import NOWHERE, at, last_token, random_word
 from ._variants import scores_of, variant_answers
 
@@ -54,9 +54,9 @@ def removals(inputs: FactInputs, num_layers: int, seed: int) -> list[Forbidden]:
     subject in evidence and question, and another word of the evidence; compared with a random word of the row."""
     length = inputs.input_ids.shape[1]
     places = {
-        "gold object": last_token(inputs, Part.EVIDENCE_OBJECT),
-        "subject in the evidence": last_token(inputs, Part.EVIDENCE_SUBJECT),
-        "subject": last_token(inputs, Part.SUBJECT),
+        "gold object": last_token(inputs, TokenPart.EVIDENCE_OBJECT),
+        "subject in the evidence": last_token(inputs, TokenPart.EVIDENCE_SUBJECT),
+        "subject": last_token(inputs, TokenPart.SUBJECT),
         "another word": random_word(inputs, "removed", seed, of_passage=True),
     }
     random = _keys(random_word(inputs, "baseline", seed), length)

@@ -7,13 +7,13 @@ import numpy as np
 from infoflow.foundation import stream
 
 from ._edges import question_keys
-from ._inputs import EVIDENCE_PARTS, FactInputs, Part
+from ._inputs import EVIDENCE_PARTS, FactInputs, TokenPart
 
 NOWHERE = -1
-_NAMED = (Part.MASK, Part.SUBJECT, Part.EVIDENCE_SUBJECT, Part.EVIDENCE_OBJECT)
+_NAMED = (TokenPart.MASK, TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT, TokenPart.EVIDENCE_OBJECT)
 
 
-def last_token(inputs: FactInputs, part: Part) -> np.ndarray:
+def last_token(inputs: FactInputs, part: TokenPart) -> np.ndarray:
     """The place of the last token of a part, int64 (row,); −1 where a row has none."""
     there = inputs.parts == part
     last = there.shape[1] - 1 - there[:, ::-1].argmax(axis=1)
@@ -30,7 +30,7 @@ def random_word(inputs: FactInputs, purpose: str, seed: int, *, of_passage: bool
         seed: Likewise.
         of_passage: Among the words of the passage alone.
     """
-    left_out = [Part.PAD, Part.SPECIAL, *_NAMED]
+    left_out = [TokenPart.PAD, TokenPart.SPECIAL, *_NAMED]
     there = ~np.isin(inputs.parts, left_out)
     if of_passage:
         there &= np.isin(inputs.parts, EVIDENCE_PARTS)

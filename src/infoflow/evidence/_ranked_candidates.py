@@ -10,7 +10,7 @@ from torch import Tensor
 
 from infoflow.corpus import Fact, FactWorld
 from infoflow.foundation import UserError, stream
-from infoflow.retrieval import NULL, Choice, RetrievalModel, document_posterior
+from infoflow.retrieval import NULL, Candidates, RetrievalModel, document_posterior
 
 from ._inputs import FactInputs
 
@@ -52,7 +52,7 @@ def prior_scores(model: RetrievalModel | None, asked: FactInputs, ids: np.ndarra
     there = np.ones((len(ids), ids.shape[1] + 1), dtype=bool)
     with torch.no_grad():
         found = np.pad(_found_scores(model, rows, mask, ids), ((0, 0), (0, 1)))
-        choice = Choice(ids=np.concatenate([ids, null], axis=1), there=there, scores=found)
+        choice = Candidates(ids=np.concatenate([ids, null], axis=1), there=there, scores=found)
         return model.logits(rows, mask, choice)[:, :-1].double().cpu().numpy()
 
 

@@ -17,7 +17,7 @@ from infoflow.models import FastLinear, Model, feed_forward_outputs, module_outp
 from ._answers import choice_log_probabilities
 from ._asked import logits_of, mean_estimate, mean_of
 from ._edges import question_keys
-from ._inputs import FactInputs, Part
+from ._inputs import FactInputs, TokenPart
 from ._knock_out import ALL_LAYERS
 from ._places import NOWHERE, at, last_token, random_word
 from ._variants import scores_of, variant_answers
@@ -101,7 +101,7 @@ def subject_noise(model: Model, inputs: FactInputs, seed: int) -> np.ndarray:
     weight = next(model.module.get_input_embeddings().parameters()).detach()
     spread, width = DEVIATIONS * float(weight.float().std()), weight.shape[1]
     noise = np.zeros((*inputs.input_ids.shape, width), dtype=np.float32)
-    subjects = np.isin(inputs.parts, [Part.SUBJECT, Part.EVIDENCE_SUBJECT])
+    subjects = np.isin(inputs.parts, [TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT])
     for row, key in enumerate(question_keys(inputs)):
         drawn = stream("evidence-noise", seed, *key).standard_normal((int(subjects[row].sum()), width))
         noise[row, subjects[row]] = spread * drawn
@@ -110,7 +110,14 @@ def subject_noise(model: Model, inputs: FactInputs, seed: int) -> np.ndarray:
 
 def _elsewhere(inputs: FactInputs, noise: np.ndarray, seed: int) -> np.ndarray:
     """The same noise on as many random words of each row that are neither subject, mask nor object."""
-    left_out = [Part.PAD, Part.SPECIAL, Part.MASK, Part.SUBJECT, Part.EVIDENCE_SUBJECT, Part.EVIDENCE_OBJECT]
+    left_out = [
+        TokenPart.PAD,
+        TokenPart.SPECIAL,
+        TokenPart.MASK,
+        TokenPart.SUBJECT,
+        TokenPart.EVIDENCE_SUBJECT,
+        TokenPart.EVIDENCE_OBJECT,
+    ]
     moved = np.zeros_like(noise)
     for row, key in enumerate(question_keys(inputs)):
         vectors = noise[row, noise[row].any(axis=1)]
@@ -125,12 +132,12 @@ def _tokens(inputs: FactInputs, seed: int) -> tuple[dict[str, np.ndarray], dict[
     """Where something is restored, bool (row, token), and in which rows there is such a token."""
     length = inputs.input_ids.shape[1]
     places = {
-        "subject": last_token(inputs, Part.SUBJECT),
-        "object": last_token(inputs, Part.EVIDENCE_OBJECT),
+        "subject": last_token(inputs, TokenPart.SUBJECT),
+        "object": last_token(inputs, TokenPart.EVIDENCE_OBJECT),
         _RANDOM: random_word(inputs, "restored", seed),
     }
     tokens = {where: at(place, length) for where, place in places.items() if (place != NOWHERE).any()}
-    tokens["mask"] = inputs.parts == Part.MASK
+    tokens["mask"] = inputs.parts == TokenPart.MASK
     return tokens, {where: np.asarray(there.any(axis=1)) for where, there in tokens.items()}
 
 

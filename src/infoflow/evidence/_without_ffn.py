@@ -14,7 +14,7 @@ from infoflow.corpus import FactWorld
 
 from ._answers import BATCH, answer_log_probabilities
 from ._groups import sampled_facts
-from ._inputs import FactInputs, Part
+from ._inputs import FactInputs, TokenPart
 from ._knowledge import MOST_FACTS, answer_rows
 from ._readings import FactReadings
 from ._tables import KNOWLEDGE
@@ -93,7 +93,7 @@ def _answers_with(
 
 def _chosen(inputs: FactInputs, places: Places) -> np.ndarray:
     """Bool (row, token): where outputs are replaced."""
-    return inputs.parts == Part.SUBJECT if places == "subject" else inputs.parts != Part.PAD
+    return inputs.parts == TokenPart.SUBJECT if places == "subject" else inputs.parts != TokenPart.PAD
 
 
 @torch.no_grad()

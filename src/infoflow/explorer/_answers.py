@@ -10,20 +10,20 @@ from infoflow.foundation import UserError
 from infoflow.heads import SentenceAttention, restore
 from infoflow.report import flow_data, view_blocks, view_payload
 
-from ._asked import Asked
+from ._asked import HttpRequest
 from ._blank import filled, read_blank
 from ._change import Change
 from ._effects import effect, head_effects, token_effects
 from ._lens import add_guesses, lens_rows
-from ._reading import Reading, add_maps
 from ._readings import Readings
 from ._relevance import prediction_relevance
+from ._sentence_reading import SentenceReading, add_maps
 from ._wire import wired
 
 _MOST_KEPT = 50
 
 
-class Answers:
+class Responses:
     """Answers as bytes, and strips and sweeps as parts that come one by one."""
 
     def __init__(self, readings: Readings) -> None:
@@ -36,7 +36,7 @@ class Answers:
             self._kept.popitem(last=False)
         return self._kept.setdefault(key, {})
 
-    def read(self, request: Asked) -> bytes:
+    def read(self, request: HttpRequest) -> bytes:
         """All that is wanted of a text.
 
         Raises:
@@ -46,13 +46,13 @@ class Answers:
         reading = self.readings.of(request)
         return self._answer(request, reading, {})
 
-    def change(self, request: Asked) -> bytes:
+    def change(self, request: HttpRequest) -> bytes:
         """The same of the text with a change, and what changed."""
         before = self.readings.of(request)
         after = self.readings.changed(before, request.change)
         return self._answer(request, after, {"changed": effect(before, after), "before": before.key}, before)
 
-    def blank(self, request: Asked) -> dict[str, Any]:
+    def blank(self, request: HttpRequest) -> dict[str, Any]:
         """Candidates for the blanks of a text, or for what follows it."""
         readings = self.readings
         subject = readings.subject(request.model)
@@ -61,7 +61,7 @@ class Answers:
         tokens = {stack: [token.text for token in row] for stack, row in sentence.tokens.items()}
         return {"key": reading.key, "model": request.model, "tokens": tokens, "blanks": filled(reading)}
 
-    def lines(self, request: Asked) -> Iterator[list[dict[str, Any]]]:
+    def lines(self, request: HttpRequest) -> Iterator[list[dict[str, Any]]]:
         """Parts of a strip (each token hidden) or of a sweep (each head closed)."""
         reading = self.readings.of(request)
         if request.sweep and request.change:
@@ -73,11 +73,17 @@ class Answers:
             yield part
 
     @staticmethod
-    def _token_parts(reading: Reading) -> Iterator[list[dict[str, Any]]]:
+    def _token_parts(reading: SentenceReading) -> Iterator[list[dict[str, Any]]]:
         for stack in reading.sentence.tokens:
             yield from token_effects(reading, stack)
 
-    def _answer(self, request: Asked, reading: Reading, head: dict[str, Any], before: Reading | None = None) -> bytes:
+    def _answer(
+        self,
+        request: HttpRequest,
+        reading: SentenceReading,
+        head: dict[str, Any],
+        before: SentenceReading | None = None,
+    ) -> bytes:
         arrays: dict[str, np.ndarray] = {}
         head = {"key": reading.key, "model": reading.subject.number, "passes": self.readings.computed} | head
         if "flow" in request.want:

@@ -17,7 +17,7 @@ class BadRequest(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class HttpRequest:
     """One request."""
 
     page: str  # which page asks: a newer request of the same kind replaces its older one
@@ -40,7 +40,7 @@ _NAMES = (
 )  # fmt: skip
 
 
-def asked(given: Any) -> Asked:
+def asked(given: Any) -> HttpRequest:
     """A request from its JSON.
 
     Raises:
@@ -56,7 +56,7 @@ def asked(given: Any) -> Asked:
     sweep = _text(given, "sweep", 10)
     if sweep not in ("", "heads"):
         raise BadRequest("sweep takes heads.")
-    return Asked(
+    return HttpRequest(
         page=_text(given, "page", 40),
         model=_number(given, "model") or 0,
         text=_text(given, "text", MOST_CHARACTERS),

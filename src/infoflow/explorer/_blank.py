@@ -7,12 +7,12 @@ from infoflow.foundation import UserError
 from infoflow.heads import ReadSentence, read_tokens
 
 from ._lens import lens_rows
-from ._reading import Reading, Subject
+from ._sentence_reading import ExploredModel, SentenceReading
 
 BLANK = "___"
 
 
-def with_mask(subject: Subject, text: str) -> str:
+def with_mask(subject: ExploredModel, text: str) -> str:
     """The text with the model's own mask in place of each blank.
 
     Raises:
@@ -33,7 +33,7 @@ def with_mask(subject: Subject, text: str) -> str:
     return text.replace(BLANK, mask)
 
 
-def read_blank(subject: Subject, text: str, translation: str | None, longest: int) -> ReadSentence:
+def read_blank(subject: ExploredModel, text: str, translation: str | None, longest: int) -> ReadSentence:
     """The tokens of a text with a blank; of a translation that is to be continued, all of it is read.
 
     Raises:
@@ -51,7 +51,7 @@ def read_blank(subject: Subject, text: str, translation: str | None, longest: in
     return replace(sentence, tokens=sentence.tokens | {stack: sentence.tokens[stack][:1]}, translation="")
 
 
-def blank_positions(reading: Reading) -> list[int]:
+def blank_positions(reading: SentenceReading) -> list[int]:
     """Where words are asked for: the masks of a masked language model, else the last token that is not special."""
     model, tokens = reading.subject.model, reading.sentence.tokens[reading.subject.model.anatomy.predicts.name]
     if model.task == "masked-lm":
@@ -61,6 +61,6 @@ def blank_positions(reading: Reading) -> list[int]:
     return [written[-1] if written else 0]
 
 
-def filled(reading: Reading) -> dict[str, Any]:
+def filled(reading: SentenceReading) -> dict[str, Any]:
     """Candidates of each blank by layer, as `lens_rows`."""
     return lens_rows(reading, blank_positions(reading))

@@ -25,12 +25,12 @@ from infoflow.models import (
 
 from ._change import changed
 from ._lens import best, names, pairs
-from ._reading import Reading, token_logits
+from ._sentence_reading import SentenceReading, token_logits
 
 _TOGETHER = 1024  # tokens, padded, that run at once
 
 
-def effect(before: Reading, after: Reading) -> dict[str, Any]:
+def effect(before: SentenceReading, after: SentenceReading) -> dict[str, Any]:
     r"""What changed between two readings of one sentence.
 
     $$ \mathrm{KL}_t = \sum_v p_t(v) \ln \frac{p_t(v)}{p'_t(v)}, \qquad
@@ -77,7 +77,7 @@ def _digits(row: Tensor, left_out: Sequence[int] = ()) -> list[float | None]:
     return [None if t in left_out else float(f"{value:.4g}") for t, value in enumerate(row.tolist())]
 
 
-def token_effects(reading: Reading, stack: str) -> Iterator[list[dict[str, Any]]]:
+def token_effects(reading: SentenceReading, stack: str) -> Iterator[list[dict[str, Any]]]:
     """What hiding each token of a stack does, some tokens at a time: a row per token.
 
     A row has the mean divergence of the predictions, and by layer how far the states of each other token move
@@ -91,7 +91,7 @@ def token_effects(reading: Reading, stack: str) -> Iterator[list[dict[str, Any]]
         yield _hidden_each(reading, stack, part)
 
 
-def _hidden_each(reading: Reading, stack: str, part: list[int]) -> list[dict[str, Any]]:
+def _hidden_each(reading: SentenceReading, stack: str, part: list[int]) -> list[dict[str, Any]]:
     model = reading.subject.model
     column = torch.tensor(part)
 
@@ -120,14 +120,14 @@ def _hidden_each(reading: Reading, stack: str, part: list[int]) -> list[dict[str
     return rows
 
 
-def _mean_divergence(reading: Reading, logits: Tensor, blind: dict[str, list[int]]) -> float | None:
+def _mean_divergence(reading: SentenceReading, logits: Tensor, blind: dict[str, list[int]]) -> float | None:
     left_out = blind[reading.subject.model.anatomy.predicts.name]
     after = logits.float().log_softmax(-1)
     kept = [value for value in _digits(divergence(reading.log_shares, after), left_out) if value is not None]
     return float(f"{sum(kept) / len(kept):.4g}") if kept else None
 
 
-def head_effects(reading: Reading, mode: str = "zero") -> Iterator[list[dict[str, Any]]]:
+def head_effects(reading: SentenceReading, mode: str = "zero") -> Iterator[list[dict[str, Any]]]:
     """What closing each head does, the heads of a layer together: a row per head. It gives zeros or its mean.
 
     Blocks below the head's are not run again.
@@ -143,7 +143,7 @@ def head_effects(reading: Reading, mode: str = "zero") -> Iterator[list[dict[str
             yield _closed_each(reading, recorded, mode, variants[start : start + step])
 
 
-def _record(reading: Reading) -> BlockOutputs | None:
+def _record(reading: SentenceReading) -> BlockOutputs | None:
     model = reading.subject.model
     if any("self" not in layer.attentions for one in model.anatomy.stacks for layer in one.layers):
         return None
@@ -153,7 +153,7 @@ def _record(reading: Reading) -> BlockOutputs | None:
 
 
 def _closed_each(
-    reading: Reading, recorded: BlockOutputs | None, mode: str, variants: list[HeadSet]
+    reading: SentenceReading, recorded: BlockOutputs | None, mode: str, variants: list[HeadSet]
 ) -> list[dict[str, Any]]:
     model, change = reading.subject.model, reading.change
     num, predicts = len(variants), model.anatomy.predicts.name
@@ -191,7 +191,7 @@ def _mean(call: HeadCall) -> Tensor:
     return call.heads.mean(dim=1, keepdim=True)
 
 
-def _repeated(reading: Reading, num: int) -> dict[str, Any]:
+def _repeated(reading: SentenceReading, num: int) -> dict[str, Any]:
     return {
         name: value.repeat(num, 1) if isinstance(value, Tensor) else value for name, value in reading.inputs.items()
     }

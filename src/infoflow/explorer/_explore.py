@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from infoflow.foundation import UserError, missing_extra
 from infoflow.models import Model, load_model
 
-from ._answers import Answers
+from ._answers import Responses
 from ._asked import MOST_CHARACTERS
 from ._examples import examples
-from ._reading import Subject
 from ._readings import Readings
+from ._sentence_reading import ExploredModel
 from ._worker import Worker
 
 if TYPE_CHECKING:
@@ -54,13 +54,13 @@ class Explorer:
         from ._safety import Guard, new_token
 
         self.models, self._sentence, self._translation = tuple(models), sentence, translation
-        self._subjects = [Subject(number, model) for number, model in enumerate(models)]
+        self._subjects = [ExploredModel(number, model) for number, model in enumerate(models)]
         self._socket = _bound(host or _LOOPBACK, port)
         self.port: int = self._socket.getsockname()[1]
         token = new_token()
         self.address = f"http://{host or _LOOPBACK}:{self.port}/?token={token}"
         self._worker = Worker()
-        answers = Answers(Readings(self._subjects, longest))
+        answers = Responses(Readings(self._subjects, longest))
         page = explorer_page([_facts(model) for model in models], _start(models, sentence, translation, command))
         routes = Routes(answers, self._worker, page)
         self.app = Guard(routes.app(), token, self.port, (host,) if host else ())

@@ -14,7 +14,7 @@ from infoflow.foundation import UserError
 from infoflow.heads import LayerGuesses, best_guesses, token_name
 from infoflow.models import Model
 
-from ._reading import Reading
+from ._sentence_reading import SentenceReading
 
 CANDIDATES = 10
 _CHUNK = 1 << 25  # logits held at a time
@@ -22,7 +22,9 @@ _MOST_GUESSED = 1 << 24  # logits: BERT-base's of 42 tokens
 _PART = 128  # of the vocabulary
 
 
-def lens_rows(reading: Reading, positions: Sequence[int] | None, candidates: int = CANDIDATES) -> dict[str, Any]:
+def lens_rows(
+    reading: SentenceReading, positions: Sequence[int] | None, candidates: int = CANDIDATES
+) -> dict[str, Any]:
     r"""The likeliest tokens of every layer, by `logit_lens`: the model's own head on the states of the reading.
 
     $$ p_l = \mathrm{softmax}\, r(h_l), \qquad l = 0..L $$
@@ -82,7 +84,7 @@ def names(model: Model, ids: Tensor) -> dict[int, str]:
     return {token: token_name(model, token) for token in sorted(set(ids.flatten().tolist()))}
 
 
-def add_guesses(reading: Reading) -> None:
+def add_guesses(reading: SentenceReading) -> None:
     """The likeliest token of every layer and place, for the picture of the flow; left out where the head would have to
     be read too often."""
     if not reading.has_head or reading.seen.guesses is not None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from infoflow.foundation import UserError
 from infoflow.heads import ReadSentence, read_tokens
 
-from ._asked import Asked
+from ._asked import HttpRequest
 from ._change import Change
-from ._reading import Reading, Subject, read, reading_key
+from ._sentence_reading import ExploredModel, SentenceReading, read, reading_key
 
 MOST_BYTES = 64 << 20
 _MOST_REQUESTS = 2000
@@ -22,7 +22,7 @@ class Forgotten(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Source:
-    subject: Subject
+    subject: ExploredModel
     sentence: ReadSentence
     change: Change
 
@@ -30,15 +30,15 @@ class _Source:
 class Readings:
     """All readings of an explorer. Called by one thread at a time."""
 
-    def __init__(self, subjects: Sequence[Subject], longest: int, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, subjects: Sequence[ExploredModel], longest: int, most_bytes: int = MOST_BYTES) -> None:
         self.subjects, self.longest, self._most_bytes = tuple(subjects), longest, most_bytes
-        self._kept: OrderedDict[str, Reading] = OrderedDict()
+        self._kept: OrderedDict[str, SentenceReading] = OrderedDict()
         self._sources: OrderedDict[str, _Source] = OrderedDict()
         self._sentences: OrderedDict[tuple[int, str, str | None], ReadSentence] = OrderedDict()
         self.computed = 0  # passes that were run
         self.seconds = 0.0  # the latest of them
 
-    def subject(self, number: int) -> Subject:
+    def subject(self, number: int) -> ExploredModel:
         """A model by its number.
 
         Raises:
@@ -48,7 +48,7 @@ class Readings:
             raise UserError(f"There are {len(self.subjects)} models, counted from 0.")
         return self.subjects[number]
 
-    def of(self, request: Asked) -> Reading:
+    def of(self, request: HttpRequest) -> SentenceReading:
         """What a request is about: an earlier answer's key, or a model and a text.
 
         Raises:
@@ -59,7 +59,7 @@ class Readings:
             return self.of_key(request.key)
         return self.of_sentence(self.subject(request.model), self._sentence(request), Change())
 
-    def of_key(self, key: str) -> Reading:
+    def of_key(self, key: str) -> SentenceReading:
         """The reading that a key names."""
         if key in self._kept:
             self._kept.move_to_end(key)
@@ -69,12 +69,12 @@ class Readings:
         source = self._sources[key]
         return self._made(source.subject, source.sentence, source.change, key)
 
-    def of_sentence(self, subject: Subject, sentence: ReadSentence, change: Change) -> Reading:
+    def of_sentence(self, subject: ExploredModel, sentence: ReadSentence, change: Change) -> SentenceReading:
         """The reading of some tokens with a change."""
         key = reading_key(subject.model, sentence, change, subject.number)
         return self.of_key(key) if key in self._kept else self._made(subject, sentence, change, key)
 
-    def changed(self, before: Reading, change: Change) -> Reading:
+    def changed(self, before: SentenceReading, change: Change) -> SentenceReading:
         """The same sentence with a change."""
         whole = replace(change, hide=_once(change.hide), heads=_once(change.heads), layers=_once(change.layers))
         return self.of_sentence(before.subject, before.sentence, whole)
@@ -85,7 +85,7 @@ class Readings:
         while total > self._most_bytes and len(self._kept) > 1:
             total -= self._kept.popitem(last=False)[1].num_bytes
 
-    def _made(self, subject: Subject, sentence: ReadSentence, change: Change, key: str) -> Reading:
+    def _made(self, subject: ExploredModel, sentence: ReadSentence, change: Change, key: str) -> SentenceReading:
         begin = time.perf_counter()
         reading = read(subject, sentence, change)
         self.seconds, self.computed = time.perf_counter() - begin, self.computed + 1
@@ -97,7 +97,7 @@ class Readings:
         self.trim()
         return reading
 
-    def _sentence(self, request: Asked) -> ReadSentence:
+    def _sentence(self, request: HttpRequest) -> ReadSentence:
         """Tokens of a text; kept, since a model's own translation takes its time."""
         named = (request.model, request.text, request.translation)
         if named not in self._sentences:

@@ -8,19 +8,19 @@ from infoflow.foundation import UserError
 from infoflow.heads import SentenceRelevance, sentence_relevance, token_name
 
 from ._change import changed
-from ._reading import Reading, token_logits
+from ._sentence_reading import SentenceReading, token_logits
 
 METHODS = ("gradient-x-input", "cp-lrp", "attn-lrp", "voita", "chefer", "alti", "rollout")
 _DIFFERENCES = ("gradient-x-input", "cp-lrp", "attn-lrp", "chefer")  # of two logits: methods that take a number
 
 
-def default_method(reading: Reading) -> str:
+def default_method(reading: SentenceReading) -> str:
     """Gradient times input where there is a logit to explain, else ALTI."""
     return "gradient-x-input" if reading.has_head else "alti"
 
 
 def prediction_relevance(
-    reading: Reading, position: int, target: int | None, against: int | None, method: str | None
+    reading: SentenceReading, position: int, target: int | None, against: int | None, method: str | None
 ) -> dict[str, Any]:
     """Relevance of tokens by stack and of heads for one prediction, or for the difference of two logits.
 
@@ -55,7 +55,7 @@ def prediction_relevance(
 _SHARES = ("alti", "rollout")
 
 
-def _target(reading: Reading, position: int, target: int | None) -> int:
+def _target(reading: SentenceReading, position: int, target: int | None) -> int:
     logits = reading.log_shares
     if not 0 <= position < len(logits):
         raise UserError(f"position must lie in 0..{len(logits) - 1}.")

@@ -13,12 +13,12 @@ from starlette.routing import Route
 
 from infoflow.foundation import UserError, showable
 
-from ._answers import Answers
-from ._asked import Asked, BadRequest, asked
+from ._answers import Responses
+from ._asked import BadRequest, HttpRequest, asked
 from ._readings import Forgotten
 from ._safety import TooLong, too_long
 from ._saved import saved_page
-from ._worker import Busy, Replaced, Stopped, Worker
+from ._worker import Busy, ExplorerStopped, Replaced, Worker
 
 _END = object()
 
@@ -26,7 +26,7 @@ _END = object()
 class Routes:
     """Turns requests into work for the worker, and its results into answers."""
 
-    def __init__(self, answers: Answers, worker: Worker, page: tuple[str, str]) -> None:
+    def __init__(self, answers: Responses, worker: Worker, page: tuple[str, str]) -> None:
         self._answers, self._worker = answers, worker
         self._page, self._policy = page
         self._streams = count()
@@ -61,7 +61,7 @@ class Routes:
         slot = (question.page, kind, question.model, question.want)
         return await self._answered(slot, partial(self._work, kind, question))
 
-    def _work(self, kind: str, question: Asked) -> Response:
+    def _work(self, kind: str, question: HttpRequest) -> Response:
         if kind == "blank":
             return JSONResponse(self._answers.blank(question))
         answer = self._answers.read(question) if kind == "read" else self._answers.change(question)
@@ -84,7 +84,7 @@ class Routes:
         except Exception as error:
             return _failed(error)
 
-    async def _lines(self, question: Asked) -> Response:
+    async def _lines(self, question: HttpRequest) -> Response:
         """Lines of JSON, each sent when it is ready; between two of them others are served, and a closed connection
         ends the work."""
         slot = (question.page, "lines", question.sweep)
@@ -120,7 +120,7 @@ def _failed(error: Exception) -> Response:
         return _error(429, "The models are busy: try again.")
     if isinstance(error, Forgotten):
         return _error(404, "This sentence is not known here any more. It is read again.")
-    if isinstance(error, Stopped):
+    if isinstance(error, ExplorerStopped):
         return _error(503, "The explorer stops.")
     # Never a traceback, which would hold the text; its kind says enough to report it.
     return _error(500, f"This failed ({type(error).__name__}). Choose something else, or start the explorer again.")

@@ -4,14 +4,14 @@ from typing import Any
 
 from infoflow.report import Explored, view_page
 
-from ._answers import Answers, differences
+from ._answers import Responses, differences
 from ._change import Change
 from ._effects import effect
 from ._lens import add_guesses, lens_rows
-from ._reading import Reading, add_maps
+from ._sentence_reading import SentenceReading, add_maps
 
 
-def saved_page(answers: Answers, key: str, changed: str, state: str, suffix: str) -> tuple[str, str]:
+def saved_page(answers: Responses, key: str, changed: str, state: str, suffix: str) -> tuple[str, str]:
     """Name and text of the file for a reading, and for what a change made of it.
 
     Raises:
@@ -42,7 +42,7 @@ def saved_page(answers: Answers, key: str, changed: str, state: str, suffix: str
     return f"explore-{_plain(reading.subject.model.name)}.html", page
 
 
-def told(reading: Reading) -> str:
+def told(reading: SentenceReading) -> str:
     """What was taken away, in words."""
     change: Change = reading.change
     tokens = reading.sentence.tokens

@@ -19,7 +19,7 @@ class Busy(Exception):
     """Too many requests wait."""
 
 
-class Stopped(Exception):
+class ExplorerStopped(Exception):
     """The explorer ends."""
 
 
@@ -56,7 +56,7 @@ class Worker:
         job = _Job(slot=slot, work=work, patient=patient, future=loop.create_future(), loop=loop)
         with self._changed:
             if self._stops:
-                raise Stopped
+                raise ExplorerStopped
             for other in [one for one in self._waiting if one.slot == slot]:
                 self._waiting.remove(other)
                 _settle(other, error=Replaced())
@@ -76,7 +76,7 @@ class Worker:
         with self._changed:
             self._stops = True
             for job in self._waiting:
-                _settle(job, error=Stopped())
+                _settle(job, error=ExplorerStopped())
             self._waiting.clear()
             self._changed.notify()
 

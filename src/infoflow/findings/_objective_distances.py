@@ -21,7 +21,7 @@ _LEAST_ROLES = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Distance:
+class ObjectiveDistance:
     """Of two models: of two objectives from one seed, or of one objective from two."""
 
     objectives: Pair  # in alphabetical order
@@ -31,16 +31,16 @@ class Distance:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Aspect:
+class Likeness:
     """Something in which models may be alike."""
 
     name: str
     measure: str
     tables: tuple[str, ...]
-    distances: Callable[[ModelGroup, bool], Iterator[Distance]]
+    distances: Callable[[ModelGroup, bool], Iterator[ObjectiveDistance]]
 
 
-def summary(distances: list[Distance]) -> dict[str, Any]:
+def summary(distances: list[ObjectiveDistance]) -> dict[str, Any]:
     """Mean over seeds with its interval over seeds and sentences."""
     values = np.array([one.value for one in distances])
     common = min(len(one.replicates) for one in distances)
@@ -50,7 +50,7 @@ def summary(distances: list[Distance]) -> dict[str, Any]:
     return {"value": float(values.mean()), "low": ends.low, "high": ends.high, "seeds": len(seeds)}
 
 
-def spaces_by_pwcca(models: ModelGroup, trained: bool) -> Iterator[Distance]:
+def spaces_by_pwcca(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistance]:
     """1 − PWCCA between equal layers, mean over those above the embeddings."""
     frame = models.tables.get("model_distance")
     if frame is None:
@@ -58,7 +58,7 @@ def spaces_by_pwcca(models: ModelGroup, trained: bool) -> Iterator[Distance]:
     yield from _of_layers(_pairs(frame, models, trained), "layer", flip=False)
 
 
-def spaces_by_cka(models: ModelGroup, trained: bool) -> Iterator[Distance]:
+def spaces_by_cka(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistance]:
     """1 − CKA, without its bias, between equal layers, mean over those above the embeddings."""
     frame = models.tables.get("space_similarity")
     if frame is None:
@@ -67,7 +67,7 @@ def spaces_by_cka(models: ModelGroup, trained: bool) -> Iterator[Distance]:
     yield from _of_layers(_pairs(frame[equal], models, trained), "layer_a", flip=True)
 
 
-def learning(models: ModelGroup, trained: bool) -> Iterator[Distance]:
+def learning(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistance]:
     """1 − rank correlation of the shares of layers × components in the loss change, of the stacks that read the text.
 
     The training is one thing with no state before it, so that there is no untrained one.
@@ -83,7 +83,7 @@ def learning(models: ModelGroup, trained: bool) -> Iterator[Distance]:
         yield from _distance(row, 1 - row["value"], 1 - _numbers(row))
 
 
-def heads(models: ModelGroup, trained: bool) -> Iterator[Distance]:
+def heads(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistance]:
     r"""The energy distance between the heads of two models: heads are points, coordinates their scores for each role.
 
     $$ D^2 = 2 E|X - Y| - E|X - X'| - E|Y - Y'| $$
@@ -104,12 +104,14 @@ def heads(models: ModelGroup, trained: bool) -> Iterator[Distance]:
 
 
 ASPECTS = (
-    Aspect(name="spaces", measure="1 − PWCCA, mean over layers", tables=("model_distance",), distances=spaces_by_pwcca),
-    Aspect(
+    Likeness(
+        name="spaces", measure="1 − PWCCA, mean over layers", tables=("model_distance",), distances=spaces_by_pwcca
+    ),
+    Likeness(
         name="spaces by CKA", measure="1 − CKA, mean over layers", tables=("space_similarity",), distances=spaces_by_cka
     ),
-    Aspect(name="heads", measure="energy distance of scores for roles", tables=_ROLE_TABLES, distances=heads),
-    Aspect(
+    Likeness(name="heads", measure="energy distance of scores for roles", tables=_ROLE_TABLES, distances=heads),
+    Likeness(
         name="learning",
         measure="1 − rank correlation of shares of the loss change",
         tables=("allocation_similarity",),
@@ -133,7 +135,7 @@ def _pairs(frame: pd.DataFrame, models: ModelGroup, trained: bool) -> pd.DataFra
 _ENDS = ["objective_a", "variant_a", "seed_a", "objective_b", "variant_b", "seed_b"]
 
 
-def _of_layers(frame: pd.DataFrame, layer: str, flip: bool) -> Iterator[Distance]:
+def _of_layers(frame: pd.DataFrame, layer: str, flip: bool) -> Iterator[ObjectiveDistance]:
     """The mean over layers from 1 on; a pair without a number at one of them is left out."""
     for ends, own in frame[frame[layer] >= 1].groupby(_ENDS, sort=True):
         lists = [_numbers(row) for row in own.to_dict("records")]
@@ -148,14 +150,14 @@ def _numbers(row: Mapping[str, Any]) -> np.ndarray:
     return np.asarray([] if found is None else found, dtype=float)
 
 
-def _distance(row: Mapping[str, Any], value: float, replicates: np.ndarray) -> Iterator[Distance]:
+def _distance(row: Mapping[str, Any], value: float, replicates: np.ndarray) -> Iterator[ObjectiveDistance]:
     """The pair's distance, if it is of one seed or of one objective, and a number; below 0 it is 0."""
     ends = [(Spec(row[f"objective_{s}"], row[f"variant_{s}"]).label, int(row[f"seed_{s}"])) for s in "ab"]
     (one, seed), (other, other_seed) = sorted(ends)
     if np.isfinite(value) and (one == other) != (seed == other_seed):
         seeds = (seed,) if seed == other_seed else (seed, other_seed)
         finite = tuple(replicates.tolist()) if np.isfinite(replicates).all() else ()
-        yield Distance(objectives=(one, other), seeds=seeds, value=max(float(value), 0.0), replicates=finite)
+        yield ObjectiveDistance(objectives=(one, other), seeds=seeds, value=max(float(value), 0.0), replicates=finite)
 
 
 def _main_stacks(frame: pd.DataFrame) -> dict[str, str]:

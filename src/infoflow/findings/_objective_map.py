@@ -19,7 +19,7 @@ from infoflow.results import END, Column, TableSchema
 
 from ._condition import wilson
 from ._model_group import ModelGroup, model_groups
-from ._objective_distances import ASPECTS, Aspect, Distance, Pair, summary
+from ._objective_distances import ASPECTS, Likeness, ObjectiveDistance, Pair, summary
 from ._scaling import Scaled, aligned, scale, shuffled_stress, turn
 
 LEAST_OBJECTIVES = 5
@@ -131,7 +131,7 @@ def objective_map(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]
     return {name: schemas[name].conform(pd.DataFrame(rows)) for name, rows in parts.items() if rows}
 
 
-def _told(models: ModelGroup, aspect: Aspect, trained: bool, picture: dict[str, np.ndarray]) -> dict[str, list[dict]]:
+def _told(models: ModelGroup, aspect: Likeness, trained: bool, picture: dict[str, np.ndarray]) -> dict[str, list[dict]]:
     try:
         found = list(aspect.distances(models, trained))
     except (KeyError, ValueError, TypeError, IndexError):  # a damaged table concerns only its own map
@@ -140,7 +140,7 @@ def _told(models: ModelGroup, aspect: Aspect, trained: bool, picture: dict[str, 
     if len(matrices.names) < LEAST_OBJECTIVES:
         return {}
     about = {"architecture": models.architecture, "aspect": aspect.name, "trained": trained}
-    pairs: dict[Pair, list[Distance]] = {}
+    pairs: dict[Pair, list[ObjectiveDistance]] = {}
     for one in found:
         if set(one.objectives) <= set(matrices.names):
             pairs.setdefault(one.objectives, []).append(one)
@@ -154,9 +154,9 @@ def _told(models: ModelGroup, aspect: Aspect, trained: bool, picture: dict[str, 
     }
 
 
-def complete(distances: list[Distance]) -> _Matrices:
+def complete(distances: list[ObjectiveDistance]) -> _Matrices:
     """The largest set of objectives, each compared with all others, that leaving out the least compared ones finds."""
-    cells: dict[Pair, list[Distance]] = {}
+    cells: dict[Pair, list[ObjectiveDistance]] = {}
     for one in distances:
         if one.objectives[0] != one.objectives[1]:
             cells.setdefault(one.objectives, []).append(one)
@@ -176,7 +176,7 @@ def complete(distances: list[Distance]) -> _Matrices:
     )
 
 
-def _matrix(names: list[str], cells: Mapping[Pair, list[Distance]], seeds: set[int]) -> np.ndarray:
+def _matrix(names: list[str], cells: Mapping[Pair, list[ObjectiveDistance]], seeds: set[int]) -> np.ndarray:
     """Means over the seeds; NaN where a pair has none of them."""
     matrix = np.zeros((len(names), len(names)))
     for i, first in enumerate(names):

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ._rows import Array, Attention, Rows, check_attention, largest, sum_queries
+from ._rows import Array, Attention, AttentionRows, check_attention, largest, sum_queries
 
 
 def confidence(attention: Attention, valid: Array) -> Float[Tensor, "layer head"]:
@@ -31,11 +31,13 @@ def confidence(attention: Attention, valid: Array) -> Float[Tensor, "layer head"
     tensor([[0.2500]])
     """
     weights, mask = check_attention(attention, valid)
-    rows = Rows.of_tokens(mask)
+    rows = AttentionRows.of_tokens(mask)
     sums = torch.stack([confidence_sums(layer, rows).sum(0) for layer in weights])
     return (sums / rows.queries.sum()).to(weights.dtype)
 
 
-def confidence_sums(weights: Float[Tensor, "sentence head query key"], rows: Rows) -> Float[Tensor, "sentence head"]:
+def confidence_sums(
+    weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
+) -> Float[Tensor, "sentence head"]:
     """Sum of the queries' largest weights."""
     return sum_queries(largest(weights, rows)[0], rows)

@@ -9,7 +9,7 @@ from infoflow.results import TableSchema, estimate_columns
 
 from ._confidence import confidence_sums
 from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
-from ._rows import Rows
+from ._rows import AttentionRows
 
 _SCHEMA = TableSchema(
     name="head_confidence",
@@ -31,13 +31,15 @@ class Confidence(AbstractHeadMeasure):
 
     table: ClassVar[TableSchema] = _SCHEMA
 
-    def _score(self, weights: Float[Tensor, "sentence head query key"], rows: Rows) -> Float[Tensor, "sentence head"]:
+    def _score(
+        self, weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
+    ) -> Float[Tensor, "sentence head"]:
         return confidence_sums(weights, rows)
 
-    def _count(self, rows: Rows) -> Float[Tensor, " sentence"]:
+    def _count(self, rows: AttentionRows) -> Float[Tensor, " sentence"]:
         return rows.queries.sum(1).double()
 
-    def _chance(self, rows: Rows) -> Float[Tensor, " sentence"]:
+    def _chance(self, rows: AttentionRows) -> Float[Tensor, " sentence"]:
         return (rows.queries / rows.num_keys.clamp(min=1).double()).sum(1)
 
     def _keys(self) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 from ._annotation import Annotation
 from ._head_measure import HEAD_KEYS
 from ._mentions import Mention, antecedents, head_match, nearest, read_mentions
-from ._summed import SummedMeasure, each_head
+from ._summed_measure import SummedMeasure, each_head
 from ._word_attention import membership, word_attention
 
 TYPES = ("all", "pronoun", "proper", "nominal")

@@ -17,8 +17,8 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 from ._head_measure import HEAD_KEYS
 from ._head_pairs import ByBlock, head_pairs
 from ._head_sets import all_heads
-from ._rows import Rows
-from ._summed import SummedMeasure
+from ._rows import AttentionRows
+from ._summed_measure import SummedMeasure
 
 _STACK_KIND = HEAD_KEYS[:2]
 _PAIR = tuple(
@@ -91,7 +91,7 @@ class _HeadPairs(SummedMeasure):
         for key in activations.attention:
             queries, keys = activations.streams[key[0]], activations.keys_stream(key)
             real = (queries.real, keys.real) if self.special else (queries.valid, keys.valid)
-            rows = Rows.of_activations(activations, key, *real)
+            rows = AttentionRows.of_activations(activations, key, *real)
             if len(chosen) == 0:
                 continue
             self._add_pairs(_name(key, "pairs"), head_pairs(activations, key, chosen, rows, self.smoothing))

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ._rows import Array, Attention, Rows, check_attention, sum_queries
+from ._rows import Array, Attention, AttentionRows, check_attention, sum_queries
 
 
 def attention_entropy(attention: Attention, valid: Array) -> Float[Tensor, "layer head"]:
@@ -31,12 +31,14 @@ def attention_entropy(attention: Attention, valid: Array) -> Float[Tensor, "laye
     tensor([[1.3863]])
     """
     weights, mask = check_attention(attention, valid)
-    rows = Rows.of_tokens(mask)
+    rows = AttentionRows.of_tokens(mask)
     sums = torch.stack([entropy_sums(layer, rows).sum(0) for layer in weights])
     return (sums / rows.queries.sum()).to(weights.dtype)
 
 
-def entropy_sums(weights: Float[Tensor, "sentence head query key"], rows: Rows) -> Float[Tensor, "sentence head"]:
+def entropy_sums(
+    weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
+) -> Float[Tensor, "sentence head"]:
     """Sum of the queries' entropies."""
     # entr(0) is 0; -a * log(a) would give NaN for masked keys.
     kept = weights.masked_fill(~rows.admissible.unsqueeze(1), 0)

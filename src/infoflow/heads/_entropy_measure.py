@@ -10,7 +10,7 @@ from infoflow.results import TableSchema, estimate_columns
 
 from ._entropy import entropy_sums
 from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
-from ._rows import Rows
+from ._rows import AttentionRows
 
 _SCHEMA = TableSchema(
     name="head_entropy",
@@ -31,13 +31,15 @@ class Entropy(AbstractHeadMeasure):
 
     table: ClassVar[TableSchema] = _SCHEMA
 
-    def _score(self, weights: Float[Tensor, "sentence head query key"], rows: Rows) -> Float[Tensor, "sentence head"]:
+    def _score(
+        self, weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
+    ) -> Float[Tensor, "sentence head"]:
         return entropy_sums(weights, rows)
 
-    def _count(self, rows: Rows) -> Float[Tensor, " sentence"]:
+    def _count(self, rows: AttentionRows) -> Float[Tensor, " sentence"]:
         return rows.queries.sum(1).double()
 
-    def _chance(self, rows: Rows) -> Float[Tensor, " sentence"]:
+    def _chance(self, rows: AttentionRows) -> Float[Tensor, " sentence"]:
         return rows.num_keys.clamp(min=1).double().log().sum(1)
 
     def _scale(self, extra: dict[str, Any]) -> Scale:

@@ -18,7 +18,7 @@ from infoflow.models import keys_stack
 from infoflow.results import Column, ratio_estimate
 
 from ._roles import NAMED, PUNCTUATION, SPECIAL, Roles
-from ._rows import Rows
+from ._rows import AttentionRows
 
 HEAD_KEYS = (
     Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
@@ -66,25 +66,25 @@ class AbstractHeadMeasure(Measure):
 
     @abstractmethod
     def _score(
-        self, weights: Float[Tensor, "sentence head query key"], rows: Rows
+        self, weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
     ) -> Float[Tensor, "sentence head *x"]:
         """Sums over the queries of each sentence, in float64."""
 
     @abstractmethod
-    def _count(self, rows: Rows) -> Float[Tensor, "sentence *x"]:
+    def _count(self, rows: AttentionRows) -> Float[Tensor, "sentence *x"]:
         """Number of queries that each sum is over."""
 
     @abstractmethod
-    def _chance(self, rows: Rows) -> Float[Tensor, "sentence *x"]:
+    def _chance(self, rows: AttentionRows) -> Float[Tensor, "sentence *x"]:
         """The same sums for the control: a head without preferences."""
 
     @abstractmethod
     def _keys(self) -> list[dict[str, Any]]:
         """Key columns of each entry of X; one empty dictionary where the score has no further axis."""
 
-    def _rows(self, activations: Activations, key: AttentionKey) -> Rows:
+    def _rows(self, activations: Activations, key: AttentionKey) -> AttentionRows:
         """The queries and keys that count; subclasses may add what their score needs."""
-        return Rows.of_activations(
+        return AttentionRows.of_activations(
             activations,
             key,
             self._kept(activations, key[0], self.exclude_queries),

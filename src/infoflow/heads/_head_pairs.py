@@ -10,7 +10,7 @@ from torch import Tensor
 
 from infoflow.flow import Activations, AttentionKey
 
-from ._rows import Rows
+from ._rows import AttentionRows
 
 ByBlock = Mapping[int, Float[np.ndarray, "head head"]]
 _shared: "weakref.WeakKeyDictionary[Activations, dict[tuple[AttentionKey, bytes, float], ByBlock]]" = (
@@ -19,7 +19,7 @@ _shared: "weakref.WeakKeyDictionary[Activations, dict[tuple[AttentionKey, bytes,
 
 
 def head_pairs(
-    activations: Activations, key: AttentionKey, chosen: np.ndarray, rows: Rows, smoothing: float
+    activations: Activations, key: AttentionKey, chosen: np.ndarray, rows: AttentionRows, smoothing: float
 ) -> ByBlock:
     r"""Divergence between each two heads, summed over the queries of each bootstrap block's chosen sentences, in nats.
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 
-from ._rows import Array, Attention, Rows, check_attention
+from ._rows import Array, Attention, AttentionRows, check_attention
 
 
 def js_distance(
@@ -38,7 +38,7 @@ def js_distance(
         raise UserError(
             f'reduction must be "sum" or "mean" and smoothing lie in [0, 1). Got {reduction} and {smoothing}.'
         )
-    rows = Rows.of_tokens(mask)
+    rows = AttentionRows.of_tokens(mask)
     num = weights.shape[0] * weights.shape[2]
     total = torch.zeros(num, num, dtype=torch.float64)
     for sentence, real in enumerate(mask):

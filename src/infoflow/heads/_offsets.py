@@ -8,7 +8,7 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 
-from ._rows import Array, Attention, Rows, check_attention, largest
+from ._rows import Array, Attention, AttentionRows, check_attention, largest
 
 DENOMINATORS = ("valid", "all")
 
@@ -44,7 +44,7 @@ def offset_scores(
     """
     check_offsets(offsets, denominator)
     weights, mask = check_attention(attention, valid)
-    rows = Rows.of_tokens(mask)
+    rows = AttentionRows.of_tokens(mask)
     counts = offset_counts(rows, offsets, denominator).sum(0)
     sums = torch.stack([offset_hits(layer, rows, offsets).sum(0) for layer in weights])
     return (sums / counts).to(weights.dtype)
@@ -58,7 +58,7 @@ def check_offsets(offsets: Sequence[int], denominator: str) -> None:
 
 
 def offset_hits(
-    weights: Float[Tensor, "sentence head query key"], rows: Rows, offsets: Sequence[int]
+    weights: Float[Tensor, "sentence head query key"], rows: AttentionRows, offsets: Sequence[int]
 ) -> Float[Tensor, "sentence head offset"]:
     """Number of queries whose largest weight lies at each offset."""
     chosen = largest(weights, rows)[1]
@@ -67,16 +67,16 @@ def offset_hits(
     return torch.stack([((offset == o) & counted).sum(2) for o in offsets], dim=2).double()
 
 
-def offset_counts(rows: Rows, offsets: Sequence[int], denominator: str) -> Float[Tensor, "sentence offset"]:
+def offset_counts(rows: AttentionRows, offsets: Sequence[int], denominator: str) -> Float[Tensor, "sentence offset"]:
     """Number of queries that could have hit each offset."""
     return torch.stack([_able(rows, o, denominator).sum(1) for o in offsets], dim=1).double()
 
 
-def offset_chances(rows: Rows, offsets: Sequence[int]) -> Float[Tensor, "sentence offset"]:
+def offset_chances(rows: AttentionRows, offsets: Sequence[int]) -> Float[Tensor, "sentence offset"]:
     """Expected number of hits where each query picks one of its keys at random."""
     chance = 1 / rows.num_keys.clamp(min=1).double()
     return torch.stack([(_able(rows, o, "valid") * chance).sum(1) for o in offsets], dim=1)
 
 
-def _able(rows: Rows, offset: int, denominator: str) -> Bool[Tensor, "sentence query"]:
+def _able(rows: AttentionRows, offset: int, denominator: str) -> Bool[Tensor, "sentence query"]:
     return rows.queries if denominator == "all" else (rows.admissible & (rows.offset == offset)).any(2)

@@ -10,7 +10,7 @@ from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
 from ._offsets import check_offsets, offset_chances, offset_counts, offset_hits
-from ._rows import Rows
+from ._rows import AttentionRows
 
 _SCHEMA = TableSchema(
     name="head_positional",
@@ -48,14 +48,14 @@ class PositionalScores(AbstractHeadMeasure):
         self.denominator = denominator
 
     def _score(
-        self, weights: Float[Tensor, "sentence head query key"], rows: Rows
+        self, weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
     ) -> Float[Tensor, "sentence head offset"]:
         return offset_hits(weights, rows, self.offsets)
 
-    def _count(self, rows: Rows) -> Float[Tensor, "sentence offset"]:
+    def _count(self, rows: AttentionRows) -> Float[Tensor, "sentence offset"]:
         return offset_counts(rows, self.offsets, self.denominator)
 
-    def _chance(self, rows: Rows) -> Float[Tensor, "sentence offset"]:
+    def _chance(self, rows: AttentionRows) -> Float[Tensor, "sentence offset"]:
         return offset_chances(rows, self.offsets)
 
     def _keys(self) -> list[dict[str, Any]]:

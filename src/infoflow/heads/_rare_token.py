@@ -6,7 +6,7 @@ from torch import Tensor
 
 from infoflow.foundation import UserError, as_tensor, as_written
 
-from ._rows import Array, Attention, Rows, check_attention, largest
+from ._rows import Array, Attention, AttentionRows, check_attention, largest
 
 AVERAGES = ("per_query", "per_sentence")
 
@@ -46,7 +46,7 @@ def rare_token_score(
             f'rarest must be at least 1 and average "per_query" or "per_sentence". Got {rarest} and {average}.'
         )
     kept = rank.masked_fill(~mask, 0).amax(1) > top
-    rows = Rows.of_tokens(mask & kept.unsqueeze(1))
+    rows = AttentionRows.of_tokens(mask & kept.unsqueeze(1))
     target = _rarest_positions(rank, mask, rarest)
     hits = torch.stack([_hits(layer, rows, target) for layer in weights])  # layer, sentence, head
     counts = rows.queries.sum(1)
@@ -67,7 +67,7 @@ def _rarest_positions(
 
 
 def _hits(
-    weights: Float[Tensor, "sentence head query key"], rows: Rows, target: Bool[Tensor, "sentence key"]
+    weights: Float[Tensor, "sentence head query key"], rows: AttentionRows, target: Bool[Tensor, "sentence key"]
 ) -> Float[Tensor, "sentence head"]:
     chosen = largest(weights, rows)[1]
     hit = target.unsqueeze(1).expand(-1, chosen.shape[1], -1).gather(2, chosen)

@@ -16,7 +16,7 @@ from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
 from ._rare_token import AVERAGES
-from ._rows import Rows, largest
+from ._rows import AttentionRows, largest
 
 _SCHEMA = TableSchema(
     name="head_rare_token",
@@ -34,7 +34,7 @@ _SCHEMA = TableSchema(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class RareRows(Rows):
+class RareRows(AttentionRows):
     """Rows of sentences with a rare token, and the keys that are rarest for each query."""
 
     targets: tuple[Bool[Tensor, "sentence query key"], ...]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from infoflow.foundation import UserError, as_tensor
 
-from ._rows import Array, Attention, Rows, check_attention, largest
+from ._rows import Array, Attention, AttentionRows, check_attention, largest
 
 DIRECTIONS = ("dependent→head", "head→dependent")
 MULTIPLES = ("per_edge", "any")
@@ -53,7 +53,7 @@ def relation_scores(
     if multi not in MULTIPLES:
         raise UserError(f'multi must be "per_edge" or "any". Got {multi}.')
     sentence, dependent, governor, label = _edges(mask, as_tensor(governors), relations)
-    rows = Rows.of_tokens(mask)
+    rows = AttentionRows.of_tokens(mask)
     chosen = torch.stack([largest(layer, rows)[1] for layer in weights]).numpy()  # layer, sentence, head, query
     frames = []
     for relation in sorted(set(label)):

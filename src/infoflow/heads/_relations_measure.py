@@ -19,7 +19,7 @@ from ._annotation import Annotation
 from ._edges import ALL, DIRECTIONS, Edges, clark_edges, reachable, read_edges, voita_edges
 from ._head_measure import HEAD_KEYS, compact
 from ._relations import MULTIPLES
-from ._summed import SummedMeasure, each_head
+from ._summed_measure import SummedMeasure, each_head
 from ._word_attention import MERGES, membership, word_attention
 
 CONVENTIONS = ("voita", "clark")

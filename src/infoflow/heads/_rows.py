@@ -19,7 +19,7 @@ Attention = Array | Sequence[Array]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Rows:
+class AttentionRows:
     """Which entries of attention matrices count. Nothing is renormalised after exclusion."""
 
     admissible: Bool[Tensor, "sentence query key"]
@@ -28,7 +28,7 @@ class Rows:
     """Key's position less the query's; positions count real tokens, so padding does not shift them."""
 
     @classmethod
-    def of_tokens(cls, valid: Bool[Tensor, "sentence token"]) -> "Rows":
+    def of_tokens(cls, valid: Bool[Tensor, "sentence token"]) -> "AttentionRows":
         """Self-attention among the valid tokens."""
         return cls(admissible=valid.unsqueeze(2) & valid.unsqueeze(1), offset=_offsets(*_index_positions(valid)))
 
@@ -39,7 +39,7 @@ class Rows:
         key: AttentionKey,
         queries: Bool[Tensor, "sentence query"] | None = None,
         keys: Bool[Tensor, "sentence key"] | None = None,
-    ) -> "Rows":
+    ) -> "AttentionRows":
         """One stack's attention of one kind; in causal self-attention later keys are inadmissible.
 
         `queries` and `keys` say which tokens count as such; by default all but padding and special tokens.
@@ -76,7 +76,7 @@ def _offsets(
 
 
 def largest(
-    weights: Float[Tensor, "sentence head query key"], rows: Rows
+    weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
 ) -> tuple[Float[Tensor, "sentence head query"], Int[Tensor, "sentence head query"]]:
     """Each row's largest weight over its keys, and that key (the first of equals); rows without keys give −1."""
     # Filled, not multiplied: rows of padding may hold NaN.
@@ -84,7 +84,7 @@ def largest(
     return best.values, best.indices
 
 
-def sum_queries(scores: Float[Tensor, "sentence head query"], rows: Rows) -> Float[Tensor, "sentence head"]:
+def sum_queries(scores: Float[Tensor, "sentence head query"], rows: AttentionRows) -> Float[Tensor, "sentence head"]:
     """Sum over the queries that count, in float64."""
     return scores.masked_fill(~rows.queries.unsqueeze(1), 0).double().sum(2)
 

@@ -18,7 +18,7 @@ from infoflow.results import TableSchema, estimate_columns, ratio_estimate
 
 from ._head_measure import HEAD_KEYS
 from ._roles import NAMED, Roles
-from ._rows import Rows
+from ._rows import AttentionRows
 from ._scored import ScoredBatch, SentenceScorer, no_loss
 
 _SCHEMA = TableSchema(
@@ -94,7 +94,7 @@ class SpecialGradient(Intervention):
         for (key, layer), gradient in attention_gradients(scorer, batch).items():
             stack = keys_stack(*key)
             special = roles.where(activations.streams[stack], stack, self.role)
-            pairs = Rows.of_activations(
+            pairs = AttentionRows.of_activations(
                 activations, key, activations.streams[key[0]].real, activations.streams[stack].real
             ).admissible
             parts = []

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ._roles import PUNCTUATION
-from ._rows import Rows
+from ._rows import AttentionRows
 
 OFFSETS: Mapping[str, int] = {"self": 0, "previous": -1, "next": 1}
 """Statistics of a key's place relative to the query."""
@@ -20,7 +20,7 @@ SEPARATORS = ("sep_to_sep", "rest_to_sep")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class SurfaceRows(Rows):
+class SurfaceRows(AttentionRows):
     """Rows, and which tokens the statistics are about."""
 
     keys: Mapping[str, Bool[Tensor, "sentence key"]]
@@ -75,7 +75,7 @@ def surface_counts(rows: SurfaceRows) -> Float[Tensor, "sentence statistic"]:
     return torch.stack([count.double() for count in counts], dim=1)
 
 
-def uniform(rows: Rows) -> Float[Tensor, "sentence head=1 query key"]:
+def uniform(rows: AttentionRows) -> Float[Tensor, "sentence head=1 query key"]:
     """The control: a head that attends to all its keys alike."""
     return (rows.admissible / rows.num_keys.clamp(min=1).unsqueeze(2)).unsqueeze(1)
 
@@ -84,6 +84,6 @@ def _over(scores: Float[Tensor, "sentence head query"], queries: Bool[Tensor, "s
     return scores.double().masked_fill(~queries.unsqueeze(1), 0).sum(2)
 
 
-def _entropies(kept: Tensor, rows: Rows, smoothing: float) -> Float[Tensor, "sentence head query"]:
+def _entropies(kept: Tensor, rows: AttentionRows, smoothing: float) -> Float[Tensor, "sentence head query"]:
     floor = smoothing * uniform(rows)
     return torch.special.entr((1 - smoothing) * kept + floor.to(kept)).sum(3, dtype=torch.float64)

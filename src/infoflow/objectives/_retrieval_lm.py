@@ -29,7 +29,7 @@ from transformers import PreTrainedModel
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import LATER, Count, CountOrNone, Limits, Probability, UserError
-from infoflow.retrieval import Choice, RetrievalModel, document_posterior, fixed_choice, marginal_log_likelihood
+from infoflow.retrieval import Candidates, RetrievalModel, document_posterior, fixed_choice, marginal_log_likelihood
 
 from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Field
 from ._example import Example
@@ -143,7 +143,7 @@ class RetrievalLM(AbstractObjective):
         beside = {name: batch[name][asked].cpu().numpy() for name in ("gold", "draw", "excluded", "null_only")}
         excluded = [[id for id in row if id >= 0] for row in beside["excluded"].tolist()]
         gold, null_only = beside["gold"], beside["null_only"]
-        choice: Choice
+        choice: Candidates
         if self.fixed_negatives:
             choice = fixed_choice(module, input_ids, mask, self.fixed_negatives, gold, excluded, null_only)
         else:

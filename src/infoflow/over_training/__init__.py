@@ -69,8 +69,8 @@ from ._schedule import checkpoint_steps as checkpoint_steps
 from ._schedule import select_steps as select_steps
 from ._seed_divergence import SEED_DIVERGENCE as SEED_DIVERGENCE
 from ._seed_divergence import SeedDivergence as SeedDivergence
+from ._series import CheckpointSeries as CheckpointSeries
 from ._series import Missing as Missing
-from ._series import Series as Series
 from ._series import SuiteCheckpoint as SuiteCheckpoint
 from ._series_checks import check_series as check_series
 from ._source_contribution import SOURCE_CONTRIBUTION as SOURCE_CONTRIBUTION

@@ -9,7 +9,7 @@ from infoflow.models import is_adapter_folder
 
 from ._checkpoint_names import checkpoint_name, checkpoint_names
 from ._places import WEIGHTS, FolderPlace, weight_paths
-from ._series import MAIN, Missing, Series, SuiteCheckpoint, checkpoint_of, chosen, in_stages
+from ._series import MAIN, CheckpointSeries, Missing, SuiteCheckpoint, checkpoint_of, chosen, in_stages
 from ._trainer_state import listed, trainer_state
 
 _INSIDE = ("snapshots", "checkpoints")  # of a training's folder
@@ -19,7 +19,7 @@ _ADAPTED = (
 )
 
 
-def folder_series(folder: Path, choice: str, steps: Mapping[str, int]) -> list[Series]:
+def folder_series(folder: Path, choice: str, steps: Mapping[str, int]) -> list[CheckpointSeries]:
     """The series in a folder with `checkpoint-*`, `step-*` or the like; of a study's run folder that of each model.
 
     What lies in the folder itself counts as `main`: as one more name of a checkpoint with the same weights, else where
@@ -97,7 +97,7 @@ def _root(folder: Path, home: Path) -> Path | None:
 
 def _series(
     name: str, home: Path, root: Path | None, choice: str, steps: Mapping[str, int], source: str
-) -> list[Series]:
+) -> list[CheckpointSeries]:
     """The checkpoints in one folder; a subfolder without configuration and number is none."""
     known = listed(home)
     paths = {
@@ -134,7 +134,7 @@ def _series(
     notes, main = _main(root, [checkpoint for _, checkpoint in found], steps)
     branches = in_stages(found)
     return [
-        Series(
+        CheckpointSeries(
             name=name if len(branches) == 1 else f"{name}-ingredient{number}",
             checkpoints=tuple(chosen([*branch, *main], choice, source)),
             missing=tuple(empty),

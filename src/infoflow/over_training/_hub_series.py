@@ -12,7 +12,17 @@ from ._checkpoint_names import CheckpointName, checkpoint_name, checkpoint_names
 from ._folder_series import not_on_the_axis
 from ._places import BESIDE, HubPlace, StoredFile, snapshot_folder, weight_names, weight_paths
 from ._public_suites import PublicSuite, public_suite
-from ._series import GRAMMAR, MAIN, Missing, Series, SuiteCheckpoint, checkpoint_of, chosen, in_stages, is_choice
+from ._series import (
+    GRAMMAR,
+    MAIN,
+    CheckpointSeries,
+    Missing,
+    SuiteCheckpoint,
+    checkpoint_of,
+    chosen,
+    in_stages,
+    is_choice,
+)
 from ._trainer_state import TRAINER_STATE, TrainerState
 
 _LISTED = 8
@@ -25,7 +35,7 @@ class _Revision:
     state: TrainerState = TrainerState()  # noqa: RUF009 (frozen)
 
 
-def hub_series(repository: str, choice: str, steps: Mapping[str, int]) -> list[Series]:
+def hub_series(repository: str, choice: str, steps: Mapping[str, int]) -> list[CheckpointSeries]:
     """The series of one repository; `choice` is what stands behind the @.
 
     Raises:
@@ -59,7 +69,7 @@ def hub_series(repository: str, choice: str, steps: Mapping[str, int]) -> list[S
     missing += _gaps(suite, [*(name.step for name in names)], choice)
     branches = in_stages(found)
     return [
-        Series(
+        CheckpointSeries(
             name=repository if len(branches) == 1 else f"{repository}-ingredient{number}",
             checkpoints=tuple(
                 chosen([*branch, *kept], choice if is_choice(choice) else "all", f"{repository}@{choice}")
@@ -72,7 +82,7 @@ def hub_series(repository: str, choice: str, steps: Mapping[str, int]) -> list[S
     ]
 
 
-def braced_series(source: str, repositories: Sequence[str], steps: Mapping[str, int]) -> list[Series]:
+def braced_series(source: str, repositories: Sequence[str], steps: Mapping[str, int]) -> list[CheckpointSeries]:
     """The series of repositories that each hold one checkpoint, as `google/multiberts-seed_0-step_{20k,40k}`."""
     names = checkpoint_names(repositories, steps, source)
     suite = public_suite(repositories[0])
@@ -86,7 +96,7 @@ def braced_series(source: str, repositories: Sequence[str], steps: Mapping[str, 
         if revisions[name.text].place is None
     ]
     return [
-        Series(
+        CheckpointSeries(
             name=re.sub(r"[-_](step|checkpoint)?[-_]?$", "", source.partition("{")[0]),
             checkpoints=tuple(chosen([one for one in checkpoints if one is not None], "all", source)),
             missing=tuple(missing),

@@ -41,7 +41,7 @@ class Missing:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Series:
+class CheckpointSeries:
     """Checkpoints of one training by their updates, ascending; two may claim the same one."""
 
     name: str

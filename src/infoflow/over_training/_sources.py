@@ -10,12 +10,12 @@ from infoflow.models import at_revision
 
 from ._folder_series import folder_series
 from ._hub_series import braced_series, hub_series
-from ._series import GRAMMAR, Series
+from ._series import GRAMMAR, CheckpointSeries
 
 _MOST = 1000  # repositories that braces may stand for
 
 
-def read_series(sources: Sequence[str], steps: Mapping[str, int] | None = None) -> list[Series]:
+def read_series(sources: Sequence[str], steps: Mapping[str, int] | None = None) -> list[CheckpointSeries]:
     """The series of checkpoints that sources stand for; weights of the hub are not fetched.
 
     | source | its checkpoints |
@@ -40,7 +40,7 @@ def read_series(sources: Sequence[str], steps: Mapping[str, int] | None = None) 
     return found
 
 
-def _read(source: str, steps: Mapping[str, int]) -> list[Series]:
+def _read(source: str, steps: Mapping[str, int]) -> list[CheckpointSeries]:
     if not source.strip():
         raise UserError(f"A series of checkpoints is a folder, or {GRAMMAR}. Got an empty name.")
     if os.path.exists(source):  # noqa: PTH110 (that of pathlib raises for names that are too long)

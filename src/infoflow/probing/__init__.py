@@ -44,7 +44,7 @@ from ._examples import Part as Part
 from ._examples import ProbeTask as ProbeTask
 from ._examples import Unit as Unit
 from ._fact_files import read_facts as read_facts
-from ._facts import Fact as Fact
+from ._facts import ClozeFact as ClozeFact
 from ._facts import Facts as Facts
 from ._facts import Prompt as Prompt
 from ._features import WordFeatures as WordFeatures

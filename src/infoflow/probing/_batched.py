@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from infoflow.foundation import UserError, hash64, require_memory, stream
 
-from ._probe_inputs import ProbeInputs, Rows, Scaling
+from ._probe_inputs import InputRows, ProbeInputs, Scaling
 
 NOT_ASKED = -1
 """The label of an example that a set of labels says nothing about."""
@@ -81,7 +81,7 @@ class ProbeGrid:
 class LabelledRows:
     """Inputs of examples in all layers, and the labels that each set gives them: 0..C−1, or `NOT_ASKED`."""
 
-    rows: Rows
+    rows: InputRows
     labels: Int[np.ndarray, "set example"]
 
     def __post_init__(self) -> None:
@@ -101,7 +101,7 @@ class TrainedProbes:
     """How many each was trained for."""
     dev_accuracy: Float[np.ndarray, " probe"]
 
-    def predict(self, rows: Rows) -> Int[np.ndarray, "probe example"]:
+    def predict(self, rows: InputRows) -> Int[np.ndarray, "probe example"]:
         """The likeliest class of each example, by each probe."""
         device = self.parameters["output"].device
         inputs = ProbeInputs(rows, self.scaling, device, held=0)

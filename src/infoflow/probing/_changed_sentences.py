@@ -6,7 +6,7 @@ from itertools import dropwhile
 
 import numpy as np
 
-from ._questions import Ask, AskedSentence, Kind, Question, always
+from ._questions import Ask, AskedSentence, Kind, ProbeQuestion, always
 from ._subtrees import span, subtrees, universal
 
 ORIGINAL, CHANGED = "original", "changed"
@@ -15,14 +15,14 @@ _PAIRED = frozenset('()[]"“”‘’«»') | {"''", "``", "-LRB-", "-RRB-"}  #
 _CLOSEST = 10  # candidates that a replacement is drawn from: those of nearest frequency
 
 
-def _half(sentence: AskedSentence, changed: list[str]) -> Question:
+def _half(sentence: AskedSentence, changed: list[str]) -> ProbeQuestion:
     """The sentence as it is or changed, each for half of the sentences by their text."""
     if sentence.draw("changed").random() < 0.5:
-        return Question(first=(0, len(sentence.words)), label=ORIGINAL, words=sentence.words)
-    return Question(first=(0, len(changed)), label=CHANGED, words=changed)
+        return ProbeQuestion(first=(0, len(sentence.words)), label=ORIGINAL, words=sentence.words)
+    return ProbeQuestion(first=(0, len(changed)), label=CHANGED, words=changed)
 
 
-def _bigram_shift(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+def _bigram_shift(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     """Two words that follow each other swap their places, at a place drawn where neither is punctuation."""
     words = sentence.words
     places = [
@@ -41,7 +41,7 @@ def _is_word(text: str) -> bool:
     return any(letter.isalnum() for letter in text)
 
 
-def _coordination_inversion(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+def _coordination_inversion(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     """Two coordinated main clauses exchange their places around the conjunction: sentences with exactly two."""
     changed = _exchanged(sentence)
     if changed is None:
@@ -96,7 +96,7 @@ def _odd_man_out(train: Callable[[], Iterable[AskedSentence]]) -> Ask:
     ranked = {tag: sorted(words, key=lambda w: (-words[w], w)) for tag, words in counts.items()}
     place = {(tag, word): rank for tag, words in ranked.items() for rank, word in enumerate(words)}
 
-    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         tagged = list(_tagged(sentence))
         places = [index for index, (word, tag) in enumerate(tagged) if (tag, word) in place and len(ranked[tag]) > 1]
         if not places:

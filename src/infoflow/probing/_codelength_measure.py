@@ -16,7 +16,7 @@ from ._codelength_online import online_codelength
 from ._codelength_variational import VariationalTraining, variational_codelength
 from ._controls import PARTS, control_labels, example_types
 from ._over_probe_seeds import SEED_COLUMNS, block_sums, replicated, seed_estimate
-from ._probe_inputs import ExampleRows, Scaling
+from ._probe_inputs import LayerInputs, Scaling
 from ._probed_task import ProbedTask, TaskChoice, probed_task
 from ._stacked import Schedule
 
@@ -225,7 +225,7 @@ class Codelength(Intervention):
 
 def scaled_inputs(probed: ProbedTask) -> dict[str, np.ndarray]:
     """Features (examples, layers, width) of each part, at mean 0 and deviation 1 of the training part."""
-    rows = {name: ExampleRows(probed.features[name], probed.examples(name)) for name in PARTS}
+    rows = {name: LayerInputs(probed.features[name], probed.examples(name)) for name in PARTS}
     scaling = Scaling.of(rows["train"])
     return {name: (each[np.arange(each.shape[0])] - scaling.mean) / scaling.spread for name, each in rows.items()}
 

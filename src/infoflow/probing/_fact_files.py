@@ -7,7 +7,7 @@ from pathlib import Path
 from infoflow.corpus import read_lines
 from infoflow.foundation import UserError, as_written, json_fault
 
-from ._facts import MANUAL, Fact, Facts, Prompt
+from ._facts import MANUAL, ClozeFact, Facts, Prompt
 
 Record = dict[str, str]
 
@@ -65,7 +65,7 @@ def read_facts(
     return Facts(facts=tuple(found), prompts=tuple(asked), train=tuple(trained))
 
 
-def _facts(path: Path) -> tuple[list[Fact], list[Prompt]]:
+def _facts(path: Path) -> tuple[list[ClozeFact], list[Prompt]]:
     facts, prompts = [], []
     for number, record in _records(path, _FACTS):
         values = {name: record.get(name, "").strip() for name in _FACTS}
@@ -74,7 +74,7 @@ def _facts(path: Path) -> tuple[list[Fact], list[Prompt]]:
                 f"{path}, line {number}: a fact has a relation, a subject and an object. Its {lacking[0]} is missing.\n"
                 "Complete or delete the line."
             )
-        facts.append(Fact(**values))
+        facts.append(ClozeFact(**values))
         if record.get("template", "").strip():
             prompts.append(Prompt(relation=values["relation"], template=record["template"].strip()))
     if not facts:

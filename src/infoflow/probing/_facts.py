@@ -12,7 +12,7 @@ MANUAL = "manual"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fact:
+class ClozeFact:
     """A subject stands in a relation to an object."""
 
     relation: str
@@ -39,9 +39,9 @@ class Facts:
         UserError: A part of a fact is empty, or nothing is left to ask.
     """
 
-    facts: tuple[Fact, ...]
+    facts: tuple[ClozeFact, ...]
     prompts: tuple[Prompt, ...]
-    train: tuple[Fact, ...] = ()
+    train: tuple[ClozeFact, ...] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
     """What is not asked, by reason."""
 
@@ -95,7 +95,7 @@ class Facts:
         parts = (self.facts, self.train, self.prompts)
         return digest([[repr(one) for one in part] for part in parts])
 
-    def chosen(self, relation: str, num: int, *, train: bool = False) -> list[Fact]:
+    def chosen(self, relation: str, num: int, *, train: bool = False) -> list[ClozeFact]:
         """Up to `num` facts of one relation (0: all), by hash: more extend fewer."""
         of_relation = [fact for fact in (self.train if train else self.facts) if fact.relation == relation]
         order = np.argsort([hash64("fact", one.relation, one.subject, one.object) for one in of_relation])

@@ -14,14 +14,14 @@ from infoflow.foundation import UserError, block_of, current_display, hash64_arr
 
 from ._batched import ProbeGrid, ProbeSettings, train_probes
 from ._controls import PARTS, ExampleTypes, control_labels
-from ._probe_inputs import ChosenRows, Rows
+from ._probe_inputs import ChosenRows, InputRows
 from ._probe_problem import AskedPart, ProbeProblem
-from ._probe_scores import Answers, score_rows
+from ._probe_scores import ProbePredictions, score_rows
 from ._tasks import DEV_SHARE, MOST_CLASSES, TEST_SHARE
 
 
 def probe_layers(
-    x: Rows,
+    x: InputRows,
     y: Int[np.ndarray, " label"],
     sentences: Int[np.ndarray, " sentence"],
     types: Shaped[np.ndarray, " type"] | None = None,
@@ -68,7 +68,7 @@ def probe_layers(
     return pd.DataFrame([row for one in found if one is not None for row in one.rows()])
 
 
-def _check(x: Rows, y: np.ndarray, sentences: np.ndarray, types: np.ndarray | None, seeds: Sequence[int]) -> None:
+def _check(x: InputRows, y: np.ndarray, sentences: np.ndarray, types: np.ndarray | None, seeds: Sequence[int]) -> None:
     lengths = [x.shape[0], len(y), len(sentences), *([] if types is None else [len(types)])]
     if len(set(lengths)) > 1:
         raise UserError(f"x, y, sentences and types must say something of the same examples. Got {lengths} of them.")
@@ -94,7 +94,7 @@ def check_classes(labels: Int[np.ndarray, " example"]) -> None:
 
 
 def _array_problem(
-    x: Rows,
+    x: InputRows,
     y: np.ndarray,
     sentences: np.ndarray,
     types: np.ndarray | None,
@@ -125,7 +125,7 @@ class Answered:
     """What the probes of a task said of its test part, and those of its control."""
 
     facts: dict[str, Any]
-    answers: dict[str, Answers]
+    answers: dict[str, ProbePredictions]
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Scores, layer by layer."""
@@ -150,7 +150,7 @@ def answered(
     if any(len(np.unique(row)) < 2 for problem in problems for row in problem.train.labels[:1]):
         current_display().note(f"A probe on {share:.2%} of the training sentences is left out: they have one class.")
         return None
-    answers: dict[str, Answers] = {}
+    answers: dict[str, ProbePredictions] = {}
     for problem in problems:
         answers |= probe_answers(problem, settings, seeds, device)
     facts = {
@@ -163,7 +163,7 @@ def answered(
 
 def probe_answers(
     problem: ProbeProblem, settings: ProbeSettings, seeds: Sequence[int], device: torch.device | None = None
-) -> dict[str, Answers]:
+) -> dict[str, ProbePredictions]:
     """Train all probes of a problem together, and let them answer its test part."""
     layers, names = problem.train.rows.shape[1], list(problem.sets)
     cells = [(layer, s, problem.sets[name][s]) for layer, s, name in product(range(layers), range(len(seeds)), names)]
@@ -175,11 +175,11 @@ def probe_answers(
     return {name: _answers(problem, name, said[:, :, k]) for k, name in enumerate(names)}
 
 
-def _answers(problem: ProbeProblem, name: str, said: Int[np.ndarray, "layer seed example"]) -> Answers:
+def _answers(problem: ProbeProblem, name: str, said: Int[np.ndarray, "layer seed example"]) -> ProbePredictions:
     rows = list(problem.sets[name])
     counts = np.stack([np.bincount(row, minlength=problem.classes) for row in problem.train.labels[rows]])
     wanted = problem.test.labels[rows]
-    return Answers(
+    return ProbePredictions(
         said=said,
         wanted=wanted,
         majority=counts.argmax(1),

@@ -13,7 +13,7 @@ from infoflow.foundation import NUM_BLOCKS, UserError, block_of, current_display
 from infoflow.models import Model, readout
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._sentence_scores import TokenRows, layer_scores, token_rows
+from ._sentence_scores import ScoredRows, layer_scores, token_rows
 
 ALL_PAIRS = "all"
 """The phenomenon of the rows of every pair."""
@@ -103,9 +103,9 @@ class MinimalPairs(Intervention):
         return np.sort(order[: self.pairs])
 
 
-def _kept(rows: TokenRows, kept: np.ndarray) -> TokenRows:
+def _kept(rows: ScoredRows, kept: np.ndarray) -> ScoredRows:
     chosen = np.flatnonzero(kept)
-    return TokenRows(
+    return ScoredRows(
         ids=[rows.ids[place] for place in chosen], scored=[rows.scored[place] for place in chosen], cut=rows.cut[kept]
     )
 

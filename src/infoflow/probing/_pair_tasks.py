@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 from infoflow.heads import read_mentions
 
-from ._questions import AskedSentence, Kind, Question, Span, always
+from ._questions import AskedSentence, Kind, ProbeQuestion, Span, always
 from ._subtrees import universal
 
 ENTITY = "entity"
 """The column of coreference brackets; `Corpus.from_conllu(path, misc=("Entity",))` brings it."""
 
 
-def _arc(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+def _arc(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     """Each word with its head, and with one other word of the sentence that is not its head, drawn once per seed."""
     heads = sentence.heads()
     for word, head in enumerate(heads):
@@ -21,19 +21,19 @@ def _arc(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
             left_out["roots" if head == -1 else "words without another word that is not their head"] += 1
             continue
         other = int(sentence.draw("arc", word).choice(others))
-        yield Question(first=(word, word + 1), second=(head, head + 1), label="arc")
-        yield Question(first=(word, word + 1), second=(other, other + 1), label="none")
+        yield ProbeQuestion(first=(word, word + 1), second=(head, head + 1), label="arc")
+        yield ProbeQuestion(first=(word, word + 1), second=(other, other + 1), label="none")
 
 
-def _arc_label(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+def _arc_label(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     for word, (head, relation) in enumerate(zip(sentence.heads(), sentence.tags("deprel"), strict=True)):
         if head == -1:
             left_out["roots"] += 1
         else:
-            yield Question(first=(word, word + 1), second=(head, head + 1), label=universal(relation))
+            yield ProbeQuestion(first=(word, word + 1), second=(head, head + 1), label=universal(relation))
 
 
-def _coreference(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+def _coreference(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     """Each pair of mentions of one entity; for each, the later one with an earlier mention of another entity."""
     mentions = sorted(read_mentions(sentence.tags(ENTITY)), key=lambda m: (m.start, m.end))
     spans: list[Span] = [(m.start, m.end + 1) for m in mentions]
@@ -44,9 +44,9 @@ def _coreference(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Qu
         drawn = sentence.draw("coreference", later).permutation(len(other))[: len(same)]
         left_out["coreferent pairs without one of another entity"] += len(same) - len(drawn)
         for earlier in same:
-            yield Question(first=spans[later], second=spans[earlier], label="coreferent")
+            yield ProbeQuestion(first=spans[later], second=spans[earlier], label="coreferent")
         for place in sorted(drawn.tolist()):
-            yield Question(first=spans[later], second=spans[other[place]], label="different")
+            yield ProbeQuestion(first=spans[later], second=spans[other[place]], label="different")
 
 
 PAIR_TASKS: dict[str, Kind] = {

@@ -13,7 +13,7 @@ from infoflow.results import Column, TableSchema
 
 from ._examples import Part, ProbeTask
 from ._probe_measure import Probe
-from ._probe_scores import Answers
+from ._probe_scores import ProbePredictions
 
 PROBE_EXAMPLES = TableSchema(
     name="probe_examples",
@@ -63,7 +63,7 @@ class ProbeExamples(Probe):
         )
         return pd.DataFrame(rows, columns=self.table.column_names)
 
-    def _rows(self, task: ProbeTask, answers: Answers, stack: str) -> Iterator[dict[str, Any]]:
+    def _rows(self, task: ProbeTask, answers: ProbePredictions, stack: str) -> Iterator[dict[str, Any]]:
         part, names = task.test, task.names
         facts = {"task": task.name, "unit": task.unit, "probe": self.probe, "stack": stack}
         for number, place in enumerate(chosen_examples(part, MOST_EXAMPLES).tolist()):

@@ -19,7 +19,7 @@ _CHUNK = 1 << 26  # bytes of inputs that are read at a time
 
 
 @runtime_checkable
-class Rows(Protocol):
+class InputRows(Protocol):
     """Inputs of examples in all layers: an array (example, layer, width), or what reads like one by an index array."""
 
     @property
@@ -28,7 +28,7 @@ class Rows(Protocol):
     def __getitem__(self, index: Any, /) -> Any: ...
 
 
-class ExampleRows:
+class LayerInputs:
     """Examples as probes read them, made when they are asked for.
 
     A span is the mean of its words' states, a pair is [first; second; first × second].
@@ -62,7 +62,7 @@ class ExampleRows:
 class ChosenRows:
     """Some of the rows, in the order of their index."""
 
-    def __init__(self, rows: Rows, index: Int[np.ndarray, " chosen"]) -> None:
+    def __init__(self, rows: InputRows, index: Int[np.ndarray, " chosen"]) -> None:
         self._rows, self._index = rows, index
         self.shape = (len(index), *rows.shape[1:])
 
@@ -79,7 +79,7 @@ class Scaling:
     """1 where all training examples agree."""
 
     @classmethod
-    def of(cls, rows: Rows) -> "Scaling":
+    def of(cls, rows: InputRows) -> "Scaling":
         num, sums, squares = rows.shape[0], 0.0, 0.0
         shift = np.asarray(rows[np.arange(1)], dtype=np.float64)  # sums of squares of far-off numbers lose digits
         for index in chunks(rows):
@@ -95,7 +95,7 @@ class Scaling:
 class ProbeInputs:
     """Scaled inputs on the device that trains: held there where they are few, else made from their rows each time."""
 
-    def __init__(self, rows: Rows, scaling: Scaling, device: torch.device, held: int | None = None) -> None:
+    def __init__(self, rows: InputRows, scaling: Scaling, device: torch.device, held: int | None = None) -> None:
         self._rows, self._device = rows, device
         self._mean, self._spread = (torch.from_numpy(part).to(device) for part in (scaling.mean, scaling.spread))
         self._held: Float[Tensor, "layer example width"] | None = None
@@ -132,7 +132,7 @@ class ProbeInputs:
         return (states - self._mean) / self._spread
 
 
-def chunks(rows: Rows) -> Iterator[Int[np.ndarray, " chosen"]]:
+def chunks(rows: InputRows) -> Iterator[Int[np.ndarray, " chosen"]]:
     """All examples in order, a bounded number of bytes at a time."""
     num, layers, width = rows.shape
     size = max(1, _CHUNK // max(1, 4 * layers * width))

@@ -17,7 +17,7 @@ from ._controls import PARTS, control_arcs, control_labels, example_types, is_ar
 from ._examples import Part, ProbeTask
 from ._features import POOLINGS, WordFeatures
 from ._layers import Answered, answered, check_classes
-from ._probe_inputs import ExampleRows
+from ._probe_inputs import LayerInputs
 from ._probe_problem import AskedPart, ProbeProblem
 from ._probed_task import asked_task, chosen_sentences, features_of, with_states
 
@@ -259,7 +259,7 @@ class Probe(Intervention):
         for name in PARTS:
             part = getattr(task, name)
             parts[name] = AskedPart(
-                rows=ExampleRows(features[name], part.examples),
+                rows=LayerInputs(features[name], part.examples),
                 labels=np.stack(labels[name]),
                 sentences=part.corpus.content_ids[part.examples.sentence],
                 types=types.of[name],

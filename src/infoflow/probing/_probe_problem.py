@@ -12,14 +12,14 @@ from jaxtyping import Bool, Int
 from infoflow.foundation import hash64_array
 
 from ._batched import LabelledRows
-from ._probe_inputs import ChosenRows, Rows
+from ._probe_inputs import ChosenRows, InputRows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class AskedPart:
     """The examples of one part."""
 
-    rows: Rows
+    rows: InputRows
     labels: Int[np.ndarray, "set example"]
     sentences: Int[np.ndarray, " example"]
     """`Corpus.content_ids`, or any numbers that tell sentences apart."""

@@ -17,7 +17,7 @@ WORDS: tuple[Words, ...] = ("all", "seen", "unseen")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Answers:
+class ProbePredictions:
     """What probes of several seeds said about the test part, for one set of labels."""
 
     said: Int[np.ndarray, "layer seed example"]
@@ -87,7 +87,7 @@ def difference(task: dict[str, Any], control: dict[str, Any]) -> dict[str, Any]:
     return {**row, "untaught": task.get("untaught", 0)}
 
 
-def score_rows(task: Answers, control: Answers | None) -> Iterator[dict[str, Any]]:
+def score_rows(task: ProbePredictions, control: ProbePredictions | None) -> Iterator[dict[str, Any]]:
     """All rows of one problem: layer by layer, over all words and those seen or not in training."""
     for layer in range(len(task.said)):
         facts = {"layer": layer, "labels": "task", "words": "all"}

@@ -71,7 +71,7 @@ class AskedSentence:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
+class ProbeQuestion:
     """A label of a span, or of a pair of spans; of a changed sentence also its new words."""
 
     first: Span
@@ -80,7 +80,7 @@ class Question:
     words: Sequence[str] | None = None
 
 
-Ask = Callable[[AskedSentence, Counter[str]], Iterable[Question]]
+Ask = Callable[[AskedSentence, Counter[str]], Iterable[ProbeQuestion]]
 """The questions of a sentence; what is not asked is counted, by reason."""
 Begin = Callable[[Callable[[], Iterator[AskedSentence]]], Ask]
 """Reads the training sentences where the task depends on them (frequent words, bins), and returns how it asks."""

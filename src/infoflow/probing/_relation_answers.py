@@ -16,7 +16,7 @@ from infoflow.foundation import NUM_BLOCKS, block_of, hash64
 
 from ._blank_reader import BlankReader
 from ._blanks import Blank, BlankWriter
-from ._facts import Fact, Prompt
+from ._facts import ClozeFact, Prompt
 from ._prompt_ensembles import Ensemble, best_prompt, ensemble_scores, optimised_weights, uniform_weights
 
 _SCORE_BYTES = 1 << 28  # log-probabilities held at a time
@@ -55,7 +55,11 @@ class RelationAsker:
         self._writer, self._reader, self._gold, self._num_candidates = writer, reader, gold, num_candidates
 
     def ask(
-        self, prompts: Sequence[Prompt], facts: Sequence[Fact], train: Sequence[Fact], askings: Sequence[Asking]
+        self,
+        prompts: Sequence[Prompt],
+        facts: Sequence[ClozeFact],
+        train: Sequence[ClozeFact],
+        askings: Sequence[Asking],
     ) -> RelationAnswers | None:
         """The answers; None where no prompt or no fact can be asked."""
         usable = [prompt for prompt in prompts if self._writer.takes(prompt.template)]
@@ -83,7 +87,9 @@ class RelationAsker:
                 np.add.at(result.right[asking].T, blocks, hits.T.astype(np.float64))
         return result
 
-    def _blanks(self, prompts: Sequence[Prompt], facts: Sequence[Fact]) -> tuple[list[Fact], list[list[Blank]]]:
+    def _blanks(
+        self, prompts: Sequence[Prompt], facts: Sequence[ClozeFact]
+    ) -> tuple[list[ClozeFact], list[list[Blank]]]:
         """The facts that every prompt can ask for, and their questions."""
         asked, blanks = [], []
         for fact in facts:
@@ -100,7 +106,7 @@ class RelationAsker:
         return flat.reshape(views, num, -1, self._num_candidates).transpose(1, 2)
 
     def _weights(
-        self, prompts: Sequence[Prompt], train: Sequence[Fact], askings: Sequence[Asking]
+        self, prompts: Sequence[Prompt], train: Sequence[ClozeFact], askings: Sequence[Asking]
     ) -> dict[Asking, Float[Tensor, "view prompt"]]:
         """Of each asking that has prompts and, where it is learned, training facts."""
         views, scores, gold = len(self._reader.views), None, None
@@ -123,7 +129,7 @@ class RelationAsker:
         return result
 
     def _blind(
-        self, prompts: Sequence[Prompt], facts: Sequence[Fact], weights: Mapping[Asking, Tensor]
+        self, prompts: Sequence[Prompt], facts: Sequence[ClozeFact], weights: Mapping[Asking, Tensor]
     ) -> dict[Asking, np.ndarray]:
         """A prompt without its subject has one answer for all facts."""
         row = [self._writer.blank(prompt.template, None) for prompt in prompts]
@@ -138,7 +144,7 @@ class RelationAsker:
                 result[asking] = (answer == gold).double().mean(dim=1).numpy()
         return result
 
-    def _golds(self, facts: Sequence[Fact]) -> Int[Tensor, " fact"]:
+    def _golds(self, facts: Sequence[ClozeFact]) -> Int[Tensor, " fact"]:
         return torch.tensor([self._gold[fact.object] for fact in facts])
 
     def _parts(self, num_facts: int, num_prompts: int) -> Iterator[slice]:
@@ -155,12 +161,12 @@ def _of_family(prompts: Sequence[Prompt], family: str) -> list[int]:
     return [index for index, prompt in enumerate(prompts) if family in (prompt.family, TOGETHER)]
 
 
-def _blocks(facts: Sequence[Fact]) -> Int[np.ndarray, " fact"]:
+def _blocks(facts: Sequence[ClozeFact]) -> Int[np.ndarray, " fact"]:
     """Bootstrap blocks: what is known of one subject is drawn together."""
     return block_of(np.array([hash64("subject", fact.subject) for fact in facts], dtype=np.uint64))
 
 
-def _majority(facts: Sequence[Fact]) -> Float[np.ndarray, " block"]:
+def _majority(facts: Sequence[ClozeFact]) -> Float[np.ndarray, " block"]:
     counts = Counter(fact.object for fact in facts)
     favourite = min(counts, key=lambda name: (-counts[name], name))
     return np.bincount(_blocks([fact for fact in facts if fact.object == favourite]), minlength=NUM_BLOCKS) * 1.0

@@ -19,7 +19,7 @@ _LOGIT_BYTES = 1 << 27  # logits of one layer held at a time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class TokenRows:
+class ScoredRows:
     """Sentences as token ids, and which tokens are scored."""
 
     ids: Sequence[np.ndarray]
@@ -27,7 +27,7 @@ class TokenRows:
     cut: np.ndarray  # (S,) bool: longer than the model reads
 
 
-def token_rows(model: Model, sentences: Sequence[str], max_length: int) -> TokenRows:
+def token_rows(model: Model, sentences: Sequence[str], max_length: int) -> ScoredRows:
     """Sentences as a model reads them; every token that is not special is scored.
 
     A causal LM whose tokenizer puts nothing in front gets the tokenizer's first token (BOS) there where it has one, so
@@ -46,7 +46,7 @@ def token_rows(model: Model, sentences: Sequence[str], max_length: int) -> Token
         ids.append(tokens)
         scored.append(~special)
     lengths = np.array([len(row) for row in ids])
-    return TokenRows(ids=ids, scored=scored, cut=(encoded.lengths >= longest) | (lengths > longest))
+    return ScoredRows(ids=ids, scored=scored, cut=(encoded.lengths >= longest) | (lengths > longest))
 
 
 def _first_token(tokenizer: PreTrainedTokenizerBase) -> int | None:
@@ -54,7 +54,7 @@ def _first_token(tokenizer: PreTrainedTokenizerBase) -> int | None:
     return None if token is None else int(token)
 
 
-def layer_scores(model: Model, rows: TokenRows, tokens_per_batch: int) -> Float64[np.ndarray, "sentence state"]:
+def layer_scores(model: Model, rows: ScoredRows, tokens_per_batch: int) -> Float64[np.ndarray, "sentence state"]:
     r"""The log-probability of each sentence by the prediction of every layer, in nats.
 
     $$ s_l = \sum_t \log p_l(w_t \mid c_t), \qquad p_l = \mathrm{softmax}\,r(h_l) $$
@@ -86,14 +86,14 @@ class _Asked:
     targets: np.ndarray
 
 
-def _next(rows: TokenRows) -> Iterator[_Asked]:
+def _next(rows: ScoredRows) -> Iterator[_Asked]:
     for sentence, (ids, scored) in enumerate(zip(rows.ids, rows.scored, strict=True)):
         places = np.flatnonzero(scored[1:])
         if len(places):
             yield _Asked(sentence=sentence, ids=ids, places=places, targets=ids[places + 1])
 
 
-def _masked(model: Model, rows: TokenRows) -> Iterator[_Asked]:
+def _masked(model: Model, rows: ScoredRows) -> Iterator[_Asked]:
     mask = model.require_tokenizer().mask_token_id
     if mask is None:
         raise UserError(f"The tokenizer of {model.name} has no mask token, so no token can be predicted alone.")

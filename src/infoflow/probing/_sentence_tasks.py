@@ -6,7 +6,7 @@ SentEval's tasks [@conneau2018cram], on the sentences at hand; see `_changed_sen
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ._questions import Ask, AskedSentence, Kind, Question, always, bin_name, bins
+from ._questions import Ask, AskedSentence, Kind, ProbeQuestion, always, bin_name, bins
 from ._subtrees import dependents, depth, universal
 
 BINS = 6
@@ -25,8 +25,8 @@ _TENSE = {"VBD": "Past", "VBP": "Pres", "VBZ": "Pres", "Past": "Past", "Pres": "
 _FINITE = ("aux", "cop")
 
 
-def _whole(sentence: AskedSentence, label: str) -> Question:
-    return Question(first=sentence.whole, label=label)
+def _whole(sentence: AskedSentence, label: str) -> ProbeQuestion:
+    return ProbeQuestion(first=sentence.whole, label=label)
 
 
 def _binned(value: Callable[[AskedSentence], int]) -> Callable[[Callable[[], Read]], Ask]:
@@ -35,7 +35,7 @@ def _binned(value: Callable[[AskedSentence], int]) -> Callable[[Callable[[], Rea
     def begin(train: Callable[[], Read]) -> Ask:
         bounds = bins([value(sentence) for sentence in train()], BINS)
 
-        def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+        def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
             yield _whole(sentence, bin_name(value(sentence), bounds))
 
         return ask
@@ -53,7 +53,7 @@ def _word_content(train: Callable[[], Read]) -> Ask:
     ranked = sorted(counts, key=lambda word: (-counts[word], word))[100 : 100 + CONTENT_WORDS]
     listed = {word for word in ranked if counts[word] >= LEAST_OF_WORD and word.isalpha()}
 
-    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         found = [word.lower() for word in sentence.words if word.lower() in listed]
         if len(found) == 1:
             yield _whole(sentence, found[0])
@@ -71,7 +71,7 @@ def _top_constituents(train: Callable[[], Read]) -> Ask:
     counts = Counter(sequence for sentence in train() if (sequence := _below_root(sentence)))
     common = sorted(counts, key=lambda sequence: (-counts[sequence], sequence))[:SEQUENCES]
 
-    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         if sequence := _below_root(sentence):
             yield _whole(sentence, sequence if sequence in common else OTHER)
         else:
@@ -92,7 +92,7 @@ def _below_root(sentence: AskedSentence) -> str | None:
 def _number_of(relation: str) -> Ask:
     """The number of the root's subject or object: of FEATS (column `number`), else of `NN` and `NNS`."""
 
-    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         heads, relations = sentence.heads(), sentence.tags("deprel")
         roots = [word for word, head in enumerate(heads) if head == -1]
         found = [word for root in roots for word in dependents(root, heads) if universal(relations[word]) == relation]
@@ -105,7 +105,7 @@ def _number_of(relation: str) -> Ask:
     return ask
 
 
-def _tense(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+def _tense(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     """Past or present: of the finite verb among the root and its auxiliaries and copula."""
     heads, relations = sentence.heads(), sentence.tags("deprel")
     roots = [word for word, head in enumerate(heads) if head == -1]
@@ -130,7 +130,7 @@ def _values(
     ]
 
 
-def _label(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+def _label(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     label = sentence.sentence.label
     if label:
         yield _whole(sentence, label)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from infoflow.foundation import UserError, as_written
 
-from ._questions import AskedSentence, Kind, Question, Span, always
+from ._questions import AskedSentence, Kind, ProbeQuestion, Span, always
 from ._subtrees import dependents, span, subtrees, universal
 
 SPANS_SUFFIX = "-spans"
@@ -45,15 +45,15 @@ def iob_spans(tags: Sequence[str]) -> list[tuple[Span, str]]:
 def iob_kind(column: str) -> Kind:
     """The label of each annotated span; what is no entity is not asked, as [@tenney2019] do."""
 
-    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         for found, label in iob_spans(sentence.tags(column)):
-            yield Question(first=found, label=label)
+            yield ProbeQuestion(first=found, label=label)
 
     about = f"the label of each span of the IOB2 column `{column}`"
     return Kind(unit="span", about=about, needs=(column,), begin=always(ask))
 
 
-def _constituents(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+def _constituents(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     """Each subtree of at least two words that follow each other, by the relation of its head word."""
     heads, relations = sentence.heads(), sentence.tags("deprel")
     for word, inside in enumerate(subtrees(heads)):
@@ -63,10 +63,10 @@ def _constituents(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Q
         if found is None:
             left_out["constituents with a gap"] += 1
         else:
-            yield Question(first=found, label=universal(relations[word]))
+            yield ProbeQuestion(first=found, label=universal(relations[word]))
 
 
-def _chunks(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+def _chunks(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     """Noun phrases without what follows their noun, verbs with their auxiliaries, prepositions, other words alone."""
     heads, relations, upos = sentence.heads(), sentence.tags("deprel"), sentence.tags("upos")
     taken = [False] * len(heads)
@@ -82,11 +82,11 @@ def _chunks(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Questio
         while start > 0 and not taken[start - 1] and _inside(start - 1, left, word, heads):
             start -= 1
         taken[start : word + 1] = [True] * (word + 1 - start)
-        yield Question(first=(start, word + 1), label=label)
+        yield ProbeQuestion(first=(start, word + 1), label=label)
     for word, tag in enumerate(upos):
         other = {"ADP": "PP", "ADJ": "ADJP", "ADV": "ADVP", "SCONJ": "SBAR"}.get(tag)
         if other and not taken[word]:
-            yield Question(first=(word, word + 1), label=other)
+            yield ProbeQuestion(first=(word, word + 1), label=other)
 
 
 def _allowed(relation: str, allowed: set[str]) -> bool:

@@ -13,7 +13,7 @@ from infoflow.foundation import UserError, as_written, current_display, did_you_
 from ._changed_sentences import CHANGED_TASKS
 from ._examples import Examples, Part, ProbeTask
 from ._pair_tasks import PAIR_TASKS
-from ._questions import AskedSentence, Kind, Question
+from ._questions import AskedSentence, Kind, ProbeQuestion
 from ._sentence_tasks import SENTENCE_TASKS
 from ._span_tasks import SPAN_TASKS, SPANS_SUFFIX, iob_kind
 from ._token_tasks import TOKEN_TASKS, tag_kind
@@ -196,7 +196,7 @@ class _Asked:
     """The questions of a part, each with the row of its sentence."""
 
     corpus: Corpus
-    questions: Sequence[tuple[int, Question]]
+    questions: Sequence[tuple[int, ProbeQuestion]]
 
 
 def _asked(
@@ -204,7 +204,7 @@ def _asked(
     corpus: Corpus,
     rows: np.ndarray,
     seed: int,
-    ask: Callable[[AskedSentence, Counter[str]], Iterator[Question]],
+    ask: Callable[[AskedSentence, Counter[str]], Iterator[ProbeQuestion]],
     left_out: Counter[str],
 ) -> _Asked:
     found = [
@@ -216,7 +216,7 @@ def _asked(
     return _with_own_corpus(corpus, found) if kind.changes and found else _Asked(corpus=corpus, questions=found)
 
 
-def _with_own_corpus(corpus: Corpus, questions: Sequence[tuple[int, Question]]) -> _Asked:
+def _with_own_corpus(corpus: Corpus, questions: Sequence[tuple[int, ProbeQuestion]]) -> _Asked:
     """The sentences of the questions, changed or not, as a corpus of their own: words where the corpus has words."""
     words = [list(question.words or ()) for _, question in questions]
     name = f"{corpus.name} (asked)"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from ._questions import Ask, AskedSentence, Kind, Question, always
+from ._questions import Ask, AskedSentence, Kind, ProbeQuestion, always
 from ._subtrees import above, universal
 
 WORD_TYPES = 200
@@ -17,12 +17,12 @@ NO_ANCESTOR = "top"
 def tag_kind(column: str, about: str | None = None) -> Kind:
     """The tag of each word in a column of the corpus; `_`, CoNLL-U's mark of nothing, is not asked."""
 
-    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         for word, tag in enumerate(sentence.tags(column)):
             if str(tag) in ("_", ""):
                 left_out["words without a tag"] += 1
             else:
-                yield Question(first=(word, word + 1), label=str(tag))
+                yield ProbeQuestion(first=(word, word + 1), label=str(tag))
 
     return Kind(unit="token", about=about or f"the tag `{column}` of a word", needs=(column,), begin=always(ask))
 
@@ -35,12 +35,12 @@ def ancestor_kind(generation: int, name: str) -> Kind:
     derived from dependencies and ours: [@blevins2018] use the categories of phrase-structure trees.
     """
 
-    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         heads, relations = sentence.heads(), sentence.tags("deprel")
         for word in range(len(heads)):
             found = above(word, heads)
             label = universal(relations[found[generation - 1]]) if len(found) >= generation else NO_ANCESTOR
-            yield Question(first=(word, word + 1), label=label)
+            yield ProbeQuestion(first=(word, word + 1), label=label)
 
     about = f"the relation of the {name} constituent of a word, a subtree of at least two words"
     return Kind(unit="token", about=about, needs=("head", "deprel"), begin=always(ask))
@@ -51,20 +51,20 @@ def _word(train: Callable[[], Iterable[AskedSentence]]) -> Ask:
     common = sorted(counts, key=lambda word: (-counts[word], word))[:WORD_TYPES]
     kept = {word for word in common if counts[word] > 1}
 
-    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         for place, word in enumerate(sentence.words):
             if word in kept:
-                yield Question(first=(place, place + 1), label=word)
+                yield ProbeQuestion(first=(place, place + 1), label=word)
             else:
                 left_out["words that are not frequent enough"] += 1
 
     return ask
 
 
-def _position(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+def _position(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     for place in range(len(sentence.words)):
         if place < POSITIONS:
-            yield Question(first=(place, place + 1), label=str(place))
+            yield ProbeQuestion(first=(place, place + 1), label=str(place))
         else:
             left_out[f"words after the first {POSITIONS}"] += 1
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ._figure import Section
-from ._summary import Finding
+from ._summary import ScorecardRow
 
 # Of claims that no figure of the page shows: the section that would.
 _OF_ROOMS = {
@@ -30,11 +30,11 @@ class ClaimGroup:
 
     section: str  # its id; "" where the page has no such section
     title: str
-    tested: list[Finding]
-    untested: list[Finding]
+    tested: list[ScorecardRow]
+    untested: list[ScorecardRow]
 
 
-def claim_groups(findings: list[Finding], sections: list[Section], titles: Mapping[str, str]) -> list[ClaimGroup]:
+def claim_groups(findings: list[ScorecardRow], sections: list[Section], titles: Mapping[str, str]) -> list[ClaimGroup]:
     """The claims in the order of the sections, those of one question in theirs.
 
     Args:
@@ -44,7 +44,7 @@ def claim_groups(findings: list[Finding], sections: list[Section], titles: Mappi
     """
     shown = {figure.id: section.id for section in sections for figure in section.figures}
     present = {section.id for section in sections}
-    groups: dict[str, list[Finding]] = {}
+    groups: dict[str, list[ScorecardRow]] = {}
     for finding in findings:
         groups.setdefault(shown.get(finding.figure) or _OF_ROOMS.get(finding.id.partition(":")[0], ""), []).append(
             finding

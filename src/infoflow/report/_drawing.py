@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from ._engine import svg_of
-from ._figure import Figure, Panel
+from ._figure import Panel, ReportFigure
 from ._path_data import simplified
 from ._theme import FONT, on_paper
 
@@ -108,7 +108,7 @@ def _look(element: ElementTree.Element) -> tuple[tuple[str, str], ...]:
     return tuple((key, element.attrib[key]) for key in _INHERITED if key in element.attrib)
 
 
-def paper_svg(figure: Figure, width_inches: float, columns: int | None = None) -> str:
+def paper_svg(figure: ReportFigure, width_inches: float, columns: int | None = None) -> str:
     """All panels of a figure as one SVG, exactly that wide, in light colours.
 
     `columns` of them stand side by side, fewer where the figure has fewer; without it, as many as there is room for.

@@ -8,7 +8,7 @@ import pandas as pd
 from infoflow.results import AmbiguousModels
 
 from ._damaged import DAMAGE
-from ._figure import Figure, Panel, Section
+from ._figure import Panel, ReportFigure, Section
 from ._model_tables import ModelTables
 from ._numbers import listed
 from .forms._frame import Frame
@@ -20,12 +20,12 @@ def facets(
     """The section with the panels of other architectures, and in words what of each is still not drawn."""
     if not any(_has_facets(figure) for figure in section.figures):
         return section, {}
-    told = {other.cast.architecture: _built(build, other) for other in others}
+    told = {other.models.architecture: _built(build, other) for other in others}
     figures, missing = [], {}
     by_id = {name: {figure.id: figure for figure in one.figures} for name, one in told.items() if one is not None}
     for figure in section.figures:
         own = {name: found[figure.id] for name, found in by_id.items() if figure.id in found}
-        figures.append(_beside({tables.cast.architecture: figure, **own}) if _has_facets(figure) else figure)
+        figures.append(_beside({tables.models.architecture: figure, **own}) if _has_facets(figure) else figure)
     for name, found in by_id.items():
         left = [figure for figure in section.figures if figure.id not in found or not _has_facets(figure)]
         questions = listed([f"“{figure.question}”" for figure in left])
@@ -42,11 +42,11 @@ def _built(build: Callable[[ModelTables], Section | None], tables: ModelTables) 
         return None
 
 
-def _has_facets(figure: Figure) -> bool:
+def _has_facets(figure: ReportFigure) -> bool:
     return bool(figure.panels) and all(panel.form is not None for panel in figure.panels)
 
 
-def _beside(figures: Mapping[str, Figure]) -> Figure:
+def _beside(figures: Mapping[str, ReportFigure]) -> ReportFigure:
     """The first of these figures, with the panels, sentences and data of the others."""
     first, *others = figures.values()
     if not others:
@@ -58,7 +58,7 @@ def _beside(figures: Mapping[str, Figure]) -> Figure:
     return _joined(figures, f"{first.caption} {said}", "architecture")
 
 
-def side_by_side(figures: Mapping[str, Figure]) -> Figure:
+def side_by_side(figures: Mapping[str, ReportFigure]) -> ReportFigure:
     """The same figure of several runs, by their names: a panel of each, on the same axes where both are by layer."""
     caption = " ".join(f"{name}: {figure.caption}" for name, figure in figures.items())
     if all(_has_facets(figure) for figure in figures.values()):
@@ -75,7 +75,7 @@ def side_by_side(figures: Mapping[str, Figure]) -> Figure:
     return replace(joined, answer=answer)
 
 
-def _joined(figures: Mapping[str, Figure], caption: str, column: str) -> Figure:
+def _joined(figures: Mapping[str, ReportFigure], caption: str, column: str) -> ReportFigure:
     """The first of these figures with the panels of all on the same axes, by title and then by name."""
     panels = [(name, panel) for name, one in figures.items() for panel in one.panels]
     found = [(panel.title, name, panel.form) for name, panel in panels if panel.form is not None]
@@ -96,5 +96,5 @@ def _joined(figures: Mapping[str, Figure], caption: str, column: str) -> Figure:
     )
 
 
-def _stacked(figures: Mapping[str, Figure], column: str) -> pd.DataFrame:
+def _stacked(figures: Mapping[str, ReportFigure], column: str) -> pd.DataFrame:
     return pd.concat([one.data.assign(**{column: name}) for name, one in figures.items()], ignore_index=True)

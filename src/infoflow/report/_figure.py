@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ._language import Cast, Series
+from ._language import Series, ShownModels
 from .forms._frame import AbstractForm
 
 _LONG = 240  # characters of an answer that are shown at once
@@ -46,7 +46,7 @@ class Method:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Figure:
+class ReportFigure:
     """A figure that answers the question in its heading."""
 
     id: str  # also its address: report.html#id
@@ -92,7 +92,7 @@ class Section:
     id: str
     title: str
     lead: str
-    figures: list[Figure] = field(default_factory=list)
+    figures: list[ReportFigure] = field(default_factory=list)
     keys: list[Series] = field(default_factory=list)  # the lines that can be highlighted
     untrained: bool = False  # whether an untrained control is drawn
     notes: list[str] = field(default_factory=list)  # what was measured and is not drawn
@@ -113,10 +113,12 @@ class Section:
         known = max(stated, key=len)
         return self.names[known] + figure_id[len(known) :]
 
-    def told_by(self, figures: Iterable[Figure | None], cast: Cast, frames: Iterable[pd.DataFrame]) -> "Section | None":
+    def told_by(
+        self, figures: Iterable[ReportFigure | None], models: ShownModels, frames: Iterable[pd.DataFrame]
+    ) -> "Section | None":
         """The section with its figures, and the lines and controls of their rows; None without any figure."""
         drawn, frames = [figure for figure in figures if figure is not None], list(frames)
         if not drawn:
             return None
         untrained = any("trained" in frame and not bool(frame["trained"].all()) for frame in frames)
-        return replace(self, figures=drawn, keys=cast.present(*frames), untrained=untrained)
+        return replace(self, figures=drawn, keys=models.present(*frames), untrained=untrained)

@@ -10,7 +10,7 @@ from infoflow.results import RunFolder
 
 from ._drawing import PIXELS_PER_INCH, paper_svg
 from ._engine import pdf_of, png_of
-from ._figure import Figure
+from ._figure import ReportFigure
 from ._model_tables import ModelTables
 from ._story import tell
 from .heads._map import heat_panels, map_sentence
@@ -79,13 +79,13 @@ def check_columns(columns: int | None, inches: float) -> None:
         )
 
 
-def _drawn_figures(run: RunFolder) -> list[Figure]:
+def _drawn_figures(run: RunFolder) -> list[ReportFigure]:
     """The story's figures; one that shows a statistic or measure at a time becomes one figure for each."""
     tables = ModelTables.of(run)
     return [one for figure in tell(run).figures for one in variants(figure, tables).values()]
 
 
-def variants(figure: Figure, tables: ModelTables) -> dict[str, Figure]:
+def variants(figure: ReportFigure, tables: ModelTables) -> dict[str, ReportFigure]:
     """By what they show, the figures of one that shows a statistic or measure at a time; by "" one that has no choice.
 
     None of a figure without charts, such as a table.
@@ -100,8 +100,8 @@ def variants(figure: Figure, tables: ModelTables) -> dict[str, Figure]:
         one.id: replace(
             figure,
             id=f"head-map-{one.id}",
-            answer=[map_sentence(rows, one, tables.cast)],
-            panels=heat_panels(rows, one, tables.cast),
+            answer=[map_sentence(rows, one, tables.models)],
+            panels=heat_panels(rows, one, tables.models),
         )
         for one in statistics
     }

@@ -158,7 +158,7 @@ def own_style(slot: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cast:
+class ShownModels:
     """The models that a page shows, in reading order, and which rows of a table are about them.
 
     In a study the lines are objectives and their variants, with seeds (and corpora) as repetitions: models of its first
@@ -174,22 +174,22 @@ class Cast:
     lines: dict[str, str] = field(default_factory=dict)  # model → the key of its line
 
     @classmethod
-    def of(cls, run: RunFolder, architecture: str = "") -> "Cast":
+    def of(cls, run: RunFolder, architecture: str = "") -> "ShownModels":
         """The models of the study's first architecture, or of another one: an objective looks the same in all."""
         by = "objective" if run.read().get("kind") in ("study", "corpora") else "model"
         every = listed_models(run)
         first = _first_architecture(run, every)
-        cast = cls(series=(), by=by, main_stacks=_main_stacks(run), architecture=architecture or first)
+        empty = cls(series=(), by=by, main_stacks=_main_stacks(run), architecture=architecture or first)
         if by == "objective":
             every = every[(every["start"] == "") & every["update"].isin([END, UNTRAINED])]
         else:
             every = every.assign(architecture=first)
-        models = every.assign(series=cast.line_keys(every), further=~every["architecture"].isin([first, ""]))
+        models = every.assign(series=empty.line_keys(every), further=~every["architecture"].isin([first, ""]))
         models = models.sort_values(["further", "order"], kind="stable")
         ours = models[models["architecture"] == (architecture or first)]
         looks = _series(models.drop_duplicates("series"), by)
         return replace(
-            cast,
+            empty,
             series=tuple(series for series in looks if series.key in set(ours["series"])),
             lines=dict(zip(ours["model"], ours["series"], strict=True)),
             further=tuple(dict.fromkeys(models.loc[models["further"], "architecture"])),

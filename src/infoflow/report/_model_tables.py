@@ -6,19 +6,19 @@ import pandas as pd
 
 from infoflow.results import END, UNTRAINED, AmbiguousModels, RunFolder, TableSchema, with_keys
 
-from ._language import Cast
+from ._language import ShownModels
 from ._numbers import listed
 
 
 class ModelTables:
-    """The rows of the models that are shown, with the keys of their lines (see `Cast.named`).
+    """The rows of the models that are shown, with the keys of their lines (see `ShownModels.named`).
 
     A table without such rows is not among them, nor is one in which two models of an objective and a seed are left;
     `notes` tells of both.
     """
 
-    def __init__(self, run: RunFolder, cast: Cast) -> None:
-        self.cast = cast
+    def __init__(self, run: RunFolder, models: ShownModels) -> None:
+        self.models = models
         self._run = run
         self._found: dict[str, pd.DataFrame] = {}
         self._not_drawn: dict[str, list[str]] = {}
@@ -27,7 +27,7 @@ class ModelTables:
 
     @classmethod
     def of(cls, run: RunFolder) -> "ModelTables":
-        return cls(run, Cast.of(run))
+        return cls(run, ShownModels.of(run))
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         self._asked[name] = None
@@ -68,7 +68,7 @@ class ModelTables:
             return None
         frame = self._run.tables[name]
         frame = frame[(frame["start"] == "") & frame["update"].isin([END, UNTRAINED])]
-        return frame.assign(series=self.cast.line_keys(frame)) if len(frame) else None
+        return frame.assign(series=self.models.line_keys(frame)) if len(frame) else None
 
     def over_training(self, name: str) -> pd.DataFrame | None:
         """The rows of the shown models at every update, or of their whole course, with the keys of their lines; None
@@ -77,12 +77,12 @@ class ModelTables:
         if name not in self._run.tables:
             return None
         frame = with_keys(self._run.tables[name])
-        if self.cast.by == "objective":
-            own = frame[(frame["start"] == "") & (frame["architecture"] == self.cast.architecture)]
-            self._not_drawn[name] = _others(frame.drop(own.index).assign(update=END), self.cast)
+        if self.models.by == "objective":
+            own = frame[(frame["start"] == "") & (frame["architecture"] == self.models.architecture)]
+            self._not_drawn[name] = _others(frame.drop(own.index).assign(update=END), self.models)
             frame = own
-        frame = frame.assign(series=self.cast.line_keys(frame))
-        frame = frame[frame["series"].isin([series.key for series in self.cast.series])]
+        frame = frame.assign(series=self.models.line_keys(frame))
+        frame = frame[frame["series"].isin([series.key for series in self.models.series])]
         return frame if len(frame) else None
 
     def of_run(self, name: str) -> pd.DataFrame | None:
@@ -94,7 +94,7 @@ class ModelTables:
         if "findings_over_training" not in self._run.tables:
             return None
         frame = self._run.tables["findings_over_training"]
-        own = frame[frame["architecture"].isin([self.cast.architecture, ""])] if "architecture" in frame else frame
+        own = frame[frame["architecture"].isin([self.models.architecture, ""])] if "architecture" in frame else frame
         return own if len(own) else None if frame.empty else frame
 
     def forget(self) -> None:
@@ -117,20 +117,20 @@ class ModelTables:
             return pd.DataFrame()
         frame = self._run.tables[name]
         try:
-            shown = self.cast.named(frame) if len(frame) else frame
+            shown = self.models.named(frame) if len(frame) else frame
         except AmbiguousModels as error:
             self._refused[name] = f"Not drawn: what the table {name} tells. {error}"
             return pd.DataFrame()
-        self._not_drawn[name] = _others(frame.drop(shown.index), self.cast)
+        self._not_drawn[name] = _others(frame.drop(shown.index), self.models)
         return shown
 
 
-def _others(frame: pd.DataFrame, cast: Cast) -> list[str]:
+def _others(frame: pd.DataFrame, models: ShownModels) -> list[str]:
     """What sets these models apart from those that are shown."""
     told = []
     for side in [side for side in ("", "_a", "_b") if f"update{side}" in frame]:
-        families = [family for family in frame[f"architecture{side}"].unique() if family != cast.architecture]
-        told += [f"the architecture {family}" for family in families if cast.by == "objective"]
+        families = [family for family in frame[f"architecture{side}"].unique() if family != models.architecture]
+        told += [f"the architecture {family}" for family in families if models.by == "objective"]
         told += [f"models that began from {start}" for start in frame[f"start{side}"].unique() if start]
         updates = sorted(int(update) for update in frame[f"update{side}"].unique() if update not in (END, UNTRAINED))
         told += [f"the state after {update:,} updates" for update in updates]

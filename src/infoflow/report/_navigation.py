@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ._figure import Figure, Section
+from ._figure import ReportFigure, Section
 
 _SHORT = {
     "over-scale": "Scale",
@@ -29,17 +29,17 @@ _SHORT = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Entry:
+class ContentsLine:
     """One line of the contents."""
 
     id: str
     short: str  # in the bar and at the side
     title: str
-    figures: list[Figure] = field(default_factory=list)
+    figures: list[ReportFigure] = field(default_factory=list)
 
 
-def contents(sections: list[Section], claims: bool) -> list[Entry]:
+def contents(sections: list[Section], claims: bool) -> list[ContentsLine]:
     """The page's parts in their order."""
-    told = [Entry(id=s.id, short=_SHORT.get(s.id, s.title), title=s.title, figures=s.figures) for s in sections]
-    findings = [Entry(id="findings", short="Claims", title="Do published claims hold here?")] if claims else []
-    return [*told, *findings, Entry(id="methods", short="Methods", title="Methods and provenance")]
+    told = [ContentsLine(id=s.id, short=_SHORT.get(s.id, s.title), title=s.title, figures=s.figures) for s in sections]
+    findings = [ContentsLine(id="findings", short="Claims", title="Do published claims hold here?")] if claims else []
+    return [*told, *findings, ContentsLine(id="methods", short="Methods", title="Methods and provenance")]

@@ -22,7 +22,7 @@ from ._damaged import unless_damaged
 from ._drawing import static_svg
 from ._embedding import asset, closed, embedded, policy, style
 from ._engine import javascript
-from ._figure import Figure, PanelGroup
+from ._figure import PanelGroup, ReportFigure
 from ._navigation import contents
 from ._packed_figures import pack_figures
 from ._provenance import settings, stage_times
@@ -90,8 +90,8 @@ def render(run: RunFolder, story: Story) -> str:
     return environment.get_template("report.html.jinja").render(
         title=manifest.get("title") or run.path.name,
         kind=manifest.get("kind", "analyze"),
-        study_line=told("what was studied", lambda: study_line(run, story.cast), ""),
-        models=told("the table of models", lambda: model_rows(run, story.cast), []),
+        study_line=told("what was studied", lambda: study_line(run, story.models), ""),
+        models=told("the table of models", lambda: model_rows(run, story.models), []),
         screen=story.screen,
         contents=contents(story.sections, bool(story.findings)),
         findings=story.findings,
@@ -142,7 +142,7 @@ def _named(text: str, story: Story, dull: Collection[str] = ()) -> Markup:
     """Escaped text in which the names of objectives and models wear their colour, those of `dull` lines grey."""
     slots = {
         str(escape(series.label)).casefold(): "dull" if series.key in dull else f"s{series.slot}"
-        for series in story.cast.series
+        for series in story.models.series
         if series.label
     }
     if not slots:
@@ -152,13 +152,13 @@ def _named(text: str, story: Story, dull: Collection[str] = ()) -> Markup:
     return Markup(pattern.sub(lambda m: f'<b class="name {slots[m[1].casefold()]}">{m[1]}</b>', str(escape(text))))
 
 
-def _static_pictures(figure: Figure | PanelGroup) -> list[Markup]:
+def _static_pictures(figure: ReportFigure | PanelGroup) -> list[Markup]:
     """Each panel as inline SVG: what a printer, or a browser without scripts, shows."""
     width = _ONE_PANEL if len(figure.panels) == 1 else _SMALL_PANEL
     return [Markup(static_svg(panel, width, f"{figure.id}-{index}")) for index, panel in enumerate(figure.panels)]
 
 
-def _csv_address(figure: Figure) -> str:
+def _csv_address(figure: ReportFigure) -> str:
     """The figure's data as a `data:` address, compressed where it is long; "" where the page would grow too large by
     it. The head map's page makes its own.
     """

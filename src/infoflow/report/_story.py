@@ -11,10 +11,10 @@ from infoflow.results import AmbiguousModels, RunFolder
 
 from ._damaged import kind_of, unless_damaged
 from ._facets import facets
-from ._figure import Figure, Section
-from ._language import Cast
+from ._figure import ReportFigure, Section
+from ._language import ShownModels
 from ._model_tables import ModelTables
-from ._summary import Finding, scorecard
+from ._summary import ScorecardRow, scorecard
 from .adaptation._section import ADAPTATION, adaptation_section
 from .alike._alike import ALIKE, alike_section
 from .first._screen import Screen, first_screen
@@ -67,14 +67,14 @@ SECTIONS = (
 class Story:
     """Everything that the page tells."""
 
-    cast: Cast
+    models: ShownModels
     sections: list[Section]
-    findings: list[Finding]
+    findings: list[ScorecardRow]
     screen: Screen | None  # None where a damaged run has none
     left_out: list[str]  # what damaged tables or a damaged run.json left out, in words
 
     @property
-    def figures(self) -> list[Figure]:
+    def figures(self) -> list[ReportFigure]:
         return [figure for section in self.sections for figure in section.figures]
 
 
@@ -93,13 +93,13 @@ class Sources:
             UserError: A table is damaged, or none of them says which models it is about.
         """
         try:
-            cast = Cast.of(run)
+            models = ShownModels.of(run)
         except (KeyError, ValueError, TypeError) as error:
             raise UserError(
                 f"{run.path} is damaged: its tables or run.json do not say which models they are about "
                 f"({kind_of(error)}). Run again what wrote it."
             ) from error
-        return cls(ModelTables(run, cast), [ModelTables(run, Cast.of(run, name)) for name in cast.further])
+        return cls(ModelTables(run, models), [ModelTables(run, ShownModels.of(run, name)) for name in models.further])
 
     def section(
         self, heading: Section, build: Callable[[ModelTables], Section | None], left_out: list[str]
@@ -124,7 +124,7 @@ def tell(run: RunFolder) -> Story:
     findings = unless_damaged(partial(scorecard, run, figures), [], "the findings", left_out)
     shown = {figure.id for figure in figures}
     screen = unless_damaged(partial(first_screen, run, sources.tables, shown), None, "the first screen", left_out)
-    return Story(cast=sources.tables.cast, sections=sections, findings=findings, screen=screen, left_out=left_out)
+    return Story(models=sources.tables.models, sections=sections, findings=findings, screen=screen, left_out=left_out)
 
 
 def _section(

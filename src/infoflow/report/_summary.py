@@ -11,8 +11,8 @@ import pandas as pd
 from infoflow.results import END, UNTRAINED, RunFolder
 
 from ._failure_kind import told_kind
-from ._figure import Figure
-from ._language import Cast, entries_of_models, objective_label
+from ._figure import ReportFigure
+from ._language import ShownModels, entries_of_models, objective_label
 from ._numbers import count_text, decimals, duration_text, listed, number
 
 VERDICTS = {"holds": "✓", "fails": "✗", "undetermined": "?", "not testable here": "–"}  # verdict → its mark
@@ -28,7 +28,7 @@ class ModelRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class ScorecardRow:
     """One row of the scorecard."""
 
     id: str
@@ -59,13 +59,13 @@ class Finding:
         return "hollow" if self.covers == "sentences" else ""
 
 
-def study_line(run: RunFolder, cast: Cast) -> str:
+def study_line(run: RunFolder, models: ShownModels) -> str:
     """One sentence: models, data, time."""
     manifest = run.read()
     if runs := manifest.get("runs"):
         return _runs_phrase(runs)
     corpus = manifest.get("corpus", {})
-    parts = [_models_phrase(entries_of_models(run), cast)]
+    parts = [_models_phrase(entries_of_models(run), models)]
     if corpus.get("name"):
         sizes = [f"{count_text(corpus[key])} {key}" for key in ("sentences", "words") if corpus.get(key)]
         verb = "trained and measured on" if manifest.get("kind") == "study" else "measured on"
@@ -75,27 +75,27 @@ def study_line(run: RunFolder, cast: Cast) -> str:
     return ", ".join(part for part in parts if part) + "."
 
 
-def model_rows(run: RunFolder, cast: Cast) -> list[ModelRow]:
+def model_rows(run: RunFolder, models: ShownModels) -> list[ModelRow]:
     """The table of models; a column appears where some model fills it."""
     rows = []
     entries = entries_of_models(run)
     if "retrieval_runs" in run.tables and "model" in entries:  # readers are no models of run.json
         readers = run.tables["retrieval_runs"].rename(columns={"query_tokens": "source_tokens"})
         entries = pd.concat([entries, pd.DataFrame(readers)[[name for name in readers if name in entries]]])
-    entries = cast.named(entries) if "model" in entries else entries.assign(series="")
-    for series in cast.series:
+    entries = models.named(entries) if "model" in entries else entries.assign(series="")
+    for series in models.series:
         own = entries[entries["series"] == series.key]
-        rows.append(ModelRow(label=series.label, slot=series.slot, cells=_model_cells(own, cast)))
+        rows.append(ModelRow(label=series.label, slot=series.slot, cells=_model_cells(own, models)))
     filled = [name for name in (rows[0].cells if rows else {}) if any(row.cells[name] != "–" for row in rows)]
     return [ModelRow(label=r.label, slot=r.slot, cells={name: r.cells[name] for name in filled}) for r in rows]
 
 
-def scorecard(run: RunFolder, figures: list[Figure]) -> list[Finding]:
+def scorecard(run: RunFolder, figures: list[ReportFigure]) -> list[ScorecardRow]:
     """The findings with their numbers in words; [] where none were tested."""
     return findings_of(run.tables["findings"], figures) if "findings" in run.tables else []
 
 
-def findings_of(every: pd.DataFrame, figures: list[Figure]) -> list[Finding]:
+def findings_of(every: pd.DataFrame, figures: list[ReportFigure]) -> list[ScorecardRow]:
     """The claims of a table of findings."""
     first = every.drop_duplicates("id")  # its first row is of the first architecture, at the end of training
     elsewhere = every.drop(first.index)
@@ -105,7 +105,7 @@ def findings_of(every: pd.DataFrame, figures: list[Figure]) -> list[Finding]:
     ]
 
 
-def verdict_line(findings: list[Finding]) -> str:
+def verdict_line(findings: list[ScorecardRow]) -> str:
     """How many claims hold, fail, and so on."""
     counts = {verdict: sum(f.verdict == verdict for f in findings) for verdict in VERDICTS}
     words = {
@@ -133,18 +133,18 @@ def _short_corpus(name: str) -> str:
     return name if name.startswith(("hf:", "grammar:")) else listed([Path(part).name for part in name.split(",")])
 
 
-def _models_phrase(models: pd.DataFrame, cast: Cast) -> str:
-    if cast.by == "objective" and cast.series:
-        seeds = len(set(models["seed"])) if "seed" in models else 1
-        names = listed([series.label for series in cast.series])
-        each = " each" if len(cast.series) > 1 else ""
-        families = len(set(models["architecture"])) if "architecture" in models else 1
-        shapes = "one architecture" if families < 2 else f"{cast.architecture}, the first of {families} architectures"
+def _models_phrase(entries: pd.DataFrame, models: ShownModels) -> str:
+    if models.by == "objective" and models.series:
+        seeds = len(set(entries["seed"])) if "seed" in entries else 1
+        names = listed([series.label for series in models.series])
+        each = " each" if len(models.series) > 1 else ""
+        families = len(set(entries["architecture"])) if "architecture" in entries else 1
+        shapes = "one architecture" if families < 2 else f"{models.architecture}, the first of {families} architectures"
         return f"{names[:1].upper()}{names[1:]}: {shapes}, {seeds} seed{'s' if seeds > 1 else ''}{each}"
-    return listed([series.label for series in cast.series]) or "No model"
+    return listed([series.label for series in models.series]) or "No model"
 
 
-def _model_cells(own: pd.DataFrame, cast: Cast) -> dict[str, str]:
+def _model_cells(own: pd.DataFrame, models: ShownModels) -> dict[str, str]:
     def middle(column: str) -> float:
         values = pd.to_numeric(own[column], errors="coerce").dropna() if column in own else pd.Series(dtype=float)
         return float(values.median()) if len(values) else math.nan
@@ -152,8 +152,8 @@ def _model_cells(own: pd.DataFrame, cast: Cast) -> dict[str, str]:
     seconds = duration_text(middle("seconds"))
     cells = {"parameters": count_text(middle("parameters")), "updates": count_text(middle("updates"))}
     cells |= {"source tokens": count_text(middle("source_tokens"))}
-    cells["time per model" if cast.by == "objective" else "time"] = seconds
-    if cast.by == "objective":
+    cells["time per model" if models.by == "objective" else "time"] = seconds
+    if models.by == "objective":
         cells = {"seeds": _seeds_cell(own), **cells}
     elif "objective" in own and len(own):
         cells = {"task": objective_label(str(own["objective"].iloc[0])), **cells}
@@ -176,7 +176,7 @@ def _elsewhere(row: dict[str, Any]) -> str:
     return f"{where}: {VERDICTS.get(verdict, '?')} {verdict}{told if math.isfinite(effect) else ''}"
 
 
-def _finding(row: dict[str, Any], figures: list[Figure], elsewhere: list[dict[str, Any]]) -> Finding:
+def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[dict[str, Any]]) -> ScorecardRow:
     effect, low, high, threshold, control = (
         _float(row.get(key)) for key in ("effect", "low", "high", "threshold", "control")
     )
@@ -184,7 +184,7 @@ def _finding(row: dict[str, Any], figures: list[Figure], elsewhere: list[dict[st
     known = math.isfinite(effect)
     verdict = str(row["verdict"])
     reason, more = _first_sentence(str(row.get("reason") or ""), shorten=verdict == "not testable here")
-    return Finding(
+    return ScorecardRow(
         id=str(row["id"]),
         claim=str(row["claim"]),
         symbol=VERDICTS.get(verdict, "?"),
@@ -227,7 +227,7 @@ def _published(value: Any, unit: Any) -> str:
     return f"{number(figure)} {unit or ''}".strip() if math.isfinite(figure) else ""
 
 
-def _figure_of(id: str, tables: str, figures: list[Figure]) -> str:
+def _figure_of(id: str, tables: str, figures: list[ReportFigure]) -> str:
     for figure in figures:
         if id in figure.findings:
             return figure.id

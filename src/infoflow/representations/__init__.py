@@ -20,6 +20,7 @@ from ._intrinsic_dimension import IntrinsicDimension as IntrinsicDimension
 from ._intrinsic_dimension import spread_of_neighbours as spread_of_neighbours
 from ._layer_distance import LayerDistance as LayerDistance
 from ._layer_maps import layer_maps as layer_maps
+from ._layer_pair import LayerPair as LayerPair
 from ._layer_similarity import LayerSimilarity as LayerSimilarity
 from ._layer_space import LayerSpace as LayerSpace
 from ._lens_measure import Lens as Lens
@@ -28,7 +29,6 @@ from ._lens_training import fit_tuned_lens as fit_tuned_lens
 from ._logit_lens import LensReading as LensReading
 from ._logit_lens import logit_lens as logit_lens
 from ._map_states import map_states as map_states
-from ._meeting import Meeting as Meeting
 from ._model_distance import ModelDistance as ModelDistance
 from ._mutual_information import mutual_information as mutual_information
 from ._neighbour_agreement import neighbour_agreement as neighbour_agreement

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ._meeting import Meeting
+from ._layer_pair import LayerPair
 from ._svd import complete_svd
 
 _SMOOTHING = 0.2
@@ -38,7 +38,7 @@ class Gradient:
     gram_x: Float[Tensor, "p p"]
     gram_y: Float[Tensor, "q q"]
 
-    def values(self, meeting: Meeting) -> Float[Tensor, " leave_out"]:
+    def values(self, meeting: LayerPair) -> Float[Tensor, " leave_out"]:
         """The similarity of all rows, then without each group to first order."""
         num = len(meeting.overlaps)
         parts = (
@@ -58,7 +58,7 @@ def mean_correlation(overlap: Float[Tensor, "p q"]) -> Gradient:
     return _in_directions(left, rho, right, float(rho.clamp(0, 1) @ weights), _diagonal(weights, overlap.shape))
 
 
-def projection_weighted(meeting: Meeting) -> Gradient:
+def projection_weighted(meeting: LayerPair) -> Gradient:
     """PWCCA, the mean of both sides' weights; see `pwcca`."""
     left, rho, right = parts = complete_svd(meeting.overlap)
     smoothing = _SMOOTHING / math.sqrt(meeting.num_tokens)

@@ -10,8 +10,8 @@ from jaxtyping import Float, Int
 from infoflow.foundation import stream
 from infoflow.results import estimate
 
+from ._layer_pair import LayerPair
 from ._layer_space import LayerSpace
-from ._meeting import Meeting
 from ._paired_distance import BlockGroups
 from ._space_metrics import space_values
 
@@ -37,17 +37,17 @@ class ReferenceLayer:
     ) -> dict[str, dict[str, Any]]:
         """By metric the columns of an estimate; the baseline shuffles the tokens."""
         space = LayerSpace(states, self._groups)
-        meeting, shuffled = Meeting.of(space, self._space), Meeting.shuffled(space, self._space, self._order)
+        meeting, shuffled = LayerPair.of(space, self._space), LayerPair.shuffled(space, self._space, self._order)
         return {metric: self._columns(metric, meeting, shuffled) for metric in metrics}
 
     def values(self, states: Float[np.ndarray, "token width"], metrics: Sequence[str]) -> dict[str, float]:
         """By metric the similarity alone."""
         space = LayerSpace(states, self._groups)
         # Tokens in their own order, as a shuffled pair: no group is left out.
-        meeting = Meeting.shuffled(space, self._space, torch.arange(len(states)))
+        meeting = LayerPair.shuffled(space, self._space, torch.arange(len(states)))
         return {metric: float(_similarity(metric, meeting)[0]) for metric in metrics}
 
-    def _columns(self, metric: str, meeting: Meeting, shuffled: Meeting) -> dict[str, Any]:
+    def _columns(self, metric: str, meeting: LayerPair, shuffled: LayerPair) -> dict[str, Any]:
         values = _similarity(metric, meeting)
         replicates = self._groups.replicates(values)
         ends = self._groups.interval(values[0], values)
@@ -55,6 +55,6 @@ class ReferenceLayer:
         return estimate(float(values[0]), replicates.round(5), baseline, len(self._groups.order), ends=ends)
 
 
-def _similarity(metric: str, meeting: Meeting) -> Float[np.ndarray, " leave_out"]:
+def _similarity(metric: str, meeting: LayerPair) -> Float[np.ndarray, " leave_out"]:
     values = space_values(metric, meeting)
     return np.cos(values) if metric == "procrustes" else values

@@ -12,8 +12,8 @@ from infoflow.foundation import UserError, as_written, current_display, stream
 from infoflow.results import estimate
 
 from ._cka import LEAST_ROWS
+from ._layer_pair import LayerPair
 from ._layer_space import LayerSpace
-from ._meeting import Meeting
 from ._paired_distance import BlockGroups
 from ._ranked_space import ItemPairs, RankedSpace
 from ._rsa import centred_ranks
@@ -83,7 +83,7 @@ def _space_rows(first: TokenSample, second: TokenSample | None, metrics: list[st
     others = None if second is None else _spaces(second, groups)
     for layer_b, b, met in _grid(list(_spaces(first, groups)), others):
         for layer_a, a in enumerate(met):
-            meeting, shuffled = Meeting.of(a, b), Meeting.shuffled(a, b, order)
+            meeting, shuffled = LayerPair.of(a, b), LayerPair.shuffled(a, b, order)
             for metric in metrics:
                 values = space_values(metric, meeting)
                 columns = _estimate_columns(values, groups, space_values(metric, shuffled)[0])

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from ._cca import canonical_of_overlap
 from ._cca_gradient import Gradient, mean_correlation, projection_weighted
+from ._layer_pair import LayerPair
 from ._layer_space import batch_hsic
-from ._meeting import Meeting
 from ._pwcca import weighted_mean
 from ._svd import thin_svd
 
 
-def space_values(metric: str, meeting: Meeting) -> Float[np.ndarray, " leave_out"]:
+def space_values(metric: str, meeting: LayerPair) -> Float[np.ndarray, " leave_out"]:
     """A similarity (for `procrustes` a distance) of all rows, then without each group to first order.
 
     NaN where a layer does not vary, or where a self term of CKA is not positive.
@@ -26,18 +26,18 @@ def space_values(metric: str, meeting: Meeting) -> Float[np.ndarray, " leave_out
     return SPACE_METRICS[metric](meeting).numpy()
 
 
-def _pwcca(meeting: Meeting) -> Float[Tensor, " leave_out"]:
+def _pwcca(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
     if meeting.order is not None:  # no group is left out, so no gradient is needed
         canonical = canonical_of_overlap(meeting.overlap, meeting.x.loadings, meeting.y.loadings)
         return torch.tensor([weighted_mean(canonical, "mean")], dtype=torch.float64)
     return projection_weighted(meeting).values(meeting)
 
 
-def _cca(meeting: Meeting) -> Float[Tensor, " leave_out"]:
+def _cca(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
     return mean_correlation(meeting.overlap).values(meeting)
 
 
-def _svcca(meeting: Meeting) -> Float[Tensor, " leave_out"]:
+def _svcca(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
     """The kept components are held: which they are hardly depends on a group."""
     x, y = meeting.x.leading, meeting.y.leading
     inner = mean_correlation(x.mT @ meeting.overlap @ y)
@@ -49,7 +49,7 @@ def _svcca(meeting: Meeting) -> Float[Tensor, " leave_out"]:
     ).values(meeting)
 
 
-def _procrustes(meeting: Meeting) -> Float[Tensor, " leave_out"]:
+def _procrustes(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
     x, y, num = meeting.x, meeting.y, len(meeting.overlaps)
     left, singular, right = thin_svd(x.loadings.mT @ meeting.overlap @ y.loadings)
     # The best rotation of all rows is held: the nuclear norm's derivative.
@@ -59,19 +59,19 @@ def _procrustes(meeting: Meeting) -> Float[Tensor, " leave_out"]:
     return torch.arccos((nuclear / (x.variances[:num] * y.variances[:num]).sqrt()).clamp(-1, 1))
 
 
-def _cka(meeting: Meeting) -> Float[Tensor, " leave_out"]:
+def _cka(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
     x, y, num = meeting.x, meeting.y, len(meeting.overlaps)
     cross = x.hsic(y, meeting.overlaps, meeting.fourths, debiased=False)
     return _ratio(cross, x.own_hsic[:num], y.own_hsic[:num])
 
 
-def _cka_debiased(meeting: Meeting) -> Float[Tensor, " leave_out"]:
+def _cka_debiased(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
     x, y, num = meeting.x, meeting.y, len(meeting.overlaps)
     cross = x.hsic(y, meeting.overlaps, meeting.fourths, debiased=True)
     return _ratio(cross, x.own_hsic_debiased[:num], y.own_hsic_debiased[:num])
 
 
-def _cka_minibatch(meeting: Meeting) -> Float[Tensor, " leave_out"]:
+def _cka_minibatch(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
     """Batches are the groups of bootstrap blocks, so leaving one out is exact: its terms are missing from the sums."""
     x, y = meeting.x, meeting.y
     y_batches = y.batches if meeting.order is None else y.batches_in(meeting.order)
@@ -87,7 +87,7 @@ def _ratio(
     return cross / torch.where((self_x > 0) & (self_y > 0), self_x * self_y, math.nan).sqrt()
 
 
-SPACE_METRICS: dict[str, Callable[[Meeting], Float[Tensor, " leave_out"]]] = {
+SPACE_METRICS: dict[str, Callable[[LayerPair], Float[Tensor, " leave_out"]]] = {
     "pwcca": _pwcca,
     "svcca": _svcca,
     "cca": _cca,

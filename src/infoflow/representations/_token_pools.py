@@ -13,7 +13,7 @@ from infoflow.foundation import Scale, UserError, block_interval, current_displa
 from infoflow.results import Column, estimate, linear_replicates
 
 from ._further_error import standard_noise, wider
-from ._within_tokens import UNKNOWN, Aspect, PoolRules, PoolScore, averaged, pool_scores, token_pools
+from ._within_tokens import UNKNOWN, PoolRules, PoolScore, TokenAspect, averaged, pool_scores, token_pools
 
 Scores = list[dict[str, PoolScore]]
 """For each layer, the statistic of each aspect."""
@@ -125,15 +125,15 @@ def _search(sample: TokenSample, rules: PoolRules, subword: str) -> Scores:
     return layers
 
 
-def _aspects(sample: TokenSample, subword: str) -> dict[str, Aspect]:
+def _aspects(sample: TokenSample, subword: str) -> dict[str, TokenAspect]:
     """Position, both neighbouring tokens, and every tag of the word, on the token that carries it."""
     at = sample.occurrences
     carries = at.subword == (0 if subword == "first" else at.subwords - 1)
     tags = {tag_key(name): np.where(carries, tag.codes, UNKNOWN) for name, tag in sample.tags.items()}
     same = {"left": at.previous, "right": at.next, **tags}
     return {
-        "position": Aspect(_varied(at.position), "distance"),
-        **{name: Aspect(_varied(values), "same") for name, values in same.items()},
+        "position": TokenAspect(_varied(at.position), "distance"),
+        **{name: TokenAspect(_varied(values), "same") for name, values in same.items()},
     }
 
 

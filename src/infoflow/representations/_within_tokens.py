@@ -23,7 +23,7 @@ _EQUAL = 1e-6
 Known = Bool[np.ndarray, " token"]
 
 
-class Aspect(NamedTuple):
+class TokenAspect(NamedTuple):
     """What occurrences are compared on; `UNKNOWN` makes a row neither a query nor a neighbour."""
 
     values: Int[np.ndarray, " token"]
@@ -112,7 +112,7 @@ def within_token_agreement(
 
     Source: [@voita2019evolution].
     """
-    return _average(x, tokens, Aspect(as_labels(labels, "labels"), "same"), PoolRules.of(k, few, metric, minimum))
+    return _average(x, tokens, TokenAspect(as_labels(labels, "labels"), "same"), PoolRules.of(k, few, metric, minimum))
 
 
 def position_distance(
@@ -147,7 +147,7 @@ def position_distance(
     values = np.asarray(positions)
     if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer) or (len(values) and values.min() < 0):
         raise UserError("positions must be whole numbers from 0 on, one per row.")
-    return _average(x, tokens, Aspect(values.astype(np.int64), "distance"), rules)
+    return _average(x, tokens, TokenAspect(values.astype(np.int64), "distance"), rules)
 
 
 def token_pools(tokens: Int[np.ndarray, " token"], least: int) -> list[Int[np.ndarray, " row"]]:
@@ -159,7 +159,7 @@ def token_pools(tokens: Int[np.ndarray, " token"], least: int) -> list[Int[np.nd
 
 def pool_scores(
     x: Float[Tensor, "token width"],
-    aspects: Mapping[str, Aspect],
+    aspects: Mapping[str, TokenAspect],
     blocks: Int[np.ndarray, " token"],
     rules: PoolRules,
 ) -> dict[str, PoolScore]:
@@ -202,7 +202,7 @@ def averaged(scores: Sequence[PoolScore], least: int) -> PoolScore:
     )
 
 
-def _average(x: Matrix, tokens: Tensor | np.ndarray | list, aspect: Aspect, rules: PoolRules) -> float:
+def _average(x: Matrix, tokens: Tensor | np.ndarray | list, aspect: TokenAspect, rules: PoolRules) -> float:
     view = as_view(x, "x", dtype=None)
     ids = as_labels(tokens, "tokens", len(view))
     if len(aspect.values) != len(view):
@@ -220,7 +220,7 @@ def _average(x: Matrix, tokens: Tensor | np.ndarray | list, aspect: Aspect, rule
     return averaged([part[""] for part in parts], rules.least).value
 
 
-def _taken(aspect: Aspect, rows: Int[np.ndarray, " row"]) -> Aspect:
+def _taken(aspect: TokenAspect, rows: Int[np.ndarray, " row"]) -> TokenAspect:
     return aspect._replace(values=aspect.values[rows])
 
 
@@ -235,7 +235,7 @@ def _neighbours(
 
 
 def _scores(
-    aspect: Aspect, rows: Int[np.ndarray, " query"], neighbours: Int[np.ndarray, "query neighbour"], k: int
+    aspect: TokenAspect, rows: Int[np.ndarray, " query"], neighbours: Int[np.ndarray, "query neighbour"], k: int
 ) -> tuple[Float[np.ndarray, " query"], Float[np.ndarray, " query"]]:
     """Each row's score, and by how much the row pulls the sum of all scores.
 
@@ -251,12 +251,12 @@ def _scores(
     return each, each + pulls[rows]
 
 
-def _compared(aspect: Aspect, values: np.ndarray, others: np.ndarray) -> Float[np.ndarray, "query neighbour"]:
+def _compared(aspect: TokenAspect, values: np.ndarray, others: np.ndarray) -> Float[np.ndarray, "query neighbour"]:
     compared = values == others if aspect.compare == "same" else np.abs(values - others)
     return compared.astype(np.float64)
 
 
-def _among_all(aspect: Aspect, rows: Int[np.ndarray, " query"]) -> Float[np.ndarray, " query"]:
+def _among_all(aspect: TokenAspect, rows: Int[np.ndarray, " query"]) -> Float[np.ndarray, " query"]:
     """Each row's score were all other rows its neighbours."""
     values, number, counts = np.unique(aspect.values[rows], return_inverse=True, return_counts=True)
     if aspect.compare == "same":

@@ -15,7 +15,7 @@ from ._bm25 import LexicalIndex as LexicalIndex
 from ._bm25 import bm25_scores as bm25_scores
 from ._candidates import NULL as NULL
 from ._candidates import candidates as candidates
-from ._decoding import Answer as Answer
+from ._decoding import DecodedAnswer as DecodedAnswer
 from ._decoding import SearchLimits as SearchLimits
 from ._decoding import rag_sequence_answer as rag_sequence_answer
 from ._decoding import rag_token_answer as rag_token_answer
@@ -50,7 +50,7 @@ from ._query_leakage import query_leakage as query_leakage
 from ._ranking import hit_at as hit_at
 from ._ranking import recall_at as recall_at
 from ._ranking import reciprocal_rank as reciprocal_rank
-from ._reader import Choice as Choice
+from ._reader import Candidates as Candidates
 from ._reader import RetrievalModel as RetrievalModel
 from ._retrieval_anatomy import retrieval_anatomy as retrieval_anatomy
 from ._retriever import Retriever as Retriever

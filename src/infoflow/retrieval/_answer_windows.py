@@ -10,14 +10,14 @@ from infoflow.foundation import UserError
 from ._passages import Passages
 
 
-class Place(NamedTuple):
+class AnswerTokens(NamedTuple):
     """Tokens of a passage's text that answer something: first, and end."""
 
     start: int
     end: int
 
 
-def answer_places(passages: Passages, tokenizer: Any, answers: Mapping[int, Sequence[str]]) -> dict[int, Place]:
+def answer_places(passages: Passages, tokenizer: Any, answers: Mapping[int, Sequence[str]]) -> dict[int, AnswerTokens]:
     """The tokens from the first to the last answer of each passage; passages that hold none of theirs are left out.
 
     An answer is taken where it first stands as whole words, case aside.
@@ -48,7 +48,7 @@ def answer_places(passages: Passages, tokenizer: Any, answers: Mapping[int, Sequ
     return found
 
 
-def window(tokens: np.ndarray, room: int, place: Place | None) -> np.ndarray:
+def window(tokens: np.ndarray, room: int, place: AnswerTokens | None) -> np.ndarray:
     """At most `room` consecutive tokens: the first ones; where the answers would be cut off, with these in the middle.
 
     Of answers that are longer than the room their beginning is read.
@@ -79,9 +79,9 @@ def _span(text: str, answer: str) -> tuple[int, int] | None:
     return None
 
 
-def _tokens(offsets: np.ndarray, spans: Iterable[tuple[int, int]]) -> Place | None:
+def _tokens(offsets: np.ndarray, spans: Iterable[tuple[int, int]]) -> AnswerTokens | None:
     """The tokens from the first character of all spans to the last one."""
     spans = list(spans)
     first, last = min(start for start, _ in spans), max(end for _, end in spans)
     inside = np.flatnonzero((offsets[:, 0] < last) & (offsets[:, 1] > first))
-    return Place(int(inside[0]), int(inside[-1]) + 1) if len(inside) else None
+    return AnswerTokens(int(inside[0]), int(inside[-1]) + 1) if len(inside) else None

@@ -24,7 +24,7 @@ NextTokens = Callable[[Int[Tensor, "prefix token"]], Float[Tensor, "passage pref
 """log p of every next token, under each passage, of prefixes of equal length that begin with the start token."""
 
 
-class Answer(NamedTuple):
+class DecodedAnswer(NamedTuple):
     """A decoded answer."""
 
     tokens: tuple[int, ...]  # without start and end
@@ -41,7 +41,7 @@ class SearchLimits(NamedTuple):
 
 
 @torch.no_grad()
-def rag_token_answer(next_tokens: NextTokens, prior: Tensor, limits: SearchLimits) -> Answer:
+def rag_token_answer(next_tokens: NextTokens, prior: Tensor, limits: SearchLimits) -> DecodedAnswer:
     """The best answer that a beam search finds where the passage is summed out at each token.
 
     Args:
@@ -63,12 +63,12 @@ def rag_token_answer(next_tokens: NextTokens, prior: Tensor, limits: SearchLimit
 @torch.no_grad()
 def rag_sequence_answer(
     next_tokens: NextTokens, prior: Tensor, limits: SearchLimits, decoding: Decoding = "thorough"
-) -> Answer:
+) -> DecodedAnswer:
     """The best of the hypotheses that each passage brings, by the likelihood with the passage summed out.
 
     Arguments and errors as `rag_token_answer`; `decoding` as `rescore_hypotheses`.
     """
-    beams: list[list[Answer]] = []
+    beams: list[list[DecodedAnswer]] = []
     for passage in range(len(prior)):
         beams.append(_beam_search(lambda prefixes, one=passage: next_tokens(prefixes)[one], limits))
     hypotheses = sorted({answer.tokens for beam in beams for answer in beam})
@@ -80,7 +80,7 @@ def rag_sequence_answer(
         logs = torch.stack([_sequence_logs(next_tokens, one, limits) for one in hypotheses], dim=1).to(prior.dtype)
     found = rescore_hypotheses(prior.cpu(), logs.cpu(), generated, decoding)
     best = int(found.argmax())
-    return Answer(hypotheses[best], float(found[best].log()))
+    return DecodedAnswer(hypotheses[best], float(found[best].log()))
 
 
 def reader_with_passages(
@@ -141,15 +141,15 @@ def sequence_log_likelihoods(
     return predicted.gather(-1, wanted)[..., 0]
 
 
-def _beam_search(next_tokens: Callable[[Tensor], Tensor], limits: SearchLimits) -> list[Answer]:
+def _beam_search(next_tokens: Callable[[Tensor], Tensor], limits: SearchLimits) -> list[DecodedAnswer]:
     """Finished answers by falling log-probability, at most as many as beams.
 
     No length penalty; ties go to the lower token. An answer that reaches the limit is ended there.
     """
     if limits.beams < 1 or limits.max_tokens < 1:
         raise UserError(f"beams and max_tokens must be at least 1. Got {limits.beams} and {limits.max_tokens}.")
-    live: list[Answer] = [Answer((), 0.0)]
-    finished: list[Answer] = []
+    live: list[DecodedAnswer] = [DecodedAnswer((), 0.0)]
+    finished: list[DecodedAnswer] = []
     for length in range(limits.max_tokens + 1):
         prefixes = torch.tensor([[limits.start, *one.tokens] for one in live])
         logs = next_tokens(prefixes).double().cpu()
@@ -164,21 +164,23 @@ def _beam_search(next_tokens: Callable[[Tensor], Tensor], limits: SearchLimits) 
     return finished
 
 
-def _extended(live: Sequence[Answer], logs: Tensor, limits: SearchLimits) -> list[Answer]:
+def _extended(live: Sequence[DecodedAnswer], logs: Tensor, limits: SearchLimits) -> list[DecodedAnswer]:
     """The best continuations that do not end."""
     scores = logs + torch.tensor([one.log_probability for one in live], dtype=logs.dtype)[:, None]
     scores[:, limits.end] = float("-inf")
     values, places = scores.flatten().sort(descending=True, stable=True)
     kept = zip(values[: limits.beams].tolist(), places[: limits.beams].tolist(), strict=True)
     width = logs.shape[1]
-    return [Answer((*live[place // width].tokens, place % width), value) for value, place in kept if value > -1e300]
+    return [
+        DecodedAnswer((*live[place // width].tokens, place % width), value) for value, place in kept if value > -1e300
+    ]
 
 
-def _ended(answer: Answer, log_probability: float) -> Answer:
-    return Answer(answer.tokens, answer.log_probability + log_probability)
+def _ended(answer: DecodedAnswer, log_probability: float) -> DecodedAnswer:
+    return DecodedAnswer(answer.tokens, answer.log_probability + log_probability)
 
 
-def _rank(answer: Answer) -> tuple[float, tuple[int, ...]]:
+def _rank(answer: DecodedAnswer) -> tuple[float, tuple[int, ...]]:
     return -answer.log_probability, answer.tokens
 
 

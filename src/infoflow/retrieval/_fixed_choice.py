@@ -11,7 +11,7 @@ from infoflow.foundation import UserError
 
 from ._candidates import NULL
 from ._library import Library
-from ._reader import Choice, RetrievalModel
+from ._reader import Candidates, RetrievalModel
 
 
 @torch.no_grad()
@@ -23,7 +23,7 @@ def fixed_choice(
     gold: np.ndarray,
     exclude: Sequence[Sequence[int]],
     null_only: np.ndarray,
-) -> Choice:
+) -> Candidates:
     """The passage that answers each query, the best others by BM25, and the null passage.
 
     While a model trains, its own search finds now these and now those passages, and the loss jumps. Ids of these
@@ -46,7 +46,7 @@ def fixed_choice(
         raise UserError(f"Fixed candidates need at least 1 passage beside the right one. Got {negatives}.")
     null = np.full((len(input_ids), 1), NULL)
     if model.source == "none" or null_only.all():
-        return Choice(ids=null, there=np.ones_like(null, dtype=bool), scores=np.zeros(null.shape))
+        return Candidates(ids=null, there=np.ones_like(null, dtype=bool), scores=np.zeros(null.shape))
     library = _library(model)
     special = library.vocabulary.is_special
     words = [row[~special[row]] for row in input_ids.cpu().numpy()]
@@ -56,7 +56,7 @@ def fixed_choice(
     there = (ids != NULL) & ~null_only[:, None]
     ids = np.where(there, ids, NULL)
     scores = np.where(there, _scores(model, library, input_ids, attention_mask, words, ids), 0.0)
-    return Choice(
+    return Candidates(
         ids=np.concatenate([ids, null], axis=1),
         there=np.concatenate([there, np.ones_like(null, dtype=bool)], axis=1),
         scores=np.concatenate([scores, np.zeros(null.shape)], axis=1),

@@ -23,7 +23,7 @@ _NULL_LOGIT = -2.0
 """Start of the null passage's logit: at 0 it takes half of the early gradient, and still .19 after 2,000 updates."""
 
 
-class Choice(NamedTuple):
+class Candidates(NamedTuple):
     """The candidates of a batch of queries; the last one is the null passage."""
 
     ids: np.ndarray  # int64 (query, candidate)
@@ -84,7 +84,7 @@ class RetrievalModel(PreTrainedModel):
         draws: np.ndarray,
         exclude: Sequence[Sequence[int]],
         null_only: np.ndarray,
-    ) -> Choice:
+    ) -> Candidates:
         """The candidates of each query, selected without gradient.
 
         Args:
@@ -108,7 +108,7 @@ class RetrievalModel(PreTrainedModel):
             scores = np.zeros(ids.shape)
         there = (ids != NULL) & ~null_only[:, None]
         null = np.full((num, 1), NULL)
-        return Choice(
+        return Candidates(
             ids=np.concatenate([np.where(there, ids, NULL), null], axis=1),
             there=np.concatenate([there, np.ones((num, 1), dtype=bool)], axis=1),
             scores=np.concatenate([np.where(there, scores, 0.0), np.zeros((num, 1))], axis=1),
@@ -153,7 +153,7 @@ class RetrievalModel(PreTrainedModel):
         self,
         input_ids: Int[Tensor, "query token"],
         attention_mask: Int[Tensor, "query token"] | None,
-        choice: Choice,
+        choice: Candidates,
         frozen: bool | None = None,
     ) -> Float[Tensor, "query candidate"]:
         """f(x, z) of each candidate, with fresh weights and their gradient; anything at masked candidates.
@@ -173,7 +173,7 @@ class RetrievalModel(PreTrainedModel):
             return scores
         return torch.cat([scores[:, :-1], self.null_logit.to(dtype).expand(len(scores), 1)], dim=1)
 
-    def _learned(self, input_ids: Tensor, attention_mask: Tensor | None, choice: Choice) -> Tensor:
+    def _learned(self, input_ids: Tensor, attention_mask: Tensor | None, choice: Candidates) -> Tensor:
         assert self.retriever is not None
         queries = self.retriever.queries(input_ids, attention_mask)
         distinct, places = np.unique(choice.ids, return_inverse=True)
@@ -186,7 +186,7 @@ class RetrievalModel(PreTrainedModel):
         input_ids: Int[Tensor, "query token"],
         attention_mask: Int[Tensor, "query token"] | None,
         labels: Int[Tensor, "query token"],
-        choice: Choice,
+        choice: Candidates,
     ) -> tuple[Float[Tensor, "query candidate target"], Bool[Tensor, "query target"]]:
         r"""\(\log p(y_j \mid z, x)\) of each masked token with each candidate, and which targets there are.
 
@@ -203,14 +203,14 @@ class RetrievalModel(PreTrainedModel):
         input_ids: Int[Tensor, "query token"],
         attention_mask: Int[Tensor, "query token"] | None,
         labels: Int[Tensor, "query token"],
-        choice: Choice,
+        choice: Candidates,
     ) -> Float[Tensor, "query candidate target word"]:
         """Of every word of the vocabulary at each masked token, with each candidate; 0 where there is none."""
         predicted, index, _, shape = self._predicted(input_ids, attention_mask, labels, choice)
         return predicted.new_zeros((*shape, predicted.shape[1])).index_put(index, predicted)
 
     def _predicted(
-        self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor, choice: Choice
+        self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor, choice: Candidates
     ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, Tensor], tuple[int, int, int]]:
         """Log-probabilities of all words at each masked token of each pair that is read; where they belong among
         (query, candidate, target); of which query and token they are; and the size of the former."""

@@ -18,7 +18,7 @@ from infoflow.results import ratio_estimate
 from infoflow.retrieval import (
     NULL,
     RETRIEVAL_SCORES,
-    Choice,
+    Candidates,
     Library,
     RetrievalModel,
     marginal_log_likelihood,
@@ -261,11 +261,11 @@ class ArmScores:
             parts.append((prior, logs.double().cpu(), targets.cpu(), torch.from_numpy(choice.there)))
         return _Read(*(torch.cat(one) for one in zip(*parts, strict=True)))
 
-    def _log_prior(self, ids: Tensor, mask: Tensor, choice: Choice) -> Tensor:
+    def _log_prior(self, ids: Tensor, mask: Tensor, choice: Candidates) -> Tensor:
         scores = self.model.logits(ids, mask, choice).double().cpu()
         return scores.masked_fill(~torch.from_numpy(choice.there), -torch.inf).log_softmax(dim=1)
 
-    def _choice(self, asked: _Asked, rows: slice, k: int) -> Choice:
+    def _choice(self, asked: _Asked, rows: slice, k: int) -> Candidates:
         gold = asked.gold[rows]
         draws = np.array([hash64("own-candidates", 0, fact.number) % (1 << 62) for fact in asked.facts[rows]])
         none = np.zeros(len(gold), dtype=bool)
@@ -287,7 +287,7 @@ class ArmScores:
             batch = self.unread.queries.batch(asking, part, ("language",), 0).to(self.model.device)
             ids, mask, labels = batch.input_ids, batch.attention_mask, batch.labels
             null = np.full((len(part), 1), NULL)
-            alone = Choice(ids=null, there=np.ones_like(null, dtype=bool), scores=np.zeros(null.shape))
+            alone = Candidates(ids=null, there=np.ones_like(null, dtype=bool), scores=np.zeros(null.shape))
             with torch.no_grad():
                 logs, _ = self.model.log_likelihoods(ids, mask, labels, alone)
                 losses.append(-logs[:, 0, 0].double().cpu().numpy())

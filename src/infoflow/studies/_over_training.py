@@ -19,7 +19,7 @@ from infoflow.over_training import (
     COURSE_TABLES,
     SUFFIX,
     Ahead,
-    Series,
+    CheckpointSeries,
     SeriesChecks,
     SuiteCheckpoint,
     course_tables,
@@ -34,8 +34,8 @@ from ._graph import Graph
 from ._over_training_shards import SHARD_KIND, gather_shards, of_shard
 from ._run import Run
 from ._run_stages import run_stages
-from ._series_stages import Asked, SeriesStages, settings_of
-from ._series_tables import CHECKPOINT_TABLES, Measured, checked, clocks, series_rows, subject_of
+from ._series_stages import SeriesOptions, SeriesStages, settings_of
+from ._series_tables import CHECKPOINT_TABLES, MeasuredCheckpoint, checked, clocks, series_rows, subject_of
 from ._study import only_one
 from ._workbench import Part, stacked
 from .stages import MeasureSuiteCheckpoint
@@ -87,7 +87,7 @@ def over_training(
     given = [str(source) for source in ([sources] if isinstance(sources, str | Path) else sources)]
     if not given:
         raise UserError("Give at least one series of checkpoints: a folder that holds them, or a hub name with @all.")
-    asked = Asked(
+    asked = SeriesOptions(
         sources=tuple(str(Path(source).resolve()) if exists(source) else source for source in given),
         options=dataclasses.replace(options or AnalyzeOptions(), control=False),
         steps=tuple(steps),
@@ -116,10 +116,10 @@ def merge_over_training(folders: Sequence[Path | str], out: Path | str) -> Run:
     """
     run = RunFolder(out)
     _check_kind(run, KIND)
-    return _followed(Asked.of(gather_shards(folders, run.path)), run, None, None)
+    return _followed(SeriesOptions.of(gather_shards(folders, run.path)), run, None, None)
 
 
-def _followed(asked: Asked, run: RunFolder, num_processes: int | None, shard: tuple[int, int] | None) -> Run:
+def _followed(asked: SeriesOptions, run: RunFolder, num_processes: int | None, shard: tuple[int, int] | None) -> Run:
     stages = SeriesStages(asked, run)
     series = asked.series()
     _require_two(series)
@@ -132,7 +132,7 @@ def _followed(asked: Asked, run: RunFolder, num_processes: int | None, shard: tu
     return Run(run)
 
 
-def _require_two(series: Sequence[Series]) -> None:
+def _require_two(series: Sequence[CheckpointSeries]) -> None:
     for one in series:
         for note in one.notes:
             current_display().note(note)
@@ -158,7 +158,11 @@ def _check_kind(run: RunFolder, kind: str) -> dict[str, Any]:
 
 
 def _open(
-    run: RunFolder, asked: Asked, series: Sequence[Series], corpus: Corpus, shard: tuple[int, int] | None
+    run: RunFolder,
+    asked: SeriesOptions,
+    series: Sequence[CheckpointSeries],
+    corpus: Corpus,
+    shard: tuple[int, int] | None,
 ) -> None:
     """Note the plan in the run folder; tables of other settings are removed, so that a report never mixes two."""
     kind = KIND if shard is None else SHARD_KIND
@@ -183,7 +187,7 @@ class _Following:
         self,
         run: RunFolder,
         made: SeriesStages,
-        series: Sequence[Series],
+        series: Sequence[CheckpointSeries],
         engine: Engine,
         shard: tuple[int, int] | None,
     ) -> None:
@@ -238,7 +242,7 @@ class _Following:
         keys = list(stages)
         return {keys[at]: stages[keys[at]] for at in of_shard(len(keys), self.shard)}
 
-    def _to_measure(self, series: Series) -> list[SuiteCheckpoint]:
+    def _to_measure(self, series: CheckpointSeries) -> list[SuiteCheckpoint]:
         left_out = self._left_out(series, self.checks(series)) if self._weighed(series) else set()
         left = [checkpoint for checkpoint in series.checkpoints if checkpoint.name not in left_out]
         if len(left) >= 2:
@@ -251,13 +255,13 @@ class _Following:
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
-    def _weighed(self, series: Series) -> bool:
+    def _weighed(self, series: CheckpointSeries) -> bool:
         return all(self.weighing[series.name, one.name].is_done() for one in series.checkpoints)
 
-    def checks(self, series: Series) -> SeriesChecks:
+    def checks(self, series: CheckpointSeries) -> SeriesChecks:
         return checked(series, {one.name: self.weighing[series.name, one.name] for one in series.checkpoints})
 
-    def _left_out(self, series: Series, checks: SeriesChecks) -> set[str]:
+    def _left_out(self, series: CheckpointSeries, checks: SeriesChecks) -> set[str]:
         """Names of suspects, or, where these are wanted, of those that cannot be loaded."""
         if not self.asked.include_suspect:
             return set(checks.suspects)
@@ -275,7 +279,7 @@ class _Following:
             checks = self.checks(one)
             left_out = self._left_out(one, checks)
             weighing = {each.name: self.weighing[one.name, each.name] for each in one.checkpoints}
-            measured = [Measured(checkpoint=each, weighing=weighing[each.name]) for each in one.checkpoints]
+            measured = [MeasuredCheckpoint(checkpoint=each, weighing=weighing[each.name]) for each in one.checkpoints]
             parts.append(series_rows(one, measured, checks, left_out))
             times = clocks(one, checks)
             parts += [
@@ -314,7 +318,8 @@ class _Following:
         models = []
         for one in self.series:
             measured = [
-                Measured(checkpoint=each, weighing=self.weighing[one.name, each.name]) for each in one.checkpoints
+                MeasuredCheckpoint(checkpoint=each, weighing=self.weighing[one.name, each.name])
+                for each in one.checkpoints
             ]
             last = measured[-1]
             keys = subject_of(one, measured, last).keys()
@@ -339,7 +344,7 @@ class _Following:
         )
 
 
-def _told(series: Series, checks: SeriesChecks, left_out: set[str]) -> list[str]:
+def _told(series: CheckpointSeries, checks: SeriesChecks, left_out: set[str]) -> list[str]:
     """Errors and warnings of the checks, for people; a suspect is told of by its name."""
     told, warned = [], set()
     for row in checks.rows:

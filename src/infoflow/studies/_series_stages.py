@@ -16,8 +16,8 @@ from infoflow.foundation import Processes, UserError, atomic_write, read_setting
 from infoflow.models import Model
 from infoflow.over_training import (
     Ahead,
+    CheckpointSeries,
     LayerConvergence,
-    Series,
     SuiteCheckpoint,
     checkpoint_steps,
     parse_steps,
@@ -41,7 +41,7 @@ _PRELOAD = ("torch", "transformers", "infoflow.studies.stages")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class SeriesOptions:
     """What the user asked for; plain values, kept in run.json."""
 
     sources: tuple[str, ...]
@@ -60,13 +60,13 @@ class Asked:
         return {"models": plan.pop("sources"), **plan}
 
     @classmethod
-    def of(cls, plan: dict[str, Any]) -> "Asked":
+    def of(cls, plan: dict[str, Any]) -> "SeriesOptions":
         """From what `plan` gave, as JSON."""
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in plan.items()}
         options = build_settings(AnalyzeOptions, values.pop("options"))
         return cls(sources=values.pop("models"), options=options, **values)
 
-    def series(self) -> list[Series]:
+    def series(self) -> list[CheckpointSeries]:
         return read_series(self.sources, parse_steps(self.steps))
 
 
@@ -86,7 +86,7 @@ class SeriesStages:
         UserError: A table, a schedule or a reference is none.
     """
 
-    def __init__(self, asked: Asked, run: RunFolder) -> None:
+    def __init__(self, asked: SeriesOptions, run: RunFolder) -> None:
         self.asked = asked
         light = _light(asked.options)
         heavy = _heavy(asked, light)  # checked where nothing is measured too
@@ -99,7 +99,7 @@ class SeriesStages:
     def corpus(self) -> Corpus:
         return corpus_of(self.asked.options)
 
-    def check(self, series: Sequence[Series]) -> None:
+    def check(self, series: Sequence[CheckpointSeries]) -> None:
         """Refuse what these checkpoints do not allow.
 
         Raises:
@@ -116,7 +116,7 @@ class SeriesStages:
                     f"alone, one of them. Got {', '.join(wanted)} for {len(series)} series."
                 )
 
-    def weigh(self, series: Series, checkpoint: SuiteCheckpoint) -> WeighCheckpoint:
+    def weigh(self, series: CheckpointSeries, checkpoint: SuiteCheckpoint) -> WeighCheckpoint:
         return WeighCheckpoint(
             checkpoint=checkpoint,
             series=series.name,
@@ -127,7 +127,7 @@ class SeriesStages:
         )
 
     def measure(
-        self, series: Series, left: Sequence[SuiteCheckpoint], at: int, ahead: Ahead | None = None
+        self, series: CheckpointSeries, left: Sequence[SuiteCheckpoint], at: int, ahead: Ahead | None = None
     ) -> MeasureSuiteCheckpoint:
         """Of the checkpoints that are `left` of a series the one at this place."""
         checkpoint, options = left[at], self.asked.options
@@ -173,7 +173,7 @@ class SeriesStages:
 
     # -- processes ----------------------------------------------------------------------------------------------------
 
-    def engine(self, jobs: int | None, series: Sequence[Series]) -> Engine:
+    def engine(self, jobs: int | None, series: Sequence[CheckpointSeries]) -> Engine:
         """One process, or as many as were asked for.
 
         Raises:
@@ -216,7 +216,7 @@ def series_stage_of(folder: str, key: str) -> AbstractStage:
     if key not in noted["stages"]:
         raise UserError(f"{folder} has no stage {key}: it has changed. Give the same command again.")
     place = noted["stages"][key]
-    asked = Asked.of(run.read()["plan"])
+    asked = SeriesOptions.of(run.read()["plan"])
     stages = SeriesStages(asked, run)
     series = next(one for one in asked.series() if one.name == place["series"])
     by_name = {one.name: one for one in series.checkpoints}
@@ -238,7 +238,7 @@ def _light(options: AnalyzeOptions) -> list[AbstractMeasure]:
     return named_measures(options.measures, options.only or light)
 
 
-def _heavy(asked: Asked, light: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
+def _heavy(asked: SeriesOptions, light: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
     names = {measure.name for measure in light}
     found = named_measures(asked.options.measures, asked.heavy, "--heavy") if asked.heavy else []
     return [measure for measure in found if measure.name not in names]

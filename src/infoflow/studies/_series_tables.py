@@ -10,8 +10,8 @@ from infoflow.over_training import (
     CHECKPOINT_CHECKS,
     CHECKPOINTS,
     CLOCKS,
+    CheckpointSeries,
     Clock,
-    Series,
     SeriesChecks,
     SuiteCheckpoint,
     WeighedCheckpoint,
@@ -28,20 +28,20 @@ CHECKPOINT_TABLES = {schema.name: schema.with_keys(*KEYS, *CLOCKS) for schema in
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Measured:
+class MeasuredCheckpoint:
     """A checkpoint and what was found in its files."""
 
     checkpoint: SuiteCheckpoint
     weighing: WeighCheckpoint
 
 
-def checked(series: Series, weighing: Mapping[str, WeighCheckpoint]) -> SeriesChecks:
+def checked(series: CheckpointSeries, weighing: Mapping[str, WeighCheckpoint]) -> SeriesChecks:
     """What the checks say of a series whose files were all looked into."""
     seen = [_seen(series, checkpoint, weighing[checkpoint.name]) for checkpoint in series.checkpoints]
     return check_series(seen, series.missing)
 
 
-def _seen(series: Series, checkpoint: SuiteCheckpoint, weighing: WeighCheckpoint) -> WeighedCheckpoint:
+def _seen(series: CheckpointSeries, checkpoint: SuiteCheckpoint, weighing: WeighCheckpoint) -> WeighedCheckpoint:
     facts = weighing.facts
     return WeighedCheckpoint(
         name=checkpoint.name,
@@ -59,7 +59,7 @@ def _seen(series: Series, checkpoint: SuiteCheckpoint, weighing: WeighCheckpoint
     )
 
 
-def clocks(series: Series, checks: SeriesChecks) -> dict[str, Clock]:
+def clocks(series: CheckpointSeries, checks: SeriesChecks) -> dict[str, Clock]:
     """Where in the training each checkpoint stands, by its name."""
     return {
         one.name: Clock(
@@ -72,7 +72,9 @@ def clocks(series: Series, checks: SeriesChecks) -> dict[str, Clock]:
     }
 
 
-def subject_of(series: Series, measured: Sequence[Measured], one: Measured | None, update: int = 0) -> Subject:
+def subject_of(
+    series: CheckpointSeries, measured: Sequence[MeasuredCheckpoint], one: MeasuredCheckpoint | None, update: int = 0
+) -> Subject:
     """The model of a series at a checkpoint, or at an update that has none.
 
     Task and family are those of any other checkpoint where its own cannot be told.
@@ -83,7 +85,9 @@ def subject_of(series: Series, measured: Sequence[Measured], one: Measured | Non
     return Subject(recipe=recipe, update=update if one is None else one.checkpoint.update, given=series.name)
 
 
-def series_rows(series: Series, measured: Sequence[Measured], checks: SeriesChecks, left_out: set[str]) -> Part:
+def series_rows(
+    series: CheckpointSeries, measured: Sequence[MeasuredCheckpoint], checks: SeriesChecks, left_out: set[str]
+) -> Part:
     """The rows of `checkpoints` and `checkpoint_checks`."""
     times, by_name = clocks(series, checks), {one.checkpoint.name: one for one in measured}
     checkpoints = [
@@ -110,7 +114,7 @@ def series_rows(series: Series, measured: Sequence[Measured], checks: SeriesChec
     }
 
 
-def _facts(one: Measured) -> dict[str, object]:
+def _facts(one: MeasuredCheckpoint) -> dict[str, object]:
     place, state, facts = one.checkpoint.place, one.checkpoint.state, one.weighing.facts
     files = place.weight_files()
     return {

@@ -128,9 +128,9 @@ def test_all_panels_and_steps_of_a_measure_have_one_scale(figures) -> None:
 
 
 def test_update_0_lies_left_of_a_break_and_doublings_are_equal_steps(run) -> None:
-    from infoflow.report.over_training._course import Course
+    from infoflow.report.over_training._course import CheckpointTables
 
-    axis = Course(shown_tables(run)).axis
+    axis = CheckpointTables(shown_tables(run)).axis
     places = axis.places("causal-lm", [0, 1, 2, 5, 16, 28, 5000])[:, 0]
     assert places[0] == 0
     assert places[-1] == 1
@@ -146,9 +146,9 @@ def test_update_0_lies_left_of_a_break_and_doublings_are_equal_steps(run) -> Non
 
 def test_no_tick_is_labelled_with_another_clock(run) -> None:
     """The place of every label is that of its number."""
-    from infoflow.report.over_training._course import Course
+    from infoflow.report.over_training._course import CheckpointTables
 
-    axis = Course(shown_tables(run)).axis
+    axis = CheckpointTables(shown_tables(run)).axis
     told = axis.parameters(["causal-lm"])
     size = {"": 1.0, "k": 1e3, "M": 1e6, "%": 0.01}
     for clock, name in enumerate(axis.names):
@@ -165,9 +165,9 @@ def test_no_tick_is_labelled_with_another_clock(run) -> None:
 
 
 def test_cells_join_without_gaps_and_leave_the_break_free(run) -> None:
-    from infoflow.report.over_training._course import Course
+    from infoflow.report.over_training._course import CheckpointTables
 
-    axis = Course(shown_tables(run)).axis
+    axis = CheckpointTables(shown_tables(run)).axis
     edges = axis.edges("causal-lm", STEPS)
     assert edges.shape == (len(STEPS), 4, 2)
     assert (edges[..., 1] >= edges[..., 0]).all()
@@ -394,9 +394,9 @@ def test_two_checkpoints_and_a_suite_without_step_0_are_drawn(tmp_path) -> None:
         assert section is not None
         assert not section.notes
         assert len(section.figures) == 4
-    from infoflow.report.over_training._course import Course
+    from infoflow.report.over_training._course import CheckpointTables
 
-    assert not Course(shown_tables(late)).axis.has_start
+    assert not CheckpointTables(shown_tables(late)).axis.has_start
 
 
 def test_a_suite_of_a_given_model_is_drawn_too(tmp_path) -> None:
@@ -451,9 +451,9 @@ def test_curves_stand_in_the_order_of_their_middles(figures) -> None:
 
 
 def test_times_and_pieces_are_drawn_on_the_curves(run, figures) -> None:
-    from infoflow.report.over_training._course import Course
+    from infoflow.report.over_training._course import CheckpointTables
 
-    axis, figure = Course(shown_tables(run)).axis, figures["phases"]
+    axis, figure = CheckpointTables(shown_tables(run)).axis, figures["phases"]
     panel = next(panel for panel in figure.panels if "gain" in panel.title)
     assert panel.title.endswith("— abrupt")
     rows = spec_rows(panel)
@@ -474,9 +474,9 @@ def test_times_and_pieces_are_drawn_on_the_curves(run, figures) -> None:
 
 
 def test_what_returns_is_drawn_with_its_turn(run, figures) -> None:
-    from infoflow.report.over_training._course import Course
+    from infoflow.report.over_training._course import CheckpointTables
 
-    axis, figure = Course(shown_tables(run)).axis, figures["returns-over-training"]
+    axis, figure = CheckpointTables(shown_tables(run)).axis, figures["returns-over-training"]
     assert "attention to the first token (0.7 at update 400)" in figure.answer[0]
     panel = figure.panels[0]
     assert panel.title.endswith("attention to the first token — goes and returns in 2 seeds")

@@ -35,7 +35,7 @@ _TARGET_CODAS = _words.listed("l n r k t x")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Lemma:
     """A lemma. `plural` is its other form: a noun's plural, a verb's plural (the lemma itself); else the lemma."""
 
     lemma: str
@@ -49,9 +49,9 @@ class Entry:
 class Lexicon:
     """Entries by word class, by falling frequency."""
 
-    entries: dict[WordClass, tuple[Entry, ...]]
+    entries: dict[WordClass, tuple[Lemma, ...]]
 
-    def __getitem__(self, word_class: WordClass) -> tuple[Entry, ...]:
+    def __getitem__(self, word_class: WordClass) -> tuple[Lemma, ...]:
         return self.entries[word_class]
 
 
@@ -65,7 +65,7 @@ def make_lexicon(vocabulary: int = 1000) -> Lexicon:
     if vocabulary < MINIMUM_VOCABULARY:
         raise UserError(f"vocabulary must be at least {MINIMUM_VOCABULARY}. Got {vocabulary}.")
     targets = _TargetStems()
-    entries: dict[WordClass, tuple[Entry, ...]] = {}
+    entries: dict[WordClass, tuple[Lemma, ...]] = {}
     for word_class, real in _words.ENGLISH.items():
         size = max(5, round(SHARES[word_class] * vocabulary)) if word_class in SHARES else len(real)
         invented = invented_words(word_class)
@@ -74,13 +74,13 @@ def make_lexicon(vocabulary: int = 1000) -> Lexicon:
     return Lexicon(entries)
 
 
-def _entry(word_class: WordClass, lemma: str, targets: "_TargetStems") -> Entry:
+def _entry(word_class: WordClass, lemma: str, targets: "_TargetStems") -> Lemma:
     is_verb = word_class in ("transitive", "intransitive")
     with_s = add_s(lemma) if is_verb or word_class == "noun" else lemma
     singular, plural = (with_s, lemma) if is_verb else (lemma, with_s)
     feminine = bool(hash64("grammar-gender", lemma) % 2) if word_class in ("noun", "name") else False
     target = lemma if word_class == "name" else targets.stem(word_class, lemma)
-    return Entry(lemma, singular, plural, target, feminine)
+    return Lemma(lemma, singular, plural, target, feminine)
 
 
 def add_s(lemma: str) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ._draws import Draws, Zipfian
-from ._lexicon import Entry, Lexicon
+from ._lexicon import Lemma, Lexicon
 from ._syntax import Adjective, Clause, NounPhrase, PrepositionalPhrase, Relative, VerbPhrase
 
 
@@ -31,7 +31,7 @@ class Sampler:
     """Draws sentences of a lexicon; deeper phrases are plainer, so that every sentence ends."""
 
     def __init__(self, lexicon: Lexicon, rates: Rates, exponent: float, max_depth: int) -> None:
-        self._words: dict[str, Zipfian[Entry]] = {
+        self._words: dict[str, Zipfian[Lemma]] = {
             word_class: Zipfian(entries, exponent) for word_class, entries in lexicon.entries.items()
         }
         self._conjunctions = Zipfian(("and", "but", "or"), 1.0)
@@ -105,5 +105,5 @@ class Sampler:
                 phrase.places.append(self._place(draws, depth + 1))
         return phrase
 
-    def _frequency(self, draws: Draws) -> Entry | None:
+    def _frequency(self, draws: Draws) -> Lemma | None:
         return draws.pick(self._words["frequency"]) if draws.chance(self._rates.frequency) else None

@@ -4,7 +4,7 @@ Universal Dependencies v2 relations, Universal POS tags, and CCG supertags of wh
 application, forward composition, type-raising of subjects (NP → S/(S\NP)) and the rule N → NP for bare plurals.
 """
 
-from ._lexicon import Entry
+from ._lexicon import Lemma
 from ._syntax import Adjective, Clause, NounPhrase, PrepositionalPhrase, Relative, VerbPhrase
 
 _VP = r"(S\NP)"
@@ -125,5 +125,5 @@ class SourceSentence:
             self._join(conjunction, verb, self._verb_phrase(phrase.second, plural))
         return verb
 
-    def _adverb(self, entry: Entry | None, ccg: str) -> int | None:
+    def _adverb(self, entry: Lemma | None, ccg: str) -> int | None:
         return self._add(entry.lemma, "ADV", ccg) if entry else None

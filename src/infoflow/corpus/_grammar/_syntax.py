@@ -11,20 +11,20 @@ Every source sentence has one translation, by these conventions of attachment:
 
 from dataclasses import dataclass, field
 
-from ._lexicon import Entry
+from ._lexicon import Lemma
 
 
 @dataclass(slots=True)
 class Adjective:
-    entry: Entry
-    degree: Entry | None = None
+    entry: Lemma
+    degree: Lemma | None = None
 
 
 @dataclass(slots=True)
 class NounPhrase:
     """A name, or a noun with its modifiers; `second` is the other part of a coordination by *and*."""
 
-    noun: Entry
+    noun: Lemma
     is_name: bool = False
     plural: bool = False
     determiner: str | None = None  # "the", "a", or none (names and bare plurals)
@@ -55,7 +55,7 @@ class NounPhrase:
 class PrepositionalPhrase:
     """A prepositional phrase."""
 
-    preposition: Entry
+    preposition: Lemma
     noun: NounPhrase
 
 
@@ -63,10 +63,10 @@ class PrepositionalPhrase:
 class VerbPhrase:
     """`frequency verb object manner places`, and perhaps another verb phrase of the same subject."""
 
-    verb: Entry
+    verb: Lemma
     object: NounPhrase | None = None
-    frequency: Entry | None = None
-    manner: Entry | None = None
+    frequency: Lemma | None = None
+    manner: Lemma | None = None
     places: list[PrepositionalPhrase] = field(default_factory=list)
     conjunction: str = ""
     second: "VerbPhrase | None" = None

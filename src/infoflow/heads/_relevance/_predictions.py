@@ -20,7 +20,7 @@ _OURS = ("labels", "use_cache", "return_dict", "output_attentions", "output_hidd
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Predictions:
+class SentencePredictions:
     """One sentence and the predictions made in it."""
 
     sentence: int
@@ -28,7 +28,7 @@ class Predictions:
     positions: Int[Tensor, " seed"]  # along the logits: decoder steps, or tokens
 
 
-def sentences(model: Model, batch: Mapping[str, Any], position: int | None) -> list[Predictions]:
+def sentences(model: Model, batch: Mapping[str, Any], position: int | None) -> list[SentencePredictions]:
     """The sentences of a batch one by one, with the positions whose predictions count.
 
     Raises:
@@ -41,7 +41,7 @@ def sentences(model: Model, batch: Mapping[str, Any], position: int | None) -> l
     else:
         counted_BT = real_BT & _only(real_BT, position)
     return [
-        Predictions(
+        SentencePredictions(
             sentence=row,
             inputs={name: _row(value, row, len(counted_BT)) for name, value in inputs.items()},
             positions=counted_T.nonzero().flatten().cpu(),

@@ -11,7 +11,7 @@ from infoflow.foundation import UserError
 from infoflow.models import Model
 
 from ._methods import ATTENTION_ONLY, METHODS
-from ._predictions import Predictions, sentences
+from ._predictions import SentencePredictions, sentences
 from ._request import Request
 from ._result import Place, SentenceRelevance
 
@@ -159,7 +159,7 @@ def each_sentence(
     position: int | None,
     target: int | None,
     options: dict[str, Any],
-) -> Iterator[tuple[Predictions, SentenceRelevance]]:
+) -> Iterator[tuple[SentencePredictions, SentenceRelevance]]:
     """Every sentence of a batch that has a prediction to explain, and what the method finds for each prediction."""
     if method not in METHODS:
         raise UserError(f"method must be one of {', '.join(METHODS)}. Got {method}.")

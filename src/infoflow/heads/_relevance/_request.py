@@ -10,7 +10,7 @@ from infoflow.foundation import UserError
 from infoflow.models import Model
 from infoflow.models import without_cache as no_cache
 
-from ._predictions import Predictions
+from ._predictions import SentencePredictions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -18,7 +18,7 @@ class Request:
     """One sentence's predictions."""
 
     model: Model
-    predictions: Predictions
+    predictions: SentencePredictions
     target: int | None  # token id; None: the top one
 
     def logits(self, output: object) -> Tensor:

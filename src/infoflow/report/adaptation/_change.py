@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import number
 from .._samples import Samples
 from ._methods import INSIDE
@@ -34,7 +34,7 @@ COMPONENTS = (
 )
 
 
-def change_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel for each line, with tasks as rows; None where nothing was looked at from inside."""
     own = most_examples(plain(frame))
     own = own[own["measure"].isin(list(MEASURES))]
@@ -44,7 +44,7 @@ def change_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     data = estimated(means, ["task", "measure", "layer"])
     measures = [name for name in MEASURES if name in set(data["measure"].astype(str))]
     drawn = _drawn(data, measures)
-    series = cast.present(data[data["trained"]])
+    series = models.present(data[data["trained"]])
     labels = [*tasks_of(data[data["trained"]]), *([FROM_SCRATCH] if bool(drawn["grey"].any()) else [])]
     how = {"across": "layer", "labels": labels, "title": "layer (0 = embeddings)", "told": "distance"}
     panels = [
@@ -53,7 +53,7 @@ def change_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         )
         for one in series
     ]
-    return Figure(
+    return ReportFigure(
         id="tuning-change",
         question="Which layers did tuning change?",
         answer=[_sentence(of(means, series=one.key, trained=True, measure=measures[0]), one.label) for one in series],
@@ -112,7 +112,7 @@ def _sentence(means: pd.DataFrame, name: str) -> str:
     return f"{most}; the upper half of the layers moved {more} the lower half by {gap_text(size)}."
 
 
-def weights_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def weights_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel for each line, blocks by components, a set for each task; None without weights."""
     own = most_examples(plain(frame))
     own = own[own["trained"]]
@@ -136,8 +136,8 @@ def weights_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )
     labels = block_labels(data["layer"])
     how = {"across": "component", "labels": labels, "title": "part of the block", "told": "change"}
-    series, most = cast.present(data), float(data["relative"].max())
-    return Figure(
+    series, most = models.present(data), float(data["relative"].max())
+    return ReportFigure(
         id="tuning-weights",
         question="Which weights did tuning move?",
         answer=[_furthest(of(data, series=one.key), one.label) for one in series],

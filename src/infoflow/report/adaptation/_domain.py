@@ -5,8 +5,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast, Series
+from .._figure import Panel, ReportFigure
+from .._language import Series, ShownModels
 from .._numbers import listed, number
 from ..forms._chart import amount, finished, tips
 from ..forms._names import names_above
@@ -17,7 +17,7 @@ _HEIGHT = 230
 _MARKS = {"as-is": ("circle", "●"), "continued": ("square", "■"), "scratch": ("triangle-up", "▲")}
 
 
-def domain_figure(losses: pd.DataFrame, scores: pd.DataFrame | None, cast: Cast) -> Figure | None:
+def domain_figure(losses: pd.DataFrame, scores: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
     """A panel for each line with a score and a loss under two strategies; None without any."""
     if scores is None:
         return None
@@ -31,8 +31,8 @@ def domain_figure(losses: pd.DataFrame, scores: pd.DataFrame | None, cast: Cast)
     data = data[data["series"].isin(counts[counts > 1].index)]
     if data.empty:
         return None
-    series = cast.present(data)
-    return Figure(
+    series = models.present(data)
+    return ReportFigure(
         id="tuned-domain",
         question="Does a lower loss on the domain's text mean better tasks?",
         answer=[text for one in series for text in _sentences(of(data, series=one.key), one.label)],

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from .._figure import Figure
-from .._language import Cast
+from .._figure import ReportFigure
+from .._language import ShownModels
 from .._numbers import number
 from ._methods import SCORES
 from ._rows import FROZEN, FULL, most_examples, plain
@@ -13,7 +13,7 @@ _MOST = 40  # examples in all
 _LETTERS = 220  # of a text
 
 
-def flipped_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def flipped_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A table of examples that were right or wrong with frozen features and are the other after tuning; None "
     "without."""
     both = _both_ways(frame)
@@ -24,7 +24,7 @@ def flipped_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         return None
     parts = [own.head(_EACH) for _, own in flipped.groupby(["series", "task", "right_full"], sort=False)]
     shown = pd.concat(parts).head(_MOST)
-    labels = {one.key: one.label for one in cast.series}
+    labels = {one.key: one.label for one in models.series}
     rows = [
         {
             "model": labels.get(row["series"], ""),
@@ -37,7 +37,7 @@ def flipped_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         }
         for row in shown.to_dict("records")
     ]
-    return Figure(
+    return ReportFigure(
         id="tuned-flipped",
         question="Which examples changed sides?",
         answer=[_sentence(both)],

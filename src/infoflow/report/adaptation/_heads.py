@@ -6,8 +6,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import listed, number
 from ..forms._chart import finished, tips
 from ..forms._grid import cells
@@ -23,7 +23,7 @@ _MOVED = 5  # heads that are named
 IMPORTANCE, CONFIDENCE = "importance (rank)", "confidence"
 
 
-def heads_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def heads_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """Maps of the first seed, a set for each task and statistic; None without heads before and after tuning."""
     own = most_examples(plain(frame))
     own = own[own["trained"]]
@@ -38,7 +38,7 @@ def heads_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
                   "role_before", "role_after", "cost_before", "value", "low", "high", "fate"]]  # fmt: skip
     groups = [
         (one, stack, kind)
-        for one in cast.present(rows)
+        for one in models.present(rows)
         for stack, kind in of(rows, series=one.key)[["stack", "kind"]]
         .drop_duplicates()
         .itertuples(index=False, name=None)
@@ -50,10 +50,10 @@ def heads_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         )
         for one, stack, kind in groups[:_MOST]
     ]
-    return Figure(
+    return ReportFigure(
         id="tuned-heads",
         question="Which heads did tuning put to other work?",
-        answer=[text for one in cast.present(ranked) for text in _sentences(of(ranked, series=one.key), one.label)],
+        answer=[text for one in models.present(ranked) for text in _sentences(of(ranked, series=one.key), one.label)],
         panels=panels,
         caption=f"{_seeds(ranked)} The scale of colours is one for both ends of the slider. No untrained model is "
         "drawn: its heads have no work to lose; two random quarters of the heads would share a sixteenth of them.",

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import number
 from ._change import COMPONENTS, block_label, block_labels
 from ._methods import ALLOCATION
@@ -11,7 +11,7 @@ from ._rows import most_examples, of, plain, tasks_of
 from ._squares import square_chart
 
 
-def learned_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def learned_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel for each line, blocks by components, a set for each task; None without a recording."""
     own = most_examples(plain(frame))
     own = own[own["trained"] & (own["total"] != 0)]
@@ -34,10 +34,10 @@ def learned_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         shown=[f"{number(100 * share, 1)}% of the loss change, {number(nats, 3)} nats"
                for share, nats in zip(rows["share"], rows["value"], strict=True)],
     )  # fmt: skip
-    series, most = cast.present(data), float(data["share"].abs().max())
+    series, most = models.present(data), float(data["share"].abs().max())
     how = {"across": "component", "labels": block_labels(data["layer"]), "title": "part of the block", "told": "share"}
     how |= {"strongest": most, "signed": True}
-    return Figure(
+    return ReportFigure(
         id="tuning-learned",
         question="Who learned the task?",
         answer=[_sentence(of(data, series=one.key), one.label) for one in series],

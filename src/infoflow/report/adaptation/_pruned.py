@@ -5,8 +5,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import number
 from .._samples import Samples
 from ..forms._chart import CONTROL, amount, finished, tips
@@ -18,7 +18,7 @@ from ._rows import MOST_TASKS, averaged, bands, estimated, left_out, most_exampl
 _HEIGHT = 220
 
 
-def pruned_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def pruned_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel for each task; None where no heads were taken away."""
     own = most_examples(plain(frame))
     own = own[own["trained"]]
@@ -26,13 +26,13 @@ def pruned_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     means = averaged(own, ["task", "order", "removed"])
     if means.empty:
         return None
-    data = names_of(estimated(means, ["task", "order", "removed"]), cast)
+    data = names_of(estimated(means, ["task", "order", "removed"]), models)
     tasks = tasks_of(data)
-    return Figure(
+    return ReportFigure(
         id="tuned-pruning",
         question="How many heads can a tuned model do without?",
-        answer=[text for task in tasks[:MOST_TASKS] for text in _sentences(of(means, task=task), task, cast)],
-        panels=[Panel(spec=_chart(of(data, task=task), cast), title=task) for task in tasks[:MOST_TASKS]],
+        answer=[text for task in tasks[:MOST_TASKS] for text in _sentences(of(means, task=task), task, models)],
+        panels=[Panel(spec=_chart(of(data, task=task), models), title=task) for task in tasks[:MOST_TASKS]],
         caption=f"{bands(data)} Nothing is tuned again.{left_out(tasks)}",
         how_to_read=[
             "Across: the share of the heads that is taken away, least important first. Up: what is left of the score. "
@@ -46,8 +46,8 @@ def pruned_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )
 
 
-def _chart(rows: pd.DataFrame, cast: Cast) -> dict[str, Any]:
-    series = cast.present(rows)
+def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
+    series = models.present(rows)
     low, high = float(rows[["low", "value"]].min().min()), float(rows[["high", "value"]].max().max())
     margin = 0.06 * (high - low) or 0.05
     x = alt.X(
@@ -65,10 +65,10 @@ def _chart(rows: pd.DataFrame, cast: Cast) -> dict[str, Any]:
     return finished([*grey, *drawn, names_above(names)], _HEIGHT)
 
 
-def _sentences(means: pd.DataFrame, task: str, cast: Cast) -> list[str]:
+def _sentences(means: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
     """The largest share that can go, by importance and at random, without a clear loss."""
     told = []
-    for one in cast.present(means):
+    for one in models.present(means):
         shares = [_free(of(means, series=one.key, order=order)) for order in ("importance", "random")]
         if shares[0] is not None:
             beside = "" if shares[1] is None else f" (at random {number(100 * shares[1], 0)}%)"

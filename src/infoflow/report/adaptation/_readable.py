@@ -3,8 +3,8 @@
 import pandas as pd
 
 from .._curves import interval_note
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import estimate_text, number
 from .._samples import Samples
 from ..forms._layer_chart import LayerChart
@@ -18,7 +18,7 @@ BEFORE = "before tuning"
 _COLUMNS = ["series", "group", "layer", "value", "low", "high", "seeds", "count", "shown"]
 
 
-def label_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def label_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel for each task, lines after tuning; None where no label was read."""
     own = most_examples(plain(frame))
     own = own[(own["metric"] == "accuracy") & own["trained"]]
@@ -31,13 +31,13 @@ def label_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     table = pd.concat([one.assign(task=task) for task, one in tables.items()], ignore_index=True)
     panels = []
     for task in tasks[:MOST_TASKS]:
-        series = cast.present(tables[task][tables[task]["group"] == "trained"])
+        series = models.present(tables[task][tables[task]["group"] == "trained"])
         how = {"y_title": "accuracy of a linear probe", "baseline_name": "majority class", "bounds": SHARE}
         panels.append(Panel.of(LayerChart(table=tables[task], series=series, controls=(BEFORE,), **how), task))
-    return Figure(
+    return ReportFigure(
         id="label-by-layer",
         question="In which layer does the label become readable?",
-        answer=[text for task in tasks[:MOST_TASKS] for text in _sentences(of(means, task=task), task, cast)],
+        answer=[text for task in tasks[:MOST_TASKS] for text in _sentences(of(means, task=task), task, models)],
         panels=panels,
         caption=f"{interval_note(table)} Lines: after tuning.{left_out(tasks)}",
         how_to_read=[
@@ -63,10 +63,10 @@ def _curves(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([found, floor.assign(shown=[number(value, 2) for value in base["value"]])], ignore_index=True)
 
 
-def _sentences(means: pd.DataFrame, task: str, cast: Cast) -> list[str]:
+def _sentences(means: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
     """Of each line the best layer after tuning, and what tuning added at the top."""
     told = []
-    for one in cast.present(means):
+    for one in models.present(means):
         after, before = (of(means, series=one.key, state=state) for state in ("after", "before"))
         top = int(after["layer"].max())
         at_top = [Samples.of(rows[rows["layer"] == top]) for rows in (after, before)]
@@ -88,7 +88,7 @@ def _readable_from(after: pd.DataFrame) -> str:
     return f"best in layer {best}, nine tenths of that gain from layer {first} on"
 
 
-def probes_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def probes_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel for each line, properties by layers, a set for each task; None without probes before and after."""
     own = most_examples(plain(frame))
     own = own[own["trained"]]
@@ -103,10 +103,10 @@ def probes_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         set=data["task"].map({name: place for place, name in enumerate(tasks)}),
         text=[number(100 * value, 0) for value in data["value"]],
     ).sort_values("layer", kind="stable")
-    series, most = cast.present(data), float(data["value"].abs().max())
+    series, most = models.present(data), float(data["value"].abs().max())
     how = {"across": "layer", "labels": [task_label(name) for name in probes], "title": "layer (0 = embeddings)"}
     how |= {"told": "change of accuracy", "strongest": most, "signed": True}
-    return Figure(
+    return ReportFigure(
         id="probes-after-tuning",
         question="What does the model forget about words, and what does it learn?",
         answer=[_extremes(of(data, series=one.key), one.label) for one in series],

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._language import Cast
+from .._language import ShownModels
 from .._numbers import estimate_text
 from .._samples import Estimate, Samples
 from ..forms._hollow import HOLLOW
@@ -101,9 +101,9 @@ def bands(data: pd.DataFrame, counted: str = "test examples") -> str:
     return f"One seed of pretraining, seeds of tuning averaged; 95% intervals over examples, {HOLLOW}{behind}."
 
 
-def names_of(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def names_of(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """With the name of each line."""
-    return frame.assign(name=frame["series"].map({one.key: one.label for one in cast.series}))
+    return frame.assign(name=frame["series"].map({one.key: one.label for one in models.series}))
 
 
 def gap_text(found: Estimate) -> str:

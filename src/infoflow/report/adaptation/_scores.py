@@ -4,8 +4,8 @@ from typing import Any
 
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
 from ..forms._chart import color_of, shape_of, tips
@@ -27,18 +27,20 @@ from ._rows import (
 _TOLD = 6
 
 
-def scores_figure(scores: pd.DataFrame, cast: Cast) -> Figure | None:
+def scores_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel for each task; None where nothing was tuned in full."""
     own = averaged(most_examples(plain(scores)), ["task", "examples"])
     if not bool(own["trained"].any()):
         return None
-    data = names_of(estimated(own, ["task", "examples"]), cast)
+    data = names_of(estimated(own, ["task", "examples"]), models)
     tasks = tasks_of(data)
-    return Figure(
+    return ReportFigure(
         id="tuned-scores",
         question="Which pretraining serves which task?",
-        answer=[*_best(own, tasks, cast), *_from_scratch(own)],
-        panels=[Panel(spec=_chart(of(data, task=task), cast), title=_title(data, task)) for task in tasks[:MOST_TASKS]],
+        answer=[*_best(own, tasks, models), *_from_scratch(own)],
+        panels=[
+            Panel(spec=_chart(of(data, task=task), models), title=_title(data, task)) for task in tasks[:MOST_TASKS]
+        ],
         caption=f"{bands(data)} All weights tuned, most labelled examples.{left_out(tasks)}",
         how_to_read=[
             "A row is an objective of pretraining, across is the task's main metric on test examples, 1 the best. The "
@@ -59,9 +61,9 @@ def _title(data: pd.DataFrame, task: str) -> str:
     return f"{task} ({int(of(data, task=task)['examples'].max()):,} labelled examples)"
 
 
-def _chart(rows: pd.DataFrame, cast: Cast) -> dict[str, Any]:
+def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
     trained, scratch = (rows[rows["trained"] == which].assign(label=rows["name"]) for which in (True, False))
-    series = cast.present(trained)
+    series = models.present(trained)
     return interval_dots(
         trained.assign(short=[number(value, 2) for value in trained["value"]]),
         {"color": color_of(series), "shape": shape_of(series)},
@@ -72,12 +74,12 @@ def _chart(rows: pd.DataFrame, cast: Cast) -> dict[str, Any]:
     )
 
 
-def _best(own: pd.DataFrame, tasks: list[str], cast: Cast) -> list[str]:
+def _best(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
     """Of each task the highest score, and what is not told apart from it."""
     told = []
     for task in tasks[:_TOLD]:
         rows = of(own, task=task, trained=True)
-        samples = {one: Samples.of(of(rows, series=one.key)) for one in cast.present(rows)}
+        samples = {one: Samples.of(of(rows, series=one.key)) for one in models.present(rows)}
         best = max(samples, key=lambda one: samples[one].estimate().value)
         alike = [one.label for one in samples if one != best and not (samples[best] - samples[one]).estimate().sign]
         others = f" (not told apart: {listed(alike)})" if alike else ""

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from .._figure import Figure, Section
-from .._language import Cast
+from .._figure import ReportFigure, Section
+from .._language import ShownModels
 from .._model_tables import ModelTables
 from ._change import change_figure, weights_figure
 from ._domain import domain_figure
@@ -43,7 +43,7 @@ ADAPTATION = Section(
         "tuned-flipped": "adaptation/flipped",
     },
 )
-_INSIDE: tuple[tuple[str, Callable[[pd.DataFrame, Cast], Figure | None]], ...] = (
+_INSIDE: tuple[tuple[str, Callable[[pd.DataFrame, ShownModels], ReportFigure | None]], ...] = (
     ("tuning_change", change_figure),
     ("tuning_weights", weights_figure),
     ("label_by_layer", label_figure),
@@ -59,26 +59,26 @@ _OF_ONE_STACK = ("tuning_change", "label_by_layer", "probes_after_tuning", "tuni
 
 def adaptation_section(tables: ModelTables) -> Section | None:
     """The section, or None where nothing was tuned."""
-    cast = tables.cast
+    models = tables.models
     names = ("tuned_scores", "domain_loss", *(name for name, _ in _INSIDE))
     frames = tables.some(names)
-    frames |= {name: _main(frames[name], cast) for name in _OF_ONE_STACK if name in frames}
-    figures: list[Figure | None] = []
+    frames |= {name: _main(frames[name], models) for name in _OF_ONE_STACK if name in frames}
+    figures: list[ReportFigure | None] = []
     scores = scores_on_test(frames["tuned_scores"]) if "tuned_scores" in frames else None
     if scores is not None:
-        figures += [make(scores, cast) for make in (scores_figure, ways_figure, worth_figure)]
+        figures += [make(scores, models) for make in (scores_figure, ways_figure, worth_figure)]
     if (losses := frames.get("domain_loss")) is not None:
-        figures.append(domain_figure(losses, scores, cast))
-    figures += [make(frames[name], cast) for name, make in _INSIDE if name in frames]
-    section = ADAPTATION.told_by(figures, cast, [frame for frame in frames.values() if "series" in frame])
+        figures.append(domain_figure(losses, scores, models))
+    figures += [make(frames[name], models) for name, make in _INSIDE if name in frames]
+    section = ADAPTATION.told_by(figures, models, [frame for frame in frames.values() if "series" in frame])
     leaked = tables.of_run("task_leakage")
     if section is None or leaked is None or not (told := leaks(leaked)):
         return section
     return replace(section, template="leakage.html.jinja", payload={"leaks": told})
 
 
-def _main(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def _main(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """The stack that is compared across models, and what is of no stack: embeddings and the task's head."""
     if "layer" not in frame:
-        return cast.main(frame)
-    return pd.concat([cast.main(frame), cast.others(frame).query("layer < 0")])
+        return models.main(frame)
+    return pd.concat([models.main(frame), models.others(frame).query("layer < 0")])

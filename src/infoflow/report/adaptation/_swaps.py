@@ -5,26 +5,26 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast, Series
+from .._figure import Panel, ReportFigure
+from .._language import Series, ShownModels
 from .._numbers import number
 from .._samples import Samples
 from ..forms._chart import CONTROL, amount, finished, tips
-from ..forms._lines import Order, lines, looks_of
+from ..forms._lines import LineKind, lines, looks_of
 from ..forms._names import names_above
 from ._methods import SWAPS as METHOD
 from ._rows import averaged, bands, estimated, gap_text, most_examples, of, plain
 
 _HEIGHT = 220
 SIDES = (
-    Order(key="lower", label="lower blocks taken back", dash=(1, 0), shape="circle", mark="●"),
-    Order(key="upper", label="upper blocks taken back", dash=(6, 3), shape="triangle-up", mark="▲"),
+    LineKind(key="lower", label="lower blocks taken back", dash=(1, 0), shape="circle", mark="●"),
+    LineKind(key="upper", label="upper blocks taken back", dash=(6, 3), shape="triangle-up", mark="▲"),
 )
 QUANTITIES = {"score": "score of the task", "pretraining-loss": "pretraining loss (nats per token)"}
 _MOST = 8
 
 
-def swaps_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def swaps_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """Two panels for each line; None where no layers were taken back."""
     own = most_examples(plain(frame))
     own = own[own["trained"]]
@@ -32,7 +32,7 @@ def swaps_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         return None
     means = averaged(own, ["quantity", "rewound", "blocks"])
     data = estimated(means, ["quantity", "rewound", "blocks"])
-    series = cast.present(data)[:_MOST]
+    series = models.present(data)[:_MOST]
     panels = [
         Panel(spec=_chart(rows, one, axis), title=f"{one.label}: {axis.split(' (')[0]}")
         for one in series
@@ -41,7 +41,7 @@ def swaps_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     ]
     if not panels:
         return None
-    return Figure(
+    return ReportFigure(
         id="layer-swaps",
         question="Where does the task sit, and where was pretraining forgotten?",
         answer=[text for one in series for text in _sentences(of(means, series=one.key), one.label)],

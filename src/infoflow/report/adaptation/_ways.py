@@ -4,8 +4,8 @@ from typing import Any
 
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
 from ..forms._chart import color_of, tips
@@ -17,7 +17,7 @@ _BY = ["strategy", "method"]
 _MOST = 8  # models with a panel
 
 
-def ways_figure(scores: pd.DataFrame, cast: Cast) -> Figure | None:
+def ways_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel for each line that was tuned in several ways; None where none was."""
     own = most_examples(scores[(scores["control"] == "") & scores["trained"]])
     own = _same_tasks(own)
@@ -27,12 +27,12 @@ def ways_figure(scores: pd.DataFrame, cast: Cast) -> Figure | None:
         return None
     means = averaged(own, _BY)
     data = estimated(means, _BY)
-    series = cast.present(data)[:_MOST]
-    return Figure(
+    series = models.present(data)[:_MOST]
+    return ReportFigure(
         id="tuned-ways",
         question="Frozen or tuned, general or in the domain?",
         answer=[text for one in series for text in _sentences(of(means, series=one.key), one.label)],
-        panels=[Panel(spec=_chart(of(data, series=one.key), cast), title=one.label) for one in series],
+        panels=[Panel(spec=_chart(of(data, series=one.key), models), title=one.label) for one in series],
         caption=f"{bands(data)} Each model's mean over the tasks that it was tuned for in all of these ways, most "
         "labelled examples.",
         how_to_read=[
@@ -63,7 +63,7 @@ def way_label(strategy: str, method: str) -> str:
     return f"{STRATEGIES.get(strategy, strategy)}: {METHODS.get(method, method)}"
 
 
-def _chart(rows: pd.DataFrame, cast: Cast) -> dict[str, Any]:
+def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
     orders = (list(STRATEGIES), list(METHODS)[::-1])
     places = [
         tuple(order.index(name) if name in order else len(order) for name, order in zip(pair, orders, strict=True))
@@ -73,7 +73,7 @@ def _chart(rows: pd.DataFrame, cast: Cast) -> dict[str, Any]:
     labels = [way_label(*pair) for pair in ordered[_BY].astype(str).itertuples(index=False, name=None)]
     return interval_dots(
         ordered.drop(columns="place").assign(label=labels, short=[number(value, 2) for value in ordered["value"]]),
-        {"color": color_of(cast.present(rows))},
+        {"color": color_of(models.present(rows))},
         title="score, mean over tasks",
         tooltip=tips("label:N|way", "shown:N|score"),
         step=30,

@@ -7,8 +7,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import listed, number
 from ..forms._chart import BASELINE, amount, finished, tips
 from ..forms._lines import control_lines, lines, looks_of
@@ -19,20 +19,20 @@ from ._rows import MOST_TASKS, averaged, bands, estimated, left_out, names_of, o
 _HEIGHT = 230
 
 
-def worth_figure(scores: pd.DataFrame, cast: Cast) -> Figure | None:
+def worth_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel for each task that models were tuned for on several numbers of examples; None without any."""
     own = plain(scores)
     sizes = own[own["trained"]].groupby("task")["examples"].nunique()
     own = own[own["task"].isin(sizes[sizes > 1].index)]
     if own.empty:
         return None
-    data = names_of(estimated(averaged(own, ["task", "examples"]), ["task", "examples"]), cast)
+    data = names_of(estimated(averaged(own, ["task", "examples"]), ["task", "examples"]), models)
     tasks = tasks_of(data)
-    return Figure(
+    return ReportFigure(
         id="tuned-worth",
         question="How many labelled examples is pretraining worth?",
-        answer=[text for task in tasks[:MOST_TASKS] for text in _sentences(of(data, task=task), task, cast)],
-        panels=[Panel(spec=_chart(of(data, task=task), cast), title=task) for task in tasks[:MOST_TASKS]],
+        answer=[text for task in tasks[:MOST_TASKS] for text in _sentences(of(data, task=task), task, models)],
+        panels=[Panel(spec=_chart(of(data, task=task), models), title=task) for task in tasks[:MOST_TASKS]],
         caption=f"{bands(data)} All weights tuned; the examples are nested.{left_out(tasks)}",
         how_to_read=[
             "Across: labelled examples, each step the same factor. Up: the task's main metric on the same test "
@@ -49,8 +49,8 @@ def worth_figure(scores: pd.DataFrame, cast: Cast) -> Figure | None:
     )
 
 
-def _chart(rows: pd.DataFrame, cast: Cast) -> dict[str, Any]:
-    series = cast.present(rows)
+def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
+    series = models.present(rows)
     ends = [0.93 * int(rows["examples"].min()), 1.05 * int(rows["examples"].max())]
     guess = float(rows["baseline"].mean())
     low, high = min(guess, float(rows[["low", "value"]].min().min())), float(rows[["high", "value"]].max().max())
@@ -83,9 +83,9 @@ def worth(trained: pd.DataFrame, untrained: pd.DataFrame) -> tuple[int, float, b
     return n, math.exp(sizes[after - 1] + share * (sizes[after] - sizes[after - 1])) / n, False
 
 
-def _sentences(rows: pd.DataFrame, task: str, cast: Cast) -> list[str]:
+def _sentences(rows: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
     told = []
-    for one in cast.present(rows[rows["trained"]]):
+    for one in models.present(rows[rows["trained"]]):
         own = of(rows, series=one.key)
         trained, untrained = own[own["trained"]], own[~own["trained"]]
         if len(trained) < 2 or len(untrained) < 2:

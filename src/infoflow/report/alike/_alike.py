@@ -8,14 +8,14 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Method, Panel, Section
-from .._language import Cast, Series
+from .._figure import Method, Panel, ReportFigure, Section
+from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import decimals, listed, number
 from ..forms._chart import tips
 from ..forms._dots import interval_dots
 from ..forms._lines import SHARE
-from ._plane import MEAN, View, map_chart
+from ._plane import MEAN, PlaneView, map_chart
 from ._tree import agreement, joined, tree_chart
 
 ALIKE = Section(
@@ -59,23 +59,23 @@ _NO_BAR = (
 def alike_section(tables: ModelTables) -> Section | None:
     """The section, or None where fewer than five objectives were compared with each other."""
     found = [tables.get(name) for name in ("objective_map", "objective_distances", "objective_families")]
-    cast = tables.cast
-    if found[0] is None or found[1] is None or cast.by != "objective":
+    models = tables.models
+    if found[0] is None or found[1] is None or models.by != "objective":
         return None
-    places, distances, shares = (_of(frame, cast) for frame in found)
-    places = places.assign(series=cast.line_keys(places)) if len(places) else places
-    known = {series.key for series in cast.series}
+    places, distances, shares = (_of(frame, models) for frame in found)
+    places = places.assign(series=models.line_keys(places)) if len(places) else places
+    known = {series.key for series in models.series}
     places = places[places["series"].isin(known)] if len(places) else places
     if not len(places[places["trained"]]):
         return None
-    figures = [_map_figure(places, distances, cast), _tree_figure(places, distances, cast)]
+    figures = [_map_figure(places, distances, models), _tree_figure(places, distances, models)]
     if len(shares):
-        figures.append(_family_figure(shares, places, cast))
-    return replace(ALIKE, figures=figures, keys=cast.present(places))
+        figures.append(_family_figure(shares, places, models))
+    return replace(ALIKE, figures=figures, keys=models.present(places))
 
 
-def _of(frame: pd.DataFrame | None, cast: Cast) -> pd.DataFrame:
-    return pd.DataFrame() if frame is None else frame[frame["architecture"] == cast.architecture]
+def _of(frame: pd.DataFrame | None, models: ShownModels) -> pd.DataFrame:
+    return pd.DataFrame() if frame is None else frame[frame["architecture"] == models.architecture]
 
 
 def _aspects(frame: pd.DataFrame) -> list[str]:
@@ -85,27 +85,27 @@ def _aspects(frame: pd.DataFrame) -> list[str]:
 # -- the map --------------------------------------------------------------------------------------------------------
 
 
-def _map_figure(places: pd.DataFrame, distances: pd.DataFrame, cast: Cast) -> Figure:
-    rows = _with_names(places, cast)
+def _map_figure(places: pd.DataFrame, distances: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    rows = _with_names(places, models)
     aspects = _aspects(rows)
     panels, first_view = [], None
     for aspect in aspects:
         own = rows[(rows["aspect"] == aspect) & rows["trained"]]
-        view = View.around(own)
+        view = PlaneView.around(own)
         first_view = first_view or view
-        panels.append(Panel(spec=map_chart(own, cast.present(own), view), title=_LABELS.get(aspect, aspect)))
+        panels.append(Panel(spec=map_chart(own, models.present(own), view), title=_LABELS.get(aspect, aspect)))
     control = rows[(rows["aspect"] == aspects[0]) & ~rows["trained"]]
     if len(control) and first_view is not None:
         centred = replace(first_view, x=float(control["x"].mean()), y=float(control["y"].mean()))
-        spec = map_chart(control, cast.present(control), centred, grey=True)
+        spec = map_chart(control, models.present(control), centred, grey=True)
         title = f"{_LABELS.get(aspects[0], aspects[0])} before training, same scale"
         panels.insert(1, Panel(spec=spec, title=title))
-    return Figure(
+    return ReportFigure(
         id="objective-map",
         question="Which objectives end up near each other?",
-        answer=_map_sentences(rows, distances, aspects, cast),
+        answer=_map_sentences(rows, distances, aspects, models),
         panels=panels,
-        caption=_map_caption(rows, cast),
+        caption=_map_caption(rows, models),
         how_to_read=[
             "Each mark is an objective: near marks are objectives whose models are alike. Directions mean nothing, "
             "distances do: the short line at the bottom left says how long a distance is. Families share a colour's "
@@ -123,9 +123,9 @@ def _map_figure(places: pd.DataFrame, distances: pd.DataFrame, cast: Cast) -> Fi
     )
 
 
-def _with_names(places: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def _with_names(places: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """The rows with names in words, and the place of each one's nearest neighbour."""
-    labels = {series.key: series.label for series in cast.series}
+    labels = {series.key: series.label for series in models.series}
     at = {
         (row["aspect"], row["trained"], row["seed"], row["series"]): (row["x"], row["y"])
         for row in places.to_dict("records")
@@ -153,8 +153,8 @@ def _stress(rows: pd.DataFrame) -> str:
     return f" Stress of the pictures, and of the same distances dealt out at random: {listed(told)}."
 
 
-def _map_sentences(rows: pd.DataFrame, distances: pd.DataFrame, aspects: list[str], cast: Cast) -> list[str]:
-    labels = {series.key: series.label for series in cast.series}
+def _map_sentences(rows: pd.DataFrame, distances: pd.DataFrame, aspects: list[str], models: ShownModels) -> list[str]:
+    labels = {series.key: series.label for series in models.series}
     first = distances[(distances["aspect"] == aspects[0]) & distances["trained"]]
     pairs = first[first["first"] != first["second"]].sort_values("value")
     ends = [(_pair(row, labels), _with_interval(row)) for row in (pairs.iloc[0], pairs.iloc[-1])]
@@ -182,7 +182,7 @@ def _with_interval(row: pd.Series) -> str:
     return f"{number(row['value'], places)} ({number(row['low'], places)} to {number(row['high'], places)})"
 
 
-def _map_caption(rows: pd.DataFrame, cast: Cast) -> str:
+def _map_caption(rows: pd.DataFrame, models: ShownModels) -> str:
     seeds = int(rows["seeds"].max())
     bars = (
         f"Large marks are means over {seeds} seeds, small ones each seed, turned onto the mean."
@@ -190,21 +190,23 @@ def _map_caption(rows: pd.DataFrame, cast: Cast) -> str:
         else _NO_BAR
     )
     shown = set(rows.loc[rows["trained"], "series"])
-    left = [series.label for series in cast.series if series.key not in shown]
+    left = [series.label for series in models.series if series.key not in shown]
     missing = (
         f" Not on the map, since they were not compared with all others (or wrote parts of texts, of which nothing is "
         f"measured): {listed(left)}."
         if left
         else ""
     )
-    return bars + _stress(rows) + missing + _elsewhere(cast)
+    return bars + _stress(rows) + missing + _elsewhere(models)
 
 
-def _elsewhere(cast: Cast) -> str:
-    if not cast.further:
+def _elsewhere(models: ShownModels) -> str:
+    if not models.further:
         return ""
-    return f" All of {cast.architecture}; the table objective_map has {listed(list(cast.further))} too, where enough \
+    return (
+        f" All of {models.architecture}; the table objective_map has {listed(list(models.further))} too, where enough \
 objectives were trained on it."
+    )
 
 
 def _map_data(rows: pd.DataFrame) -> pd.DataFrame:
@@ -215,18 +217,18 @@ def _map_data(rows: pd.DataFrame) -> pd.DataFrame:
 # -- the tree -------------------------------------------------------------------------------------------------------
 
 
-def _tree_figure(places: pd.DataFrame, distances: pd.DataFrame, cast: Cast) -> Figure:
+def _tree_figure(places: pd.DataFrame, distances: pd.DataFrame, models: ShownModels) -> ReportFigure:
     aspects, panels, told, floors = _aspects(places), [], [], []
     for aspect in aspects:
         own = distances[(distances["aspect"] == aspect) & distances["trained"]]
-        keys = [series for series in cast.series if series.key in set(own["first"]) | set(own["second"])]
+        keys = [series for series in models.series if series.key in set(own["first"]) | set(own["second"])]
         families = _families(places, keys)
         matrix, floor = _matrix(own, keys), _floor(own)
         floors += [floor] if floor is not None else []
         name = _LABELS.get(aspect, aspect)
         panels.append(Panel(spec=tree_chart(matrix, keys, families, "distance", floor), title=name))
         told.append(_tree_sentence(matrix, keys, name))
-    return Figure(
+    return ReportFigure(
         id="objective-tree",
         question="In which groups do objectives join?",
         answer=told,
@@ -246,7 +248,7 @@ def _tree_figure(places: pd.DataFrame, distances: pd.DataFrame, cast: Cast) -> F
             "it follows them: 1 is exact.",
         ],
         method=_METHOD,
-        data=_named_distances(distances, cast),
+        data=_named_distances(distances, models),
         tables=("objective_distances",),
     )
 
@@ -288,8 +290,8 @@ def _last_to_join(merges: np.ndarray, num: int) -> int | None:
     return ends[0] if len(ends) == 1 else None
 
 
-def _named_distances(distances: pd.DataFrame, cast: Cast) -> pd.DataFrame:
-    labels = {series.key: series.label for series in cast.series}
+def _named_distances(distances: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+    labels = {series.key: series.label for series in models.series}
     names: dict[str, Any] = {
         side: distances[side].map(lambda key: labels.get(key, key)) for side in ("first", "second")
     }
@@ -299,7 +301,7 @@ def _named_distances(distances: pd.DataFrame, cast: Cast) -> pd.DataFrame:
 # -- families -------------------------------------------------------------------------------------------------------
 
 
-def _family_figure(shares: pd.DataFrame, places: pd.DataFrame, cast: Cast) -> Figure:
+def _family_figure(shares: pd.DataFrame, places: pd.DataFrame, models: ShownModels) -> ReportFigure:
     names = [_LABELS.get(aspect, aspect) for aspect in shares["aspect"]]
     labels = [
         f"{name}{'' if trained else ', untrained'}" for name, trained in zip(names, shares["trained"], strict=True)
@@ -328,14 +330,14 @@ def _family_figure(shares: pd.DataFrame, places: pd.DataFrame, cast: Cast) -> Fi
         domain=(0, 1),
         dim=False,
     )
-    return Figure(
+    return ReportFigure(
         id="objective-families",
         question="Is an objective's nearest neighbour of its own family?",
         answer=_family_sentences(rows),
         panels=[Panel(spec=chart)],
         caption=f"Of the {int(rows['count'].max())} objectives that have a relative among those compared. Intervals: "
         "Wilson's, 95%, for so many objectives, widened to the seeds where there are several. "
-        f"Families as the objectives declare them: {_families_told(places, cast)}.",
+        f"Families as the objectives declare them: {_families_told(places, models)}.",
         how_to_read=[
             "At each objective we look for the one that is nearest to it. The mark is the share of objectives for "
             "which that is one that asks the same kind of thing; the dashed grey line is the share when families are "
@@ -366,8 +368,8 @@ def _family_sentences(rows: pd.DataFrame) -> list[str]:
     return found
 
 
-def _families_told(places: pd.DataFrame, cast: Cast) -> str:
-    labels = {series.key: series.label for series in cast.series}
+def _families_told(places: pd.DataFrame, models: ShownModels) -> str:
+    labels = {series.key: series.label for series in models.series}
     members: dict[str, list[str]] = {}
     for key, family in zip(places["series"], places["family"].astype(str), strict=True):
         if labels[key] not in members.setdefault(family or "none", []):

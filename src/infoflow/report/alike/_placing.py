@@ -12,7 +12,7 @@ _NEAR, _FAR = 9.0, 20.0  # pixels from a point to its name, and to one that a li
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class LabelPlace:
     """Of a name, in pixels, y downwards."""
 
     x: float
@@ -21,14 +21,14 @@ class Place:
     led: bool  # a line leads from the point to it
 
 
-def place_names(points: np.ndarray, names: Sequence[str], width: float, height: float) -> list[Place]:
+def place_names(points: np.ndarray, names: Sequence[str], width: float, height: float) -> list[LabelPlace]:
     """A place for each name, free of other names and of other points where there is one.
 
     Pixels between points are the same at every width of the picture, so that what is apart stays apart. Names at the
     edge come first, each as near to its point as it can, to the side where there is more room.
     """
     taken = [_box(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in points.tolist()]
-    found: dict[int, Place] = {}
+    found: dict[int, LabelPlace] = {}
     for index in np.argsort(points[:, 1], kind="stable").tolist():
         x, y = points[index].tolist()
         room = _LETTER * len(names[index])
@@ -43,12 +43,12 @@ def place_names(points: np.ndarray, names: Sequence[str], width: float, height: 
     return [found[index] for index in range(len(names))]
 
 
-def _options(x: float, y: float, room: float, width: float, height: float) -> list[Place]:
+def _options(x: float, y: float, room: float, width: float, height: float) -> list[LabelPlace]:
     """Places for a name: beside the point, then above and below on either side, farther and farther."""
     sides = [True, False] if x + _NEAR + room <= width or x < width / 2 else [False, True]
     shifts = chain([0.0], *((-step * _LINE, step * _LINE) for step in range(1, 24)))
     options = [
-        Place(x=x + (1 if right else -1) * (_FAR if shift else _NEAR), y=y + shift, to_right=right, led=shift != 0)
+        LabelPlace(x=x + (1 if right else -1) * (_FAR if shift else _NEAR), y=y + shift, to_right=right, led=shift != 0)
         for shift in shifts
         for right in sides
     ]
@@ -56,11 +56,11 @@ def _options(x: float, y: float, room: float, width: float, height: float) -> li
     return inside or options
 
 
-def _fits(place: Place, room: float, width: float) -> bool:
+def _fits(place: LabelPlace, room: float, width: float) -> bool:
     return place.x + room <= width if place.to_right else place.x - room >= 0
 
 
-def _extent(place: Place, room: float) -> tuple[float, float, float, float]:
+def _extent(place: LabelPlace, room: float) -> tuple[float, float, float, float]:
     left = place.x if place.to_right else place.x - room
     return _box(left, place.y - _LINE / 2, left + room, place.y + _LINE / 2)
 

@@ -18,7 +18,7 @@ MEAN = -1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class View:
+class PlaneView:
     """What a picture shows of the plane: its centre, and pixels per unit of distance."""
 
     x: float
@@ -26,7 +26,7 @@ class View:
     pixels: float
 
     @classmethod
-    def around(cls, rows: pd.DataFrame) -> "View":
+    def around(cls, rows: pd.DataFrame) -> "PlaneView":
         """All of these points."""
         low, high = rows[["x", "y"]].min(), rows[["x", "y"]].max()
         spans = high - low
@@ -57,7 +57,7 @@ class View:
         return {"x": alt.X("x:Q", axis=None, scale=across), "y": alt.Y("y:Q", axis=None, scale=upwards)}
 
 
-def map_chart(rows: pd.DataFrame, series: list[Series], view: View, grey: bool = False) -> dict[str, Any]:
+def map_chart(rows: pd.DataFrame, series: list[Series], view: PlaneView, grey: bool = False) -> dict[str, Any]:
     """Rows of the mean (`seed` −1) and of each seed, with `series`, `label`, and of the nearest neighbour `to_x`,
     `to_y`; `grey`: a control, without names."""
     mean, seeds = rows[rows["seed"] == MEAN], rows[rows["seed"] != MEAN]
@@ -96,7 +96,7 @@ def _seeds(mean: pd.DataFrame, seeds: pd.DataFrame, axes: dict[str, Any], look: 
     ]
 
 
-def _names(mean: pd.DataFrame, view: View, color: Any) -> list[alt.Chart]:
+def _names(mean: pd.DataFrame, view: PlaneView, color: Any) -> list[alt.Chart]:
     """Each point's name, with a line where it cannot stand beside it."""
     places = place_names(view.at(mean), mean["label"].tolist(), _WIDTH, _HEIGHT - 20)
     found = []
@@ -122,7 +122,7 @@ def _names(mean: pd.DataFrame, view: View, color: Any) -> list[alt.Chart]:
     return layers
 
 
-def _measure(view: View, rows: pd.DataFrame) -> list[alt.Chart]:
+def _measure(view: PlaneView, rows: pd.DataFrame) -> list[alt.Chart]:
     """A line of a round length: axes mean nothing, distances do."""
     wanted = 70 / view.pixels
     length = next(

@@ -11,7 +11,7 @@ from .._model_tables import ModelTables
 from .._numbers import decimals, number
 from .._samples import Estimate
 from ._effects import Effects, effects, reached
-from ._measures import MEASURES, Measure, measured
+from ._measures import MEASURES, CardMeasure, measured
 from ._spark import spark
 
 CARDS = 3
@@ -59,8 +59,8 @@ def cards(tables: ModelTables, figures: set[str], dull: set[str]) -> list[Card]:
     return [_card(*one, tables, dull) for one in sorted(chosen, key=lambda one: MEASURES.index(one[0]))]
 
 
-def _card(measure: Measure, frame: pd.DataFrame, told: Effects, tables: ModelTables, dull: set[str]) -> Card:
-    series = tables.cast.present(frame)
+def _card(measure: CardMeasure, frame: pd.DataFrame, told: Effects, tables: ModelTables, dull: set[str]) -> Card:
+    series = tables.models.present(frame)
     sentence = _sentence(measure, frame, told, series)
     return Card(
         figure=measure.figure,
@@ -81,7 +81,7 @@ def _card(measure: Measure, frame: pd.DataFrame, told: Effects, tables: ModelTab
     )
 
 
-def _sentence(measure: Measure, frame: pd.DataFrame, told: Effects, series: list[Series]) -> str:
+def _sentence(measure: CardMeasure, frame: pd.DataFrame, told: Effects, series: list[Series]) -> str:
     places = _places(measure, frame, series)
     lines = [line for line in series if line.key in told.shown]
     if not told.clear:
@@ -96,7 +96,7 @@ def _sentence(measure: Measure, frame: pd.DataFrame, told: Effects, series: list
     return sentence[:1].upper() + sentence[1:]
 
 
-def _nothing_seen(measure: Measure, told: Effects, lines: list[Series], noun: str) -> str:
+def _nothing_seen(measure: CardMeasure, told: Effects, lines: list[Series], noun: str) -> str:
     values = [told.shown[line.key].value for line in lines]
     unit = f" {measure.unit}" if measure.unit else ""
     if len(lines) == 1:
@@ -107,14 +107,14 @@ def _nothing_seen(measure: Measure, told: Effects, lines: list[Series], noun: st
     )
 
 
-def _places(measure: Measure, frame: pd.DataFrame, series: list[Series]) -> dict[str, int]:
+def _places(measure: CardMeasure, frame: pd.DataFrame, series: list[Series]) -> dict[str, int]:
     """The layers that a sentence names, of the deepest line."""
     layers = max((layers_of(frame[frame["trained"]], line.key) for line in series), key=len)
     middle = layers[len(layers) // 2]
     return {"first": layers[0], "last": layers[-1], "middle": middle, "reached": reached(measure, layers)}
 
 
-def _clause(measure: Measure, told: Effects, line: Series, first: bool) -> str:
+def _clause(measure: CardMeasure, told: Effects, line: Series, first: bool) -> str:
     estimate = told.shown[line.key]
     if not first and _is_still(measure, estimate):
         return f"as before in {line.label}"
@@ -127,12 +127,12 @@ def _clause(measure: Measure, told: Effects, line: Series, first: bool) -> str:
     return f"{subject} {amount}{unit}{what}" if first else f"{subject} {amount}"
 
 
-def _is_still(measure: Measure, estimate: Estimate) -> bool:
+def _is_still(measure: CardMeasure, estimate: Estimate) -> bool:
     """Whether a change that is told as one may be none."""
     return measure.rises.endswith(" by") and estimate.has_interval and estimate.sign == 0
 
 
-def _amount(value: float, measure: Measure, estimate: Estimate | None = None) -> str:
+def _amount(value: float, measure: CardMeasure, estimate: Estimate | None = None) -> str:
     scale = 100 if measure.percent else 1
     low, high = (estimate.low, estimate.high) if estimate else (float("nan"), float("nan"))
     places = decimals(scale * low, scale * high, scale * value)
@@ -141,7 +141,7 @@ def _amount(value: float, measure: Measure, estimate: Estimate | None = None) ->
     return f"{number(scale * value, places)}{' %' if measure.percent else ''}"
 
 
-def _difference(measure: Measure, told: Effects, series: list[Series]) -> str:
+def _difference(measure: CardMeasure, told: Effects, series: list[Series]) -> str:
     """`causal LM − masked LM: −0.26 nats (−0.28 to −0.24) beyond the control; control at most 0.01`."""
     estimate, scale = told.deciding, 100 if measure.percent else 1
     labels = {line.key: line.label for line in series}

@@ -8,7 +8,7 @@ import pandas as pd
 
 from .._curves import layers_of, samples_at
 from .._samples import Estimate, Samples
-from ._measures import Measure
+from ._measures import CardMeasure
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +45,7 @@ def strength(estimate: Estimate) -> float:
     return abs(estimate.value) / half if half > 0 else math.inf if estimate.value else 0.0
 
 
-def effects(measure: Measure, frame: pd.DataFrame) -> Effects:
+def effects(measure: CardMeasure, frame: pd.DataFrame) -> Effects:
     """The numbers of every line in `frame`, the rows of `measured`."""
     trained = {str(key): contrast(measure, frame, str(key)) for key in dict.fromkeys(frame["series"])}
     trained = {key: own for key, own in trained.items() if own}
@@ -67,7 +67,7 @@ def _differ(beyond: dict[str, Samples], a: str, b: str) -> Estimate:
     return (beyond[a] - beyond[b]).estimate()
 
 
-def contrast(measure: Measure, frame: pd.DataFrame, key: str, trained: bool = True) -> Samples:
+def contrast(measure: CardMeasure, frame: pd.DataFrame, key: str, trained: bool = True) -> Samples:
     """The number by which a line is summed up, per seed."""
     layers = layers_of(frame[frame["trained"] == trained], key)
     if not layers:
@@ -78,13 +78,13 @@ def contrast(measure: Measure, frame: pd.DataFrame, key: str, trained: bool = Tr
     return samples_at(frame, key, end, trained) - samples_at(frame, key, layers[0], trained)
 
 
-def reached(measure: Measure, layers: list[int]) -> int:
+def reached(measure: CardMeasure, layers: list[int]) -> int:
     """Where the contrast "reached" looks: the last place not beyond that part of the course."""
     limit = layers[0] + measure.reached * 100
     return max((layer for layer in layers if layer <= limit), default=layers[0])
 
 
-def _control(measure: Measure, frame: pd.DataFrame, key: str, own: Samples) -> Samples:
+def _control(measure: CardMeasure, frame: pd.DataFrame, key: str, own: Samples) -> Samples:
     """The same number of the untrained models; of a measure or a run without them, of the measure's own baseline."""
     if measure.untrained and (untrained := contrast(measure, frame, key, trained=False)):
         return untrained if set(untrained.values) >= set(own.values) else Samples.bare({})

@@ -25,7 +25,7 @@ class Learned:
 
 def learned(tables: ModelTables) -> Learned | None:
     """The scores of each line against the limit of its objective; None where no task was scored."""
-    if tables.cast.by != "objective":
+    if tables.models.by != "objective":
         return None
     parts = [part for part in (_scored(tables), _readers(tables)) if part is not None]
     if not parts:
@@ -44,7 +44,7 @@ def _readers(tables: ModelTables) -> Learned | None:
         return None
     passed, failed, dull = [], [], set()
     frame = frame[frame["trained"] & frame["metric"].isin(["training_p1", "learned"])]
-    for line in tables.cast.present(frame):
+    for line in tables.models.present(frame):
         own = frame[frame["series"] == line.key]
         right = own[own["metric"] == "training_p1"]
         if right.empty:
@@ -67,7 +67,7 @@ def _scored(tables: ModelTables) -> Learned | None:
     passed: list[str] = []
     failed: list[str] = []
     dull: set[str] = set()
-    for line in tables.cast.present(frame):
+    for line in tables.models.present(frame):
         own = frame[frame["series"] == line.key]
         objective = OBJECTIVES.get(str(own["objective"].iloc[0]))
         scored = [(metric, own[own["metric"] == metric.name]) for metric in (objective.metrics if objective else ())]

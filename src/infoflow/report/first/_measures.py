@@ -6,7 +6,7 @@ from typing import Literal
 
 import pandas as pd
 
-from .._language import Cast
+from .._language import ShownModels
 from .._model_tables import ModelTables
 from ..adaptation._rows import of
 from ..knows._knowledge import input_rows, output_rows
@@ -14,18 +14,18 @@ from ..knows._lenses import one_choice
 from ..retrieval._rows import by_exposure, plain_arms
 
 Contrast = Literal["ends", "middle", "reached"]
-"""Which number a line is summed up by: its last layer less its first; its middle; its value at `Measure.reached`."""
+"""Which number a line is summed up by: its last layer less its first; its middle; its value at `reached`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measure:
+class CardMeasure:
     """A quantity over layers (or another course) and how a card speaks of it."""
 
     figure: str  # id of the figure that shows it whole
     section: str  # of two measures of one section the first screen shows one
     question: str
     table: str
-    rows: Callable[[pd.DataFrame, Cast], pd.DataFrame]
+    rows: Callable[[pd.DataFrame, ShownModels], pd.DataFrame]
     contrast: Contrast
     opening: str  # of the sentence, with `{at}` where it depends on the models' depth
     falls: str  # verbs; of a contrast that is no change, both the same
@@ -41,56 +41,56 @@ class Measure:
     reached: float = 0.5  # where the contrast "reached" looks: a part of the course
 
 
-def _main(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
-    return cast.main(frame)
+def _main(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+    return models.main(frame)
 
 
-def _input(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
-    return input_rows(cast.main(frame))
+def _input(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+    return input_rows(models.main(frame))
 
 
-def _output(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
-    return output_rows(cast.main(frame))
+def _output(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+    return output_rows(models.main(frame))
 
 
-def _cosine(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def _cosine(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     rows = frame[(frame["measure"] == "average_similarity") & (frame["space"] == "raw")]
-    return cast.main(rows[rows["words"] == "mean"] if "words" in rows else rows)
+    return models.main(rows[rows["words"] == "mean"] if "words" in rows else rows)
 
 
-def _lens(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def _lens(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     rows = one_choice(frame)
     lens = "tuned" if "tuned" in set(rows["lens"]) else "logit"
     rows = rows[(rows["lens"] == lens) & (rows["metric"] == "agreement")]
     return rows[rows["layer"] < rows.groupby("series")["layer"].transform("max")]  # there it is 1 by definition
 
 
-def _left(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
-    rows = cast.main(frame)
+def _left(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+    rows = models.main(frame)
     return rows[rows["side"] == "left"]
 
 
-def _removed(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def _removed(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """The rise of the loss as heads go, least important first; as `layer` the share of heads that are gone."""
     rows = frame[(frame["order"] == "importance") & (frame["kind"] == "all") & (frame["metric"] == "loss")]
     return rows.assign(layer=(100 * rows["removed"]).round().astype(int))
 
 
-def _documents(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def _documents(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """Right answers on trained facts; as `layer` 0 without a passage, 1 with the right one."""
     rows = of(plain_arms(frame), facts="trained", weight=-1, reading="raw", layer=-1, index="as-trained", metric="p1")
     rows = rows[rows["document"].isin(["none", "gold"])]
     return rows.assign(layer=(rows["document"] == "gold").astype(int))
 
 
-def _stored(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def _stored(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """Bits of a fact that are read without a passage; as `layer` the place of its exposure, from the rarest."""
     rows = of(plain_arms(frame), facts="trained", reading="raw", layer=-1, index="as-trained", metric="bits")
     rows = by_exposure(of(rows, document="none"))
     return rows.assign(layer=rows["place"].astype(int))
 
 
-def _entering(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def _entering(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """What a lens reads of an answer that stands in the passage alone."""
     rows = of(plain_arms(frame), facts="held out", weight=-1, place="mask", document="gold", metric="probability")
     lens = "tuned" if "tuned" in set(rows["lens"]) else "logit"
@@ -98,7 +98,7 @@ def _entering(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
 
 
 MEASURES = (
-    Measure(
+    CardMeasure(
         figure="mi-input",
         axis="nats",
         noun="what layers lose of the input token",
@@ -113,7 +113,7 @@ MEASURES = (
         unit="nats",
         what="of information about its input token",
     ),
-    Measure(
+    CardMeasure(
         figure="mi-output",
         axis="nats",
         noun="what layers gain about the token to produce",
@@ -128,7 +128,7 @@ MEASURES = (
         unit="nats",
         what="of information about the token to produce",
     ),
-    Measure(
+    CardMeasure(
         figure="identity",
         axis="% of neighbours",
         noun="how many neighbours stay the same token",
@@ -143,7 +143,7 @@ MEASURES = (
         what="of the neighbours that are the same token",
         percent=True,
     ),
-    Measure(
+    CardMeasure(
         figure="layer-change",
         axis="1 − PWCCA",
         noun="how the change per layer moves with depth",
@@ -157,7 +157,7 @@ MEASURES = (
         falls="falls in {line} by",
         unit="(1 − PWCCA)",
     ),
-    Measure(
+    CardMeasure(
         figure="average-similarity",
         axis="mean cosine",
         noun="how alike random words become",
@@ -170,7 +170,7 @@ MEASURES = (
         rises="rises in {line} by",
         falls="falls in {line} by",
     ),
-    Measure(
+    CardMeasure(
         figure="lens-agreement",
         axis="% of positions",
         noun="how often layer {middle} names the final favourite",
@@ -186,7 +186,7 @@ MEASURES = (
         percent=True,
         untrained=False,
     ),
-    Measure(
+    CardMeasure(
         figure="position-neighbours",
         axis="tokens apart",
         noun="how much position is kept",
@@ -200,7 +200,7 @@ MEASURES = (
         falls="falls in {line} by",
         unit="tokens",
     ),
-    Measure(
+    CardMeasure(
         figure="context-neighbours",
         axis="% of neighbours",
         noun="how many neighbours share the token before",
@@ -215,7 +215,7 @@ MEASURES = (
         what="of the neighbours with the same token before them",
         percent=True,
     ),
-    Measure(
+    CardMeasure(
         figure="heads-removed",
         axis="loss (nats)",
         noun="the loss without {reached} % of the heads",
@@ -230,7 +230,7 @@ MEASURES = (
         unit="nats",
         x="% of heads removed",
     ),
-    Measure(
+    CardMeasure(
         figure="knowledge-arms",
         axis="right answers",
         noun="what the right passage adds",
@@ -246,7 +246,7 @@ MEASURES = (
         x="passage",
         ends=("none", "right"),
     ),
-    Measure(
+    CardMeasure(
         figure="stored-bits",
         axis="bits of a fact",
         noun="how much more is stored of frequent facts",
@@ -262,7 +262,7 @@ MEASURES = (
         x="trained",
         ends=("rarely", "often"),
     ),
-    Measure(
+    CardMeasure(
         figure="evidence-depth",
         axis="probability of the answer",
         noun="how much of the passage's answer is read",
@@ -280,12 +280,12 @@ MEASURES = (
 """Everything a card may be about, in the order of the report."""
 
 
-def measured(measure: Measure, tables: ModelTables) -> pd.DataFrame | None:
+def measured(measure: CardMeasure, tables: ModelTables) -> pd.DataFrame | None:
     """The rows of a measure: series, seed, trained, layer, value, low, high, replicates; None where there are none."""
     frame = tables.get(measure.table)
     if frame is None:
         return None
-    rows = measure.rows(frame, tables.cast)
+    rows = measure.rows(frame, tables.models)
     trained = rows[rows["trained"]]
     several = any(own["layer"].nunique() > 1 for _, own in trained.groupby("series", sort=False))
     return rows if several else None

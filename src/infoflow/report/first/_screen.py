@@ -40,7 +40,7 @@ def first_screen(run: RunFolder, tables: ModelTables, figures: set[str]) -> Scre
     findings = run.tables.get("findings")
     seeds = _seeds(run, tables)
     return Screen(
-        badge="one seed: exploratory" if tables.cast.by == "objective" and seeds == 1 else "",
+        badge="one seed: exploratory" if tables.models.by == "objective" and seeds == 1 else "",
         cards=cards(tables, figures, dull),
         how_chosen=HOW_CHOSEN,
         learned=scored,
@@ -56,7 +56,7 @@ def _seeds(run: RunFolder, tables: ModelTables) -> int:
 
 def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
     """What the intervals allow for, how large the models are, and how many warnings there were."""
-    study = tables.cast.by == "objective"
+    study = tables.models.by == "objective"
     if not study:
         told = ["Bands cover the choice of sentences; these models were given, so nothing covers how they were trained"]
     elif seeds == 1:

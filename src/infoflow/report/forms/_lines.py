@@ -19,7 +19,7 @@ ANY = (-float("inf"), float("inf"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
+class LineKind:
     """One of several lines of the same models: an order or way of choosing, a kind of heads."""
 
     key: str

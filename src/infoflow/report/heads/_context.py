@@ -7,8 +7,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Method, Panel, PanelGroup
-from .._language import Cast, Series
+from .._figure import Method, Panel, PanelGroup, ReportFigure
+from .._language import Series, ShownModels
 from .._numbers import number
 from .._samples import Samples
 from ..forms._chart import BASELINE, LABEL_GAP, amount, color_of, finished, lit, tips
@@ -68,7 +68,7 @@ _METRICS = {
 _KEYS = ["series", "metric", "kind", "which", "number", "retrained"]
 
 
-def context_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def context_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """The loss against the number of upper blocks closed, each block alone, and retrained models, by kind."""
     trained = frame.loc[frame["trained"]]
     curves = _curves(trained)
@@ -76,16 +76,16 @@ def context_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         return None
     control = _curves(frame.loc[~frame["trained"]])
     groups = [
-        _group(metric, curves.loc[curves["metric"] == metric], control.loc[control["metric"] == metric], cast)
+        _group(metric, curves.loc[curves["metric"] == metric], control.loc[control["metric"] == metric], models)
         for metric in _METRICS
         if metric in set(curves["metric"])
     ]
     seeds = int(trained["seed"].nunique())
     bands = "95% intervals over seeds and sentences" if seeds > 1 else f"95% intervals over sentences, {HOLLOW}"
-    return Figure(
+    return ReportFigure(
         id="encoder-context",
         question="Who does the context?",
-        answer=list(_sentences(curves, cast)),
+        answer=list(_sentences(curves, models)),
         panels=groups[0].panels,
         caption=f"{f'Means over {seeds} seeds' if seeds > 1 else 'One seed'}; bands and whiskers: {bands}; "
         f"{int(trained.loc[trained['metric'] == 'loss', 'count'].median()):,} sentences."
@@ -122,13 +122,13 @@ def _curves(frame: pd.DataFrame) -> pd.DataFrame:
     return found.assign(closed=beside.where(found["which"] != "block", found["blocks"] - found["number"]))
 
 
-def _group(metric: str, curves: pd.DataFrame, control: pd.DataFrame, cast: Cast) -> PanelGroup:
+def _group(metric: str, curves: pd.DataFrame, control: pd.DataFrame, models: ShownModels) -> PanelGroup:
     told = _METRICS[metric]
     kinds = [kind for kind in _KINDS if bool((curves["kind"] == kind).any())]
     span = _span(curves)
     panels = [
         Panel(
-            spec=_chart(curves.loc[curves["kind"] == kind], control.loc[control["kind"] == kind], cast, told, span),
+            spec=_chart(curves.loc[curves["kind"] == kind], control.loc[control["kind"] == kind], models, told, span),
             title=_KINDS[kind],
         )
         for kind in kinds
@@ -143,8 +143,10 @@ def _span(curves: pd.DataFrame) -> list[float]:
     return [low - margin, high + margin]
 
 
-def _chart(own: pd.DataFrame, control: pd.DataFrame, cast: Cast, told: _Metric, span: list[float]) -> dict[str, Any]:
-    series, most = cast.present(own), int(own["blocks"].max())
+def _chart(
+    own: pd.DataFrame, control: pd.DataFrame, models: ShownModels, told: _Metric, span: list[float]
+) -> dict[str, Any]:
+    series, most = models.present(own), int(own["blocks"].max())
     at = {
         "x": alt.X(
             **amount("closed", "upper blocks closed", [0, most + 2 * _BESIDE], values=list(range(most + 1)), format="d")
@@ -210,13 +212,13 @@ def _retrained(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], tol
     return [ends, base.mark_point(shape="diamond", size=95, filled=True).encode(**at, **look, tooltip=tooltip)]
 
 
-def _sentences(curves: pd.DataFrame, cast: Cast) -> Iterator[str]:
+def _sentences(curves: pd.DataFrame, models: ShownModels) -> Iterator[str]:
     """What is lost with all blocks closed, of the share where there is one; then what is still lost after training."""
     metric = next(metric for metric in _METRICS if metric in set(curves["metric"]))
     all_closed = curves.loc[curves["which"].eq("all") & curves["metric"].eq(metric)]
     for kind, name in _KINDS.items():
         own = all_closed.loc[all_closed["kind"] == kind]
-        parts = [_lost(own.loc[own["series"] == one.key], one) for one in cast.present(own)]
+        parts = [_lost(own.loc[own["series"] == one.key], one) for one in models.present(own)]
         if parts:
             yield f"With {name} closed at all blocks, {_METRICS[metric].told}: {'; '.join(parts)}."
 

@@ -14,14 +14,14 @@ _MOST = 1_500_000  # bytes of the numbers of all grids before they are packed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Examples:
+class GridSentences:
     """The sentences of one grid of heads."""
 
     live: dict[str, Any]  # tokens, and of each head its sentences in order
     block: str  # weights, value norms and mixing of every head, packed
 
 
-def examples_by_grid(frame: pd.DataFrame) -> dict[str, Examples]:
+def examples_by_grid(frame: pd.DataFrame) -> dict[str, GridSentences]:
     """What to draw, by grid; of the trained models of the first seed only, since every head needs its own numbers.
 
     Many models have fewer sentences each, those in which their heads are most confident: a page stays small.
@@ -43,7 +43,7 @@ def _within(own: pd.DataFrame, most: int) -> pd.DataFrame:
     return own[own["sentence"].isin(best[: max(int(room.sum()), 1)])]
 
 
-def _examples(own: pd.DataFrame) -> Examples:
+def _examples(own: pd.DataFrame) -> GridSentences:
     layers, heads = int(own["layer"].max()) + 1, int(own["head"].max()) + 1
     sentences, parts = [], []
     for sentence, rows in own.groupby("sentence", sort=True):
@@ -56,7 +56,7 @@ def _examples(own: pd.DataFrame) -> Examples:
         shape = (layers, heads, len(queries), len(keys))
         parts += _arrays(rows, shape, mixed)
     seed = int(own["seed"].iloc[0])
-    return Examples(
+    return GridSentences(
         live={"seed": seed, "sentences": sentences, "order": _order(own, layers, heads)},
         block=packed(np.concatenate(parts)),
     )

@@ -6,9 +6,9 @@ import altair as alt
 import pandas as pd
 
 from .._curves import has_untrained
-from .._figure import Figure, Method, Panel, Section
+from .._figure import Method, Panel, ReportFigure, Section
 from .._in_words import Candidate, extreme, plain, sentence
-from .._language import Cast, Series
+from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate, Samples
@@ -51,17 +51,17 @@ HEADS = Section(
 
 def heads_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run measured no heads."""
-    cast, frames = tables.cast, tables.some(HEAD_TABLES)
-    figures = [head_map_figure(frames, cast, tables.get("head_examples"))]
+    models, frames = tables.models, tables.some(HEAD_TABLES)
+    figures = [head_map_figure(frames, models, tables.get("head_examples"))]
     if {"head_confidence", "head_positional"} <= set(frames):
-        pairs = _positional_frame(cast.main(frames["head_confidence"]), cast.main(frames["head_positional"]))
+        pairs = _positional_frame(models.main(frames["head_confidence"]), models.main(frames["head_positional"]))
         if len(pairs):
-            figures.append(_positional_figure(pairs, cast))
-    figures += [matter_figure(frames, tables.get("ablation_transfer"), cast)]
-    figures += [removed_figure(frame, cast) for frame in tables.some(["head_pruning_curve"]).values()]
+            figures.append(_positional_figure(pairs, models))
+    figures += [matter_figure(frames, tables.get("ablation_transfer"), models)]
+    figures += [removed_figure(frame, models) for frame in tables.some(["head_pruning_curve"]).values()]
     context = tables.some(["encoder_context"])
-    figures += [context_figure(frame, cast) for frame in context.values()]
-    return HEADS.told_by(figures, cast, [*frames.values(), *context.values()])
+    figures += [context_figure(frame, models) for frame in context.values()]
+    return HEADS.told_by(figures, models, [*frames.values(), *context.values()])
 
 
 def _positional_frame(confidence: pd.DataFrame, positional: pd.DataFrame) -> pd.DataFrame:
@@ -75,10 +75,10 @@ def _positional_frame(confidence: pd.DataFrame, positional: pd.DataFrame) -> pd.
     return confidence[columns].merge(best, on=keys).rename(columns={"value": "confidence", "baseline": "uniform"})
 
 
-def _positional_figure(pairs: pd.DataFrame, cast: Cast) -> Figure:
-    series, seeds = cast.present(pairs), int(pairs["seed"].nunique())
+def _positional_figure(pairs: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    series, seeds = models.present(pairs), int(pairs["seed"].nunique())
     controls = " Grey: the untrained model." if has_untrained(pairs) else ""
-    return Figure(
+    return ReportFigure(
         id="head-positions",
         question="Are the heads that look at a neighbour the confident ones?",
         answer=[

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from .._binary import in_steps
-from .._figure import Figure, Method, Panel
+from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, extreme, sentence
-from .._language import Cast
+from .._language import ShownModels
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate
 from ..forms._chart import finished
@@ -37,28 +37,30 @@ _HEAD_STATISTICS = Method(
 )
 
 
-def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast, examples: pd.DataFrame | None = None) -> Figure | None:
+def head_map_figure(
+    frames: dict[str, pd.DataFrame], models: ShownModels, examples: pd.DataFrame | None = None
+) -> ReportFigure | None:
     """The map, from whichever head tables are there; `examples`: sentences to show the first seed's heads on."""
     rows, statistics = head_statistics(frames)
     if not statistics:
         return None
-    grids, roles = _grids(rows, cast), roles_by_place(frames)
+    grids, roles = _grids(rows, models), roles_by_place(frames)
     limits = {one.id: _limits(rows, one.id) for one in statistics}
     live = {
         "groups": [group for group in GROUPS if any(one.group == group for one in statistics)],
-        "statistics": [_statistic_payload(rows, statistic, limits[statistic.id], cast) for statistic in statistics],
+        "statistics": [_statistic_payload(rows, statistic, limits[statistic.id], models) for statistic in statistics],
         "grids": [_grid_payload(grid, statistics, limits, roles) for grid in grids],
         "roles": bool(roles),
         "seeds": sorted({grid.seed for grid in grids}),
         "untrained": any(not grid.trained for grid in grids),
     }
     shown = {} if examples is None else examples_by_grid(examples)
-    return Figure(
+    return ReportFigure(
         id="head-map",
         question="What does each head attend to, and how sharply?",
-        answer=[map_sentence(rows, statistics[0], cast)],
-        words=_sharpest(rows, statistics[0], cast),
-        panels=heat_panels(rows, statistics[0], cast),
+        answer=[map_sentence(rows, statistics[0], models)],
+        words=_sharpest(rows, statistics[0], models),
+        panels=heat_panels(rows, statistics[0], models),
         caption=_caption(rows[rows["statistic"] == statistics[0].id]),
         how_to_read=_how_to_read(statistics, bool(roles), bool(shown)),
         method=_HEAD_STATISTICS,
@@ -109,11 +111,11 @@ def _how_to_read(statistics: list[Statistic], with_roles: bool, with_sentences: 
     return lines
 
 
-def heat_panels(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> list[Panel]:
+def heat_panels(rows: pd.DataFrame, statistic: Statistic, models: ShownModels) -> list[Panel]:
     """The grids of the first seed as charts, for files and downloads."""
     first = rows[(rows["statistic"] == statistic.id) & rows["trained"]]
     first = first[first["seed"] == first["seed"].min()]
-    groups = [(series, stack, kind) for series in cast.series for stack, kind in _kinds_of(first, series.key)]
+    groups = [(series, stack, kind) for series in models.series for stack, kind in _kinds_of(first, series.key)]
     panels = []
     for series, stack, kind in groups:
         own = first[(first["series"] == series.key) & (first["stack"] == stack) & (first["kind"] == kind)]
@@ -144,9 +146,9 @@ class _Grid:
         return [float(f"{value:.4g}") if math.isfinite(value) else None for value in values]
 
 
-def _grids(rows: pd.DataFrame, cast: Cast) -> list[_Grid]:
+def _grids(rows: pd.DataFrame, models: ShownModels) -> list[_Grid]:
     grids = []
-    for series in cast.series:
+    for series in models.series:
         own = rows[rows["series"] == series.key]
         for stack, kind in _kinds_of(own, series.key):
             of_kind: Any = own[(own["stack"] == stack) & (own["kind"] == kind)].groupby(["seed", "trained"])
@@ -210,7 +212,7 @@ def _kinds_of(rows: pd.DataFrame, series: str) -> list[tuple[str, str]]:
 
 
 def _statistic_payload(
-    rows: pd.DataFrame, statistic: Statistic, limits: tuple[float, float], cast: Cast
+    rows: pd.DataFrame, statistic: Statistic, limits: tuple[float, float], models: ShownModels
 ) -> dict[str, Any]:
     own = rows[rows["statistic"] == statistic.id]
     keys = ["series", "seed", "stack", "kind", "layer", "head"]
@@ -223,7 +225,7 @@ def _statistic_payload(
         "limits": limits,
         "top": float(f"{statistic.top:.3g}"),
         "change": float(f"{change:.3g}") or 1.0,
-        "sentence": map_sentence(rows, statistic, cast),
+        "sentence": map_sentence(rows, statistic, models),
     }
 
 
@@ -232,12 +234,12 @@ def _painted(rows: pd.DataFrame, statistic: Statistic, suffix: str = "") -> pd.S
     return rows[f"value{suffix}"] - rows[f"baseline{suffix}"] if statistic.margin else rows[f"value{suffix}"]
 
 
-def map_sentence(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> str:
+def map_sentence(rows: pd.DataFrame, statistic: Statistic, models: ShownModels) -> str:
     """Means over each model's self-attention heads of the main stack, strong heads, and the controls."""
-    own = cast.main(rows[(rows["statistic"] == statistic.id) & (rows["kind"] == "self")])
+    own = models.main(rows[(rows["statistic"] == statistic.id) & (rows["kind"] == "self")])
     own = own if len(own) else rows[rows["statistic"] == statistic.id]
     parts = []
-    for series in cast.series:
+    for series in models.series:
         heads = own[(own["series"] == series.key) & own["trained"]]
         if heads.empty:
             continue
@@ -269,13 +271,13 @@ def map_sentence(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> str:
     return sentence + (f"{before}, " if before else "") + f"{statistic.control} would give {control}."
 
 
-def _sharpest(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> str:
+def _sharpest(rows: pd.DataFrame, statistic: Statistic, models: ShownModels) -> str:
     """The head that has most of the first statistic, over all models, and the untrained head that has most."""
     own = rows[rows["statistic"] == statistic.id]
     trained, untrained = own[own["trained"]], own[~own["trained"]]
-    of_seed = cast.by == "objective"
+    of_seed = models.by == "objective"
     heads = [
-        Candidate(head_name(row, cast[row["series"]].label, of_seed), _head_estimate(row, statistic))
+        Candidate(head_name(row, models[row["series"]].label, of_seed), _head_estimate(row, statistic))
         for row in trained.to_dict("records")
     ]
     top = extreme(heads)

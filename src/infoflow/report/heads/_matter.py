@@ -8,9 +8,9 @@ import altair as alt
 import pandas as pd
 
 from .._curves import has_untrained
-from .._figure import Figure, Method, Panel
+from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, both_extremes, extreme, sentence
-from .._language import Cast, Series
+from .._language import Series, ShownModels
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate, Samples
 from ..forms._chart import amount, color_of, finished, tips, values_of
@@ -63,7 +63,9 @@ class _Pair:
         return Samples.bare({seed: float(value) for seed, value in values.items() if value == value})
 
 
-def matter_figure(frames: dict[str, pd.DataFrame], transfer: pd.DataFrame | None, cast: Cast) -> Figure | None:
+def matter_figure(
+    frames: dict[str, pd.DataFrame], transfer: pd.DataFrame | None, models: ShownModels
+) -> ReportFigure | None:
     """Importance, relevance and single ablations of the same heads, where at least two of them were measured.
 
     `transfer` says whether ablations have the same effects on sentences of another domain.
@@ -73,15 +75,15 @@ def matter_figure(frames: dict[str, pd.DataFrame], transfer: pd.DataFrame | None
     if not pairs:
         return None
     main = pairs[0]
-    series = cast.present(main.rows[main.rows["trained"]])
+    series = models.present(main.rows[main.rows["trained"]])
     tables = tuple(name for name in ("head_importance", "head_relevance", "head_ablation") if name in frames)
-    return Figure(
+    return ReportFigure(
         id="heads-matter",
         question="Do importance, relevance and removal single out the same heads?",
         answer=[
             *(_agreement(pair, series) for pair in pairs[:2]),
-            *_significant(frames, cast),
-            *_elsewhere(transfer, cast),
+            *_significant(frames, models),
+            *_elsewhere(transfer, models),
         ],
         words=_words(main, series),
         panels=[Panel(spec=_scatter(main, one), title=one.label) for one in series],
@@ -154,7 +156,7 @@ def _agreement(pair: _Pair, series: list[Series]) -> str:
     return f"Rank correlation of {pair.x.label} and {pair.y.label}: {listed(parts) or 'none can be told'}."
 
 
-def _significant(frames: dict[str, pd.DataFrame], cast: Cast) -> list[str]:
+def _significant(frames: dict[str, pd.DataFrame], models: ShownModels) -> list[str]:
     """How many heads change the loss on their own, corrected for their number."""
     frame = frames.get("head_ablation")
     if frame is None or "p_corrected" not in frame:
@@ -163,7 +165,7 @@ def _significant(frames: dict[str, pd.DataFrame], cast: Cast) -> list[str]:
     own = frame[frame["trained"] & (frame["metric"] == metric)]
     own = own[own["removed"] == "head"] if "removed" in own else own
     parts = []
-    for one in cast.present(own):
+    for one in models.present(own):
         heads = own[own["series"] == one.key]
         sure = heads[heads["p_corrected"] < 0.05]
         worse = int((sure["value"] > 0).sum() if metric == "loss" else (sure["value"] < 0).sum())
@@ -174,13 +176,13 @@ def _significant(frames: dict[str, pd.DataFrame], cast: Cast) -> list[str]:
     return [f"Heads whose removal alone changes the {metric} at all, corrected for their number: {listed(parts)}."]
 
 
-def _elsewhere(transfer: pd.DataFrame | None, cast: Cast) -> list[str]:
+def _elsewhere(transfer: pd.DataFrame | None, models: ShownModels) -> list[str]:
     """Whether the heads that matter on these sentences matter on those of another domain."""
     if transfer is None:
         return []
     own = transfer[transfer["trained"] & (transfer["kind"] == "all")].dropna(subset="value")
     parts = []
-    for one in cast.present(own):
+    for one in models.present(own):
         rows = own[own["series"] == one.key]
         limit = number(float(rows["baseline"].mean()), 2)
         parts.append(f"{estimate_text(Samples.of(rows).estimate())} in {one.label} (shuffled heads: {limit})")

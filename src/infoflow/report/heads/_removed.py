@@ -5,15 +5,15 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
+from .._figure import Panel, ReportFigure
 from .._in_words import sentence
-from .._language import Cast, Series
+from .._language import Series, ShownModels
 from .._numbers import listed, number
 from .._samples import Samples
 from ..forms._chart import BASELINE, amount, finished, tips
 from ..forms._frame import free_scales, scale_note
 from ..forms._hollow import HOLLOW
-from ..forms._lines import Order, control_lines, level, lines, looks_of
+from ..forms._lines import LineKind, control_lines, level, lines, looks_of
 from ..forms._names import names_above
 from ._matter import HEAD_IMPORTANCE
 from ._names import KINDS
@@ -21,9 +21,9 @@ from ._names import KINDS
 _ORDERS = {
     order.key: order
     for order in (
-        Order(key="importance", label="least important first", dash=(1, 0), shape="circle", mark="●"),
-        Order(key="iterative", label="least important, ranked anew", dash=(6, 3), shape="diamond", mark="◆"),
-        Order(key="oracle", label="least costly alone first", dash=(2, 2), shape="square", mark="■"),
+        LineKind(key="importance", label="least important first", dash=(1, 0), shape="circle", mark="●"),
+        LineKind(key="iterative", label="least important, ranked anew", dash=(6, 3), shape="diamond", mark="◆"),
+        LineKind(key="oracle", label="least costly alone first", dash=(2, 2), shape="square", mark="■"),
     )
 }
 _KINDS = {"-".join(place): label for place, label in KINDS.items()}
@@ -32,7 +32,7 @@ _CHANGE = ("change", "change_low", "change_high")
 _ALLOWED = 0.1  # rise of the loss, as a part of it, that the sentence asks about
 
 
-def removed_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def removed_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """The curves of each model, all heads together and each kind of attention alone."""
     frame = frame.loc[frame["trained"]]
     if frame.empty:
@@ -47,9 +47,10 @@ def removed_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     free, every = free_scales(heights), _span(curves)
     panels = [
         Panel(
-            spec=_chart(own, cast[series], metric, spans[series] if free else every), title=_title(cast[series], kind)
+            spec=_chart(own, models[series], metric, spans[series] if free else every),
+            title=_title(models[series], kind),
         )
-        for series, kind, own in _by_panel(curves, cast)
+        for series, kind, own in _by_panel(curves, models)
     ]
     scale = scale_note(heights, "All panels share one scale." if len(panels) > 1 else "", "model")
     seeds = int(frame["seed"].nunique())
@@ -57,11 +58,11 @@ def removed_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     bands = "95% intervals over seeds and sentences" if seeds > 1 else f"95% intervals over sentences, {HOLLOW}"
     draws = int(frame.loc[frame["order"] == "random", "draw"].nunique())
     grey = f" Grey, dashed: the mean of {draws} random orders per seed, its band their whole range." if draws else ""
-    return Figure(
+    return ReportFigure(
         id="heads-removed",
         question="How many heads can go before quality falls?",
-        answer=[_sentence(curves, cast, metric)],
-        words=_words(curves, cast, metric),
+        answer=[_sentence(curves, models, metric)],
+        words=_words(curves, models, metric),
         panels=panels,
         caption=f"{several}; bands: {bands}; {int(frame['count'].median()):,} sentences behind each point.{grey} "
         "Changes are paired: each sentence with heads removed is held against itself with all of them. Nothing is "
@@ -113,10 +114,10 @@ def _whole(own: pd.DataFrame) -> Samples:
     return Samples.of(ranked[ranked["removed"] == ranked["removed"].min()])
 
 
-def _by_panel(curves: pd.DataFrame, cast: Cast) -> list[tuple[str, str, pd.DataFrame]]:
+def _by_panel(curves: pd.DataFrame, models: ShownModels) -> list[tuple[str, str, pd.DataFrame]]:
     """All heads of each model, then each kind of attention of those that have several."""
     found = [(str(series), str(kind), own) for (series, kind), own in curves.groupby(["series", "kind"], sort=False)]  # type: ignore[misc]
-    order = [one.key for one in cast.series]
+    order = [one.key for one in models.series]
     kinds = ["all", *_KINDS]
     return sorted(
         found, key=lambda one: (one[1] != "all", order.index(one[0]), kinds.index(one[1]) if one[1] in kinds else 9)
@@ -134,9 +135,9 @@ def _span(curves: pd.DataFrame) -> list[float]:
     return [low - margin, high + margin]
 
 
-def _sentence(curves: pd.DataFrame, cast: Cast, metric: str) -> str:
+def _sentence(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
     parts, how = [], []
-    for one in cast.present(curves):
+    for one in models.present(curves):
         own = curves[(curves["series"] == one.key) & (curves["kind"] == "all")]
         best = next((order for order in _ORDERS if bool((own["order"] == order).any())), None)
         if best is None:
@@ -153,10 +154,10 @@ def _sentence(curves: pd.DataFrame, cast: Cast, metric: str) -> str:
     )
 
 
-def _words(curves: pd.DataFrame, cast: Cast, metric: str) -> str:
+def _words(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
     """In which model most heads can go, and in which fewest, beside a random order in the same."""
     shares = []
-    for one in cast.present(curves):
+    for one in models.present(curves):
         own = curves[(curves["series"] == one.key) & (curves["kind"] == "all")]
         best = next((order for order in _ORDERS if bool((own["order"] == order).any())), None)
         if best is not None:
@@ -202,7 +203,7 @@ def _chart(own: pd.DataFrame, series: Series, metric: str, span: list[float]) ->
     }
     known = [order for order in dict.fromkeys(own["order"]) if order != "random"]
     orders = [
-        _ORDERS.get(order, Order(key=order, label=order, dash=(4, 2), shape="cross", mark="✚")) for order in known
+        _ORDERS.get(order, LineKind(key=order, label=order, dash=(4, 2), shape="cross", mark="✚")) for order in known
     ]
     ranked, chance = own[own["order"] != "random"].assign(series=series.key), own[own["order"] == "random"]
     look = looks_of(orders, "order", series.color)

@@ -10,8 +10,8 @@ import pandas as pd
 from infoflow.results import AmbiguousModels
 
 from .._curves import curves, interval_note
-from .._figure import Figure, Method, Panel, Section
-from .._language import JOIN, Cast, Series, objective_label, own_style
+from .._figure import Method, Panel, ReportFigure, Section
+from .._language import JOIN, Series, ShownModels, objective_label, own_style
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number, size_text
 from .._samples import Estimate, Samples
@@ -87,18 +87,18 @@ def alignment_section(tables: ModelTables) -> Section | None:
     """The section, or None where nothing was aligned."""
     if "alignment" not in tables:
         return None
-    cast = tables.cast
-    frame = _one_target(tables["alignment"], cast).assign(series=_SOURCE + JOIN + _TARGET, trained=True)
-    figures = [_score_figure(frame, cast), _curve_figure(frame, cast)]
+    models = tables.models
+    frame = _one_target(tables["alignment"], models).assign(series=_SOURCE + JOIN + _TARGET, trained=True)
+    figures = [_score_figure(frame, models), _curve_figure(frame, models)]
     if "bleu" in set(frame["metric"]):
-        figures.append(_bleu_figure(frame, cast))
-    return replace(ALIGNMENT, figures=figures, keys=[one for one in cast.series if one.key in (_SOURCE, _TARGET)])
+        figures.append(_bleu_figure(frame, models))
+    return replace(ALIGNMENT, figures=figures, keys=[one for one in models.series if one.key in (_SOURCE, _TARGET)])
 
 
-def _one_target(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def _one_target(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """The rows of masked LMs aligned to one translation model each."""
     own = frame[frame["series"] == _SOURCE] if "series" in frame else frame
-    shown = own[own["target_model"].map(cast.lines) == _TARGET] if "target_model" in own else own
+    shown = own[own["target_model"].map(models.lines) == _TARGET] if "target_model" in own else own
     own = shown if len(shown) else own
     if "target_model" in own and int(own.groupby("source_model")["target_model"].nunique().max()) > 1:
         names = ", ".join(dict.fromkeys(own["target_model"]))
@@ -108,15 +108,15 @@ def _one_target(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
     return own
 
 
-def _score_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+def _score_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     mapped = frame[(frame["states"] == "mapped") & frame["metric"].isin(list(_SCORES))]
     table = _score_table(mapped)
-    return Figure(
+    return ReportFigure(
         id="alignment-scores",
         question="Does alignment bring a masked LM nearer to the translation encoder than a linear map does?",
         answer=[_retrieval_sentence(mapped), _other_sentence(mapped), _shuffled_sentence(mapped)],
         panels=[
-            Panel(title=score.title, spec=_score_chart(table[table["metric"] == metric], cast, score.bounds))
+            Panel(title=score.title, spec=_score_chart(table[table["metric"] == metric], models, score.bounds))
             for metric, score in _SCORES.items()
             if metric in set(table["metric"])
         ],
@@ -160,12 +160,12 @@ def _score_row(metric: str, kind: str, seed: int, estimate: Estimate, baseline: 
     return row | {"shown": estimate_text(estimate), "short": estimate_text(estimate).split(" (")[0]}
 
 
-def _score_chart(table: pd.DataFrame, cast: Cast, bounds: tuple[float, float]) -> dict[str, Any]:
+def _score_chart(table: pd.DataFrame, models: ShownModels, bounds: tuple[float, float]) -> dict[str, Any]:
     means, seeds = table[table["seed"] < 0], table[table["seed"] >= 0]
     labels = list(means["label"])
     shapes = {kind.label: kind.shape for kind in _KINDS.values()}
     look = {
-        "color": alt.Color(**values_of("label", labels, [_color(kind, cast) for kind in means["kind"]])),
+        "color": alt.Color(**values_of("label", labels, [_color(kind, models) for kind in means["kind"]])),
         "shape": alt.Shape(**values_of("label", labels, [shapes.get(label, "circle") for label in labels])),
     }
     dots = alt.Chart(seeds).mark_point(filled=True, size=22).encode(opacity=lit(0.45))
@@ -173,12 +173,12 @@ def _score_chart(table: pd.DataFrame, cast: Cast, bounds: tuple[float, float]) -
     return interval_dots(means, look, bounds=bounds, tooltip=tooltip, size=80, more=[dots], step=38)
 
 
-def _color(kind: str, cast: Cast) -> str:
+def _color(kind: str, models: ShownModels) -> str:
     """The masked LM's colour, as it is its encoder; grey for a control, translation's colour for its own encoder."""
     if kind in _KINDS and _KINDS[kind].control:
         return "var(--control)"
     key, slot = (_TARGET, 2) if kind == "target" else (_SOURCE, 1)
-    return next((series.color for series in cast.series if series.key == key), f"var(--series-{slot})")
+    return next((series.color for series in models.series if series.key == key), f"var(--series-{slot})")
 
 
 def _retrieval_sentence(frame: pd.DataFrame) -> str:
@@ -230,13 +230,13 @@ def _marks(table: pd.DataFrame) -> str:
     return f"Large marks are means over {seeds} seeds with {bars}, small dots the seeds."
 
 
-def _curve_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    lines = _curve_lines(cast)
+def _curve_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    lines = _curve_lines(models)
     kept = frame[frame["metric"].isin(list(_CURVES)) & frame["kind"].isin([line.key for line in lines])]
     tables = {metric: curves(kept[kept["metric"] == metric].assign(series=kept["kind"])) for metric in _CURVES}
     tables = {metric: table[table["group"] == "trained"] for metric, table in tables.items()}
     everything = pd.concat([table.assign(metric=metric) for metric, table in tables.items()])
-    return Figure(
+    return ReportFigure(
         id="alignment-curves",
         question="Does the aligned encoder's space look like the translation encoder's, layer by layer?",
         answer=[_gap_sentence(frame, metric) for metric in _CURVES],
@@ -261,8 +261,8 @@ def _curve_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _curve_lines(cast: Cast) -> list[Series]:
-    slots = {series.key: series.slot for series in cast.series}
+def _curve_lines(models: ShownModels) -> list[Series]:
+    slots = {series.key: series.slot for series in models.series}
     source, target = slots.get(_SOURCE, 1), slots.get(_TARGET, 2)
     return [
         Series(key="target", label=objective_label(_TARGET), slot=target),
@@ -283,13 +283,13 @@ def _gap_sentence(frame: pd.DataFrame, metric: str) -> str:
     )
 
 
-def _bleu_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+def _bleu_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     names = {"unaligned": "as it was", "implicit": "fine-tuned", "target": "translation's own encoder"}
     kept = frame[(frame["metric"] == "bleu") & frame["kind"].isin(list(names))]
     table = _score_table(kept, names).assign(label=lambda rows: rows["kind"].map(names))
     before, after, own = (_samples(frame, kind, "bleu") for kind in names)
     signatures = sorted({str(s) for s in kept["signature"] if s})
-    return Figure(
+    return ReportFigure(
         id="alignment-bleu",
         question="Can the masked LM's encoder serve the translation decoder?",
         answer=[
@@ -298,7 +298,7 @@ def _bleu_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             f"{estimate_text(own.estimate())}.",
             *_drift_sentence(frame),
         ],
-        panels=[Panel(title="BLEU: higher is better", spec=_score_chart(table, cast, POSITIVE))],
+        panels=[Panel(title="BLEU: higher is better", spec=_score_chart(table, models, POSITIVE))],
         caption=f"{_marks(table)} {int(table['count'].median()):,} held-out sentences. sacreBLEU signature: "
         f"{listed(signatures)}.",
         how_to_read=[

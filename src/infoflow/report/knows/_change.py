@@ -5,9 +5,9 @@ from dataclasses import replace
 import pandas as pd
 
 from .._curves import curves, interval_note
-from .._figure import Figure, Panel, Section
+from .._figure import Panel, ReportFigure, Section
 from .._in_words import Candidate, extreme, sentence
-from .._language import JOIN, Cast, Series
+from .._language import JOIN, Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
@@ -37,16 +37,16 @@ CHANGES = Section(
 
 def change_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run measured nothing that belongs here."""
-    cast = tables.cast
+    models = tables.models
     frames = list(tables.some(["layer_distance"]).values())
-    figures = [_layer_figure(cast.main(frame), cast) for frame in frames] + frequency_figures(tables)
-    figures += [_model_figure(frame, cast) for frame in tables.some(["model_distance"]).values()]
-    told = CHANGES.told_by(figures, cast, frames)
-    return told if frames or told is None else replace(told, keys=list(cast.series))
+    figures = [_layer_figure(models.main(frame), models) for frame in frames] + frequency_figures(tables)
+    figures += [_model_figure(frame, models) for frame in tables.some(["model_distance"]).values()]
+    told = CHANGES.told_by(figures, models, frames)
+    return told if frames or told is None else replace(told, keys=list(models.series))
 
 
-def _layer_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    table, series = curves(frame), cast.present(frame)
+def _layer_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    table, series = curves(frame), models.present(frame)
     chart = LayerChart(
         table=table,
         series=series,
@@ -56,7 +56,7 @@ def _layer_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
         bounds=SHARE,
         transitions=True,
     )
-    return Figure(
+    return ReportFigure(
         id="layer-change",
         question="How much does each layer change the representation?",
         answer=[f"The largest step {'; '.join(_profile(frame, s) for s in series)}.", *_untrained_sentence(table)],
@@ -125,18 +125,18 @@ def _untrained_sentence(table: pd.DataFrame) -> list[str]:
     return [f"Layers of an untrained model change by {low if low == high else f'{low} to {high}'}."]
 
 
-def _model_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    pairs, seeds = _pair_frames(frame, cast)
-    lines = _pair_series(pairs, cast)
-    across = "objectives" if cast.by == "objective" else "models"
+def _model_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    pairs, seeds = _pair_frames(frame, models)
+    lines = _pair_series(pairs, models)
+    across = "objectives" if models.by == "objective" else "models"
     drawn = [(f"between {across}{', same seed' if len(seeds) else ''}", curves(pairs, by="pair"), lines)] * bool(
         len(pairs)
     )
-    drawn += [("between seeds, same objective", curves(seeds, by="pair"), cast.present(seeds))] * bool(len(seeds))
+    drawn += [("between seeds, same objective", curves(seeds, by="pair"), models.present(seeds))] * bool(len(seeds))
     tables = pd.concat([table.assign(panel=title) for title, table, _ in drawn])
     span = shared_range(tables[tables["group"] != "baseline"], SHARE)
     how = {"y_title": "distance (1 − PWCCA)", "baseline_name": "shuffled rows", "y_range": span, "bounds": SHARE}
-    return Figure(
+    return ReportFigure(
         id="model-distance",
         question="Does the objective matter more than the random initialisation?"
         if len(seeds)
@@ -160,10 +160,10 @@ def _model_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _pair_frames(frame: pd.DataFrame, cast: Cast) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _pair_frames(frame: pd.DataFrame, models: ShownModels) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Rows of pairs across lines and of pairs within a line, each with `series`, `pair` and `trained`."""
     side_a, side_b = frame["series_a"], frame["series_b"]
-    rank = {series.key: index for index, series in enumerate(cast.series)}
+    rank = {series.key: index for index, series in enumerate(models.series)}
     keys = [
         JOIN.join(sorted(pair, key=lambda key: rank.get(key, len(rank)))) for pair in zip(side_a, side_b, strict=True)
     ]
@@ -175,13 +175,13 @@ def _pair_frames(frame: pd.DataFrame, cast: Cast) -> tuple[pd.DataFrame, pd.Data
     return frame[~same], frame[same].assign(series=side_a[same])
 
 
-def _pair_series(pairs: pd.DataFrame, cast: Cast) -> list[Series]:
-    """A line per pair of the cast, in two colours."""
+def _pair_series(pairs: pd.DataFrame, models: ShownModels) -> list[Series]:
+    """A line per pair of the models, in two colours."""
     present = set(pairs["series"])
     return [
         Series(key=a.key + JOIN + b.key, label=f"{a.label} – {b.label}", slot=a.slot, second_slot=b.slot)
-        for index, a in enumerate(cast.series)
-        for b in cast.series[index + 1 :]
+        for index, a in enumerate(models.series)
+        for b in models.series[index + 1 :]
         if a.key + JOIN + b.key in present
     ]
 

@@ -6,9 +6,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Method, Panel
+from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, extreme, plain, sentence
-from .._language import Cast, Series
+from .._language import Series, ShownModels
 from .._numbers import listed, number
 from ..forms._chart import amount, color_of, finished, lit, tips
 from ..forms._lines import control_lines, lines, looks_of
@@ -32,7 +32,7 @@ _HEIGHT = 200
 _ESTIMATES = {"corrected": "value_by_size", "plug-in": "plug_in_by_size"}
 
 
-class Side(NamedTuple):
+class ConvergencePanel(NamedTuple):
     """The rows of one panel: of one regime and side for each model."""
 
     title: str
@@ -49,14 +49,14 @@ def with_convergence(table: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
     return table.assign(converged=found.reindex(keys, fill_value=True).to_numpy(dtype=bool))
 
 
-def convergence_figure(sides: list[Side], cast: Cast) -> Figure | None:
+def convergence_figure(sides: list[ConvergencePanel], models: ShownModels) -> ReportFigure | None:
     """The change from the lowest layer to the top, from ever more tokens; None where no table tells."""
     known = [side for side in sides if len(side.rows) and "value_by_size" in side.rows]
     data = pd.concat([_changes(side) for side in known], ignore_index=True) if known else pd.DataFrame()
     if data.empty:
         return None
-    series, most = cast.present(data), int(data["tokens"].max())
-    return Figure(
+    series, most = models.present(data), int(data["tokens"].max())
+    return ReportFigure(
         id="mi-convergence",
         question="Would more text change these numbers?",
         answer=[_answer(data[data["side"] == side.title], side.title, series) for side in known],
@@ -82,7 +82,7 @@ def convergence_figure(sides: list[Side], cast: Cast) -> Figure | None:
     )
 
 
-def _changes(side: Side) -> pd.DataFrame:
+def _changes(side: ConvergencePanel) -> pd.DataFrame:
     """Information at the top less that at the lowest layer, by size: a row per model, size and estimate."""
     rows = []
     lines: Any = side.rows.groupby(["series", "trained"], sort=False)

@@ -6,9 +6,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Method, Panel
+from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, both_extremes, plain, sentence
-from .._language import Cast, Series
+from .._language import Series, ShownModels
 from .._numbers import number
 from ..forms._chart import amount, color_of, finished, lit, tips, with_field
 from ..forms._lines import of_one
@@ -35,21 +35,21 @@ _VISIBLE = 0.0005  # bins at the two ends that hold less are cut off
 _ROUNDING = 1e-9
 
 
-def distribution_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+def distribution_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     """Cosines and distances of random pairs of words: a panel per model and metric."""
     shapes = pd.concat(
-        [_shapes(frame, series, metric) for metric in _METRICS for series in cast.present(frame)], ignore_index=True
+        [_shapes(frame, series, metric) for metric in _METRICS for series in models.present(frame)], ignore_index=True
     )
     panels = [
         _panel(shapes, series, metric)
         for metric in _METRICS
-        for series in cast.present(shapes[shapes["metric"] == metric])
+        for series in models.present(shapes[shapes["metric"] == metric])
     ]
-    return Figure(
+    return ReportFigure(
         id="word-distances",
         question="How similar, and how far apart, are two random words?",
-        answer=_sentence(shapes, cast),
-        words=_words(shapes, cast),
+        answer=_sentence(shapes, models),
+        words=_words(shapes, models),
         panels=panels,
         caption=f"{int(frame['count'].median()):,} random pairs of word occurrences in each layer of each model, the "
         "same pairs in every layer. Every shape is drawn to the same height; cosine panels share one scale across.",
@@ -128,11 +128,11 @@ def _ridges(rows: pd.DataFrame, series: Series, metric: str, span: tuple[float, 
     return finished([filled, *controls, edge.encode(**at, **look, opacity=lit())], 70 + 32 * len(layers))
 
 
-def _sentence(shapes: pd.DataFrame, cast: Cast) -> list[str]:
+def _sentence(shapes: pd.DataFrame, models: ShownModels) -> list[str]:
     """The middle half of the cosines at the bottom and at the top, model by model."""
     trained = shapes[(shapes["group"] == "trained") & (shapes["metric"] == "cosine")]
     parts = []
-    for series in cast.present(trained):
+    for series in models.present(trained):
         layers = dict(iter(trained[trained["series"] == series.key].groupby("layer")))
         first, last = min(layers), max(layers)
         parts.append(
@@ -142,13 +142,13 @@ def _sentence(shapes: pd.DataFrame, cast: Cast) -> list[str]:
     return [f"The middle half of all pairs have cosines, in {'; in '.join(parts)}."] if parts else []
 
 
-def _words(shapes: pd.DataFrame, cast: Cast) -> str:
+def _words(shapes: pd.DataFrame, models: ShownModels) -> str:
     """In which model's top layer random words are most alike, and in which least, by the median cosine."""
     cosines = shapes[shapes["metric"] == "cosine"]
     trained, untrained = (cosines[cosines["group"] == group] for group in ("trained", "untrained"))
     tops = [
         Candidate(f"in {series.label}", plain(_median_on_top(trained[trained["series"] == series.key])))
-        for series in cast.present(trained)
+        for series in models.present(trained)
     ]
     told = both_extremes(tops)
     if not told:

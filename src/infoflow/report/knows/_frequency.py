@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple
 import pandas as pd
 
 from .._curves import curves, interval_note
-from .._figure import Figure, Method, Panel
-from .._language import Cast, Series
+from .._figure import Method, Panel, ReportFigure
+from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate, Samples
@@ -46,11 +46,11 @@ _RANKS = (
 )
 
 
-def frequency_figures(tables: ModelTables) -> list[Figure]:
+def frequency_figures(tables: ModelTables) -> list[ReportFigure]:
     """The figures whose tables the run has."""
     build = {"change_by_frequency": _change_figure, "influence_by_frequency": _influence_figure}
-    frames = {name: tables.cast.main(frame) for name, frame in tables.some(build).items()}
-    return [build[name](frame, tables.cast) for name, frame in frames.items() if bool(frame["trained"].any())]
+    frames = {name: tables.models.main(frame) for name, frame in tables.some(build).items()}
+    return [build[name](frame, tables.models) for name, frame in frames.items() if bool(frame["trained"].any())]
 
 
 def rank_curves(frame: pd.DataFrame, control: Literal["untrained", "baseline"]) -> pd.DataFrame:
@@ -72,17 +72,17 @@ def rank_curves(frame: pd.DataFrame, control: Literal["untrained", "baseline"]) 
     return pd.concat([bins, means.assign(**names, shown=shown)], ignore_index=True)
 
 
-def _change_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    table, ends = rank_curves(frame, "untrained"), _all_ends(frame, cast)
+def _change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    table, ends = rank_curves(frame, "untrained"), _all_ends(frame, models)
     shuffled = frame["baseline"].mean()
-    return Figure(
+    return ReportFigure(
         id="change-by-rank",
         question="Which tokens does a layer change more: frequent or rare ones?",
-        answer=[_contrast(series, ends[series.key], _CHANGE) for series in cast.present(frame)],
-        words=_words(frame, cast, ends, _CHANGE),
+        answer=[_contrast(series, ends[series.key], _CHANGE) for series in models.present(frame)],
+        words=_words(frame, models, ends, _CHANGE),
         panels=_panels(
             table,
-            cast,
+            models,
             y_title="change (1 − PWCCA)",
             x_title="from layer → to layer",
             control_name="untrained",
@@ -104,18 +104,18 @@ def _change_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _influence_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+def _influence_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     frame = frame.loc[frame["pool"] == "others"]
     frame = frame.assign(layer=frame["block"] + 1)
-    table, ends = rank_curves(frame, "baseline"), _all_ends(frame, cast)
-    return Figure(
+    table, ends = rank_curves(frame, "baseline"), _all_ends(frame, models)
+    return ReportFigure(
         id="influence-by-rank",
         question="Which tokens influence the others more: frequent or rare ones?",
-        answer=[_contrast(series, ends[series.key], _INFLUENCE) for series in cast.present(frame)],
-        words=_words(frame, cast, ends, _INFLUENCE),
+        answer=[_contrast(series, ends[series.key], _INFLUENCE) for series in models.present(frame)],
+        words=_words(frame, models, ends, _INFLUENCE),
         panels=_panels(
             table,
-            cast,
+            models,
             y_title="influence (1 − PWCCA)",
             x_title="layer that loses the token",
             control_name="random",
@@ -204,15 +204,15 @@ def _ends(frame: pd.DataFrame, series: Series) -> _Ends:
     return _Ends(frequent, rare, pairs, gaps, ahead)
 
 
-def _all_ends(frame: pd.DataFrame, cast: Cast) -> dict[str, _Ends]:
+def _all_ends(frame: pd.DataFrame, models: ShownModels) -> dict[str, _Ends]:
     """Of each line by its key: the words and the numbers of an answer are about the same."""
-    return {series.key: _ends(frame, series) for series in cast.present(frame)}
+    return {series.key: _ends(frame, series) for series in models.present(frame)}
 
 
-def _words(frame: pd.DataFrame, cast: Cast, every: Mapping[str, _Ends], wording: _Wording) -> str:
+def _words(frame: pd.DataFrame, models: ShownModels, every: Mapping[str, _Ends], wording: _Wording) -> str:
     """Which models go which way in how many layers, without a number."""
     ways: dict[tuple[int, str], list[str]] = {}
-    for series in cast.present(frame[frame["trained"]]):
+    for series in models.present(frame[frame["trained"]]):
         ends = every[series.key]
         ways.setdefault((ends.sign, ends.often), []).append(series.label)
     told = []
@@ -257,8 +257,8 @@ def _at(rows: pd.DataFrame, layer: int) -> Samples:
     return Samples.of(rows[rows["layer"] == layer])
 
 
-def _panels(table: pd.DataFrame, cast: Cast, **how: Any) -> list[Panel]:
-    """One panel per line of the cast, all on the same scale unless they reach very different heights."""
+def _panels(table: pd.DataFrame, models: ShownModels, **how: Any) -> list[Panel]:
+    """One panel per line of the models, all on the same scale unless they reach very different heights."""
     tops = _tops(table)
     free = free_scales(tops.values())
     highest = max(tops.values())
@@ -272,7 +272,7 @@ def _panels(table: pd.DataFrame, cast: Cast, **how: Any) -> list[Panel]:
             ),
             series.label,
         )
-        for series in cast.present(table)
+        for series in models.present(table)
     ]
 
 

@@ -7,9 +7,9 @@ import altair as alt
 import pandas as pd
 
 from .._curves import curves, interval_note, samples_at
-from .._figure import Figure, Method, Panel, Section
+from .._figure import Method, Panel, ReportFigure, Section
 from .._in_words import Candidate, extreme, sentence
-from .._language import JOIN, Cast, Series, own_style
+from .._language import JOIN, Series, ShownModels, own_style
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed
 from .._samples import Estimate
@@ -17,7 +17,7 @@ from .._trends import Wording, change, order_sentence, trend_sentences, trend_wo
 from ..forms._chart import CONTROL, NAME, amount, finished, lit, tips, with_field
 from ..forms._layer_chart import LayerChart
 from ..forms._lines import POSITIVE, SHARE, looks_of
-from ._convergence import MUTUAL_INFORMATION, Side, convergence_figure, with_convergence
+from ._convergence import MUTUAL_INFORMATION, ConvergencePanel, convergence_figure, with_convergence
 
 _IDENTITY = Method(
     id="identity-neighbours",
@@ -52,31 +52,31 @@ KNOWS = Section(
 
 def knowledge_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run measured nothing that belongs here."""
-    cast, frames = tables.cast, tables.some(("mutual_information", "identity_neighbours"))
-    figures = _information_figures(frames["mutual_information"], cast) if "mutual_information" in frames else []
+    models, frames = tables.models, tables.some(("mutual_information", "identity_neighbours"))
+    figures = _information_figures(frames["mutual_information"], models) if "mutual_information" in frames else []
     if "identity_neighbours" in frames:
-        figures.append(_identity_figure(cast.main(frames["identity_neighbours"]), cast))
-    return KNOWS.told_by(figures, cast, frames.values())
+        figures.append(_identity_figure(models.main(frames["identity_neighbours"]), models))
+    return KNOWS.told_by(figures, models, frames.values())
 
 
-def _information_figures(frame: pd.DataFrame, cast: Cast) -> list[Figure]:
-    main, others = cast.main(frame), cast.others(frame)
+def _information_figures(frame: pd.DataFrame, models: ShownModels) -> list[ReportFigure]:
+    main, others = models.main(frame), models.others(frame)
     figures = []
     if len(rows := input_rows(main)):
-        figures.append(_input_figure(rows, cast))
+        figures.append(_input_figure(rows, models))
     if len(rows := output_rows(main)):
-        figures.append(_output_figure(rows, cast))
+        figures.append(_output_figure(rows, models))
     training = main[main["regime"] == "training"]
-    figures += [_training_figure(training[training["series"] == s.key], s) for s in cast.present(training)]
+    figures += [_training_figure(training[training["series"] == s.key], s) for s in models.present(training)]
     if len(plane := _plane_rows(main)):
-        figures.append(_plane_figure(main, plane, cast))
-    sides = [Side("About the input token", input_rows(main))]
-    sides.append(Side("About the output token", output_rows(main)))
-    if convergence := convergence_figure(sides, cast):
+        figures.append(_plane_figure(main, plane, models))
+    sides = [ConvergencePanel("About the input token", input_rows(main))]
+    sides.append(ConvergencePanel("About the output token", output_rows(main)))
+    if convergence := convergence_figure(sides, models):
         figures.append(convergence)
     if len(rows := input_rows(others)):
         question = "How much do decoder states remember of the decoder's own input token?"
-        figures.append(replace(_input_figure(rows, cast), id="mi-input-decoder", question=question, findings=()))
+        figures.append(replace(_input_figure(rows, models), id="mi-input-decoder", question=question, findings=()))
     return figures
 
 
@@ -93,10 +93,10 @@ def input_rows(frame: pd.DataFrame) -> pd.DataFrame:
     return _of(frame, "clean", "input")
 
 
-def _input_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    table, series = with_convergence(curves(frame), frame), cast.present(frame)
+def _input_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    table, series = with_convergence(curves(frame), frame), models.present(frame)
     chart = _information_chart(table, series, "mutual information with the input token (nats)")
-    return Figure(
+    return ReportFigure(
         id="mi-input",
         question="How much do representations remember of their own input token?",
         answer=trend_sentences(frame, series, Wording("nats", what="of information about its input token")),
@@ -124,12 +124,12 @@ def output_rows(main: pd.DataFrame) -> pd.DataFrame:
     return output[(output["regime"] == "training") == output["series"].isin(hidden)]
 
 
-def _output_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    table, series = with_convergence(curves(frame), frame), cast.present(frame)
+def _output_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    table, series = with_convergence(curves(frame), frame), models.present(frame)
     chart = _information_chart(table, series, "mutual information with the output token (nats)")
     hidden = [s.label for s in series if (frame.loc[frame["series"] == s.key, "regime"] == "training").any()]
     regime = f" Hidden positions only for {listed(hidden)}, as in training." if hidden else ""
-    return Figure(
+    return ReportFigure(
         id="mi-output",
         question="How much do they know of the token they have to produce?",
         answer=trend_sentences(frame, series, Wording("nats", what="of information about its output token")),
@@ -149,7 +149,7 @@ def _output_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _training_figure(frame: pd.DataFrame, owner: Series) -> Figure:
+def _training_figure(frame: pd.DataFrame, owner: Series) -> ReportFigure:
     """Both sides of one model, in its colour: the key of a side starts with the model's, so both light up together."""
     sides = [side for side in ("input", "output") if side in set(frame["side"])]
     lines = [
@@ -165,7 +165,7 @@ def _training_figure(frame: pd.DataFrame, owner: Series) -> Figure:
     by_side = frame.assign(series=f"{owner.key}{JOIN}" + frame["side"].astype(str))
     table = with_convergence(curves(by_side), by_side)
     wording = Wording("nats", "rises by", "falls by", subject=lambda s: f"information about the {s.label}")
-    return Figure(
+    return ReportFigure(
         id=f"mi-training-{owner.slot}"
         + ("" if owner.style is None else f"-{owner.style}"),  # a variant shares its slot
         question=f"What does {owner.label} do with a token that is hidden from it, as in training?",
@@ -256,9 +256,9 @@ def _plane_clause(main: pd.DataFrame, series: Series) -> str:
     return f"{series.label} shows no clear trade: its input changes by {input_text}, its output by {output_text}"
 
 
-def _plane_figure(main: pd.DataFrame, plane: pd.DataFrame, cast: Cast) -> Figure:
-    series = cast.present(plane)
-    return Figure(
+def _plane_figure(main: pd.DataFrame, plane: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    series = models.present(plane)
+    return ReportFigure(
         id="mi-plane",
         question="Do they give up the input in exchange for the output?",
         answer=[f"From bottom to top, {'; '.join(_plane_clause(main, s) for s in series)}."],
@@ -311,14 +311,14 @@ def _plane_chart(plane: pd.DataFrame, series: Series) -> dict[str, Any]:
     return finished(layers, 250)
 
 
-def _identity_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    table, series = curves(frame), cast.present(frame)
+def _identity_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    table, series = curves(frame), models.present(frame)
     neighbours = int(frame["neighbours"].iloc[0])
     top = order_sentence(frame, series, "At the top layer this share is, in order")
     wording = Wording("", "rises by", "falls by", subject=lambda s: f"the share in {s.label}")
     title = f"share of the {neighbours} nearest neighbours with the same token"
     chart = LayerChart(table=table, series=series, y_title=title, baseline_name="chance", bounds=SHARE)
-    return Figure(
+    return ReportFigure(
         id="identity",
         question="Are a vector's nearest neighbours still the same token?",
         answer=[*([top] if top else []), *trend_sentences(frame, series, wording)],

@@ -3,9 +3,9 @@
 import pandas as pd
 
 from .._curves import curves, interval_note, layers_of, samples_at
-from .._figure import Figure, Method, Panel, Section
+from .._figure import Method, Panel, ReportFigure, Section
 from .._in_words import Candidate, both_extremes, by_answer, sentence
-from .._language import JOIN, Cast, Series
+from .._language import JOIN, Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate
@@ -48,11 +48,11 @@ def lenses_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run measured nothing that belongs here."""
     if "lens" not in tables:
         return None
-    cast, frame = tables.cast, one_choice(tables["lens"])
-    figures = [_divergence_figure(_by_lens(frame, "kl"), cast)]
+    models, frame = tables.models, one_choice(tables["lens"])
+    figures = [_divergence_figure(_by_lens(frame, "kl"), models)]
     if len(rows := _by_lens(frame, "agreement")):
-        figures.append(_agreement_figure(rows, cast))
-    return PREDICTS.told_by(figures, cast, [frame])
+        figures.append(_agreement_figure(rows, models))
+    return PREDICTS.told_by(figures, models, [frame])
 
 
 def one_choice(frame: pd.DataFrame) -> pd.DataFrame:
@@ -76,16 +76,16 @@ def _lines(owner: Series, frame: pd.DataFrame) -> list[Series]:
     ]
 
 
-def _owners(frame: pd.DataFrame, cast: Cast) -> list[Series]:
-    return [series for series in cast.series if series.key in set(frame["owner"])]
+def _owners(frame: pd.DataFrame, models: ShownModels) -> list[Series]:
+    return [series for series in models.series if series.key in set(frame["owner"])]
 
 
 def _panels(
-    frame: pd.DataFrame, cast: Cast, y_title: str, baseline: str, bounds: tuple[float, float]
+    frame: pd.DataFrame, models: ShownModels, y_title: str, baseline: str, bounds: tuple[float, float]
 ) -> tuple[list[Panel], pd.DataFrame, str]:
     """A panel per model, the rows that they show (every layer but the top, where lines meet), and of what scale."""
     frame = frame.loc[frame["layer"] < frame.groupby("owner")["layer"].transform("max")]
-    tables = {owner.key: curves(frame[frame["owner"] == owner.key]) for owner in _owners(frame, cast)}
+    tables = {owner.key: curves(frame[frame["owner"] == owner.key]) for owner in _owners(frame, models)}
     everything = pd.concat([table.assign(owner=key) for key, table in tables.items()], ignore_index=True)
     scales = panel_scales(tables.values(), "Panels share one scale.", bounds)
     how = {"y_title": y_title, "baseline_name": baseline, "y_range": scales.shared, "bounds": bounds}
@@ -94,7 +94,7 @@ def _panels(
             LayerChart(table=tables[owner.key], series=_lines(owner, frame), **how),
             _title(frame[frame["owner"] == owner.key], owner),
         )
-        for owner in _owners(frame, cast)
+        for owner in _owners(frame, models)
     ]
     return panels, everything, scales.note
 
@@ -107,16 +107,16 @@ def _title(frame: pd.DataFrame, owner: Series) -> str:
     return f"{owner.label}: hidden tokens" if masked else owner.label
 
 
-def _divergence_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+def _divergence_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     # An untrained model predicts nearly the same everywhere: its divergence is nearly zero at any layer, a line that
     # would look like success.
     trained = frame[frame["trained"]]
-    panels, table, scale = _panels(trained, cast, "KL to the final prediction (nats)", "mean prediction", POSITIVE)
-    return Figure(
+    panels, table, scale = _panels(trained, models, "KL to the final prediction (nats)", "mean prediction", POSITIVE)
+    return ReportFigure(
         id="lens-divergence",
         question="How far is each layer from the final prediction?",
-        answer=[*_halfway_sentences(trained, cast), *_untrained_sentence(frame)],
-        words=_halfway_words(trained, cast),
+        answer=[*_halfway_sentences(trained, models), *_untrained_sentence(frame)],
+        words=_halfway_words(trained, models),
         panels=panels,
         caption=f"{interval_note(table)} {scale} Measured on sentences that the lens was not "
         "trained on. The top layer is left out: there the divergence is 0 by definition.",
@@ -134,9 +134,9 @@ def _divergence_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _halfway_sentences(frame: pd.DataFrame, cast: Cast) -> list[str]:
+def _halfway_sentences(frame: pd.DataFrame, models: ShownModels) -> list[str]:
     lens = _best_lens(frame)
-    halfway = {owner: _halfway(frame, owner, lens) for owner in _owners(frame, cast)}
+    halfway = {owner: _halfway(frame, owner, lens) for owner in _owners(frame, models)}
     told = "; ".join(f"in {owner.label} from layer {layer} on, {text}" for owner, (layer, text) in halfway.items())
     sentences = [
         f"Through the {lens} lens, more than half of the divergence between the mean prediction and the final one is "
@@ -148,10 +148,10 @@ def _halfway_sentences(frame: pd.DataFrame, cast: Cast) -> list[str]:
     return sentences
 
 
-def _halfway_words(frame: pd.DataFrame, cast: Cast) -> str:
+def _halfway_words(frame: pd.DataFrame, models: ShownModels) -> str:
     """From which layer on each model is nearer to its final prediction than to its mean one."""
     lens = _best_lens(frame)
-    found = {owner.label: f"from layer {_halfway(frame, owner, lens)[0]} on" for owner in _owners(frame, cast)}
+    found = {owner.label: f"from layer {_halfway(frame, owner, lens)[0]} on" for owner in _owners(frame, models)}
     return by_answer(found, f"through the {lens} lens, more than half of the way to the final prediction is made ")
 
 
@@ -184,15 +184,15 @@ def _untrained_sentence(frame: pd.DataFrame) -> list[str]:
     ]
 
 
-def _agreement_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+def _agreement_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     panels, table, scale = _panels(
-        frame, cast, "share of positions with the final favourite", "one guess for all", SHARE
+        frame, models, "share of positions with the final favourite", "one guess for all", SHARE
     )
-    return Figure(
+    return ReportFigure(
         id="lens-agreement",
         question="From which layer on is the likeliest token the final one?",
-        answer=[_middle_sentence(frame, cast)],
-        words=_middle_words(frame, cast),
+        answer=[_middle_sentence(frame, models)],
+        words=_middle_words(frame, models),
         panels=panels,
         caption=f"{interval_note(table)} {scale} The top layer, 1 by definition, is left out.",
         how_to_read=[
@@ -209,10 +209,10 @@ def _agreement_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _middle_words(frame: pd.DataFrame, cast: Cast) -> str:
+def _middle_words(frame: pd.DataFrame, models: ShownModels) -> str:
     """In which model the halfway layer names the final favourite most often, and in which least."""
     lens = _best_lens(frame)
-    told = both_extremes([Candidate(f"in {one.label}", _middle(frame, one, lens)[1]) for one in _owners(frame, cast)])
+    told = both_extremes([Candidate(f"in {one.label}", _middle(frame, one, lens)[1]) for one in _owners(frame, models)])
     share = f"halfway up, the share of positions at which the {lens} lens names the final favourite is"
     return sentence(f"{share} {told}") if told else ""
 
@@ -223,10 +223,10 @@ def _middle(frame: pd.DataFrame, owner: Series, lens: str) -> tuple[int, Estimat
     return layer, samples_at(frame, key, layer).estimate()
 
 
-def _middle_sentence(frame: pd.DataFrame, cast: Cast) -> str:
+def _middle_sentence(frame: pd.DataFrame, models: ShownModels) -> str:
     lens = _best_lens(frame)
     parts = []
-    for owner in _owners(frame, cast):
+    for owner in _owners(frame, models):
         layer, middle = _middle(frame, owner, lens)
         top = layers_of(frame, f"{owner.key}{JOIN}{lens}")[-1]
         parts.append(f"{estimate_text(middle)} in {owner.label} (layer {layer} of {top})")

@@ -5,9 +5,9 @@ from typing import Any
 import pandas as pd
 
 from .._curves import curves, interval_note
-from .._figure import Figure, Method, Panel, Section
+from .._figure import Method, Panel, ReportFigure, Section
 from .._in_words import Candidate, both_extremes, sentence
-from .._language import Cast, Series
+from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import number
 from .._trends import Wording, change, order_sentence, trend_sentences, trend_words
@@ -64,18 +64,18 @@ NEIGHBOURS = Section(
 
 def neighbours_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run measured nothing that belongs here."""
-    cast = tables.cast
-    frames = {name: cast.main(frame) for name, frame in tables.some((*_TABLES, "token_map")).items()}
+    models = tables.models
+    frames = {name: models.main(frame) for name, frame in tables.some((*_TABLES, "token_map")).items()}
     frames = {name: frame for name, frame in frames.items() if len(frame)}
     build = {"position_neighbours": _position, "context_neighbours": _context, "tag_neighbours": _tags}
-    figures = [build[name](frames[name], cast) for name in _TABLES if name in frames]
+    figures = [build[name](frames[name], models) for name in _TABLES if name in frames]
     if "token_map" in frames:
-        figures += token_map_figures(frames["token_map"], cast)
-    return NEIGHBOURS.told_by(figures, cast, frames.values())
+        figures += token_map_figures(frames["token_map"], models)
+    return NEIGHBOURS.told_by(figures, models, frames.values())
 
 
-def _position(frame: pd.DataFrame, cast: Cast) -> Figure:
-    table, series = curves(frame), cast.present(frame)
+def _position(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    table, series = curves(frame), models.present(frame)
     top = order_sentence(frame, series, "At the top layer neighbours stand this many tokens apart")
     wording = Wording("tokens", "rises by", "falls by", subject=lambda s: f"the distance in {s.label}")
     chart = LayerChart(
@@ -86,7 +86,7 @@ def _position(frame: pd.DataFrame, cast: Cast) -> Figure:
         bounds=POSITIVE,
         inverted=True,
     )
-    return Figure(
+    return ReportFigure(
         id="position-neighbours",
         question="Do a token's nearest occurrences stand at the same place in their sentences?",
         answer=[*([top] if top else []), *trend_sentences(frame, series, wording)],
@@ -107,10 +107,10 @@ def _position(frame: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _context(frame: pd.DataFrame, cast: Cast) -> Figure:
+def _context(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     return _shares(
         frame,
-        cast,
+        models,
         column="side",
         names={side: name for side, name in _SIDES.items() if side in set(frame["side"])},
         id="context-neighbours",
@@ -122,12 +122,12 @@ def _context(frame: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _tags(frame: pd.DataFrame, cast: Cast) -> Figure:
+def _tags(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     measured = list(dict.fromkeys(frame["tag"]))
     ordered = [*(tag for tag in _TAGS if tag in measured), *(tag for tag in measured if tag not in _TAGS)]
     return _shares(
         frame,
-        cast,
+        models,
         column="tag",
         names={tag: _TAGS.get(tag, str(tag)) for tag in ordered},
         id="tag-neighbours",
@@ -139,15 +139,17 @@ def _tags(frame: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _shares(frame: pd.DataFrame, cast: Cast, *, column: str, names: dict[str, str], how: str, **facts: Any) -> Figure:
+def _shares(
+    frame: pd.DataFrame, models: ShownModels, *, column: str, names: dict[str, str], how: str, **facts: Any
+) -> ReportFigure:
     """A panel per value of `column`, on one scale unless they span very different ranges."""
     parts = {value: frame[frame[column] == value] for value in names}
     tables = {value: curves(part) for value, part in parts.items()}
     data = pd.concat([table.assign(**{column: value}) for value, table in tables.items()], ignore_index=True)
-    series = cast.present(frame)
+    series = models.present(frame)
     scales = panel_scales(tables.values(), "All panels share one scale." if len(names) > 1 else "", SHARE, zero=0.35)
     form: dict[str, Any] = {"y_title": "share of neighbours", "baseline_name": "chance", "bounds": SHARE}
-    return Figure(
+    return ReportFigure(
         panels=[
             Panel.of(LayerChart(table=table, series=series, y_range=scales.shared, **form), names[value])
             for value, table in tables.items()

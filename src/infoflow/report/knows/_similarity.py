@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Method, Panel, PanelGroup, Section
+from .._figure import Method, Panel, PanelGroup, ReportFigure, Section
 from .._in_words import Candidate, extreme, sentence
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
@@ -44,7 +44,7 @@ _FRAME = (("paper", 3.6), ("ink", 1.6))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Metric:
+class SimilarityMeasure:
     """One of the measures that the figure can show."""
 
     id: str
@@ -54,14 +54,18 @@ class Metric:
 
 
 METRICS = (
-    Metric(id="rsa", label="RSA", asks="do both layers rank the distances between words alike"),
-    Metric(id="pwcca", label="PWCCA", asks="can each layer be mapped linearly onto the other"),
-    Metric(id="cka_debiased", label="CKA", asks="do the same words have large products in both layers"),
-    Metric(id="cka", label="biased CKA", asks="do the same words have large products, if words were many"),
-    Metric(id="cka_minibatch", label="minibatch CKA", asks="do the same words have large products within batches"),
-    Metric(id="procrustes", label="Procrustes", asks="how far apart are both shapes after rotation", is_distance=True),
-    Metric(id="svcca", label="SVCCA", asks="do the leading components correlate"),
-    Metric(id="cca", label="mean CCA", asks="do all directions correlate"),
+    SimilarityMeasure(id="rsa", label="RSA", asks="do both layers rank the distances between words alike"),
+    SimilarityMeasure(id="pwcca", label="PWCCA", asks="can each layer be mapped linearly onto the other"),
+    SimilarityMeasure(id="cka_debiased", label="CKA", asks="do the same words have large products in both layers"),
+    SimilarityMeasure(id="cka", label="biased CKA", asks="do the same words have large products, if words were many"),
+    SimilarityMeasure(
+        id="cka_minibatch", label="minibatch CKA", asks="do the same words have large products within batches"
+    ),
+    SimilarityMeasure(
+        id="procrustes", label="Procrustes", asks="how far apart are both shapes after rotation", is_distance=True
+    ),
+    SimilarityMeasure(id="svcca", label="SVCCA", asks="do the leading components correlate"),
+    SimilarityMeasure(id="cca", label="mean CCA", asks="do all directions correlate"),
 )
 
 
@@ -80,10 +84,10 @@ def similarity_section(tables: ModelTables) -> Section | None:
     """The section, or None where no two models were compared. Untrained models are a map of their own, not a line."""
     if "space_similarity" not in tables:
         return None
-    cast = tables.cast
-    rows = similarity_rows(tables["space_similarity"], cast)
+    models = tables.models
+    rows = similarity_rows(tables["space_similarity"], models)
     rows = rows[rows["value"].notna()]
-    lines = pairs_of_lines(rows, cast)
+    lines = pairs_of_lines(rows, models)
     if all(line.key == CONTROL for line in lines):
         return None
     nearest = nearest_pairs(rows, lines)
@@ -112,7 +116,7 @@ def nearest_pairs(rows: pd.DataFrame, lines: list[PairOfLines]) -> list[PairOfLi
     return [line for line in lines if line not in across or line.key in nearest]
 
 
-def _figure(rows: pd.DataFrame, lines: list[PairOfLines], left_out: int) -> Figure:
+def _figure(rows: pd.DataFrame, lines: list[PairOfLines], left_out: int) -> ReportFigure:
     present = [metric for metric in METRICS if metric.id in set(rows["metric"])]
     if any(metric.id == "cka_debiased" for metric in present):
         present = [metric for metric in present if metric.id != "cka"]
@@ -120,7 +124,7 @@ def _figure(rows: pd.DataFrame, lines: list[PairOfLines], left_out: int) -> Figu
     first, groups = present[0], [_group(metric, tables[metric.id], lines) for metric in present]
     drawn = [table.assign(metric=metric, models=key) for metric, own in tables.items() for key, table in own.items()]
     data = pd.concat(drawn, ignore_index=True)
-    return Figure(
+    return ReportFigure(
         id="space-similarity",
         question="Which layers of two models are most alike?",
         answer=[*_sentences(rows, first, tables[first.id], lines), *_agreement(tables, present, lines)],
@@ -151,7 +155,7 @@ def _tables(rows: pd.DataFrame, lines: list[PairOfLines]) -> dict[str, pd.DataFr
     return {key: means(own) for key, own in tables.items() if len(own)}
 
 
-def _group(metric: Metric, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]) -> PanelGroup:
+def _group(metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]) -> PanelGroup:
     everything = pd.concat(tables.values())
     baseline, values = float(everything["baseline"].mean()), everything["value"]
     span = (baseline, float(values.min() if metric.is_distance else values.max()))
@@ -166,7 +170,7 @@ def _group(metric: Metric, tables: dict[str, pd.DataFrame], lines: list[PairOfLi
 
 
 def _sentences(
-    rows: pd.DataFrame, metric: Metric, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]
+    rows: pd.DataFrame, metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]
 ) -> list[str]:
     """The most alike layers of each pair, those of seeds and of the control, and whether likeness follows depth."""
     tops = {line: _most_alike(tables[line.key], metric) for line in lines if line.key in tables}
@@ -183,7 +187,7 @@ def _sentences(
     ]
 
 
-def _words(metric: Metric, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]) -> str:
+def _words(metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]) -> str:
     """The two most alike layers of different models, and those of the control."""
     tops = {line.key: (line, _most_alike(tables[line.key], metric)) for line in lines if line.key in tables}
     across = [
@@ -207,11 +211,11 @@ def _estimate(cell: Any) -> Estimate:
     return Estimate(value=value, low=low, high=high, seeds=int(cell["pairs"]), count=int(cell["count"]))
 
 
-def _most_alike(table: pd.DataFrame, metric: Metric) -> Any:
+def _most_alike(table: pd.DataFrame, metric: SimilarityMeasure) -> Any:
     return table.sort_values("value", ascending=metric.is_distance).iloc[0]
 
 
-def _depth_sentence(rows: pd.DataFrame, metric: Metric, lines: list[PairOfLines]) -> list[str]:
+def _depth_sentence(rows: pd.DataFrame, metric: SimilarityMeasure, lines: list[PairOfLines]) -> list[str]:
     excesses = {line.title: excess_at_equal_depth(rows[rows["line"] == line.key]) for line in lines}
     excesses = {title: each.negated() if metric.is_distance else each for title, each in excesses.items()}
     clear = sorted((title for title in excesses if excesses[title].sign > 0), key=lambda title: excesses[title].value)
@@ -226,7 +230,7 @@ def _depth_sentence(rows: pd.DataFrame, metric: Metric, lines: list[PairOfLines]
 
 
 def _agreement(
-    tables: dict[str, dict[str, pd.DataFrame]], metrics: list[Metric], lines: list[PairOfLines]
+    tables: dict[str, dict[str, pd.DataFrame]], metrics: list[SimilarityMeasure], lines: list[PairOfLines]
 ) -> list[str]:
     """How many best matches lie at equal depth, by each measure, over the trained models."""
     counts, total = [], 0
@@ -250,13 +254,15 @@ def _caption(data: pd.DataFrame, left_out: int) -> str:
     return f"{means} are 95%, {kind}, under the pointer and in the data; {most:,} words{few}.{shown}"
 
 
-def _best(table: pd.DataFrame, metric: Metric) -> pd.DataFrame:
+def _best(table: pd.DataFrame, metric: SimilarityMeasure) -> pd.DataFrame:
     """The cell of each column that is most alike."""
     by_column = table.groupby("layer_b")["value"]
     return table.loc[by_column.idxmin() if metric.is_distance else by_column.idxmax()]
 
 
-def _map(table: pd.DataFrame, line: PairOfLines, metric: Metric, span: tuple[float, float]) -> dict[str, Any]:
+def _map(
+    table: pd.DataFrame, line: PairOfLines, metric: SimilarityMeasure, span: tuple[float, float]
+) -> dict[str, Any]:
     """The colour goes from chance, nearly blank, to the best of all maps."""
     up, across = (sorted(table[name].unique().tolist()) for name in LAYERS)
     drawn = table[[*LAYERS, "shown"]].assign(

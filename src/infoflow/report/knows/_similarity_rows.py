@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._language import JOIN, Cast, Series
+from .._language import JOIN, Series, ShownModels
 from .._numbers import estimate_text
 from .._samples import Estimate, Samples, seeds_of_pairs
 
@@ -26,12 +26,12 @@ class PairOfLines:
     same: bool = False  # models that differ in the seed only
 
 
-def similarity_rows(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
-    """With the columns `line` (key of a `PairOfLines`) and `pair`, the first line of the cast always a.
+def similarity_rows(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+    """With the columns `line` (key of a `PairOfLines`) and `pair`, the first line of the models always a.
 
     Untrained models of different seeds make up one control; where there are none, untrained models of one seed.
     """
-    rank = {series.key: index for index, series in enumerate(cast.series)}
+    rank = {series.key: index for index, series in enumerate(models.series)}
     swap = frame["series_a"].map(rank) > frame["series_b"].map(rank)
     rows: Any = pd.concat([frame[~swap], _mirrored(frame[swap])])
     line = rows["series_a"] + JOIN + rows["series_b"]
@@ -48,12 +48,12 @@ def _mirrored(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.rename(columns=names)
 
 
-def pairs_of_lines(rows: pd.DataFrame, cast: Cast) -> list[PairOfLines]:
+def pairs_of_lines(rows: pd.DataFrame, models: ShownModels) -> list[PairOfLines]:
     """Pairs across lines, then lines with themselves, then the control."""
     present = set(rows["line"])
-    across = [(a, b) for index, a in enumerate(cast.series) for b in cast.series[index + 1 :]]
+    across = [(a, b) for index, a in enumerate(models.series) for b in models.series[index + 1 :]]
     pairs = [_pair(a, b, f"{a.label} – {b.label}") for a, b in across]
-    pairs += [_pair(a, a, f"{a.label}, two seeds") for a in cast.series]
+    pairs += [_pair(a, a, f"{a.label}, two seeds") for a in models.series]
     seeds = "seed_a" in rows and bool((rows["seed_a"] != rows["seed_b"])[rows["line"] == CONTROL].any())
     title = "two untrained models" + (", two seeds" if seeds else "")
     return [

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from .._curves import curves, interval_note
-from .._figure import Figure, Method, Panel, Section
-from .._language import Cast, Series
+from .._figure import Method, Panel, ReportFigure, Section
+from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import listed, number
 from .._trends import Wording, trend_sentences, trend_words
@@ -113,15 +113,15 @@ SPACE = Section(
 
 def space_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run measured nothing that belongs here."""
-    cast, frames = tables.cast, tables.some(("geometry", "distance_distribution"))
-    figures: list[Figure] = []
+    models, frames = tables.models, tables.some(("geometry", "distance_distribution"))
+    figures: list[ReportFigure] = []
     if "geometry" in frames:
         frame = _one_choice(frames["geometry"])
-        figures += _geometry_figures(cast.main(frame), cast)
-        figures += [_decoder(figure) for figure in _geometry_figures(cast.others(frame), cast)[:2]]
+        figures += _geometry_figures(models.main(frame), models)
+        figures += [_decoder(figure) for figure in _geometry_figures(models.others(frame), models)[:2]]
     if "distance_distribution" in frames:
-        figures.append(distribution_figure(cast.main(frames["distance_distribution"]), cast))
-    return SPACE.told_by(figures, cast, frames.values())
+        figures.append(distribution_figure(models.main(frames["distance_distribution"]), models))
+    return SPACE.told_by(figures, models, frames.values())
 
 
 def _one_choice(frame: pd.DataFrame) -> pd.DataFrame:
@@ -131,24 +131,24 @@ def _one_choice(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[(frame["words"] == kept) & frame["value"].notna()]
 
 
-def _geometry_figures(frame: pd.DataFrame, cast: Cast) -> list[Figure]:
+def _geometry_figures(frame: pd.DataFrame, models: ShownModels) -> list[ReportFigure]:
     average = frame[frame["measure"] == "average_similarity"]
-    figures = [_anisotropy_figure(frame, average, cast)] if len(average) else []
+    figures = [_anisotropy_figure(frame, average, models)] if len(average) else []
     for likeness in _LIKENESSES:
         rows = frame[(frame["measure"] == likeness.measure) & (frame["space"] == "raw")]
         if len(rows):
             control = frame[(frame["measure"] == likeness.control) & (frame["space"] == "raw")]
-            figures.append(_likeness_figure(likeness, rows, _corrected(rows, control, average), cast))
+            figures.append(_likeness_figure(likeness, rows, _corrected(rows, control, average), models))
     dimension = frame[frame["measure"] == "intrinsic_dimension"]
-    return figures + ([_dimension_figure(dimension, cast)] if len(dimension) else [])
+    return figures + ([_dimension_figure(dimension, models)] if len(dimension) else [])
 
 
-def _decoder(figure: Figure) -> Figure:
+def _decoder(figure: ReportFigure) -> ReportFigure:
     question = f"{figure.question.removesuffix('?')}, in the decoder?"
     return replace(figure, id=f"{figure.id}-decoder", question=question, findings=())
 
 
-def _anisotropy_figure(frame: pd.DataFrame, average: pd.DataFrame, cast: Cast) -> Figure:
+def _anisotropy_figure(frame: pd.DataFrame, average: pd.DataFrame, models: ShownModels) -> ReportFigure:
     tables = {space: curves(rows) for space in _SPACES if len(rows := average[average["space"] == space])}
     everything = pd.concat([table.assign(space=space) for space, table in tables.items()], ignore_index=True)
     raw = average[average["space"] == "raw"]
@@ -156,20 +156,20 @@ def _anisotropy_figure(frame: pd.DataFrame, average: pd.DataFrame, cast: Cast) -
     scales = panel_scales(drawn.values(), "Panels share one scale." if len(drawn) > 1 else "", COSINE)
     how = {"y_title": "mean cosine of two random words", "baseline_name": "isotropic", "bounds": COSINE}
     how["y_range"] = scales.shared
-    return Figure(
+    return ReportFigure(
         id="average-similarity",
         question="Are all words alike?",
         answer=[
             *trend_sentences(
-                raw, cast.present(raw), Wording("", "rises by", "falls by", subject=_subject("mean cosine"))
+                raw, models.present(raw), Wording("", "rises by", "falls by", subject=_subject("mean cosine"))
             ),
             *_centred_sentence(tables, drawn),
             *_vanished_sentence(tables, drawn),
-            *_rogue_sentence(frame, cast),
+            *_rogue_sentence(frame, models),
         ],
-        words=trend_words(raw, cast.present(raw), "the cosine of random words"),
+        words=trend_words(raw, models.present(raw), "the cosine of random words"),
         panels=[
-            Panel.of(LayerChart(table=table, series=cast.present(table), **how), _SPACES[space])
+            Panel.of(LayerChart(table=table, series=models.present(table), **how), _SPACES[space])
             for space, table in drawn.items()
         ],
         caption=f"{interval_note(everything)} Words without letter or digit are left out. {scales.note}".rstrip(),
@@ -219,13 +219,13 @@ def _vanished_sentence(tables: dict[str, pd.DataFrame], drawn: Collection[str]) 
     return [f"For {ways} {size} is left anywhere, so there is no panel."]
 
 
-def _rogue_sentence(frame: pd.DataFrame, cast: Cast) -> list[str]:
+def _rogue_sentence(frame: pd.DataFrame, models: ShownModels) -> list[str]:
     """Where three dimensions carry most of the mean cosine, model by model."""
     rows = frame[(frame["measure"] == "rogue_dimensions") & frame["trained"]]
     if rows.empty:
         return []
     parts = []
-    for series in cast.present(rows):
+    for series in models.present(rows):
         by_layer = rows[rows["series"] == series.key].groupby("layer")["value"].mean()
         parts.append(f"{_percent(by_layer.max())} in {series.label} (layer {by_layer.idxmax()})")
     equal = _percent(float(rows["baseline"].mean()))
@@ -240,14 +240,16 @@ def _subject(noun: str) -> Callable[[Series], str]:
     return lambda series: f"the {noun} in {series.label}"
 
 
-def _likeness_figure(likeness: _Likeness, rows: pd.DataFrame, corrected: pd.DataFrame, cast: Cast) -> Figure:
-    series = cast.present(rows)
+def _likeness_figure(
+    likeness: _Likeness, rows: pd.DataFrame, corrected: pd.DataFrame, models: ShownModels
+) -> ReportFigure:
+    series = models.present(rows)
     tables = {"as it is": curves(rows), "corrected": curves(corrected)}
     names = {"as it is": likeness.baseline_name, "corrected": likeness.control_name}
     everything = pd.concat([table.assign(panel=title) for title, table in tables.items()], ignore_index=True)
     scales = panel_scales(tables.values(), "Panels share one scale.")
     wording = Wording("", "rises by", "falls by", subject=_subject(f"corrected {likeness.noun}"))
-    return Figure(
+    return ReportFigure(
         id=likeness.id,
         question=likeness.question,
         answer=[*trend_sentences(corrected, series, wording), *_chance_sentence(likeness, tables["corrected"])],
@@ -318,13 +320,13 @@ def _places(frame: pd.DataFrame) -> list[tuple]:
     return list(frame[_KEYS].itertuples(index=False, name=None))
 
 
-def _dimension_figure(rows: pd.DataFrame, cast: Cast) -> Figure:
-    table, series = curves(rows), cast.present(rows)
+def _dimension_figure(rows: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    table, series = curves(rows), models.present(rows)
     drawn, hidden = _on_scale(table)
     wording = Wording("", "rises by", "falls by", subject=_subject("dimension"))
     names = {"y_title": "intrinsic dimension (TwoNN)", "baseline_name": "Gaussian of that covariance"}
     chart = LayerChart(table=drawn, series=series, bounds=POSITIVE, **names)
-    return Figure(
+    return ReportFigure(
         id="intrinsic-dimension",
         question="How many dimensions does the cloud of words have?",
         answer=[*trend_sentences(rows[rows["trained"]], series, wording), *_gaussian_sentence(table)],

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Method, Panel
-from .._language import Cast, Series
+from .._figure import Method, Panel, ReportFigure
+from .._language import Series, ShownModels
 from .._numbers import number
 from ._map_drawing import Group, Space, map_chart, strip_svg
 
@@ -71,30 +71,30 @@ _KINDS = {
 }
 
 
-def token_map_figures(frame: pd.DataFrame, cast: Cast) -> list[Figure]:
+def token_map_figures(frame: pd.DataFrame, models: ShownModels) -> list[ReportFigure]:
     """A figure for each kind of map that was made."""
     present = set(frame["map"])
-    return [_figure(_KINDS[kind], frame[frame["map"] == kind], cast) for kind in _KINDS if kind in present]
+    return [_figure(_KINDS[kind], frame[frame["map"] == kind], models) for kind in _KINDS if kind in present]
 
 
-def _figure(kind: _Kind, frame: pd.DataFrame, cast: Cast) -> Figure:
-    models = _models(frame, cast)
-    groups = _groups(kind, pd.concat([rows for _, rows in models]))
-    spaces = [_space(series, _thinned(rows), kind, groups) for series, rows in models]
-    points = int(np.median([rows["point"].nunique() for _, rows in models]))
+def _figure(kind: _Kind, frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    drawn = _models(frame, models)
+    groups = _groups(kind, pd.concat([rows for _, rows in drawn]))
+    spaces = [_space(series, _thinned(rows), kind, groups) for series, rows in drawn]
+    points = int(np.median([rows["point"].nunique() for _, rows in drawn]))
     names = ", ".join(f"“{token}”" for token in dict.fromkeys(frame["token"]))
-    return Figure(
+    return ReportFigure(
         id=kind.id,
         question=kind.question,
         answer=[
-            f"A dot's {_NEAR} nearest dots, in the map of the lowest and of the highest layer. {_told(kind, models)}."
+            f"A dot's {_NEAR} nearest dots, in the map of the lowest and of the highest layer. {_told(kind, drawn)}."
         ],
         panels=[Panel(title=space.label, spec=map_chart(space, groups)) for space in spaces],
         caption=f"{points:,} occurrences of {names}, {min(points, _SHOWN)} of them drawn; perplexity "
         f"{number(float(frame['perplexity'].iloc[0]), 0)}. One sample without intervals: the figures above have them.",
         how_to_read=[kind.how, *_HOW_MAPS],
         method=_TOKEN_MAP,
-        data=_wide(models),
+        data=_wide(drawn),
         tables=("token_map",),
         template="maps.html.jinja",
         payload={
@@ -111,10 +111,10 @@ def _figure(kind: _Kind, frame: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _models(frame: pd.DataFrame, cast: Cast) -> list[tuple[Series, pd.DataFrame]]:
+def _models(frame: pd.DataFrame, models: ShownModels) -> list[tuple[Series, pd.DataFrame]]:
     """The first seed of every line, and one untrained control: models of one seed start alike."""
     chosen = []
-    for series in cast.present(frame):
+    for series in models.present(frame):
         own = frame[(frame["series"] == series.key) & frame["trained"]]
         if len(own):
             chosen.append((series, own[own["seed"] == own["seed"].min()]))

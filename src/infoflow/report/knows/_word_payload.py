@@ -12,7 +12,7 @@ SHOWN_WORDS, SHOWN_NEIGHBOURS, SHOWN_LAYERS = 16, 3, 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Words:
+class WordPayload:
     """What one model, or several, have near some words."""
 
     live: dict[str, Any]  # texts, words, lines; neighbours by line, layer and word
@@ -20,7 +20,7 @@ class Words:
     rows: pd.DataFrame  # the rows that are shown
 
 
-def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> Words:
+def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> WordPayload:
     """The words whose occurrences disagree most in the highest layers, over models.
 
     Args:
@@ -38,7 +38,7 @@ def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> Words:
         context.append([[_in_context(inside, layer, word, texts) for word in words] for layer in layers])
     live = {"texts": texts.listed, "words": words, "lines": lines, "static": static, "context": context}
     first = next((index for index, line in enumerate(lines) if line["layers"]), None)
-    return Words(
+    return WordPayload(
         live={**live, "first": first},
         still=_still(live, first),
         rows=pd.concat([rows.assign(series=series.label) for series, rows in kept], ignore_index=True),

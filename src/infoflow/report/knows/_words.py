@@ -5,8 +5,8 @@ import pandas as pd
 
 from .._binary import packed_json
 from .._curves import curves
-from .._figure import Figure, Method, Panel, Section
-from .._language import Cast, Series
+from .._figure import Method, Panel, ReportFigure, Section
+from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import listed, number
 from ..forms._layer_chart import LayerChart
@@ -44,19 +44,19 @@ def words_section(tables: ModelTables) -> Section | None:
     frame = tables.get("word_neighbours")
     if frame is None:
         return None
-    return WORDS.told_by([_figure(frame, tables.cast)], tables.cast, [frame])
+    return WORDS.told_by([_figure(frame, tables.models)], tables.models, [frame])
 
 
-def _figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    models = _models(frame, cast)
-    shown = words_payload(models)
+def _figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    drawn = _models(frame, models)
+    shown = words_payload(drawn)
     inside = frame[frame["layer"] > 0]
     table = curves(_disagreement(inside)) if len(inside) else None
-    return Figure(
+    return ReportFigure(
         id="static-contextual",
         question="Static against contextual: which words stand near a word, and near each of its occurrences?",
-        answer=_told(models),
-        panels=[] if table is None else [Panel.of(_chart(table, cast.present(inside)))],
+        answer=_told(drawn),
+        panels=[] if table is None else [Panel.of(_chart(table, models.present(inside)))],
         caption=_caption(frame, inside),
         how_to_read=[
             "The chart: how much the neighbours of two occurrences of one word differ; 1 means that they share none. "
@@ -77,10 +77,10 @@ def _figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _models(frame: pd.DataFrame, cast: Cast) -> list[tuple[Series, pd.DataFrame]]:
+def _models(frame: pd.DataFrame, models: ShownModels) -> list[tuple[Series, pd.DataFrame]]:
     """The first seed of every line, trained; of a run without trained ones any."""
     chosen = []
-    for series in cast.present(frame):
+    for series in models.present(frame):
         own = frame[frame["series"] == series.key]
         trained = own["trained"].to_numpy(dtype=bool)
         own = own[trained] if trained.any() else own

@@ -15,8 +15,8 @@ from infoflow.results import Table
 from .._drawing import PIXELS_PER_INCH, paper_svg
 from .._engine import png_of
 from .._facets import side_by_side
-from .._figure import Figure as Told
 from .._figure import Panel
+from .._figure import ReportFigure as Told
 from .._files import check_columns, check_width, encoded
 from .._theme import on_paper
 from ._chart import altair_chart, beside, show_charts_offline

@@ -11,7 +11,7 @@ from infoflow.results import RunFolder
 
 from .._figure import Section
 from .._files import variants
-from .._language import Cast
+from .._language import ShownModels
 from .._story import SECTIONS, Sources
 from ._figure import Figure
 from ._markup import folded, grid, paragraphs
@@ -64,9 +64,9 @@ class Figures(Mapping[str, Figure]):
             return default
 
     @property
-    def cast(self) -> Cast:
+    def models(self) -> ShownModels:
         """The models that they show."""
-        return self._told_from.tables.cast
+        return self._told_from.tables.models
 
     @property
     def questions(self) -> dict[str, str]:
@@ -104,7 +104,7 @@ class Figures(Mapping[str, Figure]):
         if not (numbers := _LINE.search(name)):
             return name
         slot, style = int(numbers[1]), int(numbers[2]) if numbers[2] else None
-        owner = next((line.key for line in self.cast.series if (line.slot, line.style) == (slot, style)), None)
+        owner = next((line.key for line in self.models.series if (line.slot, line.style) == (slot, style)), None)
         return f"{name[: numbers.start()]}-{owner}" if owner else name
 
     def _unknown(self, key: str) -> str:

@@ -3,7 +3,7 @@
 import pandas as pd
 from markupsafe import Markup
 
-from .._summary import VERDICTS, Finding, findings_of, verdict_line
+from .._summary import VERDICTS, ScorecardRow, findings_of, verdict_line
 from ._markup import folded, grid, paragraphs, shorter
 
 
@@ -35,7 +35,7 @@ class Findings(pd.DataFrame):
 _HEADER = ("", "claim", "what it says", "here", "95% interval", "published")
 
 
-def _row(one: Finding) -> tuple[str, ...]:
+def _row(one: ScorecardRow) -> tuple[str, ...]:
     unit = f" ({one.unit})" if " " in one.unit else f" {one.unit}"
     here = f"{one.effect}{unit if one.unit else ''}"
     return (f"{one.symbol} {one.verdict}", one.id, one.claim, here, one.interval, one.published)

@@ -10,8 +10,8 @@ from infoflow.foundation import UserError
 from infoflow.results import KEYS, TableSchema
 
 from .._curves import curves, interval_note
-from .._figure import Figure, Method, Panel
-from .._language import Cast
+from .._figure import Method, Panel, ReportFigure
+from .._language import ShownModels
 from .._model_tables import ModelTables
 from .._numbers import listed, number
 from .._trends import Wording, trend_sentences
@@ -28,22 +28,22 @@ _MOST_PANELS, _MOST_ROWS, _MOST_NUMBERS = 8, 40, 6  # numbers: columns of heads 
 _METHOD = Method(id="own-table", title="A table of one's own", text="")
 
 
-def own_figure(frame: pd.DataFrame, schema: TableSchema | None, name: str) -> Figure:
+def own_figure(frame: pd.DataFrame, schema: TableSchema | None, name: str) -> ReportFigure:
     """The figure of any table with a column `value`.
 
     Raises:
         UserError: It has none, its values are no numbers, or it has more groups than a figure can show.
     """
-    rows, cast = _rows(frame)
+    rows, models = _rows(frame)
     unit, what = _unit(schema), name.replace("_", " ").replace("-", " ") or "value"
     where = " of each head" if "head" in rows and "layer" in rows else " by layer" if "layer" in rows else ""
     if "layer" in rows and "head" in rows:
-        panels, answer, form = _head_maps(rows, cast, what, unit)
+        panels, answer, form = _head_maps(rows, models, what, unit)
     elif "layer" in rows:
-        panels, answer, form = _by_layer(rows, cast, what, unit)
+        panels, answer, form = _by_layer(rows, models, what, unit)
     else:
-        panels, answer, form = _dots(rows, cast, what, unit)
-    return Figure(
+        panels, answer, form = _dots(rows, models, what, unit)
+    return ReportFigure(
         id=name or "table",
         question=schema.description if schema else f"{what[:1].upper()}{what[1:]}{where}",
         answer=answer,
@@ -56,7 +56,7 @@ def own_figure(frame: pd.DataFrame, schema: TableSchema | None, name: str) -> Fi
     )
 
 
-def _rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, Cast]:
+def _rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, ShownModels]:
     """The rows with all that the forms read, and the models they are about."""
     if "value" not in frame:
         raise UserError(
@@ -71,7 +71,7 @@ def _rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, Cast]:
         frame = frame.drop(columns=["model_a", "model_b"]).assign(model=pairs)
     frame = frame.assign(**{column: fill for column, fill in missing.items() if column not in frame})
     tables = ModelTables.of(GivenRun("own", frame))
-    return _grouped(tables["own"]), tables.cast
+    return _grouped(tables["own"]), tables.models
 
 
 def _grouped(rows: pd.DataFrame) -> pd.DataFrame:
@@ -89,13 +89,13 @@ def _grouped(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(group=told)
 
 
-def _by_layer(rows: pd.DataFrame, cast: Cast, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
+def _by_layer(rows: pd.DataFrame, models: ShownModels, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
     groups = _few(rows["group"], _MOST_PANELS, "panels")
     title = f"{what} ({unit})" if unit else what
     panels, answer = [], []
     for group in groups:
         own = rows[rows["group"] == group]
-        series = cast.present(own)
+        series = models.present(own)
         panels.append(
             Panel.of(LayerChart(table=curves(own), series=series, y_title=title, baseline_name="control"), group)
         )
@@ -105,7 +105,7 @@ def _by_layer(rows: pd.DataFrame, cast: Cast, what: str, unit: str) -> tuple[lis
     return panels, answer, "Across: layers, from the embeddings (0) to the top. A line is a model, a band its interval."
 
 
-def _head_maps(rows: pd.DataFrame, cast: Cast, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
+def _head_maps(rows: pd.DataFrame, models: ShownModels, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
     fill = {name: word for name, word in (("stack", "model"), ("kind", "self")) if name not in rows}
     rows = rows.assign(**fill)
     ends = (0.0, float(rows["value"].abs().max()) or 1.0)
@@ -113,14 +113,14 @@ def _head_maps(rows: pd.DataFrame, cast: Cast, what: str, unit: str) -> tuple[li
     for group in _few(rows["group"], _MOST_PANELS, "panels"):
         first = rows[(rows["group"] == group) & rows["trained"]]
         first = first[first["seed"] == first["seed"].min()]
-        for series in cast.present(first):
+        for series in models.present(first):
             own = first[first["series"] == series.key]
             for stack, kind in own[["stack", "kind"]].drop_duplicates().itertuples(index=False):
                 heads = own[(own["stack"] == stack) & (own["kind"] == kind)]
                 title = f"{series.label}, {kind_label(stack, kind)}"
                 panels.append(Panel(spec=_head_map(heads, what, ends), title=", ".join(filter(None, (title, group)))))
     how = "A square is a head: layers from bottom to top, heads from left to right; the stronger its colour, the more."
-    return panels, _most_and_mean(rows, cast, unit), how
+    return panels, _most_and_mean(rows, models, unit), how
 
 
 def _head_map(heads: pd.DataFrame, what: str, ends: tuple[float, float]) -> dict[str, Any]:
@@ -136,10 +136,10 @@ def _head_map(heads: pd.DataFrame, what: str, ends: tuple[float, float]) -> dict
     return finished(marks, max(22 * len(layers), 66))
 
 
-def _most_and_mean(rows: pd.DataFrame, cast: Cast, unit: str) -> list[str]:
+def _most_and_mean(rows: pd.DataFrame, models: ShownModels, unit: str) -> list[str]:
     """Of each model the head with the largest value, and the mean over heads beside that of the control."""
     answer = []
-    for series in cast.present(rows):
+    for series in models.present(rows):
         own = rows[rows["series"] == series.key]
         trained, control = own[own["trained"]], own[~own["trained"]]
         if trained.empty:
@@ -154,8 +154,8 @@ def _most_and_mean(rows: pd.DataFrame, cast: Cast, unit: str) -> list[str]:
     return answer
 
 
-def _dots(rows: pd.DataFrame, cast: Cast, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
-    series, several = cast.present(rows), len(set(rows["series"])) > 1
+def _dots(rows: pd.DataFrame, models: ShownModels, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
+    series, several = models.present(rows), len(set(rows["series"])) > 1
     labels = rows["series"].map({line.key: line.label for line in series})
     named = labels + rows["group"].map(lambda text: f", {text}" if text else "") if several else rows["group"]
     untrained = rows["trained"].map({True: "", False: ", untrained"})

@@ -10,7 +10,7 @@ import pandas as pd
 from infoflow.foundation import UserError
 from infoflow.results import KEYS, PAIR_KEYS, TableSchema
 
-from .._figure import Figure as Told
+from .._figure import ReportFigure as Told
 from .._figure import Section
 from .._files import variants
 from .._model_tables import ModelTables

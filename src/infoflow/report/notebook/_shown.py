@@ -20,7 +20,7 @@ def run_shown(run: Any) -> str:
     """Title, models and verdicts of a `Run`, and its figures and tables by name, each with a sentence."""
     shown = run.figures.run
     manifest = shown.read()
-    line = study_line(shown, run.figures.cast) if len(run.tables) else "It holds no tables yet."
+    line = study_line(shown, run.figures.models) if len(run.tables) else "It holds no tables yet."
     parts = [paragraphs(str(manifest.get("title") or run.path.name), strong=True), paragraphs(line)]
     if "findings" in run.tables:
         parts.append(paragraphs(_verdicts(run.tables["findings"])))

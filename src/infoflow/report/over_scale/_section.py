@@ -7,10 +7,10 @@ import pandas as pd
 from infoflow.findings import FLAT, told_of_claims
 from infoflow.results import END
 
-from .._figure import Figure, Method, Panel, Section
+from .._figure import Method, Panel, ReportFigure, Section
 from .._model_tables import ModelTables
 from .._numbers import listed, number
-from ._panel import claim_panel
+from ._claim_panel import claim_panel
 from ._rows import Grid, tested_rows
 
 OVER_SCALE = Section(
@@ -54,12 +54,12 @@ def _heading() -> dict[str, str]:
     return {"id": OVER_SCALE.id, "title": OVER_SCALE.title, "lead": OVER_SCALE.lead}
 
 
-def _figure(found: pd.DataFrame, rows: pd.DataFrame, trends: pd.DataFrame) -> Figure:
+def _figure(found: pd.DataFrame, rows: pd.DataFrame, trends: pd.DataFrame) -> ReportFigure:
     grid = Grid.of(rows)
     claims = sorted(_claims(rows, trends), key=lambda claim: claim["order"])
     drawn = [rows[(rows["id"] == one["id"]) & (rows["architecture"] == one["architecture"])] for one in claims]
     left = int(found["id"].nunique()) - len({one["id"] for one in claims})
-    return Figure(
+    return ReportFigure(
         id="findings-over-scale",
         question="Which claims come nearer to what was published, with more tokens or wider models?",
         answer=_sentences(claims),

@@ -7,13 +7,13 @@ import pandas as pd
 
 from infoflow.over_training import select_steps
 
-from .._figure import Figure, Panel, PanelGroup
+from .._figure import Panel, PanelGroup, ReportFigure
 from .._numbers import listed, number
 from ..forms._chart import CONTROL, amount, lit, tips
 from ..forms._lines import folded
 from ..forms._over_time import layer_color, layer_shades
-from ..training._rows import LOSS_CHANGE, Part, on_train, parts_of
-from ._course import Course
+from ..training._rows import LOSS_CHANGE, ModelStack, on_train, parts_of
+from ._course import CheckpointTables
 from ._layers import MEASURES_TEMPLATE
 
 _HEIGHT = 200
@@ -21,13 +21,13 @@ _OUTSIDE = -1  # layer
 _MOST = 30  # windows' ends that are drawn
 
 
-def allocation_figure(course: Course) -> Figure | None:
+def allocation_figure(course: CheckpointTables) -> ReportFigure | None:
     """Loss removed by each layer until every update; None where no loss change was recorded."""
     frame = course["allocation_steps"]
     if frame.empty:
         return None
     rows = on_train(frame)
-    parts = parts_of(rows, course.cast)
+    parts = parts_of(rows, course.models)
     tables = {part: _removed(rows, part) for part in parts}
     if not parts:
         return None
@@ -44,7 +44,7 @@ def allocation_figure(course: Course) -> Figure | None:
     ]
     outside = [{"label": "outside the layers", "color": "var(--control)"}]
     groups = [PanelGroup(id="allocation", label="loss removed", note="", scale=("", ""), panels=panels)]
-    return Figure(
+    return ReportFigure(
         id="allocation-over-training",
         question="When does each layer lower the loss?",
         answer=[_sentence(tables)],
@@ -65,7 +65,7 @@ def allocation_figure(course: Course) -> Figure | None:
     )
 
 
-def _removed(rows: pd.DataFrame, part: Part) -> pd.DataFrame:
+def _removed(rows: pd.DataFrame, part: ModelStack) -> pd.DataFrame:
     """layer, update, value: the sum until then of what was taken off, mean over seeds; 0 at the start."""
     own = rows[(rows["series"] == part.series) & ((rows["stack"] == part.stack) | (rows["layer"] == _OUTSIDE))]
     sums = own.groupby(["seed", "layer", "end"], as_index=False)["value"].sum()
@@ -81,7 +81,9 @@ def _thinned(updates: pd.Series) -> list[int]:
     return select_steps(sorted({int(update) for update in updates}), _MOST)
 
 
-def _chart(course: Course, part: Part, table: pd.DataFrame, span: tuple[float, float]) -> dict[str, Any]:
+def _chart(
+    course: CheckpointTables, part: ModelStack, table: pd.DataFrame, span: tuple[float, float]
+) -> dict[str, Any]:
     axis, updates = course.axis, sorted(set(table["update"]))
     spots = dict(zip(map(str, updates), axis.places(part.series, updates).tolist(), strict=True))
     at = {"x": axis.channel(), "y": alt.Y(**amount("value", "nats removed", list(span)))}
@@ -100,7 +102,7 @@ def _chart(course: Course, part: Part, table: pd.DataFrame, span: tuple[float, f
     return axis.finished(layers, _HEIGHT, [part.series], spots=spots)
 
 
-def _sentence(tables: dict[Part, pd.DataFrame]) -> str:
+def _sentence(tables: dict[ModelStack, pd.DataFrame]) -> str:
     """Of each model the update at which half of the layers' removal was done, of the layer that did most."""
     told = []
     for part, table in tables.items():

@@ -4,9 +4,9 @@ from typing import Any
 
 import pandas as pd
 
-from .._figure import Figure, Method
+from .._figure import Method, ReportFigure
 from .._numbers import listed, number
-from ._course import Course
+from ._course import CheckpointTables
 
 CHECKS = Method(
     id="checkpoint-checks",
@@ -22,7 +22,7 @@ CHECKS = Method(
 _LEVELS = {"error": "✗", "warning": "!", "note": "·"}
 
 
-def checks_figure(course: Course) -> Figure | None:
+def checks_figure(course: CheckpointTables) -> ReportFigure | None:
     """A row for each complaint; None where nothing was checked."""
     frame = course["checkpoint_checks"]
     if frame.empty:
@@ -31,7 +31,7 @@ def checks_figure(course: Course) -> Figure | None:
     rows = frame.assign(rank=rank).sort_values(["rank", "series", "update"], kind="stable")
     counts = {level: int((frame["level"] == level).sum()) for level in _LEVELS}
     told = [f"{count} {level}{'s' if count > 1 else ''}" for level, count in counts.items() if count]
-    return Figure(
+    return ReportFigure(
         id="checkpoint-checks",
         question="Are the checkpoints what their names say?",
         answer=[f"{listed(told).capitalize()}."],
@@ -50,15 +50,15 @@ def checks_figure(course: Course) -> Figure | None:
     )
 
 
-def _row(course: Course, row: dict[str, Any]) -> dict[str, Any]:
+def _row(course: CheckpointTables, row: dict[str, Any]) -> dict[str, Any]:
     value, limit = (row.get(name, float("nan")) for name in ("value", "limit"))
     known = not pd.isna(value)
-    series = course.cast[row["series"]]
+    series = course.models[row["series"]]
     return {
         "level": str(row["level"]),
         "symbol": _LEVELS.get(str(row["level"]), "?"),
         "check": str(row["check"]),
-        "model": series.label if course.cast.by == "model" else f"{series.label}, seed {row['seed']}",
+        "model": series.label if course.models.by == "model" else f"{series.label}, seed {row['seed']}",
         "slot": series.slot,
         "update": f"{int(row['update']):,}" if row["update"] >= 0 else "all",
         "message": str(row["message"]),
@@ -68,7 +68,7 @@ def _row(course: Course, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def suspects(course: Course) -> str:
+def suspects(course: CheckpointTables) -> str:
     """In words, the checkpoints that were left out; "" where none were."""
     frame = course["checkpoint_checks"]
     if frame.empty:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from infoflow.findings import movement, verdict_runs
 
-from .._figure import Figure, Method, Panel
+from .._figure import Method, Panel, ReportFigure
 from .._numbers import number
 from .._summary import VERDICTS
 from ..forms._chart import finished, tips, values_of
@@ -32,7 +32,7 @@ _COLORS = {
 }
 
 
-def claims_figure(findings: pd.DataFrame | None, moments: list[int]) -> Figure | None:
+def claims_figure(findings: pd.DataFrame | None, moments: list[int]) -> ReportFigure | None:
     """A row for each claim that could be tested at some checkpoint; None where no claims were."""
     if findings is None:
         return None
@@ -45,7 +45,7 @@ def claims_figure(findings: pd.DataFrame | None, moments: list[int]) -> Figure |
     updates = sorted({int(update) for update in shown["update"]})
     left = len(set(table["id"])) - len(rows)
     untested = f" {left} claims could not be tested at any checkpoint." if left else ""
-    return Figure(
+    return ReportFigure(
         id="findings-over-training",
         question="Since when does each claim hold?",
         answer=[_sentence(rows)],

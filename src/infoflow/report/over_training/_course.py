@@ -9,7 +9,7 @@ import pandas as pd
 
 from infoflow.over_training import CLOCKS, SUFFIX
 
-from .._language import Cast, Series
+from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import listed
 from ..forms._time_axis import TimeAxis
@@ -51,14 +51,14 @@ _EARLIER = {"step": "update"}  # what a table may call the updates of its checkp
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class CheckpointTables:
     """The shown models over their training: their tables, and when each checkpoint was."""
 
     tables: ModelTables
 
     @property
-    def cast(self) -> Cast:
-        return self.tables.cast
+    def models(self) -> ShownModels:
+        return self.tables.models
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         """Rows of a table over training by its plain name; empty where there is none."""
@@ -96,7 +96,7 @@ class Course:
         return sorted({int(update) for update in self.clocks["update"]})
 
     def series(self, frame: pd.DataFrame) -> list[Series]:
-        return self.cast.present(frame)
+        return self.models.present(frame)
 
     def each(self, frame: pd.DataFrame) -> Iterator[tuple[Series, pd.DataFrame]]:
         """Every line of the page that has rows, with these."""
@@ -137,7 +137,7 @@ def band_note(table: pd.DataFrame) -> str:
     return "One seed; no interval is known for these values."
 
 
-def checkpoints_note(course: Course, frame: pd.DataFrame) -> str:
+def checkpoints_note(course: CheckpointTables, frame: pd.DataFrame) -> str:
     """How many checkpoints are behind a figure, and which."""
     parts = []
     for series, own in course.each(frame):

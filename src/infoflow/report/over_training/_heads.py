@@ -10,7 +10,7 @@ import pandas as pd
 from infoflow.over_training import SUFFIX, select_steps
 
 from .._binary import packed
-from .._figure import Figure, Method, Panel
+from .._figure import Method, Panel, ReportFigure
 from .._language import Series
 from .._numbers import listed, number
 from ..forms._chart import lit, tips
@@ -18,7 +18,7 @@ from ..forms._over_time import ROW_NAME
 from ..forms._time_axis import TimeAxis
 from ..heads._names import KINDS, kind_label
 from ..heads._statistics import HEAD_TABLES, Statistic, head_statistics
-from ._course import Course
+from ._course import CheckpointTables
 from ._role_spans import RoleSpan, first_seed, role_spans, with_places
 from ._turnover import turnover_panels
 
@@ -61,7 +61,7 @@ class _Grid:
         return layer * self.heads + head
 
 
-def heads_figure(course: Course) -> Figure | None:
+def heads_figure(course: CheckpointTables) -> ReportFigure | None:
     """The grids by statistic and role, and the timeline of roles; None where no table is about heads."""
     spans = role_spans(course)
     rows, statistics = _statistics(course)
@@ -78,7 +78,7 @@ def heads_figure(course: Course) -> Figure | None:
     }
     blocks = {grid.id: packed(_numbers(grid, rows, statistics)) for grid in grids}
     timelines, turnover = _timelines(course, spans, grids), turnover_panels(course)
-    return Figure(
+    return ReportFigure(
         id="heads-over-training",
         question="When does each head become what it is?",
         answer=_sentences(course, spans) or [_statistic_sentence(course, rows, statistics[0])],
@@ -106,7 +106,7 @@ def heads_figure(course: Course) -> Figure | None:
     )
 
 
-def _statistics(course: Course) -> tuple[pd.DataFrame, list[Statistic]]:
+def _statistics(course: CheckpointTables) -> tuple[pd.DataFrame, list[Statistic]]:
     """Rows of the first seed at every checkpoint with their statistic; of each statistic one scale for all steps."""
     frames = {name: first_seed(course[name]) for name in HEAD_TABLES if name in course}
     parts, found = [], {}
@@ -128,11 +128,11 @@ def _statistics(course: Course) -> tuple[pd.DataFrame, list[Statistic]]:
     return rows, [replace(one, top=float(highest[one.id]) or 1.0) for one in found.values()]
 
 
-def _grids(course: Course, rows: pd.DataFrame, spans: list[RoleSpan]) -> list[_Grid]:
+def _grids(course: CheckpointTables, rows: pd.DataFrame, spans: list[RoleSpan]) -> list[_Grid]:
     grids = []
     held = pd.DataFrame(spans, columns=list(RoleSpan._fields))
     roles = with_places(first_seed(course["head_roles"]))
-    for series in course.cast.series:
+    for series in course.models.series:
         pairs = set()
         parts = [frame[frame["series"] == series.key] for frame in (rows, held, roles) if len(frame)]
         for part in parts:
@@ -223,16 +223,16 @@ def _data(grids: list[_Grid], rows: pd.DataFrame, spans: list[RoleSpan]) -> pd.D
     return rows[rows["statistic"] == first].drop(columns="shown")
 
 
-def _seeds_note(course: Course) -> str:
+def _seeds_note(course: CheckpointTables) -> str:
     frames = [course[name] for name in ("head_role_events", *HEAD_TABLES)]
     seeds = max((len(set(frame["seed"])) for frame in frames if "seed" in frame), default=1)
     return f"The first of {seeds} seeds is drawn." if seeds > 1 else "One seed."
 
 
-def _sentences(course: Course, spans: list[RoleSpan]) -> list[str]:
+def _sentences(course: CheckpointTables, spans: list[RoleSpan]) -> list[str]:
     """Births, deaths, and the first role that heads took, for each model."""
     parts = []
-    for series in course.cast.series:
+    for series in course.models.series:
         own = [span for span in spans if span.series == series.key]
         if not own:
             continue
@@ -246,7 +246,7 @@ def _sentences(course: Course, spans: list[RoleSpan]) -> list[str]:
     return [f"Roles of heads: {'; '.join(parts)}."] if parts else []
 
 
-def _statistic_sentence(course: Course, rows: pd.DataFrame, one: Statistic) -> str:
+def _statistic_sentence(course: CheckpointTables, rows: pd.DataFrame, one: Statistic) -> str:
     """How far the mean head and the strongest one moved, for each model."""
     own = rows[rows["statistic"] == one.id]
     parts = []
@@ -261,9 +261,9 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _timelines(course: Course, spans: list[RoleSpan], grids: list[_Grid]) -> list[Panel]:
+def _timelines(course: CheckpointTables, spans: list[RoleSpan], grids: list[_Grid]) -> list[Panel]:
     panels = []
-    for series in course.cast.series:
+    for series in course.models.series:
         own = [span for span in spans if span.series == series.key]
         if own:
             updates = next(grid.updates for grid in grids if grid.series.key == series.key)

@@ -6,13 +6,13 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Panel
+from .._figure import Panel, ReportFigure
 from .._numbers import listed, number
 from ..forms._chart import HEIGHT, amount, finished, tips
 from ..forms._over_time import layer_color, layer_shades
 from ..forms._time_axis import TimeAxis, at_now
 from ..knows._convergence import MUTUAL_INFORMATION
-from ._course import Course, checkpoints_note, means
+from ._course import CheckpointTables, checkpoints_note, means
 from ._layer_measures import main_stack
 
 _REGIMES = {"clean": "", "training": ", corrupted as in training"}
@@ -29,7 +29,7 @@ CAVEAT = (
 )
 
 
-def information_figure(course: Course) -> Figure | None:
+def information_figure(course: CheckpointTables) -> ReportFigure | None:
     """A panel for each model and regime whose two sides differ; None where no table tells."""
     table = _table(course)
     if table.empty:
@@ -45,7 +45,7 @@ def information_figure(course: Course) -> Figure | None:
         {"label": f"layer {each}", "color": shade} for each, shade in zip(layers, layer_shades(layers), strict=True)
     ]
     start = int(table["update"].min())
-    return Figure(
+    return ReportFigure(
         id="information-picture",
         question="What do layers gain, and what do they give up for it?",
         answer=[_sentence(shown)],
@@ -68,7 +68,7 @@ def information_figure(course: Course) -> Figure | None:
     )
 
 
-def _table(course: Course) -> pd.DataFrame:
+def _table(course: CheckpointTables) -> pd.DataFrame:
     """Both sides of each layer and checkpoint, with those of the next one; regimes whose sides are one left out."""
     frame = main_stack(course["mutual_information"])
     if frame.empty or not {"input", "output"} <= set(frame["side"]):

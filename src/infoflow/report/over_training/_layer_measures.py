@@ -8,7 +8,7 @@ import pandas as pd
 from .._figure import Method
 from ..knows._convergence import MUTUAL_INFORMATION
 from ..knows._distributions import GEOMETRY
-from ._course import Course, means
+from ._course import CheckpointTables, means
 
 _MOST = 14  # measures to choose from
 
@@ -26,7 +26,7 @@ class LayerMeasure:
     table: str
 
 
-def layer_measures(course: Course) -> list[LayerMeasure]:
+def layer_measures(course: CheckpointTables) -> list[LayerMeasure]:
     """In reading order: those that vary."""
     found = [measure for read in _READERS for measure in read(course)]
     return [measure for measure in found if len(measure.rows) and len(set(measure.rows["update"])) > 1][:_MOST]
@@ -51,7 +51,7 @@ _LAYER_METHOD = Method(
 )
 
 
-def _information(course: Course) -> Iterator[LayerMeasure]:
+def _information(course: CheckpointTables) -> Iterator[LayerMeasure]:
     frame = main_stack(course["mutual_information"])
     if frame.empty:
         return
@@ -77,7 +77,7 @@ def _information(course: Course) -> Iterator[LayerMeasure]:
         yield LayerMeasure(id=id, label=label, asks=asks, rows=table, **facts)
 
 
-def _change(course: Course) -> Iterator[LayerMeasure]:
+def _change(course: CheckpointTables) -> Iterator[LayerMeasure]:
     frame = main_stack(course["layer_distance"])
     if frame.empty:
         return
@@ -102,7 +102,7 @@ _ASKED = {
 }
 
 
-def _geometry(course: Course) -> Iterator[LayerMeasure]:
+def _geometry(course: CheckpointTables) -> Iterator[LayerMeasure]:
     for name in ("geometry", "dimension"):
         frame = main_stack(course[name])
         if frame.empty or "measure" not in frame:
@@ -129,7 +129,7 @@ def _geometry(course: Course) -> Iterator[LayerMeasure]:
             )
 
 
-def _spread(course: Course) -> Iterator[LayerMeasure]:
+def _spread(course: CheckpointTables) -> Iterator[LayerMeasure]:
     frame = main_stack(course["effective_rank"])
     if frame.empty:
         return
@@ -144,7 +144,7 @@ def _spread(course: Course) -> Iterator[LayerMeasure]:
     )
 
 
-def _neighbours(course: Course) -> Iterator[LayerMeasure]:
+def _neighbours(course: CheckpointTables) -> Iterator[LayerMeasure]:
     frame = main_stack(course["identity_neighbours"])
     if frame.empty:
         return
@@ -155,7 +155,7 @@ def _neighbours(course: Course) -> Iterator[LayerMeasure]:
     )
 
 
-def _lens(course: Course) -> Iterator[LayerMeasure]:
+def _lens(course: CheckpointTables) -> Iterator[LayerMeasure]:
     frame = main_stack(course["lens"])
     if frame.empty:
         return
@@ -176,7 +176,7 @@ def _lens(course: Course) -> Iterator[LayerMeasure]:
 _WEIGHTS = ("from_initial", "from_previous", "cosine_final", "effective_rank")
 
 
-def _weights(course: Course) -> Iterator[LayerMeasure]:
+def _weights(course: CheckpointTables) -> Iterator[LayerMeasure]:
     frame = course["weight_change"]
     if frame.empty:
         return
@@ -199,7 +199,7 @@ def _weights(course: Course) -> Iterator[LayerMeasure]:
         )
 
 
-_READERS: tuple[Callable[[Course], Iterator[LayerMeasure]], ...] = (
+_READERS: tuple[Callable[[CheckpointTables], Iterator[LayerMeasure]], ...] = (
     _information,
     _change,
     _geometry,

@@ -4,18 +4,18 @@ import re
 
 import pandas as pd
 
-from .._figure import Figure, Panel, PanelGroup
-from .._language import Cast
+from .._figure import Panel, PanelGroup, ReportFigure
+from .._language import ShownModels
 from .._numbers import listed, number
 from ..forms._chart import color_of
 from ..forms._over_time import layer_cells, layer_profile
-from ._course import Course, checkpoints_note
+from ._course import CheckpointTables, checkpoints_note
 from ._layer_measures import LayerMeasure, layer_measures
 
 MEASURES_TEMPLATE = "measures_over_training.html.jinja"
 
 
-def layers_figure(course: Course) -> Figure | None:
+def layers_figure(course: CheckpointTables) -> ReportFigure | None:
     """A panel for each model, and all of them by layer at one checkpoint; None where no table tells."""
     measures = layer_measures(course)
     if not measures:
@@ -24,10 +24,10 @@ def layers_figure(course: Course) -> Figure | None:
     data = pd.concat([measure.rows.assign(measure=measure.label, unit=measure.unit) for measure in measures])
     seeds = int(data["seeds"].max())
     groups = [_group(course, measure) for measure in measures]
-    return Figure(
+    return ReportFigure(
         id="layers-over-training",
         question="When does each layer become what it is?",
-        answer=[_sentence(course.cast, first)],
+        answer=[_sentence(course.models, first)],
         panels=groups[0].panels,
         caption=f"{checkpoints_note(course, data)} {f'Means over {seeds} seeds.' if seeds > 1 else 'One seed.'} All "
         "panels and all steps of a measure have one scale.",
@@ -48,7 +48,7 @@ def layers_figure(course: Course) -> Figure | None:
     )
 
 
-def _group(course: Course, measure: LayerMeasure) -> PanelGroup:
+def _group(course: CheckpointTables, measure: LayerMeasure) -> PanelGroup:
     rows = measure.rows
     ends = (float(rows["value"].min()), float(rows["value"].max()))
     title = f"{measure.label}{f' ({measure.unit})' if measure.unit else ''}"
@@ -67,10 +67,10 @@ def _group(course: Course, measure: LayerMeasure) -> PanelGroup:
     )
 
 
-def _sentence(cast: Cast, measure: LayerMeasure) -> str:
+def _sentence(models: ShownModels, measure: LayerMeasure) -> str:
     """Of each model the layer that changes most, and when half of that has happened."""
     parts = []
-    for series in cast.present(measure.rows):
+    for series in models.present(measure.rows):
         own = measure.rows[measure.rows["series"] == series.key]
         grid = own.pivot_table(index="layer", columns="update", values="value").dropna(axis=1, how="all")
         start, end = grid.iloc[:, 0], grid.iloc[:, -1]

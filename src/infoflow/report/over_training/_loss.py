@@ -6,18 +6,18 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Panel
+from .._figure import Panel, ReportFigure
 from .._numbers import listed, number
 from ..forms._chart import CONTROL, HEIGHT, NAME, amount, lit, spread, tips
 from ..forms._lines import looks_of
 from ..forms._time_axis import TimeAxis, timed
-from ._course import Course, means
+from ._course import CheckpointTables, means
 from ._phases import PHASES
 
 _STRIP = 34  # pixels of learning rate and checkpoints below the loss
 
 
-def loss_figure(course: Course) -> Figure | None:
+def loss_figure(course: CheckpointTables) -> ReportFigure | None:
     """The loss over training; None where no table tells."""
     frame = course["learning_curves"]
     if frame.empty or "step" not in frame.columns:
@@ -27,7 +27,7 @@ def loss_figure(course: Course) -> Figure | None:
         return None
     series = course.series(table)
     several = int(table["seeds"].max())
-    return Figure(
+    return ReportFigure(
         id="loss-over-training",
         question="How did the loss fall, and where was it looked at?",
         answer=[_loss_sentence(course, table)],
@@ -67,7 +67,7 @@ def _curves(frame: pd.DataFrame, axis: TimeAxis) -> pd.DataFrame:
     return table.sort_values(["series", "update"], ignore_index=True).drop(columns="point")
 
 
-def _loss_sentence(course: Course, table: pd.DataFrame) -> str:
+def _loss_sentence(course: CheckpointTables, table: pd.DataFrame) -> str:
     parts = []
     for series, own in course.each(table):
         curve = own.set_index("update")["value"]
@@ -78,7 +78,7 @@ def _loss_sentence(course: Course, table: pd.DataFrame) -> str:
     return f"Training loss fell in {listed(parts)}."
 
 
-def _loss_chart(course: Course, table: pd.DataFrame) -> dict[str, Any]:
+def _loss_chart(course: CheckpointTables, table: pd.DataFrame) -> dict[str, Any]:
     axis, series = course.axis.with_room(0.16), course.series(table)
     held_out = _held_out(course)
     rows = pd.concat(
@@ -129,7 +129,7 @@ def _loss_chart(course: Course, table: pd.DataFrame) -> dict[str, Any]:
     return axis.finished(layers, HEIGHT, [one.key for one in series])
 
 
-def _held_out(course: Course) -> pd.DataFrame:
+def _held_out(course: CheckpointTables) -> pd.DataFrame:
     """The loss on sentences that no update saw, at every checkpoint, with that of unigram frequencies."""
     frame = course["task_scores"]
     if frame.empty or "loss" not in set(frame["metric"]):
@@ -163,7 +163,7 @@ def _held_out_marks(table: pd.DataFrame, at: dict[str, Any], color: alt.Color) -
     ]
 
 
-def _strip(course: Course, axis: TimeAxis, x: alt.X) -> list[alt.Chart]:
+def _strip(course: CheckpointTables, axis: TimeAxis, x: alt.X) -> list[alt.Chart]:
     """The learning rate between checkpoints, and a tick for each of them."""
     clocks = course.clocks[["series", "update", "lr_share"]]
     ticks = timed(alt.Chart(clocks[["series", "update"]])).mark_rule(color="var(--soft)", strokeWidth=1)

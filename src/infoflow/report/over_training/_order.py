@@ -8,13 +8,13 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Panel
+from .._figure import Panel, ReportFigure
 from .._language import Series
 from .._numbers import listed
 from ..forms._chart import tips
 from ..forms._over_time import ROW_NAME
 from ..forms._time_axis import TimeAxis, short
-from ._course import Course
+from ._course import CheckpointTables
 from ._phases import BOUNDS, PHASES, curve_name, over_seeds, timed_phases
 
 _ROW, _MOST = 26, 40  # pixels of a row; rows of a line of models
@@ -25,7 +25,7 @@ _MIDDLE = {"shape": "stroke", "angle": 90, "size": 170, "strokeWidth": 2, "strok
 _AT = ("t10", "t50", "t90", "t50_before", "t50_after")
 
 
-def order_figure(course: Course) -> Figure | None:
+def order_figure(course: CheckpointTables) -> ReportFigure | None:
     """Rows of curves for each model, the earliest on top; None where no curve has times."""
     frame = timed_phases(course)
     if frame.empty:
@@ -38,7 +38,7 @@ def order_figure(course: Course) -> Figure | None:
     ]
     shown = "All" if len(table) == len(every) else f"The {len(table)} clearest of {len(every)}"
     seeds = int(table["seeds"].max())
-    return Figure(
+    return ReportFigure(
         id="order-over-training",
         question="What comes first in training, and what last?",
         answer=[*_sentences(course, table), *_pairs_sentences(course, frame)],
@@ -69,7 +69,7 @@ def _ordered(table: pd.DataFrame) -> pd.DataFrame:
     return few.sort_values(["series", "t50", "bound"], kind="stable", ignore_index=True)
 
 
-def _sentences(course: Course, table: pd.DataFrame) -> Iterator[str]:
+def _sentences(course: CheckpointTables, table: pd.DataFrame) -> Iterator[str]:
     for series, own in course.each(table[~table["bound"]]):
         if len(own) < 2:
             continue
@@ -79,7 +79,7 @@ def _sentences(course: Course, table: pd.DataFrame) -> Iterator[str]:
         yield f"{series.label}: first {told[0]}, last {told[1]}."
 
 
-def _pairs_sentences(course: Course, frame: pd.DataFrame) -> Iterator[str]:
+def _pairs_sentences(course: CheckpointTables, frame: pd.DataFrame) -> Iterator[str]:
     """How many pairs of curves have an order that seeds and checkpoints bear out."""
     parts = []
     for series, own in course.each(frame[~frame["verdict"].isin(BOUNDS)]):

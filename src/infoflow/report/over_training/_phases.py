@@ -6,12 +6,12 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Method, Panel
+from .._figure import Method, Panel, ReportFigure
 from .._language import Series
 from .._numbers import listed
 from ..forms._chart import amount, tips
 from ..forms._time_axis import TimeAxis, short, timed
-from ._course import Course
+from ._course import CheckpointTables
 
 PHASES = Method(
     id="phases",
@@ -42,7 +42,7 @@ _HEIGHT, _SEED = 150, 7  # pixels; of the lines of one seed
 _OF_TABLE, _PANELS = 2, 6  # curves of a table, and of a line of models
 
 
-def timed_phases(course: Course) -> pd.DataFrame:
+def timed_phases(course: CheckpointTables) -> pd.DataFrame:
     """Rows of `phases` with times, these within the checkpoints; with `at_warm_up` and `rank`, of the verdict."""
     frame = course["phases"]
     if frame.empty:
@@ -83,7 +83,7 @@ def curve_name(row: Any) -> str:
     return f"{row.curve} · {str(row.table).replace('_', ' ')}"
 
 
-def phases_figure(course: Course) -> Figure | None:
+def phases_figure(course: CheckpointTables) -> ReportFigure | None:
     """The clearest curves of each model; None where no table has curves."""
     curves, frame = course["phase_curves"], timed_phases(course)
     if curves.empty or frame.empty:
@@ -95,7 +95,7 @@ def phases_figure(course: Course) -> Figure | None:
     if not panels:
         return None
     seeds = int(chosen["seeds"].max())
-    return Figure(
+    return ReportFigure(
         id="phases",
         question="What changed at once, and what little by little?",
         answer=[_sentence(course["phases"])],
@@ -131,7 +131,9 @@ def _sentence(frame: pd.DataFrame) -> str:
     return f"Of {len(frame)} curves (each model, seed and measure): {listed(told)}."
 
 
-def curve_panel(course: Course, series: Series, row: Any, curves: pd.DataFrame, marks: Marks = _OF_CHANGE) -> Panel:
+def curve_panel(
+    course: CheckpointTables, series: Series, row: Any, curves: pd.DataFrame, marks: Marks = _OF_CHANGE
+) -> Panel:
     """A curve with the times of its row (t10, t50, t90, their brackets, `told`, `bound`), called as `marks` says."""
     own = np.all([curves[name] == getattr(row, name) for name in CURVE], axis=0)
     spec = _chart(course.axis, series, row, curves[own], marks)

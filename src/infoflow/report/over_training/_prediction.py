@@ -6,14 +6,14 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Method, Panel, PanelGroup
+from .._figure import Method, Panel, PanelGroup, ReportFigure
 from .._language import Series
 from .._numbers import listed, number
 from ..forms._chart import CONTROL, amount, color_of, finished, lit, tips
-from ..forms._lines import Order, looks_of
+from ..forms._lines import LineKind, looks_of
 from ..forms._over_time import time_lines
 from ..forms._time_axis import NOW, TimeAxis, timed
-from ._course import Course, band_note, checkpoints_note, means
+from ._course import CheckpointTables, band_note, checkpoints_note, means
 from ._layers import MEASURES_TEMPLATE, slug
 
 NGRAMS = Method(
@@ -35,12 +35,12 @@ _HEIGHT = 210
 _ROOM = 0.26  # for the names of lines, as a share of the axis: the same in all panels
 
 
-def prediction_figures(course: Course) -> list[Figure]:
+def prediction_figures(course: CheckpointTables) -> list[ReportFigure]:
     """Agreement with n-grams and gains by context over training, and the loss by position at one step."""
     return [figure for figure in (_agreement_figure(course), _position_figure(course)) if figure is not None]
 
 
-def _agreement_figure(course: Course) -> Figure | None:
+def _agreement_figure(course: CheckpointTables) -> ReportFigure | None:
     ngrams, gains = _ngrams(course), _gains(course)
     if ngrams.empty and gains.empty:
         return None
@@ -50,7 +50,7 @@ def _agreement_figure(course: Course) -> Figure | None:
     if not groups:
         groups = [PanelGroup(id="gain", label="gain", note="", scale=("", ""), panels=beside)]
     data = pd.concat([frame for frame in (ngrams, gains) if len(frame)], ignore_index=True)
-    return Figure(
+    return ReportFigure(
         id="ngrams-over-training",
         question="Do models learn frequencies first, then short contexts, then long ones?",
         answer=[*_minimum_sentences(course, ngrams), *_gain_sentences(course, gains)],
@@ -73,7 +73,7 @@ def _agreement_figure(course: Course) -> Figure | None:
     )
 
 
-def _ngrams(course: Course) -> pd.DataFrame:
+def _ngrams(course: CheckpointTables) -> pd.DataFrame:
     frame = course["ngram_agreement"]
     if frame.empty:
         return frame
@@ -88,7 +88,7 @@ def _line(order: int, side: str) -> str:
     return f"{name}, next" if side == "after" else name
 
 
-def _gains(course: Course) -> pd.DataFrame:
+def _gains(course: CheckpointTables) -> pd.DataFrame:
     """A row for each gain: from a column `measure`, or from the columns `gain` and `repeat_gain`."""
     frame = course["in_context_learning"]
     if frame.empty:
@@ -102,14 +102,14 @@ def _gains(course: Course) -> pd.DataFrame:
     return means(frame, ["measure"], ("value", "baseline"))
 
 
-def _corpus_note(course: Course) -> str:
+def _corpus_note(course: CheckpointTables) -> str:
     frame = course["ngram_agreement"]
     if "corpus" not in frame:
         return ""
     return f" Counts are of {listed(sorted({str(name) for name in frame['corpus']}))}."
 
 
-def _group(course: Course, table: pd.DataFrame, name: str, beside: list[Panel]) -> PanelGroup:
+def _group(course: CheckpointTables, table: pd.DataFrame, name: str, beside: list[Panel]) -> PanelGroup:
     low, high = float(table[["low", "value"]].min().min()), float(table[["high", "value"]].max().max())
     span = (min(low, 0.0), high * 1.03)
     names = table.sort_values(["order", "line"])["line"]
@@ -138,15 +138,15 @@ def _title(measure: str) -> str:
     return _TITLES.get(measure, measure.replace("_", " "))
 
 
-def _lines(names: list[str]) -> list[Order]:
+def _lines(names: list[str]) -> list[LineKind]:
     return [
-        Order(key=name, label=name, dash=dash, shape="circle", mark="")
+        LineKind(key=name, label=name, dash=dash, shape="circle", mark="")
         for name, dash in zip(names, _DASHES * 3, strict=False)
     ]
 
 
 def _ngram_chart(
-    axis: TimeAxis, rows: pd.DataFrame, series: Series, lines: list[Order], span: tuple[float, float], title: str
+    axis: TimeAxis, rows: pd.DataFrame, series: Series, lines: list[LineKind], span: tuple[float, float], title: str
 ) -> dict[str, Any]:
     rows = rows.round({"value": 4, "low": 4, "high": 4})
     ends = rows.loc[rows.groupby("line")["update"].idxmax()]
@@ -162,7 +162,7 @@ def _ngram_chart(
     )
 
 
-def _gain_panels(course: Course, gains: pd.DataFrame) -> list[Panel]:
+def _gain_panels(course: CheckpointTables, gains: pd.DataFrame) -> list[Panel]:
     panels = []
     for measure, own in gains.groupby("measure", sort=False) if len(gains) else ():
         low, high = float(own[["low", "value", "baseline"]].min().min()), float(own[["high", "value"]].max().max())
@@ -194,7 +194,7 @@ def _control(axis: TimeAxis, gains: pd.DataFrame) -> list[alt.Chart]:
     return [mark.encode(x=axis.channel(), y=y, detail=alt.Detail("series:N"), opacity=lit(1.0, 0.5))]
 
 
-def _minimum_sentences(course: Course, ngrams: pd.DataFrame) -> list[str]:
+def _minimum_sentences(course: CheckpointTables, ngrams: pd.DataFrame) -> list[str]:
     """When each model is most like n-grams, order by order."""
     if ngrams.empty:
         return []
@@ -207,7 +207,7 @@ def _minimum_sentences(course: Course, ngrams: pd.DataFrame) -> list[str]:
     return [f"Most like n-grams of the corpus ({_title(str(first['measure'].iloc[0]))}): {'; '.join(parts)}."]
 
 
-def _gain_sentences(course: Course, gains: pd.DataFrame) -> list[str]:
+def _gain_sentences(course: CheckpointTables, gains: pd.DataFrame) -> list[str]:
     told = []
     for measure, frame in gains.groupby("measure", sort=False) if len(gains) else ():
         parts = []
@@ -219,13 +219,13 @@ def _gain_sentences(course: Course, gains: pd.DataFrame) -> list[str]:
     return told
 
 
-def _position_figure(course: Course) -> Figure | None:
+def _position_figure(course: CheckpointTables) -> ReportFigure | None:
     frame = course["loss_by_position"]
     if frame.empty:
         return None
     table = means(frame, ["position"])
     lines = course.series(table)
-    return Figure(
+    return ReportFigure(
         id="loss-by-position",
         question="From how much context does the model predict?",
         answer=[_position_sentence(course, table)],
@@ -243,7 +243,7 @@ def _position_figure(course: Course) -> Figure | None:
     )
 
 
-def _position_sentence(course: Course, table: pd.DataFrame) -> str:
+def _position_sentence(course: CheckpointTables, table: pd.DataFrame) -> str:
     parts = []
     for series, own in course.each(table):
         last = own[own["update"] == own["update"].max()].sort_values("position")

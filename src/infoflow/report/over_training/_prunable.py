@@ -3,17 +3,17 @@
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
+from .._figure import Panel, ReportFigure
 from .._numbers import listed, number
 from ..forms._chart import CONTROL, amount, lit, tips
 from ..forms._lines import looks_of
 from ..forms._over_time import time_lines
 from ..forms._time_axis import timed
 from ..heads._matter import HEAD_IMPORTANCE
-from ._course import Course, band_note, checkpoints_note, means
+from ._course import CheckpointTables, band_note, checkpoints_note, means
 
 
-def prunable_figure(course: Course) -> Figure | None:
+def prunable_figure(course: CheckpointTables) -> ReportFigure | None:
     """Lines by importance, and in random order as the control; None where no table tells."""
     frame = course["prunable_by_update"]
     if frame.empty or "importance" not in set(frame["order"]):
@@ -35,7 +35,7 @@ def prunable_figure(course: Course) -> Figure | None:
         beneath=[grey.encode(**at, detail=alt.Detail("series:N"), opacity=lit())] if len(control) else [],
         tooltip=tips("series:N|model", "update:Q||,", "value:Q|of the heads|.0%"),
     )
-    return Figure(
+    return ReportFigure(
         id="prunable-over-training",
         question="When can heads be removed?",
         answer=[_sentence(course, table, control)],
@@ -60,7 +60,7 @@ def _names(table: pd.DataFrame, labels: dict[str, str]) -> pd.DataFrame:
     return ends.assign(text=ends["series"].map(labels))
 
 
-def _sentence(course: Course, table: pd.DataFrame, control: pd.DataFrame) -> str:
+def _sentence(course: CheckpointTables, table: pd.DataFrame, control: pd.DataFrame) -> str:
     parts = []
     for series, own in course.each(table):
         own = own.sort_values("update")

@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from .._figure import Figure
+from .._figure import ReportFigure
 from .._numbers import listed, number
 from ..forms._time_axis import short
-from ._course import Course
+from ._course import CheckpointTables
 from ._phases import CURVE, PHASES, clearest, curve_panel
 
 RETURNS = "goes and returns"
@@ -15,7 +15,7 @@ _ENDS = ("", "_before", "_after")
 _MARKS = ("half out, turn, half back", "the turn lies in")
 
 
-def returns_figure(course: Course) -> Figure | None:
+def returns_figure(course: CheckpointTables) -> ReportFigure | None:
     """The curves that turn furthest, two of a table; None where none does."""
     curves, frame = course["phase_curves"], course["phases"]
     if curves.empty or frame.empty or "turn" not in frame:
@@ -27,7 +27,7 @@ def returns_figure(course: Course) -> Figure | None:
         columns={f"{name}{end}": f"{to}{end}" for name, to in _AS_TIMES.items() for end in _ENDS}
     )
     chosen = clearest(_over_seeds(marked))
-    return Figure(
+    return ReportFigure(
         id="returns-over-training",
         question="What went and came back?",
         answer=[_sentence(own, len(frame))],

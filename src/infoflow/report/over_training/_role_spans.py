@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ._course import Course
+from ._course import CheckpointTables
 
 EVENTS = ("birth", "death")
 _PLACE = ["series", "stack", "kind", "layer", "head", "role"]
@@ -28,7 +28,7 @@ class RoleSpan(NamedTuple):
         return self.since <= update and (self.until is None or update < self.until)
 
 
-def role_spans(course: Course) -> list[RoleSpan]:
+def role_spans(course: CheckpointTables) -> list[RoleSpan]:
     """Of each line's first seed."""
     events = first_seed(course["head_role_events"])
     if len(events):

@@ -7,13 +7,13 @@ from typing import Any
 import pandas as pd
 
 from .._damaged import unless_damaged
-from .._figure import Figure, Section
+from .._figure import ReportFigure, Section
 from .._model_tables import ModelTables
 from ..forms._time_axis import CLOCKS, short
 from ._allocation import allocation_figure
 from ._checks import checks_figure, suspects
 from ._claims import claims_figure
-from ._course import Course
+from ._course import CheckpointTables
 from ._heads import heads_figure
 from ._information import information_figure
 from ._layers import layers_figure
@@ -52,7 +52,7 @@ OVER_TRAINING = Section(
     },
 )
 
-_Figures = Callable[[Course], list[Figure] | Figure | None]
+_Figures = Callable[[CheckpointTables], list[ReportFigure] | ReportFigure | None]
 _FIGURES: tuple[tuple[str, _Figures], ...] = (
     ("the loss over training", loss_figure),
     ("phases", phases_figure),
@@ -76,10 +76,10 @@ _FIGURES: tuple[tuple[str, _Figures], ...] = (
 
 def over_training_section(tables: ModelTables) -> Section | None:
     """The section, or None where nothing was measured over training."""
-    course, left_out = Course(tables), []
+    course, left_out = CheckpointTables(tables), []
     if len(course.moments) < 2:
         return None
-    figures: list[Figure] = []
+    figures: list[ReportFigure] = []
     for name, build in _FIGURES:
         # A table that one figure cannot read is no reason to leave out the others.
         found = unless_damaged(lambda build=build: build(course), None, name, left_out)
@@ -91,14 +91,14 @@ def over_training_section(tables: ModelTables) -> Section | None:
     return replace(
         OVER_TRAINING,
         figures=figures,
-        keys=course.cast.present(course.clocks, *(frame[["series"]] for frame in frames)),
+        keys=course.models.present(course.clocks, *(frame[["series"]] for frame in frames)),
         notes=notes,
         template="timeline.html.jinja",
         payload=_timeline(course),
     )
 
 
-def _timeline(course: Course) -> dict[str, Any]:
+def _timeline(course: CheckpointTables) -> dict[str, Any]:
     """What the slider stops at, told on every clock, and the clocks to choose from."""
     labels = {"update": "updates", "tokens": "tokens", "progress": "progress", "lr_share": "learning rate"}
     return {
@@ -108,7 +108,7 @@ def _timeline(course: Course) -> dict[str, Any]:
     }
 
 
-def _told(course: Course, update: int) -> str:
+def _told(course: CheckpointTables, update: int) -> str:
     """`update 1,032 · 1.4M tokens · 21% of training`; tokens where all models read as many."""
     own = course.clocks[course.clocks["update"] == update]
     parts = [f"update {update:,}"]

@@ -6,14 +6,14 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Method, Panel, PanelGroup
-from .._language import Cast, Series
+from .._figure import Method, Panel, PanelGroup, ReportFigure
+from .._language import Series, ShownModels
 from .._numbers import listed, number
 from ..forms._chart import amount, lit, tips
 from ..forms._lines import area
 from ..forms._over_time import layer_color, layer_shades, time_lines
 from ..forms._time_axis import TimeAxis, short, timed
-from ._course import Course, band_note, checkpoints_note, means
+from ._course import CheckpointTables, band_note, checkpoints_note, means
 from ._layer_measures import main_stack
 from ._layers import MEASURES_TEMPLATE
 
@@ -49,12 +49,12 @@ _FIRST = "cka"  # of other references than the end
 _HEIGHT = 190
 
 
-def settling_figures(course: Course) -> list[Figure]:
+def settling_figures(course: CheckpointTables) -> list[ReportFigure]:
     """The curves of convergence, and when each layer settled."""
     return [figure for figure in (_curves_figure(course), _times_figure(course)) if figure is not None]
 
 
-def _curves_figure(course: Course) -> Figure | None:
+def _curves_figure(course: CheckpointTables) -> ReportFigure | None:
     frame = main_stack(course["convergence"])
     if frame.empty:
         return None
@@ -74,7 +74,7 @@ def _curves_figure(course: Course) -> Figure | None:
         {"label": f"layer {each}", "color": shade} for each, shade in zip(layers, layer_shades(layers), strict=True)
     ]
     null = [{"label": "null model", "color": "var(--control)"}] if len(data["null"].dropna()) else []
-    return Figure(
+    return ReportFigure(
         id="convergence",
         question="Which layers settle first?",
         answer=_sentences(course, tables[0]),
@@ -129,7 +129,7 @@ def _table(rows: pd.DataFrame) -> pd.DataFrame:
     return means(rows, ["kind", "layer"], ("value", "null")).assign(scale="normalised").dropna(subset="value")
 
 
-def _group(course: Course, table: pd.DataFrame, reference: str, similarity: str) -> PanelGroup:
+def _group(course: CheckpointTables, table: pd.DataFrame, reference: str, similarity: str) -> PanelGroup:
     known = table[["value", "null"]].to_numpy(dtype=float)
     low, high = float(np.nanmin(known)), float(np.nanmax(known))
     margin = 0.04 * (high - low) or 0.1
@@ -181,10 +181,10 @@ def _null(axis: TimeAxis, rows: pd.DataFrame, y: dict[str, Any]) -> list[alt.Cha
     return [area(band, at, alt.OpacityValue(0.25), look, lambda own: timed(alt.Chart(own))), edge.encode(**at)]
 
 
-def _sentences(course: Course, table: pd.DataFrame) -> list[str]:
+def _sentences(course: CheckpointTables, table: pd.DataFrame) -> list[str]:
     times = _times(course)
     if times.empty:
-        return [_area_sentence(course.cast, table)]
+        return [_area_sentence(course.models, table)]
     parts = []
     for series, own in course.each(times):
         for kind, label in _KINDS.items():
@@ -194,19 +194,19 @@ def _sentences(course: Course, table: pd.DataFrame) -> list[str]:
                 found = [f"layer {row.layer} by {number(round(row.time), 0)}" for row in ends.itertuples()]
                 parts.append(f"{series.label}, {label}: {listed(found)}")
     told = f"Nine tenths of the way to the end are gone after these updates. {'; '.join(parts)}." if parts else ""
-    return [told] if told else [_area_sentence(course.cast, table)]
+    return [told] if told else [_area_sentence(course.models, table)]
 
 
-def _area_sentence(cast: Cast, table: pd.DataFrame) -> str:
+def _area_sentence(models: ShownModels, table: pd.DataFrame) -> str:
     parts = []
-    for series in cast.present(table):
+    for series in models.present(table):
         own = table[(table["series"] == series.key) & (table["kind"] == table["kind"].iloc[0])]
         average = own.groupby("layer")["value"].mean()
         parts.append(f"{series.label} layer {int(average.idxmax())}")
     return f"Over all checkpoints nearest to its end is, in {listed(parts)}."
 
 
-def _times(course: Course) -> pd.DataFrame:
+def _times(course: CheckpointTables) -> pd.DataFrame:
     """When layers settled by CKA to the end (or what there is); geometric means over seeds, their widest bracket."""
     frame = main_stack(course["convergence_time"])
     if frame.empty:
@@ -223,7 +223,7 @@ def _times(course: Course) -> pd.DataFrame:
     return table.reset_index().assign(time=lambda own: 2 ** own["time"], similarity=one)
 
 
-def _times_figure(course: Course) -> Figure | None:
+def _times_figure(course: CheckpointTables) -> ReportFigure | None:
     times = _times(course)
     if times.empty:
         return None
@@ -231,7 +231,7 @@ def _times_figure(course: Course) -> Figure | None:
     panels = [
         Panel(spec=_times_chart(course.axis, own, series), title=series.label) for series, own in course.each(times)
     ]
-    return Figure(
+    return ReportFigure(
         id="convergence-times",
         question="When has each layer settled?",
         answer=[_order_sentence(course, times)],
@@ -252,7 +252,7 @@ def _times_figure(course: Course) -> Figure | None:
     )
 
 
-def _order_sentence(course: Course, times: pd.DataFrame) -> str:
+def _order_sentence(course: CheckpointTables, times: pd.DataFrame) -> str:
     """Rank correlation of depth and time, of states and of blocks."""
     parts = []
     for series, own in course.each(times):

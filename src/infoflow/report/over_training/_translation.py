@@ -4,13 +4,13 @@ from typing import Any
 
 import pandas as pd
 
-from .._figure import Figure, Method, Panel
+from .._figure import Method, Panel, ReportFigure
 from .._language import Series
 from .._numbers import listed, number
 from ..forms._chart import amount, tips
-from ..forms._lines import Order, looks_of
+from ..forms._lines import LineKind, looks_of
 from ..forms._over_time import time_lines
-from ._course import Course, band_note, checkpoints_note, means
+from ._course import CheckpointTables, band_note, checkpoints_note, means
 
 TRANSLATION = Method(
     id="translation-stages",
@@ -34,12 +34,12 @@ _DASHES = ((1, 0), (7, 3), (2, 3), (9, 3, 2, 3), (4, 2), (12, 4))
 _HEIGHT = 180
 
 
-def translation_figures(course: Course) -> list[Figure]:
+def translation_figures(course: CheckpointTables) -> list[ReportFigure]:
     """The stages, and the source's share."""
     return [figure for figure in (_stages_figure(course), _source_figure(course)) if figure is not None]
 
 
-def _stages_figure(course: Course) -> Figure | None:
+def _stages_figure(course: CheckpointTables) -> ReportFigure | None:
     frame = course["translation_stages"]
     if frame.empty:
         return None
@@ -54,7 +54,7 @@ def _stages_figure(course: Course) -> Figure | None:
     for measure, own in others.groupby("measure", sort=False):
         for series, rows in course.each(own):
             panels.append(_panel(course, rows, series, str(measure).replace("_", " "), ""))
-    return Figure(
+    return ReportFigure(
         id="translation-stages",
         question="How does a model learn to translate: words, fluency, order?",
         answer=[_stage_sentence(table)],
@@ -103,10 +103,10 @@ def _scaled(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**{name: table[name] / last for name in ("value", "low", "high")})
 
 
-def _panel(course: Course, rows: pd.DataFrame, series: Series, title: str, unit: str) -> Panel:
+def _panel(course: CheckpointTables, rows: pd.DataFrame, series: Series, title: str, unit: str) -> Panel:
     names = list(dict.fromkeys(rows["line"]))
     lines = [
-        Order(key=str(name), label=str(name), dash=_DASHES[place % len(_DASHES)], shape="circle", mark="")
+        LineKind(key=str(name), label=str(name), dash=_DASHES[place % len(_DASHES)], shape="circle", mark="")
         for place, name in enumerate(names)
     ]
     low, high = float(rows[["low", "value"]].min().min()), float(rows[["high", "value"]].max().max())
@@ -142,7 +142,7 @@ def _degenerate(frame: pd.DataFrame) -> str:
     )
 
 
-def _source_figure(course: Course) -> Figure | None:
+def _source_figure(course: CheckpointTables) -> ReportFigure | None:
     frame = course["source_contribution"]
     if frame.empty:
         return None
@@ -166,7 +166,7 @@ def _source_figure(course: Course) -> Figure | None:
         for measure, own in table.groupby("measure", sort=False)
         for series, rows in course.each(own)
     ]
-    return Figure(
+    return ReportFigure(
         id="source-contribution",
         question="Does translation look at its source more, or less, as it learns?",
         answer=[_source_sentence(table)],

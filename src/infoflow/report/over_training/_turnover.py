@@ -11,7 +11,7 @@ from .._language import Series
 from ..forms._chart import CONTROL, lit, tips
 from ..forms._over_time import ROW_NAME
 from ..forms._time_axis import TimeAxis, timed
-from ._course import Course
+from ._course import CheckpointTables
 from ._role_spans import first_seed, with_places
 
 _ROW, _MOST_ROLES = 40, 10
@@ -20,7 +20,7 @@ _LINES = {"jaccard_previous": "before", "jaccard_final": "last"}
 _CHANCE = "expected_previous"
 
 
-def turnover_panels(course: Course) -> list[Panel]:
+def turnover_panels(course: CheckpointTables) -> list[Panel]:
     """A panel for each model, with a row for each role that two heads or more held at once, of its first seed."""
     frame = with_places(first_seed(course["role_turnover"]))
     if frame.empty or not {"role", "size", *_LINES} <= set(frame):

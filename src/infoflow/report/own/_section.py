@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from infoflow.foundation import UserError
 
-from .._figure import Figure, Method, Section
+from .._figure import Method, ReportFigure, Section
 from .._model_tables import ModelTables
 from ..notebook._own_table import own_figure
 
@@ -27,7 +27,7 @@ _METHOD = Method(
 
 def own_section(tables: ModelTables) -> Section | None:
     """The section, or None where the user gave no measures."""
-    figures: list[Figure] = []
+    figures: list[ReportFigure] = []
     notes = []
     for name in tables.own:
         frame = tables.get(name)
@@ -52,5 +52,5 @@ def own_section(tables: ModelTables) -> Section | None:
         )
     if not figures:
         return replace(OWN, notes=notes) if notes else None
-    section = OWN.told_by(figures, tables.cast, [tables[name] for figure in figures for name in figure.tables])
+    section = OWN.told_by(figures, tables.models, [tables[name] for figure in figures for name in figure.tables])
     return replace(section, notes=notes) if section else None

@@ -3,8 +3,8 @@
 import pandas as pd
 
 from .._curves import interval_note, samples_at
-from .._figure import Figure, Panel
-from .._language import Cast, Series
+from .._figure import Panel, ReportFigure
+from .._language import Series, ShownModels
 from .._numbers import estimate_text, listed, number
 from ..forms._layer_chart import LayerChart
 from ..forms._lines import SHARE
@@ -35,7 +35,7 @@ HOW_UNTRAINED = (
 )
 
 
-def accuracy_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def accuracy_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel per task, over layers; None without accuracies."""
     scores = all_examples(one_probe(of(frame, metric="accuracy", words="all")))
     own, control = (of(scores, labels=name) for name in ("task", "control"))
@@ -45,11 +45,11 @@ def accuracy_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     shown = most_layered(own, tasks)
     tables = {task: _table(of(own, task=task), of(control, task=task)) for task in tasks}
     data = pd.concat([table.assign(task=task) for task, table in tables.items()], ignore_index=True)
-    return Figure(
+    return ReportFigure(
         id="probe-accuracy",
         question="How well can each task be read from each layer?",
-        answer=_sentences(own, control, shown, cast),
-        panels=[Panel.of(accuracy_chart(tables[task], cast), _title(own, task)) for task in shown],
+        answer=_sentences(own, control, shown, models),
+        panels=[Panel.of(accuracy_chart(tables[task], models), _title(own, task)) for task in shown],
         caption=f"{interval_note(data)} Test part; {_probe_note(own)}. Each panel has its own scale."
         f"{left_out_note(tasks, shown)}",
         how_to_read=[
@@ -69,9 +69,9 @@ def accuracy_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )
 
 
-def accuracy_chart(table: pd.DataFrame, cast: Cast) -> LayerChart:
+def accuracy_chart(table: pd.DataFrame, models: ShownModels) -> LayerChart:
     how = {"y_title": "accuracy", "baseline_name": "majority class", "bounds": SHARE, "controls": (CONTROL_TASK,)}
-    return LayerChart(table=table, series=cast.present(table[table["group"] == "trained"]), **how)
+    return LayerChart(table=table, series=models.present(table[table["group"] == "trained"]), **how)
 
 
 def _table(own: pd.DataFrame, control: pd.DataFrame) -> pd.DataFrame:
@@ -98,22 +98,22 @@ def _probe_note(own: pd.DataFrame) -> str:
     return text
 
 
-def _sentences(own: pd.DataFrame, control: pd.DataFrame, tasks: list[str], cast: Cast) -> list[str]:
+def _sentences(own: pd.DataFrame, control: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
     """How often the best layer lies between the ends; where each task is best read, and how far above its controls."""
-    told = [_task_sentence(of(own, task=task), of(control, task=task), task, cast) for task in tasks[:_TOLD]]
-    others = [_short(of(own, task=task), task, cast) for task in tasks[_TOLD:]]
+    told = [_task_sentence(of(own, task=task), of(control, task=task), task, models) for task in tasks[:_TOLD]]
+    others = [_short(of(own, task=task), task, models) for task in tasks[_TOLD:]]
     rest = [f"Best layers of the other tasks: {'; '.join(others)}."] if others else []
-    return [*_between(own, tasks, cast), *told, *rest]
+    return [*_between(own, tasks, models), *told, *rest]
 
 
-def _best_of_all(own: pd.DataFrame, cast: Cast) -> tuple[Series, Best]:
+def _best_of_all(own: pd.DataFrame, models: ShownModels) -> tuple[Series, Best]:
     """The line that is highest somewhere, and where."""
-    found = [(series, best_layer(own, series.key)) for series in cast.present(own[own["trained"]])]
+    found = [(series, best_layer(own, series.key)) for series in models.present(own[own["trained"]])]
     return max([(series, best) for series, best in found if best is not None], key=lambda one: one[1].estimate.value)
 
 
-def _task_sentence(own: pd.DataFrame, control: pd.DataFrame, task: str, cast: Cast) -> str:
-    series, best = _best_of_all(own, cast)
+def _task_sentence(own: pd.DataFrame, control: pd.DataFrame, task: str, models: ShownModels) -> str:
+    series, best = _best_of_all(own, models)
     floor = number(float(own.loc[own["series"] == series.key, "baseline"].mean()), 2)
     compared = [*_above_embeddings(own, best), *_above_untrained(own, best), *_above_control(own, control, best)]
     place = f"in layer {best.layer} of {series.label}{alike_text(best)}"
@@ -145,15 +145,15 @@ def _above_control(own: pd.DataFrame, control: pd.DataFrame, best: Best) -> list
     return [against(gap.estimate(), "the control task there")] if beside else []
 
 
-def _short(own: pd.DataFrame, task: str, cast: Cast) -> str:
-    series, best = _best_of_all(own, cast)
+def _short(own: pd.DataFrame, task: str, models: ShownModels) -> str:
+    series, best = _best_of_all(own, models)
     return f"{task_label(task)} {number(best.estimate.value, 2)} in layer {best.layer} of {series.label}"
 
 
-def _between(own: pd.DataFrame, tasks: list[str], cast: Cast) -> list[str]:
+def _between(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
     """How many best layers are clearly neither the embeddings nor the top one."""
     by_task = [of(own, task=task) for task in tasks]
-    found = [best_layer(rows, series.key) for rows in by_task for series in cast.present(rows[rows["trained"]])]
+    found = [best_layer(rows, series.key) for rows in by_task for series in models.present(rows[rows["trained"]])]
     bests = [best for best in found if best is not None]
     if len(bests) < 3:
         return []

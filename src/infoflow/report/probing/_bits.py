@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import pandas as pd
 
 from .._curves import interval_note, samples_at
-from .._figure import Figure, Panel
-from .._language import Cast, Series
+from .._figure import Panel, ReportFigure
+from .._language import Series, ShownModels
 from .._numbers import estimate_text, listed, number
 from ..forms._layer_chart import LayerChart
 from ..forms._lines import POSITIVE, SHARE
@@ -41,7 +41,7 @@ _METRICS = {
 _LEVEL = 0.02  # a difference of accuracy that says nothing
 
 
-def bits_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def bits_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """Compression over layers, and beside it the accuracy of the same probe; None without either."""
     every = one_probe(in_bits(frame))
     code = next((name for name in CODES if len(of(every, code=name, labels="task", metric="compression"))), "")
@@ -54,16 +54,16 @@ def bits_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     tables = {(task, metric): coded_table(of(rows, metric=metric), task) for task in tasks for metric in _METRICS}
     tables = {key: table for key, table in tables.items() if len(table)}
     data = pd.concat([table.assign(task=t, metric=m, code=code) for (t, m), table in tables.items()], ignore_index=True)
-    return Figure(
+    return ReportFigure(
         id="probe-bits",
         question="How hard is each task to read?",
         answer=[
-            *(_task_sentence(of(rows, metric="compression", task=task), task, cast) for task in shown[:_TOLD]),
+            *(_task_sentence(of(rows, metric="compression", task=task), task, models) for task in shown[:_TOLD]),
             *_beside_accuracy(rows, shown),
-            *_codes_agree(of(every, metric="compression"), code, cast),
+            *_codes_agree(of(every, metric="compression"), code, models),
         ],
         panels=[
-            Panel.of(coded_chart(table, cast, *_METRICS[metric]), f"{task_label(task)}: {metric}")
+            Panel.of(coded_chart(table, models, *_METRICS[metric]), f"{task_label(task)}: {metric}")
             for (task, metric), table in tables.items()
             if task in shown
         ],
@@ -104,9 +104,9 @@ def coded_table(rows: pd.DataFrame, task: str) -> pd.DataFrame:
 
 
 def coded_chart(
-    table: pd.DataFrame, cast: Cast, title: str, baseline: str, bounds: tuple[float, float] = POSITIVE
+    table: pd.DataFrame, models: ShownModels, title: str, baseline: str, bounds: tuple[float, float] = POSITIVE
 ) -> LayerChart:
-    series = cast.present(table[table["group"] == "trained"])
+    series = models.present(table[table["group"] == "trained"])
     how = {"baseline_name": baseline, "bounds": bounds, "controls": tuple(_CONTROLS.values())}
     return LayerChart(table=table, series=series, y_title=title, **how)
 
@@ -117,10 +117,10 @@ def _how_coded(own: pd.DataFrame, code: str) -> str:
     return f"The {code} code of {probes} probes.{units}"
 
 
-def _task_sentence(rows: pd.DataFrame, task: str, cast: Cast) -> str:
+def _task_sentence(rows: pd.DataFrame, task: str, models: ShownModels) -> str:
     """The layer from which labels are shortest, beside the embeddings, the control and an untrained model."""
     own, control = of(rows, labels="task"), of(rows, labels="control")
-    lines = cast.present(own[own["trained"]])
+    lines = models.present(own[own["trained"]])
     found = {one: best for one in lines if (best := best_layer(own, one.key)) is not None}
     series, best = max(found.items(), key=lambda one: one[1].estimate.value)
     here = samples_at(own, series.key, best.layer)
@@ -156,7 +156,7 @@ def _at_embeddings(rows: pd.DataFrame, task: str, metric: str) -> tuple[float, f
     return float(own), float(control)
 
 
-def _codes_agree(every: pd.DataFrame, code: str, cast: Cast) -> list[str]:
+def _codes_agree(every: pd.DataFrame, code: str, models: ShownModels) -> list[str]:
     """In how many cases the other code is shortest at the same layer."""
     other = next((name for name in CODES if name != code and len(of(every, code=name, labels="task"))), "")
     if not other:
@@ -164,7 +164,7 @@ def _codes_agree(every: pd.DataFrame, code: str, cast: Cast) -> list[str]:
     same, near, cases = 0, 0, 0
     for task in tasks_of(every):
         rows = [of(every, task=task, code=name, labels="task") for name in (code, other)]
-        for series in _both(rows, cast):
+        for series in _both(rows, models):
             first, second = (best_layer(each, series.key) for each in rows)
             if first is not None and second is not None:
                 cases += 1
@@ -174,6 +174,6 @@ def _codes_agree(every: pd.DataFrame, code: str, cast: Cast) -> list[str]:
     return [f"The {other} code is shortest at the same layer in {same} of {cases} cases{beside}."] if cases else []
 
 
-def _both(rows: list[pd.DataFrame], cast: Cast) -> list[Series]:
-    keys = [{one.key for one in cast.present(each[each["trained"]])} for each in rows]
-    return [one for one in cast.series if all(one.key in own for own in keys)]
+def _both(rows: list[pd.DataFrame], models: ShownModels) -> list[Series]:
+    keys = [{one.key for one in models.present(each[each["trained"]])} for each in rows]
+    return [one for one in models.series if all(one.key in own for own in keys)]

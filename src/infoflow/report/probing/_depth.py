@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast, Series
+from .._figure import Panel, ReportFigure
+from .._language import Series, ShownModels
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate, Samples
 from ..forms._hollow import HOLLOW
@@ -24,22 +24,22 @@ _KEPT = ("expected_layer_running_maximum", "k_weights", "k_differences", "headro
 _KEYS = ["series", "group", "task", "statistic", "layer"]
 
 
-def depth_figure(mixing: pd.DataFrame | None, depth: pd.DataFrame | None, cast: Cast) -> Figure | None:
+def depth_figure(mixing: pd.DataFrame | None, depth: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
     """Two panels for every line, as far as there are tables; None without any."""
     bars, places = _bars(mixing), _places(depth)
     trained = pd.concat([bars, places], ignore_index=True)
     trained = trained[trained["group"] == "trained"]
     if trained.empty:
         return None
-    tasks, series = tasks_of(trained), cast.present(trained)
+    tasks, series = tasks_of(trained), models.present(trained)
     labels = [task_label(task) for task in tasks]
     panels = [panel for one in series[:_MOST] for panel in _panels(bars, places, labels, one, len(series) > 1)]
     data = pd.concat([bars, places], ignore_index=True).drop(columns=["shown", "label", "what", "name"])
     left = [one.label for one in series[_MOST:]]
-    return Figure(
+    return ReportFigure(
         id="probe-depth",
         question="At which depth is each task solved?",
-        answer=[*_order_sentences(places, series), *_focus_sentence(places, cast), *_headroom_sentence(places)],
+        answer=[*_order_sentences(places, series), *_focus_sentence(places, models), *_headroom_sentence(places)],
         panels=panels,
         caption=f"{_bands(trained)}; {int(trained['count'].median()):,} test examples. Weights have one scale; what "
         f"layers add fills each task's row.{f' In the data alone: {listed(left)}.' if left else ''}",
@@ -197,13 +197,13 @@ def _text(row: object, unit: str = "") -> str:
     return estimate_text(Estimate(**{name: getattr(row, name) for name in names}), unit)
 
 
-def _focus_sentence(places: pd.DataFrame, cast: Cast) -> list[str]:
+def _focus_sentence(places: pd.DataFrame, models: ShownModels) -> list[str]:
     """The most and the least concentrated mix."""
     own = places[(places["statistic"] == "k_weights") & (places["group"] == "trained")].sort_values("value")
     if len(own) < 2:
         return []
     (least, most) = (
-        f"{row.label} in {cast[str(row.series)].label} ({_text(row, 'bits').replace(' (', ', ').removesuffix(')')})"
+        f"{row.label} in {models[str(row.series)].label} ({_text(row, 'bits').replace(' (', ', ').removesuffix(')')})"
         for row in own.iloc[[0, -1]].itertuples()
     )
     grey = places[(places["statistic"] == "k_weights") & (places["group"] == "untrained")]["value"]

@@ -6,8 +6,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import estimate_text, number
 from .._samples import Samples
 from ..forms._chart import amount, bounded, finished, tips
@@ -31,14 +31,14 @@ _HEIGHT = 230
 _TOLD = 5  # tasks that the sentence names
 
 
-def examples_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def examples_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel per task; None where probes were trained on all examples alone."""
     own = one_probe(of(frame, metric="accuracy", words="all", labels="task"))
     sizes = own.groupby([own["task"].astype(str), "series"])["training"].nunique() if "training" in own else pd.Series()
     if not any_trained(own) or not bool((sizes > 1).any()) or "share" not in own:
         return None
     own = own[own["task"].astype(str).isin(set(sizes[sizes > 1].index.get_level_values(0)))]
-    found = {task: _at_best(of(own, task=task), cast) for task in tasks_of(own)}
+    found = {task: _at_best(of(own, task=task), models) for task in tasks_of(own)}
     shown = most_layered(own, list(found))
     data = pd.concat([_curves(rows).assign(task=task) for task, rows in found.items()], ignore_index=True)
     seeds = int(data["seeds"].max())
@@ -47,11 +47,11 @@ def examples_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         if seeds > 1
         else f"95% intervals over sentences, {HOLLOW}"
     )
-    return Figure(
+    return ReportFigure(
         id="probe-examples",
         question="How many examples does a probe need?",
-        answer=_sentences({task: found[task] for task in shown}, cast),
-        panels=[Panel(spec=_chart(data[data["task"] == task], cast), title=task_label(task)) for task in shown],
+        answer=_sentences({task: found[task] for task in shown}, models),
+        panels=[Panel(spec=_chart(data[data["task"] == task], models), title=task_label(task)) for task in shown],
         caption=f"Bands: {bands}. Each model at the layer that is its best with all examples, the untrained one at "
         f"the same.{left_out_note(found, shown)}",
         how_to_read=[
@@ -67,10 +67,10 @@ def examples_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )
 
 
-def _at_best(own: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def _at_best(own: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """Each line's rows at the layer that is best with all examples."""
     whole = all_examples(own)
-    bests = [best_layer(whole, series.key) for series in cast.present(whole[whole["trained"]])]
+    bests = [best_layer(whole, series.key) for series in models.present(whole[whole["trained"]])]
     parts = [own[(own["series"] == best.series) & (own["layer"] == best.layer)] for best in bests if best is not None]
     return pd.concat(parts, ignore_index=True)
 
@@ -87,9 +87,9 @@ def _curves(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def _chart(rows: pd.DataFrame, cast: Cast) -> dict[str, Any]:
+def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
     rows = bounded(rows, SHARE)
-    series = cast.present(rows)
+    series = models.present(rows)
     ends = [int(rows["training"].min()), int(rows["training"].max())]
     low, high = float(rows[["low", "value"]].min().min()), float(rows[["high", "value"]].max().max())
     margin = 0.06 * (high - low) or 0.05
@@ -105,9 +105,9 @@ def _chart(rows: pd.DataFrame, cast: Cast) -> dict[str, Any]:
     return finished([*control_lines(untrained, at), *drawn, names_above(names)], _HEIGHT)
 
 
-def _sentences(found: dict[str, pd.DataFrame], cast: Cast) -> list[str]:
+def _sentences(found: dict[str, pd.DataFrame], models: ShownModels) -> list[str]:
     """How far trained models are above untrained ones with fewest and with all examples, and where that differs."""
-    gaps = {task: _gaps(rows, cast) for task, rows in found.items()}
+    gaps = {task: _gaps(rows, models) for task, rows in found.items()}
     gaps = {task: own for task, own in gaps.items() if own}
     if not gaps:
         return []
@@ -125,10 +125,10 @@ def _sentences(found: dict[str, pd.DataFrame], cast: Cast) -> list[str]:
     ]
 
 
-def _gaps(rows: pd.DataFrame, cast: Cast) -> list[tuple[Samples, Samples]]:
+def _gaps(rows: pd.DataFrame, models: ShownModels) -> list[tuple[Samples, Samples]]:
     """Of each line with an untrained twin: what training adds with fewest and with all examples."""
     found = []
-    for series in cast.present(rows):
+    for series in models.present(rows):
         own = rows[rows["series"] == series.key]
         shares = sorted(own["share"].unique())
         few, whole = (_gap(own[own["share"] == share]) for share in (shares[0], shares[-1]))

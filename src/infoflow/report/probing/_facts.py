@@ -5,8 +5,8 @@ import math
 import pandas as pd
 
 from .._curves import curves, interval_note
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import estimate_text, number
 from ._methods import FACTS
 from ._rows import MOST_TASKS, alike_text, any_trained, best_layer, of, sentence_start, share_chart, span
@@ -14,7 +14,7 @@ from ._rows import MOST_TASKS, alike_text, any_trained, best_layer, of, sentence
 _WAYS = ["lens", "prompts", "ensemble"]
 
 
-def facts_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def facts_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel of all relations, and one for each relation that depth matters for; None without a trained model."""
     if not any_trained(frame):
         return None
@@ -29,11 +29,11 @@ def facts_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     titles = [f"{name} ({_facts(rows)})" for name, rows in zip([first, *map(_plain, shown)], parts, strict=True)]
     tables = [curves(rows) for rows in parts]
     data = pd.concat([table.assign(relation=name) for name, table in zip(["all", *shown], tables, strict=True)])
-    charts = [share_chart(table, cast, "facts filled in rightly", "most frequent object") for table in tables]
-    return Figure(
+    charts = [share_chart(table, models, "facts filled in rightly", "most frequent object") for table in tables]
+    return ReportFigure(
         id="facts-filled-in",
         question="Which facts can a model fill in, and from which layer on?",
-        answer=_sentences(parts[0], cast),
+        answer=_sentences(parts[0], models),
         panels=[Panel.of(chart, title) for chart, title in zip(charts, titles, strict=True)],
         caption=f"{_intervals(data)} {_asked(parts[0], way)}{_further(len(relations) - len(shown) if shown else 0)}",
         how_to_read=[
@@ -76,10 +76,10 @@ def _asked(rows: pd.DataFrame, way: dict[str, str]) -> str:
     return f"Prompts: {way['prompts']}; {int(rows['vocabulary'].max()):,} objects to choose from.{missing}"
 
 
-def _sentences(own: pd.DataFrame, cast: Cast) -> list[str]:
+def _sentences(own: pd.DataFrame, models: ShownModels) -> list[str]:
     """Of each model its best layer, beside the most frequent objects and what prompts without a subject give away."""
     told = []
-    for series in cast.present(own[own["trained"]]):
+    for series in models.present(own[own["trained"]]):
         best = best_layer(own, series.key)
         if best is None:
             continue

@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 
 from .._curves import curves
-from .._figure import Figure, Panel
-from .._language import Cast, Series
+from .._figure import Panel, ReportFigure
+from .._language import Series, ShownModels
 from .._numbers import listed, number
 from ._methods import GAINS
 from ._rows import all_examples, any_trained, best_layer, layers_text, of, one_probe, probe_label, task_label, tasks_of
@@ -16,18 +16,18 @@ _COLUMNS = ["series", "task", "label", "layer", "untrained", "value", "low", "hi
 _TOLD = 6  # models whose best layers are told one by one
 
 
-def overview_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def overview_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A map for every line; None where no task is read better than by its majority class."""
     own = all_examples(one_probe(of(frame, metric="accuracy", labels="task", words="all")))
     if not any_trained(own):
         return None
-    table, hopeless = _cells(own, cast)
+    table, hopeless = _cells(own, models)
     if table.empty:
         return None
     labels = list(dict.fromkeys(table["label"]))
-    series = cast.present(table)
+    series = models.present(table)
     nothing = [f" No model does better than the majority class on {listed(hopeless)}."] if hopeless else []
-    return Figure(
+    return ReportFigure(
         id="where-is-what",
         question="Where in the network is what?",
         answer=[*_where(own, table, series), *_from_the_start(table), *_untrained(table)],
@@ -51,7 +51,7 @@ def overview_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )
 
 
-def _cells(own: pd.DataFrame, cast: Cast) -> tuple[pd.DataFrame, list[str]]:
+def _cells(own: pd.DataFrame, models: ShownModels) -> tuple[pd.DataFrame, list[str]]:
     """A row per line, task and layer, and per best layer of an untrained model; tasks that nothing is gained on."""
     rows: list[dict[str, Any]] = []
     hopeless = []
@@ -68,7 +68,7 @@ def _cells(own: pd.DataFrame, cast: Cast) -> tuple[pd.DataFrame, list[str]]:
         table = table.assign(
             task=task, label=task_label(task), share=gains / most, baseline=table["series"].map(floors)
         )
-        for series in cast.present(table):
+        for series in models.present(table):
             rows += _rows_of(table[table["series"] == series.key])
     return pd.DataFrame(rows, columns=[*_COLUMNS, "shown"]), hopeless
 

@@ -3,8 +3,8 @@
 import pandas as pd
 
 from .._curves import curves, interval_note
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import estimate_text
 from .._samples import Samples
 from ._methods import PAIRS
@@ -14,7 +14,7 @@ _ALL = "all"
 _CHANCE = 0.5
 
 
-def pairs_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def pairs_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel of all pairs, and one for each phenomenon; None without a trained model's preferences."""
     shares = of(frame, metric="preferred")
     if not any_trained(shares):
@@ -28,11 +28,11 @@ def pairs_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     more = (
         f" {left_out} further phenomena differ less between layers: in the data." if len(shown) > 1 < left_out else ""
     )
-    charts = {name: share_chart(tables[name], cast, "acceptable sentence preferred", "chance") for name in shown}
-    return Figure(
+    charts = {name: share_chart(tables[name], models, "acceptable sentence preferred", "chance") for name in shown}
+    return ReportFigure(
         id="probe-pairs",
         question="Which layer first prefers the acceptable sentence?",
-        answer=_sentences(of(shares, phenomenon=_ALL), cast),
+        answer=_sentences(of(shares, phenomenon=_ALL), models),
         panels=[Panel.of(charts[name], _title(shares, name)) for name in shown],
         caption=f"{interval_note(data)} Sentences are scored whole, by the logit lens at each layer.{more}",
         how_to_read=[
@@ -56,10 +56,10 @@ def _title(shares: pd.DataFrame, phenomenon: str) -> str:
     return f"{name} ({count:,})"
 
 
-def _sentences(own: pd.DataFrame, cast: Cast) -> list[str]:
+def _sentences(own: pd.DataFrame, models: ShownModels) -> list[str]:
     """Of each model its best layer, and whether it beats chance and the untrained model there."""
     told = []
-    for series in cast.present(own[own["trained"]]):
+    for series in models.present(own[own["trained"]]):
         best = best_layer(own, series.key)
         if best is None:
             continue

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from .._curves import interval_note, samples_at
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import estimate_text, number
 from ._bits import CODES, MOST_CODED, coded_chart, coded_table, in_bits
 from ._methods import CODELENGTH
@@ -21,7 +21,7 @@ _SIZES = {
 _TOLD = 5
 
 
-def size_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def size_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """How many hidden units of a Bayesian probe are left, or else how many bits the probe itself takes."""
     metric, rows = _sized(one_probe(in_bits(frame)))
     own = of(rows, labels="task")
@@ -32,11 +32,11 @@ def size_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     tables = {task: coded_table(rows, task) for task in tasks}
     data = pd.concat([table.assign(task=task, metric=metric) for task, table in tables.items()], ignore_index=True)
     title, unit = _SIZES[metric]
-    return Figure(
+    return ReportFigure(
         id="probe-size",
         question="How large a probe does it take?",
-        answer=_sentences(rows, shown, unit, cast),
-        panels=[Panel.of(coded_chart(tables[task], cast, title, "all units"), task_label(task)) for task in shown],
+        answer=_sentences(rows, shown, unit, models),
+        panels=[Panel.of(coded_chart(tables[task], models, title, "all units"), task_label(task)) for task in shown],
         caption=f"{interval_note(data)} The {rows['code'].iloc[0]} code. Each panel has its own scale."
         f"{left_out_note(tasks, shown)}",
         how_to_read=[
@@ -72,7 +72,7 @@ def _in_kilobits(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**scaled, baseline=np.nan)
 
 
-def _sentences(rows: pd.DataFrame, tasks: Iterable[str], unit: str, cast: Cast) -> list[str]:
+def _sentences(rows: pd.DataFrame, tasks: Iterable[str], unit: str, models: ShownModels) -> list[str]:
     """Of each task the smallest probe, beside its control's in the same layer."""
     told = []
     for task in list(tasks)[:_TOLD]:
@@ -80,7 +80,7 @@ def _sentences(rows: pd.DataFrame, tasks: Iterable[str], unit: str, cast: Cast) 
         means = own[own["trained"]].groupby(["series", "layer"])["value"].mean()
         key, layer = (str(part) for part in means.idxmin())  # type: ignore[union-attr]
         size = estimate_text(samples_at(own, key, int(layer)).estimate(), unit)
-        text = f"{task_label(task)} {size} in layer {layer} of {cast[key].label}"
+        text = f"{task_label(task)} {size} in layer {layer} of {models[key].label}"
         beside = samples_at(control, key, int(layer))
         told.append(f"{text}, its control {number(beside.estimate().value)}" if beside else text)
     return [f"The smallest probes: {'; '.join(told)}."]

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from .._curves import COLUMNS, curves
-from .._language import Cast
+from .._language import ShownModels
 from .._numbers import estimate_text, listed, number, size_text
 from .._samples import Estimate, Samples
 from ..forms._layer_chart import LayerChart
@@ -222,7 +222,7 @@ def span(values: pd.Series) -> float:
     return float(values.max() - values.min())
 
 
-def share_chart(table: pd.DataFrame, cast: Cast, y_title: str, baseline: str) -> LayerChart:
+def share_chart(table: pd.DataFrame, models: ShownModels, y_title: str, baseline: str) -> LayerChart:
     """Shares over layers, from 0 to 1, a line for each trained model."""
     how = {"y_title": y_title, "baseline_name": baseline, "bounds": SHARE}
-    return LayerChart(table=table, series=cast.present(table[table["group"] == "trained"]), **how)
+    return LayerChart(table=table, series=models.present(table[table["group"] == "trained"]), **how)

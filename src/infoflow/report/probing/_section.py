@@ -1,6 +1,6 @@
 """The section on probes: what can be read from each layer, and how hard it is to read."""
 
-from .._figure import Figure, Section
+from .._figure import ReportFigure, Section
 from .._model_tables import ModelTables
 from ._accuracy import accuracy_figure
 from ._bits import bits_figure
@@ -41,21 +41,25 @@ _TABLES = (
 
 def probing_section(tables: ModelTables) -> Section | None:
     """The section, or None where nothing was probed."""
-    cast, frames = tables.cast, tables.some(_TABLES)
-    main = {name: cast.main(frame) for name, frame in frames.items()}
-    figures: list[Figure | None] = []
+    models, frames = tables.models, tables.some(_TABLES)
+    main = {name: models.main(frame) for name, frame in frames.items()}
+    figures: list[ReportFigure | None] = []
     if (scores := main.get("probe_scores")) is not None:
-        figures += [overview_figure(scores, cast), accuracy_figure(scores, cast), selectivity_figure(scores, cast)]
-        figures.append(examples_figure(scores, cast))
+        figures += [
+            overview_figure(scores, models),
+            accuracy_figure(scores, models),
+            selectivity_figure(scores, models),
+        ]
+        figures.append(examples_figure(scores, models))
     if (examples := main.get("probe_examples")) is not None:
-        figures.append(solved_figure(examples, main.get("probe_scores"), cast))
+        figures.append(solved_figure(examples, main.get("probe_scores"), models))
     if (lengths := main.get("probe_codelength")) is not None:
-        figures += [bits_figure(lengths, cast), size_figure(lengths, cast)]
-    figures.append(depth_figure(main.get("probe_mixing"), main.get("probe_depth"), cast))
+        figures += [bits_figure(lengths, models), size_figure(lengths, models)]
+    figures.append(depth_figure(main.get("probe_mixing"), main.get("probe_depth"), models))
     if (trees := main.get("probe_trees")) is not None:
-        figures.append(trees_figure(trees, cast))
+        figures.append(trees_figure(trees, models))
     if (pairs := frames.get("minimal_pairs")) is not None:  # of the one stack with an output head
-        figures.append(pairs_figure(pairs, cast))
+        figures.append(pairs_figure(pairs, models))
     if (facts := frames.get("fill_in")) is not None:
-        figures.append(facts_figure(facts, cast))
-    return PROBING.told_by(figures, cast, main.values())
+        figures.append(facts_figure(facts, models))
+    return PROBING.told_by(figures, models, main.values())

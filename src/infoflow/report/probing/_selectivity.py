@@ -3,8 +3,8 @@
 import pandas as pd
 
 from .._curves import curves, interval_note, samples_at
-from .._figure import Figure, Panel
-from .._language import Cast, Series
+from .._figure import Panel, ReportFigure
+from .._language import Series, ShownModels
 from .._numbers import number
 from ..forms._layer_chart import LayerChart
 from ..forms._lines import COSINE
@@ -26,7 +26,7 @@ from ._rows import (
 _TOLD = 5  # tasks whose seen and unseen types are told apart in words
 
 
-def selectivity_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def selectivity_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """How far a task lies above its control, with types of words that training had and that it had not; or None."""
     scores = all_examples(one_probe(of(frame, metric="selectivity")))
     own = of(scores, words="all")
@@ -39,13 +39,13 @@ def selectivity_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     data = pd.concat([table.assign(task=task) for task, table in tables.items()], ignore_index=True)
     how = {"y_title": "selectivity (accuracy less control)", "bounds": COSINE, "baseline_name": "as the control"}
     charts = {
-        task: LayerChart(table=tables[task].query("words == 'all'"), series=_lines(tables[task], cast), **how)
+        task: LayerChart(table=tables[task].query("words == 'all'"), series=_lines(tables[task], models), **how)
         for task in shown
     }
-    return Figure(
+    return ReportFigure(
         id="probe-selectivity",
         question="Is it in the vectors, or has the probe learned words by heart?",
-        answer=[*_layer_sentences(own, shown, cast), *_type_sentences(scores, control, shown, cast)],
+        answer=[*_layer_sentences(own, shown, models), *_type_sentences(scores, control, shown, models)],
         panels=[Panel.of(chart, task_label(task)) for task, chart in charts.items()],
         caption=f"{interval_note(data)} Each panel has its own scale; words of types that training had and had not are "
         f"apart under the pointer and in the data.{left_out_note(tasks, shown)}",
@@ -63,8 +63,8 @@ def selectivity_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )
 
 
-def _lines(table: pd.DataFrame, cast: Cast) -> list[Series]:
-    return cast.present(table[table["group"] == "trained"])
+def _lines(table: pd.DataFrame, models: ShownModels) -> list[Series]:
+    return models.present(table[table["group"] == "trained"])
 
 
 def _table(scores: pd.DataFrame) -> pd.DataFrame:
@@ -81,13 +81,13 @@ def _table(scores: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _layer_sentences(own: pd.DataFrame, tasks: list[str], cast: Cast) -> list[str]:
+def _layer_sentences(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
     """In how many tasks and models the embeddings are less selective than the best layer above them."""
     lower, cases, most = 0, 0, []
     for task in tasks:
         rows = of(own, task=task)
         upper = rows[rows["layer"] > 0]
-        for series in cast.present(rows[rows["trained"]]):
+        for series in models.present(rows[rows["trained"]]):
             best, first = best_layer(upper, series.key), samples_at(rows, series.key, 0)
             if best is None or not first:
                 continue
@@ -104,7 +104,7 @@ def _layer_sentences(own: pd.DataFrame, tasks: list[str], cast: Cast) -> list[st
     ]
 
 
-def _type_sentences(scores: pd.DataFrame, control: pd.DataFrame, tasks: list[str], cast: Cast) -> list[str]:
+def _type_sentences(scores: pd.DataFrame, control: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
     """What selectivity and control accuracy are for words that training did not have."""
     parts = []
     for task in tasks[:_TOLD]:

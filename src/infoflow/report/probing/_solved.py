@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from .._figure import Figure
-from .._language import Cast, Series
+from .._figure import ReportFigure
+from .._language import Series, ShownModels
 from .._numbers import listed
 from ._methods import PROBES
 from ._rows import most_layered, task_label, tasks_of
@@ -16,10 +16,10 @@ _WORDS = 24  # of a sentence; of a longer one those around the span
 _UNTRAINED = "untrained"
 
 
-def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, cast: Cast) -> Figure | None:
+def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
     """A few examples of each task with a row of layers for each model; None without examples."""
     own = _one_seed(frame)
-    lines = list(cast.present(own[own["trained"]])) if len(own) else []
+    lines = list(models.present(own[own["trained"]])) if len(own) else []
     if not lines:
         return None
     tasks = tasks_of(own)
@@ -29,7 +29,7 @@ def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, cast: Cast) 
     cards = [card for task in shown if (card := _card(own[own["task"].astype(str) == task], lines)) is not None]
     if not cards:
         return None
-    return Figure(
+    return ReportFigure(
         id="probe-solved",
         question="Which words are read rightly, and from which layer on?",
         answer=[_sentence(own, shown, lines)],

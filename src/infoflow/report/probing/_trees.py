@@ -6,8 +6,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from .._curves import interval_note, samples_at
-from .._figure import Figure, Panel
-from .._language import Cast, Series
+from .._figure import Panel, ReportFigure
+from .._language import Series, ShownModels
 from .._numbers import estimate_text, listed
 from .._samples import Samples
 from ..forms._layer_chart import LayerChart
@@ -41,7 +41,7 @@ _SCORES = (
 )
 
 
-def trees_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def trees_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel for each score; None without any."""
     found = {score: score.rows(frame) for score in _SCORES}
     tables = {score: _table(rows) for score, rows in found.items() if len(of(rows, probe="structural"))}
@@ -52,11 +52,11 @@ def trees_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         [table.assign(structure=score.structure, metric=score.metric) for score, table in tables.items()],
         ignore_index=True,
     )
-    return Figure(
+    return ReportFigure(
         id="probe-trees",
         question="Do vectors hold the tree of a sentence?",
-        answer=[text for score in tables for text in _sentences(score, found[score], cast)],
-        panels=[Panel.of(_chart(score, table, cast), score.title) for score, table in tables.items()],
+        answer=[text for score in tables for text in _sentences(score, found[score], models)],
+        panels=[Panel.of(_chart(score, table, models), score.title) for score, table in tables.items()],
         caption=f"{_counts(data)} {_trained_on(frame)} Each panel has its own scale.",
         how_to_read=[
             "A linear map is trained so that squared distances between mapped words are distances in the dependency "
@@ -85,10 +85,10 @@ def _table(rows: pd.DataFrame) -> pd.DataFrame:
     return curves_with(own, {_RANDOM: random})
 
 
-def _chart(score: _Score, table: pd.DataFrame, cast: Cast) -> LayerChart:
+def _chart(score: _Score, table: pd.DataFrame, models: ShownModels) -> LayerChart:
     return LayerChart(
         table=table,
-        series=cast.present(table[table["group"] == "trained"]),
+        series=models.present(table[table["group"] == "trained"]),
         y_title=score.axis,
         baseline_name=_CHAIN if score.structure == "distance" else _RANDOM,
         bounds=score.bounds,
@@ -116,10 +116,10 @@ def _trained_on(frame: pd.DataFrame) -> str:
     return f"Maps to {rank} dimensions, trained on {sentences:,} sentences{without}."
 
 
-def _sentences(score: _Score, rows: pd.DataFrame, cast: Cast) -> list[str]:
+def _sentences(score: _Score, rows: pd.DataFrame, models: ShownModels) -> list[str]:
     """Of the first score each model's best layer beside its controls; of the others the best model's."""
     own = of(rows, probe="structural")
-    bests = {one: best for one in cast.present(own[own["trained"]]) if (best := best_layer(own, one.key)) is not None}
+    bests = {one: best for one in models.present(own[own["trained"]]) if (best := best_layer(own, one.key)) is not None}
     if score.metric != "uuas":
         series = max(bests, key=lambda one: bests[one].estimate.value)
         bests = {series: bests[series]}

@@ -6,7 +6,7 @@ import pandas as pd
 from .._figure import Method
 from ..forms._chart import BASELINE, amount
 from ..forms._grid import cells
-from ._rows import Pool
+from ._rows import PrunableHeads
 
 METHOD = Method(
     id="pruning",
@@ -45,7 +45,7 @@ def rows_axis(field: str, order: list, title: str | None = None, gap: float = _G
     return cells(alt.Y, field, title, order, gap=gap, labelLimit=130)
 
 
-def span_of(pool: Pool, curves: pd.DataFrame) -> list[float]:
+def span_of(pool: PrunableHeads, curves: pd.DataFrame) -> list[float]:
     """The panel's own scale of quality: losing all kinds of heads costs many times what losing the encoder's does."""
     drawn = pool.of(curves)[["low", "high", "value", "unpruned"]].stack()
     low, high = float(drawn.min()), float(drawn.max())

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ..heads._names import KINDS, kind_label
-from ._rows import Pool
+from ._rows import PrunableHeads
 
 BEFORE = -1
 """The point of the converged model."""
@@ -24,7 +24,7 @@ class Functions:
     of the converged model are expected to keep.
     """
 
-    pool: Pool
+    pool: PrunableHeads
     seed: int
     heads: pd.DataFrame
     counts: pd.DataFrame
@@ -73,7 +73,7 @@ class Functions:
         return min(few, key=lambda point: abs(few[point] - 17 / 48)) if few else max(shares)
 
 
-def functions(pool: Pool, frame: pd.DataFrame, way: str) -> Functions | None:
+def functions(pool: PrunableHeads, frame: pd.DataFrame, way: str) -> Functions | None:
     """What the table `pruned_roles` tells of a pool's sweep; None where no head held a function before it."""
     own = pool.of(frame)
     own = own.loc[own["way"] == way]

@@ -6,33 +6,33 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import estimate_text, listed
 from .._samples import Estimate
 from ..forms._chart import amount, finished, lit, tips
 from ..forms._lines import level, lines
 from ..forms._names import names_above
 from ._charts import METHOD, points_axis
-from ._rows import LEARNED, Pool, over_seeds, percent_over_seeds, pools_of
+from ._rows import LEARNED, PrunableHeads, over_seeds, percent_over_seeds, pools_of
 
 _LOOKS = (((1, 0), "circle", "●"), ((6, 2), "square", "■"), ((2, 2), "triangle-up", "▲"), ((4, 2), "diamond", "◆"))
 _HEIGHT = 200
 
 
-def gates_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def gates_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """Shares of undecided gates at each penalty, a line for each model and set of heads."""
     frame = frame.loc[frame["way"] == LEARNED].drop_duplicates(["series", "scope", "seed", "draw", "point"])
     if frame.empty:
         return None
     frame = frame.assign(percent=100 * frame["undecided"] / frame["size"])
-    pools = pools_of(frame, cast)
+    pools = pools_of(frame, models)
     table = pd.concat([_curve(pool, pool.of(frame)) for pool in pools], ignore_index=True)
     free = frame.loc[frame["setting"] == 0]
     starts = {pool: float(pool.of(free)["percent"].mean()) if len(pool.of(free)) else 100.0 for pool in pools}
     name = "without a penalty" if len(free) else "before training"
     seeds = int(frame["seed"].nunique())
-    return Figure(
+    return ReportFigure(
         id="pruning-gates",
         question="Do the gates decide?",
         answer=[
@@ -54,7 +54,7 @@ def gates_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )
 
 
-def _curve(pool: Pool, own: pd.DataFrame) -> pd.DataFrame:
+def _curve(pool: PrunableHeads, own: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for point, at in own.groupby("point"):
         estimate = percent_over_seeds(dict(zip(at["seed"], at["percent"].astype(float), strict=False)))
@@ -63,11 +63,11 @@ def _curve(pool: Pool, own: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).assign(series=pool.series.key, scope=pool.scope)
 
 
-def _gates(pool: Pool, frame: pd.DataFrame) -> str:
+def _gates(pool: PrunableHeads, frame: pd.DataFrame) -> str:
     return f"{int(pool.of(frame)['size'].iloc[0]):,} gates on {pool.heads} of {pool.series.label}"
 
 
-def _last(pool: Pool, table: pd.DataFrame) -> str:
+def _last(pool: PrunableHeads, table: pd.DataFrame) -> str:
     end = pool.of(table).sort_values("setting").iloc[-1]
     value, low, high = (float(end[name]) for name in ("value", "low", "high"))
     estimate = Estimate(value=value, low=low, high=high, seeds=int(end["seeds"]), count=0)
@@ -77,7 +77,7 @@ def _last(pool: Pool, table: pd.DataFrame) -> str:
     return f"{pool.heads} of {pool.series.label} {shown}"
 
 
-def _chart(table: pd.DataFrame, starts: dict[Pool, float], name: str) -> dict[str, Any]:
+def _chart(table: pd.DataFrame, starts: dict[PrunableHeads, float], name: str) -> dict[str, Any]:
     points = table.drop_duplicates("point").sort_values("point")
     names = {int(point): f"{setting:g}" for point, setting in zip(points["point"], points["setting"], strict=True)}
     at = {

@@ -7,42 +7,42 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast, Series
+from .._figure import Panel, ReportFigure
+from .._language import Series, ShownModels
 from .._numbers import listed, number
 from ..forms._chart import amount, finished, lit, tips
 from ..forms._grid import squares
-from ..forms._lines import Order, control_lines, folded, lines, looks_of
+from ..forms._lines import LineKind, control_lines, folded, lines, looks_of
 from ..forms._names import names_above
 from ..heads._names import KINDS, kind_label
 from ._charts import METHOD, heads_left, points_axis, rows_axis
-from ._rows import LEARNED, SUBSET, Pool, over_seeds, percent_over_seeds, pools_of
+from ._rows import LEARNED, SUBSET, PrunableHeads, over_seeds, percent_over_seeds, pools_of
 
 _LOOKS = {
     order.key: order
     for order in (
-        Order(key="encoder self-attention", label="", dash=(1, 0), shape="circle", mark="●"),
-        Order(key="decoder self-attention", label="", dash=(6, 2), shape="square", mark="■"),
-        Order(key="cross-attention", label="", dash=(2, 2), shape="triangle-up", mark="▲"),
+        LineKind(key="encoder self-attention", label="", dash=(1, 0), shape="circle", mark="●"),
+        LineKind(key="decoder self-attention", label="", dash=(6, 2), shape="square", mark="■"),
+        LineKind(key="cross-attention", label="", dash=(2, 2), shape="triangle-up", mark="▲"),
     )
 }
 _HEIGHT = 220
 
 
-def kinds_figure(heads: pd.DataFrame, cast: Cast) -> Figure | None:
+def kinds_figure(heads: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """The widest sweep of learned gates of each model: shares of heads alive by kind, and by layer."""
     way = LEARNED if bool((heads["way"] == LEARNED).any()) else SUBSET
     heads = heads.loc[heads["way"] == way]
     if heads.empty:
         return None
-    widest = {pool.series.key: pool for pool in pools_of(heads, cast)}  # the last one of each line
+    widest = {pool.series.key: pool for pool in pools_of(heads, models)}  # the last one of each line
     own = {pool: _own(pool, heads) for pool in widest.values()}
     tables = {pool: _table(rows) for pool, rows in own.items()}
     panels = [panel for pool, table in tables.items() for panel in _panels(pool, table, own[pool])]
     data = pd.concat([t.assign(series=p.series.key, scope=p.scope) for p, t in tables.items()], ignore_index=True)
     seeds = int(heads["seed"].nunique())
     gates = "learned gates" if way == LEARNED else "gates for exactly k heads"
-    return Figure(
+    return ReportFigure(
         id="pruning-kinds",
         question="Which heads go first?",
         answer=[_sentence(pool, table) for pool, table in tables.items()],
@@ -63,7 +63,7 @@ def kinds_figure(heads: pd.DataFrame, cast: Cast) -> Figure | None:
     )
 
 
-def _own(pool: Pool, heads: pd.DataFrame) -> pd.DataFrame:
+def _own(pool: PrunableHeads, heads: pd.DataFrame) -> pd.DataFrame:
     """The pool's rows of kinds that might lose heads."""
     own = pool.of(heads)
     own = own.assign(name=[kind_label(s, k) for s, k in zip(own["stack"], own["kind"], strict=True)])
@@ -89,7 +89,7 @@ def _kinds(table: pd.DataFrame) -> list[str]:
     return [name for name in KINDS.values() if name in present] + sorted(present - set(KINDS.values()))
 
 
-def _panels(pool: Pool, table: pd.DataFrame, own: pd.DataFrame) -> list[Panel]:
+def _panels(pool: PrunableHeads, table: pd.DataFrame, own: pd.DataFrame) -> list[Panel]:
     kinds = _kinds(table)
     maps = [Panel(spec=_map(table.loc[table["name"] == kind]), title=f"{pool.series.label}, {kind}") for kind in kinds]
     if len(kinds) == 1:
@@ -111,7 +111,7 @@ def _by_kind(own: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values(["name", "left"], ascending=False)
 
 
-def _sentence(pool: Pool, table: pd.DataFrame) -> str:
+def _sentence(pool: PrunableHeads, table: pd.DataFrame) -> str:
     """The point nearest to half of the heads: what is left of each kind, or of the fullest and the emptiest layer."""
     size = int(table["size"].iloc[0])
     point = (table.groupby("point")["left"].first() - size / 2).abs().idxmin()
@@ -136,7 +136,9 @@ def _lines(rows: pd.DataFrame, kinds: list[str], size: int, series: Series) -> d
         bound = 100.0 if bool(rows["low"].notna().any()) else math.nan
         starts = pd.DataFrame({"name": kinds, "left": float(size), "percent": 100.0, "low": bound, "high": bound})
         rows = pd.concat([starts, rows]).sort_values(["name", "left"], ascending=False)
-    orders = [_LOOKS.get(kind, Order(key=kind, label=kind, dash=(4, 2), shape="diamond", mark="◆")) for kind in kinds]
+    orders = [
+        _LOOKS.get(kind, LineKind(key=kind, label=kind, dash=(4, 2), shape="diamond", mark="◆")) for kind in kinds
+    ]
     even = pd.DataFrame([{"left": size, "value": 100.0}, {"left": 0, "value": 0.0}])
     at = {"x": heads_left(size), "y": alt.Y(**amount("value", "alive (%)", [0, 100]))}
     rows = rows.assign(value=rows["percent"]).loc[:, ["name", "left", "value", "low", "high"]].round(1)

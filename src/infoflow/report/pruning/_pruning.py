@@ -37,15 +37,15 @@ _RANKED = (
 
 def pruning_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run pruned nothing."""
-    cast = tables.cast
+    models = tables.models
     curves, heads, roles = (_table(tables, name) for name in ("pruning", "pruned_heads", "pruned_roles"))
     curves = curves if curves is None else with_counts(curves)
     figures = [
-        None if curves is None else quality_figure(curves, cast),
-        None if heads is None else kinds_figure(heads, cast),
-        None if roles is None else roles_figure(roles, cast),
-        None if curves is None else scratch_figure(curves, cast),
-        None if curves is None else gates_figure(curves, cast),
+        None if curves is None else quality_figure(curves, models),
+        None if heads is None else kinds_figure(heads, models),
+        None if roles is None else roles_figure(roles, models),
+        None if curves is None else scratch_figure(curves, models),
+        None if curves is None else gates_figure(curves, models),
     ]
     if all(figure is None for figure in figures):
         return None
@@ -54,7 +54,7 @@ def pruning_section(tables: ModelTables) -> Section | None:
         PRUNING,
         lead=PRUNING.lead if trained else _RANKED,
         figures=[figure for figure in figures if figure is not None],
-        keys=cast.present(*(frame for frame in (curves, heads, roles) if frame is not None)),
+        keys=models.present(*(frame for frame in (curves, heads, roles) if frame is not None)),
     )
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel, PanelGroup
-from .._language import Cast
+from .._figure import Panel, PanelGroup, ReportFigure
+from .._language import ShownModels
 from .._numbers import number
 from ..forms._chart import amount, finished, lit, tips
 from ..forms._lines import area, control_lines, folded, level, lines, looks_of
@@ -19,7 +19,7 @@ from ._rows import (
     RANDOM,
     SCRATCH,
     WAYS,
-    Pool,
+    PrunableHeads,
     metrics_of,
     pools_of,
     quality_curves,
@@ -30,19 +30,19 @@ from ._rows import (
 _HEIGHT = 240
 
 
-def quality_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def quality_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """The curves of each model and of each set of heads that might go, one metric at a time."""
     frame = frame.loc[frame["way"].ne(SCRATCH) & frame["metric"].isin(METRICS)]
     if frame.empty:
         return None
     curves = quality_curves(frame)
-    groups = [_group(curves.loc[curves["metric"] == metric], metric, cast) for metric in metrics_of(curves)]
+    groups = [_group(curves.loc[curves["metric"] == metric], metric, models) for metric in metrics_of(curves)]
     draws = int(frame.loc[frame["way"] == RANDOM, "draw"].nunique())
     grey = f" Grey, dashed: the mean of {draws} random choices per seed, its band their whole range." if draws else ""
-    return Figure(
+    return ReportFigure(
         id="pruning-quality",
         question="How many heads does a model need?",
-        answer=_sentences(curves, cast),
+        answer=_sentences(curves, models),
         panels=groups[0].panels,
         caption=f"{several(frame)}; {int(frame['count'].median()):,} sentences behind each point.{grey} Dotted: the "
         f"model before any head went.{signature(frame)}",
@@ -64,27 +64,27 @@ def quality_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )
 
 
-def _group(curves: pd.DataFrame, metric: str, cast: Cast) -> PanelGroup:
+def _group(curves: pd.DataFrame, metric: str, models: ShownModels) -> PanelGroup:
     name, unit = METRICS[metric]
     panels = [
         Panel(spec=_chart(pool.of(curves), pool, metric, span_of(pool, curves)), title=pool.title)
-        for pool in pools_of(curves, cast)
+        for pool in pools_of(curves, models)
     ]
     note = f"{name}{unit}: {'more' if metric == 'bleu' else 'less'} is better. Each panel has its own scale."
     return PanelGroup(id=metric, label=name, note=note, scale=("", ""), panels=panels)
 
 
-def _sentences(curves: pd.DataFrame, cast: Cast) -> list[str]:
+def _sentences(curves: pd.DataFrame, models: ShownModels) -> list[str]:
     """One for each pool, in the first metric that it has."""
     told = []
-    for pool in pools_of(curves, cast):
+    for pool in pools_of(curves, models):
         own = pool.of(curves)
         metric = metrics_of(own)[0]
         told.append(_sentence(own.loc[own["metric"] == metric], pool, metric))
     return told
 
 
-def _sentence(own: pd.DataFrame, pool: Pool, metric: str) -> str:
+def _sentence(own: pd.DataFrame, pool: PrunableHeads, metric: str) -> str:
     """The fewest heads with which the quality is within what counts as cheap, beside as many random ones."""
     size, full, name = int(own["size"].iloc[0]), float(own["unpruned"].iloc[0]), METRICS[metric][0]
     way = next((one for one in WAYS if bool((own["way"] == one.key).any())), None)
@@ -124,7 +124,7 @@ def _value(value: float, metric: str) -> str:
     return number(value, 1 if metric == "bleu" else 2)
 
 
-def _chart(own: pd.DataFrame, pool: Pool, metric: str, span: list[float]) -> dict[str, Any]:
+def _chart(own: pd.DataFrame, pool: PrunableHeads, metric: str, span: list[float]) -> dict[str, Any]:
     name, unit = METRICS[metric]
     own = _from_the_start(own.assign(**own[["left", "value", "low", "high", "unpruned"]].round(_places(metric))))
     at = {
@@ -162,7 +162,7 @@ def _places(metric: str) -> int:
     return 2 if metric == "bleu" else 3
 
 
-def _names(own: pd.DataFrame, pool: Pool) -> alt.Chart:
+def _names(own: pd.DataFrame, pool: PrunableHeads) -> alt.Chart:
     found = [UNPRUNED_NAME] + [RANDOM_NAME] * int((own["way"] == RANDOM).any())
     found += [(way.mark, way.label, pool.series.color) for way in WAYS if bool((own["way"] == way.key).any())]
     return names_above(found)

@@ -6,8 +6,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel, PanelGroup
-from .._language import Cast
+from .._figure import Panel, PanelGroup, ReportFigure
+from .._language import ShownModels
 from .._numbers import listed
 from .._samples import Samples
 from ..forms._chart import NAME, amount, bounded, finished, lit, tips, with_field
@@ -23,11 +23,11 @@ _MOST = 24  # functions drawn
 _HEIGHT = 200
 
 
-def roles_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def roles_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A slider through the sweep of each model, of its first seed; counts over all seeds."""
     way = LEARNED if bool((frame["way"] == LEARNED).any()) else SUBSET
     found: dict[str, Functions] = {}
-    for pool in pools_of(frame, cast):  # the encoder's heads where they were pruned on their own
+    for pool in pools_of(frame, models):  # the encoder's heads where they were pruned on their own
         told = functions(pool, frame, way)
         if told is not None:
             found.setdefault(pool.series.key, told)
@@ -38,7 +38,7 @@ def roles_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     overviews = _overviews(sweeps)
     longest = max(sweeps, key=lambda told: len(told.points))
     data = pd.concat([_as_data(told) for told in sweeps], ignore_index=True)
-    return Figure(
+    return ReportFigure(
         id="pruning-functions",
         question="Which functions survive?",
         answer=[_sentence(told) for told in sweeps],

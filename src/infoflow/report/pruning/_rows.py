@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from .._language import Cast, Series
+from .._language import Series, ShownModels
 from .._samples import Estimate, Samples
 from ..forms._hollow import HOLLOW
 
@@ -25,7 +25,7 @@ _KEPT = {scope: f"kept_{scope.replace('-', '_')}" for scope in _SCOPES if scope 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Way:
+class PruningMethod:
     """How heads were chosen, and how its line looks."""
 
     key: str
@@ -36,20 +36,20 @@ class Way:
 
 
 WAYS = (
-    Way(key=LEARNED, label="learned gates", dash=(1, 0), shape="circle", mark="●"),
-    Way(key=SUBSET, label="gates for exactly k", dash=(8, 3), shape="diamond", mark="◆"),
-    Way(
+    PruningMethod(key=LEARNED, label="learned gates", dash=(1, 0), shape="circle", mark="●"),
+    PruningMethod(key=SUBSET, label="gates for exactly k", dash=(8, 3), shape="diamond", mark="◆"),
+    PruningMethod(
         key="straight-through", label="exactly k, straight-through", dash=(8, 2, 2, 2), shape="triangle-right", mark="▶"
     ),
-    Way(key="iterative", label="importance, ranked anew", dash=(6, 2, 2, 2), shape="triangle-up", mark="▲"),
-    Way(key="importance", label="importance", dash=(3, 2), shape="square", mark="■"),
-    Way(key="confidence", label="confidence", dash=(1, 2), shape="triangle-down", mark="▼"),
-    Way(key="relevance", label="relevance", dash=(5, 2, 1, 2), shape="cross", mark="✚"),
+    PruningMethod(key="iterative", label="importance, ranked anew", dash=(6, 2, 2, 2), shape="triangle-up", mark="▲"),
+    PruningMethod(key="importance", label="importance", dash=(3, 2), shape="square", mark="■"),
+    PruningMethod(key="confidence", label="confidence", dash=(1, 2), shape="triangle-down", mark="▼"),
+    PruningMethod(key="relevance", label="relevance", dash=(5, 2, 1, 2), shape="cross", mark="✚"),
 )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pool:
+class PrunableHeads:
     """The heads of a model's line that might go."""
 
     series: Series
@@ -79,12 +79,15 @@ def scoped(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(way=frame["method"].astype(str), scope=frame["scope"].astype(str))
 
 
-def pools_of(frame: pd.DataFrame, cast: Cast) -> list[Pool]:
+def pools_of(frame: pd.DataFrame, models: ShownModels) -> list[PrunableHeads]:
     """In reading order: of each line the encoder's heads, then other kinds, then all."""
     pairs = set(frame[["series", "scope"]].itertuples(index=False, name=None))
     scopes = list(_SCOPES)[::-1]
     return [
-        Pool(series=series, scope=scope) for series in cast.series for scope in scopes if (series.key, scope) in pairs
+        PrunableHeads(series=series, scope=scope)
+        for series in models.series
+        for scope in scopes
+        if (series.key, scope) in pairs
     ]
 
 

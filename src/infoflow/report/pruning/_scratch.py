@@ -9,8 +9,8 @@ import pandas as pd
 
 from infoflow.foundation import interval
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import estimate_text
 from .._samples import Samples
 from ..forms._chart import CONTROL, amount, finished, lit, tips, with_field
@@ -18,14 +18,14 @@ from ..forms._hollow import point_style
 from ..forms._lines import level, lines
 from ..forms._names import names_above
 from ._charts import METHOD, SCRATCH_NAME, UNPRUNED, UNPRUNED_NAME, heads_left, span_of
-from ._rows import LEARNED, METRICS, SCRATCH, Pool, metrics_of, pools_of, quality_curves, several, signature
+from ._rows import LEARNED, METRICS, SCRATCH, PrunableHeads, metrics_of, pools_of, quality_curves, several, signature
 
 _HEIGHT = 220
 _ASIDE = 4  # pixels
 _KEYS = ["series", "scope", "seed", "draw", "point"]
 
 
-def scratch_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def scratch_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """One panel for each model and set of heads with points that were also trained from scratch."""
     frame = frame.loc[frame["way"].isin([LEARNED, SCRATCH]) & frame["metric"].isin(METRICS)]
     frame = frame.loc[frame["left"] < frame["size"]]
@@ -34,13 +34,13 @@ def scratch_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )
     if pairs.empty:
         return None
-    pools = pools_of(pairs, cast)
+    pools = pools_of(pairs, models)
     metric = {pool: metrics_of(pool.of(pairs))[0] for pool in pools}
     pairs = pd.concat([pool.of(pairs).loc[lambda own, pool=pool: own["metric"] == metric[pool]] for pool in pools])
     keys = [*_KEYS, "metric"]
     frame = frame.loc[pd.MultiIndex.from_frame(frame[keys]).isin(pd.MultiIndex.from_frame(pairs[keys]))]
     curves = quality_curves(frame)
-    return Figure(
+    return ReportFigure(
         id="pruning-scratch",
         question="Could a model with so few heads have been trained from the start?",
         answer=[_sentence(pool.of(pairs), pool, metric[pool]) for pool in pools],
@@ -67,7 +67,7 @@ def _bands(pairs: pd.DataFrame) -> str:
     return "whiskers" if points == {1} else "bands and whiskers" if 1 in points else "bands"
 
 
-def _sentence(pairs: pd.DataFrame, pool: Pool, metric: str) -> str:
+def _sentence(pairs: pd.DataFrame, pool: PrunableHeads, metric: str) -> str:
     """Mean difference over the points, paired by seed and sentence."""
     sign = 1 if metric == "bleu" else -1
     unit = "BLEU" if metric == "bleu" else "nats per token"
@@ -101,7 +101,7 @@ def _replicates(gaps: list[Samples], seeds: list, sign: int) -> dict[object, np.
     return found
 
 
-def _chart(own: pd.DataFrame, pool: Pool, metric: str, curves: pd.DataFrame) -> dict[str, Any]:
+def _chart(own: pd.DataFrame, pool: PrunableHeads, metric: str, curves: pd.DataFrame) -> dict[str, Any]:
     name, unit = METRICS[metric]
     columns = ["left", "value", "low", "high"]
     own = own.assign(**own[columns].round(3))

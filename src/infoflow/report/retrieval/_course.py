@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import listed, number
 from ..adaptation._rows import of
 from ..forms._chart import amount, finished, tips
@@ -33,21 +33,21 @@ _PANELS = (
 )
 
 
-def course_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def course_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """Panels over updates, a line for each arm; None without kept updates."""
     own = plain_arms(frame).dropna(subset="value")
     if own.empty:
         return None
-    data = _means(own, cast)
+    data = _means(own, models)
     shown = [panel for panel in _PANELS if len(of(data, metric=panel.metric, facts=panel.facts))]
     panels = [
-        Panel(spec=_curve(of(data, metric=panel.metric, facts=panel.facts), cast, panel), title=panel.title)
+        Panel(spec=_curve(of(data, metric=panel.metric, facts=panel.facts), models, panel), title=panel.title)
         for panel in shown
     ]
-    return Figure(
+    return ReportFigure(
         id="retrieval-course",
         question="When do readers come to answer?",
-        answer=[_sentence(data, cast)],
+        answer=[_sentence(data, models)],
         panels=panels,
         caption=f"{_bands(data)} Own candidates of that update; wordings that training does not have.",
         how_to_read=[
@@ -72,7 +72,7 @@ def _bands(data: pd.DataFrame) -> str:
     return f"One seed; bands are 95% intervals over facts; {count:,} questions for a number."
 
 
-def _means(own: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def _means(own: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """Mean over seeds with the ends of the mean interval: of one seed its own; of several the lowest and highest."""
     by = ["series", "facts", "metric", "update"]
     groups: Any = own.groupby(by, as_index=False, sort=False)
@@ -87,13 +87,13 @@ def _means(own: pd.DataFrame, cast: Cast) -> pd.DataFrame:
     )
     several = found["seeds"] > 1
     low, high = found["low"].mask(several, found["lowest"]), found["high"].mask(several, found["highest"])
-    labels = {one.key: one.label for one in cast.series}
+    labels = {one.key: one.label for one in models.series}
     found = found.assign(low=low, high=high, name=found["series"].map(labels))
     return found.drop(columns=["lowest", "highest"]).sort_values(["series", "update"], kind="stable", ignore_index=True)
 
 
-def _curve(rows: pd.DataFrame, cast: Cast, panel: _Panel) -> dict[str, Any]:
-    series = cast.present(rows)
+def _curve(rows: pd.DataFrame, models: ShownModels, panel: _Panel) -> dict[str, Any]:
+    series = models.present(rows)
     ends = [0.0, 1.02 * float(rows["update"].max())]
     bounds = [-0.01, 1.02] if panel.metric == "p1" else span(rows)
     at = {
@@ -105,11 +105,11 @@ def _curve(rows: pd.DataFrame, cast: Cast, panel: _Panel) -> dict[str, Any]:
     return finished([*found, names_above([("—", one.label, one.color) for one in series])], _HEIGHT)
 
 
-def _sentence(data: pd.DataFrame, cast: Cast) -> str:
+def _sentence(data: pd.DataFrame, models: ShownModels) -> str:
     """Of each arm what it answers of facts held out at last, and by when half of that was there."""
     told = []
     right = of(data, metric="p1", facts="held out")
-    for one in cast.present(right):
+    for one in models.present(right):
         own = of(right, series=one.key).sort_values("update")
         first, last = float(own["value"].iloc[0]), float(own["value"].iloc[-1])
         when = ""

@@ -6,9 +6,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Panel
+from .._figure import Panel, ReportFigure
 from .._in_words import sentence
-from .._language import Cast
+from .._language import ShownModels
 from .._numbers import number
 from ..adaptation._rows import of
 from ..forms._chart import amount, color_of, finished, lit, shape_of, tips
@@ -25,7 +25,7 @@ _HEIGHT = 250
 _APART = 0.25  # states between two centres that are told apart in words
 
 
-def depth_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def depth_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel for evidence and one for memory; None where no lens was read."""
     own = plain_arms(frame)
     own = own[(own["place"] == "mask") & (own["weight"] == -1)]
@@ -33,18 +33,18 @@ def depth_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     curves = of(own, lens=lens, metric="probability")
     if curves.empty or not bool(curves["trained"].any()):
         return None
-    data = drawn(curves, ["document", "facts", "layer"], cast, SHARE)
-    marks = _marks(own[own["lens"] == lens], cast)
+    data = drawn(curves, ["document", "facts", "layer"], models, SHARE)
+    marks = _marks(own[own["lens"] == lens], models)
     panels, told = [], []
     ends = span(data, 0.0)
     for document, facts, title in _PANELS:
         rows, at = (of(each, document=document, facts=facts) for each in (data, marks))
         if len(rows):
-            panels.append(Panel(spec=_chart(rows, at, cast, ends), title=title))
-            told += _sentences(at, title.split(":")[0], cast)
+            panels.append(Panel(spec=_chart(rows, at, models, ends), title=title))
+            told += _sentences(at, title.split(":")[0], models)
     if not panels:
         return None
-    return Figure(
+    return ReportFigure(
         id="evidence-depth",
         question="Where does evidence enter, and where is memory read?",
         words=_order(marks),
@@ -66,7 +66,7 @@ def depth_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )
 
 
-def _marks(own: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def _marks(own: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """Half and centre of each trained line."""
     kept = own[own["metric"].isin(["half", "centre"]) & own["trained"]].dropna(subset="value")
     columns = ["series", "name", "document", "facts", "half", "centre"]
@@ -74,12 +74,12 @@ def _marks(own: pd.DataFrame, cast: Cast) -> pd.DataFrame:
         return pd.DataFrame(columns=columns)
     means = kept.groupby(["series", "document", "facts", "metric"], sort=False)["value"].mean().unstack()
     table = means.reindex(columns=["half", "centre"]).reset_index()
-    return table.assign(name=table["series"].map({one.key: one.label for one in cast.series}))
+    return table.assign(name=table["series"].map({one.key: one.label for one in models.series}))
 
 
-def _chart(rows: pd.DataFrame, marks: pd.DataFrame, cast: Cast, ends: list[float]) -> dict[str, Any]:
+def _chart(rows: pd.DataFrame, marks: pd.DataFrame, models: ShownModels, ends: list[float]) -> dict[str, Any]:
     trained, grey = rows[rows["trained"]], rows[~rows["trained"]]
-    series = cast.present(trained)
+    series = models.present(trained)
     layers = sorted({int(layer) for layer in rows["layer"]})
     x = alt.X(
         **amount("layer", "state (0 = embeddings)", [layers[0] - 0.15, layers[-1] + 0.15], values=layers, format="d")
@@ -113,7 +113,7 @@ def _order(marks: pd.DataFrame) -> str:
     return sentence("; ".join(said))
 
 
-def _sentences(marks: pd.DataFrame, what: str, cast: Cast) -> list[str]:
+def _sentences(marks: pd.DataFrame, what: str, models: ShownModels) -> list[str]:
     verb = "enters" if what == "evidence" else "is read"
     return [
         f"In {row['name']} {what} {verb} around state {number(row['centre'], 1)} (half at {number(row['half'], 1)})."

@@ -4,8 +4,8 @@ from typing import Any
 
 import pandas as pd
 
-from .._figure import Figure
-from .._language import Cast
+from .._figure import ReportFigure
+from .._language import ShownModels
 from .._numbers import number
 from ._methods import FOUND
 
@@ -13,19 +13,19 @@ _MOST = 12  # questions
 _LETTERS = 260  # of a text
 
 
-def examples_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def examples_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A card for each question; None without any."""
     own = frame[frame["trained"]]
     own = own[own["seed"] == own.groupby("series")["seed"].transform("min")] if len(own) else own
     if own.empty:
         return None
-    labels = {one.key: one.label for one in cast.series}
+    labels = {one.key: one.label for one in models.series}
     cards = [
         _card(rows, labels.get(str(rows["series"].iloc[0]), ""))
         for _, rows in own.groupby(["series", "question"], sort=False)
     ][:_MOST]
     right = sum(bool(card["right"]) for card in cards)
-    return Figure(
+    return ReportFigure(
         id="retrieval-examples",
         question="What does a reader see, and what would each layer say?",
         answer=[f"{right} of {len(cards)} questions are answered rightly with the most likely passage."],

@@ -5,9 +5,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
+from .._figure import Panel, ReportFigure
 from .._in_words import most_and_least, sentence
-from .._language import Cast
+from .._language import ShownModels
 from .._numbers import listed, number
 from ..adaptation._rows import of
 from ..forms._chart import BASELINE, amount, finished, tips
@@ -27,7 +27,7 @@ _DOCUMENTS = {
 _AS_IS = {"reading": "raw", "layer": -1, "index": "as-trained"}
 
 
-def knowledge_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def knowledge_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel for each document, right answers over exposure; None where nothing was asked."""
     own = by_exposure(of(arms(frame), **_AS_IS, metric="p1"))
     documents = [name for name in _DOCUMENTS if name in set(own["document"].astype(str))]
@@ -35,14 +35,16 @@ def knowledge_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     own = own[own["document"].isin(documents)]
     if own.empty or not bool(own["trained"].any()):
         return None
-    data = drawn(own, ["document", "exposure", "place"], cast, SHARE)
+    data = drawn(own, ["document", "exposure", "place"], models, SHARE)
     ends = span(data[data["trained"]], 0.0, 1.0)
-    panels = [Panel(spec=_chart(of(data, document=name), cast, "right answers", ends, "guess"), title=_DOCUMENTS[name])
-              for name in documents]  # fmt: skip
-    return Figure(
+    panels = [
+        Panel(spec=_chart(of(data, document=name), models, "right answers", ends, "guess"), title=_DOCUMENTS[name])
+        for name in documents
+    ]
+    return ReportFigure(
         id="knowledge-arms",
         question="What does a reader know, from memory and from a passage?",
-        answer=_told(data, documents, cast),
+        answer=_told(data, documents, models),
         words=_known_words(data, documents),
         panels=panels,
         caption=f"{seeds_note(data)} Dotted: a guess among the relation's objects.",
@@ -61,23 +63,23 @@ def knowledge_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )
 
 
-def bits_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def bits_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """Stored bits over exposure, as they are and elicited; None without."""
     own = of(arms(frame), layer=-1, index="as-trained", metric="bits", document="none")
     own = by_exposure(own[own["reading"].isin(["raw", "elicited"])])
     own = own[own["facts"] == "trained"]
     if own.empty or not bool(own["trained"].any()):
         return None
-    data = drawn(own, ["reading", "exposure", "place"], cast)
+    data = drawn(own, ["reading", "exposure", "place"], models)
     readings = [name for name in ("raw", "elicited") if name in set(data["reading"].astype(str))]
     ends = span(data[data["trained"]], 0.0)
     titles = {"raw": "as the reader is", "elicited": "after a short training to say it"}
-    return Figure(
+    return ReportFigure(
         id="stored-bits",
         question="How much do the weights store?",
-        answer=_stored(data, readings, cast),
+        answer=_stored(data, readings, models),
         words=_stored_words(data, readings),
-        panels=[Panel(spec=_chart(of(data, reading=name), cast, "bits of a fact", ends, "guess"), title=titles[name])
+        panels=[Panel(spec=_chart(of(data, reading=name), models, "bits of a fact", ends, "guess"), title=titles[name])
                 for name in readings],
         caption=f"{seeds_note(data)} Dotted: a guess, 0 bits.",
         how_to_read=[
@@ -96,21 +98,21 @@ def bits_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )  # fmt: skip
 
 
-def conflict_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def conflict_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """Memorisation ratio over exposure; None where no document contradicted a fact."""
     own = by_exposure(of(plain_arms(frame), facts="trained", layer=-1, metric="memorisation_ratio"))
     own = own.dropna(subset="value")
     if own.empty or not bool(own["trained"].any()):
         return None
-    data = drawn(own, ["exposure", "place"], cast, SHARE)
+    data = drawn(own, ["exposure", "place"], models, SHARE)
     last = data.loc[data["place"].idxmax(), "exposure"]
-    told = [(one.label, mean_of(data, series=one.key, exposure=last)) for one in cast.present(data)]
+    told = [(one.label, mean_of(data, series=one.key, exposure=last)) for one in models.present(data)]
     said = [f"{number(100 * value, 0)}% in {label}" for label, value in told if value is not None]
-    return Figure(
+    return ReportFigure(
         id="conflict",
         question="When passage and memory disagree, which one is believed?",
         answer=[f"Of answers that are one or the other, memory's on the most frequent facts: {listed(said)}."],
-        panels=[Panel(spec=_chart(data, cast, "memorisation ratio", span(data[data["trained"]], 0.0, 1.0), ""))],
+        panels=[Panel(spec=_chart(data, models, "memorisation ratio", span(data[data["trained"]], 0.0, 1.0), ""))],
         caption=f"{seeds_note(data)} Answers that are neither do not count.",
         how_to_read=[
             "The passage says another object than training did. Up: of the answers that are one of the two, the share "
@@ -125,9 +127,9 @@ def conflict_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )
 
 
-def _chart(rows: pd.DataFrame, cast: Cast, title: str, ends: list[float], guess: str) -> dict[str, Any]:
+def _chart(rows: pd.DataFrame, models: ShownModels, title: str, ends: list[float], guess: str) -> dict[str, Any]:
     rows = rows.loc[rows["trained"]]
-    series = cast.present(rows)
+    series = models.present(rows)
     names = list(dict.fromkeys(rows.sort_values("place")["exposure"]))
     x = alt.X("exposure:N", title=None, sort=names, axis=alt.Axis(labelAngle=0, labelOverlap=False),
               scale=alt.Scale(domain=names, type="point", padding=0.25))  # fmt: skip
@@ -143,7 +145,7 @@ def _chart(rows: pd.DataFrame, cast: Cast, title: str, ends: list[float], guess:
     return finished([*base, *drawn_lines, names_above(found)], _HEIGHT)
 
 
-def _told(data: pd.DataFrame, documents: list[str], cast: Cast) -> list[str]:
+def _told(data: pd.DataFrame, documents: list[str], models: ShownModels) -> list[str]:
     texts = []
     for document in documents:
         own = of(data, document=document, trained=True)
@@ -151,8 +153,8 @@ def _told(data: pd.DataFrame, documents: list[str], cast: Cast) -> list[str]:
         if trained.empty:
             continue
         most = trained.loc[trained["place"].idxmax(), "exposure"]
-        held = [(one.label, mean_of(own, series=one.key, exposure=most)) for one in cast.present(own)]
-        out = [(one.label, mean_of(own, series=one.key, exposure="held out")) for one in cast.present(own)]
+        held = [(one.label, mean_of(own, series=one.key, exposure=most)) for one in models.present(own)]
+        out = [(one.label, mean_of(own, series=one.key, exposure="held out")) for one in models.present(own)]
         if document == "none":
             said = [f"{number(100 * value, 0)}% in {label}" for label, value in held if value is not None]
             texts.append(f"Without a passage the most frequent facts are answered rightly {listed(said)}.")
@@ -183,12 +185,12 @@ def _stored_words(data: pd.DataFrame, readings: list[str]) -> str:
     return sentence("; ".join(filter(None, said)))
 
 
-def _stored(data: pd.DataFrame, readings: list[str], cast: Cast) -> list[str]:
+def _stored(data: pd.DataFrame, readings: list[str], models: ShownModels) -> list[str]:
     texts = []
     for reading in readings:
         own = of(data, reading=reading, trained=True)
         most = own.loc[own["place"].idxmax(), "exposure"]
-        held = [(one.label, mean_of(own, series=one.key, exposure=most)) for one in cast.present(own)]
+        held = [(one.label, mean_of(own, series=one.key, exposure=most)) for one in models.present(own)]
         said = [f"{number(value, 1)} in {label}" for label, value in held if value is not None]
         how = "" if reading == "raw" else ", after a short training to say them"
         texts.append(f"Bits of one of the most frequent facts{how}: {listed(said)}.")

@@ -5,9 +5,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
+from .._figure import Panel, ReportFigure
 from .._in_words import by_answer
-from .._language import Cast, Series
+from .._language import Series, ShownModels
 from .._numbers import listed, number
 from ..adaptation._rows import of
 from ..adaptation._squares import square_chart
@@ -28,16 +28,16 @@ def _of_facts(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["facts"] == next((kind for kind in ("held out", "trained") if kind in kinds), "")]
 
 
-def knock_out_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def knock_out_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel for each line; None where no attention was forbidden."""
     own = of(frame, document="gold", method="knock-out", scope="upward", metric="p1", trained=True)
     own = _of_facts(own[own["variant"].isin(["", "pairs"])])
     own = own[own["what"].isin(list(_EDGES))]
     if own.empty:
         return None
-    data = drawn(own, ["what", "layer"], cast)
-    series, ends = cast.present(data), span(data, 0.0)
-    return Figure(
+    data = drawn(own, ["what", "layer"], models)
+    series, ends = models.present(data), span(data, 0.0)
+    return ReportFigure(
         id="evidence-upward",
         question="By which way does evidence reach the answer?",
         words=by_answer({one.label: _way(of(data, series=one.key)) for one in series}),
@@ -104,12 +104,12 @@ def _way(rows: pd.DataFrame) -> str:
     return f"most is lost without {most['what']}"
 
 
-def heads_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def heads_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """Copy scores, layer by head, a panel for each line; None where no head was looked at."""
     own = _of_facts(of(frame, metric="copy", document="gold", trained=True, variant=""))
     if own.empty:
         return None
-    data = drawn(own, ["layer", "head"], cast, SHARE)
+    data = drawn(own, ["layer", "head"], models, SHARE)
     layers = sorted({int(layer) for layer in data["layer"]}, reverse=True)
     shown = data.assign(
         label=[f"layer {int(layer)}" for layer in data["layer"]],
@@ -121,9 +121,9 @@ def heads_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         f"{told}; random document {number(base, 2)}"
         for told, base in zip(shown["told"], shown["baseline"], strict=True)
     ]
-    series, most = cast.present(data), float(data["value"].max())
+    series, most = models.present(data), float(data["value"].max())
     how = {"across": "head", "labels": [f"layer {layer}" for layer in layers], "title": "head", "told": "copy score"}
-    return Figure(
+    return ReportFigure(
         id="evidence-heads",
         question="Which heads point at the answer in the passage?",
         words=by_answer({one.label: _copies(of(data, series=one.key)) for one in series}),
@@ -161,23 +161,26 @@ def _copiers(rows: pd.DataFrame, name: str) -> str:
     )
 
 
-def ablation_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def ablation_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """Right answers over heads removed, a panel for each line and document; None without."""
     own = of(frame, metric="p1", trained=True, variant="")
     own = own[own["document"].isin(["gold", "none"])]
     own = own[own["facts"] == ("trained" if "trained" in set(own["facts"].astype(str)) else "held out")]
     if own.empty:
         return None
-    data = drawn(own, ["document", "removed"], cast, SHARE)
-    series, ends = cast.present(data), span(data, 0.0, 1.0)
+    data = drawn(own, ["document", "removed"], models, SHARE)
+    series, ends = models.present(data), span(data, 0.0, 1.0)
     titles = {"gold": "right passage", "none": "no passage"}
-    return Figure(
+    return ReportFigure(
         id="evidence-ablation",
         question="What is lost without the heads that copy?",
         words=by_answer({one.label: _costs(of(data, series=one.key)) for one in series}),
         answer=[text for one in series if (text := _without(of(data, series=one.key), one.label))],
-        panels=[Panel(spec=_removed(of(data, document=name), cast, ends), title=title) for name, title in titles.items()
-                if name in set(data["document"].astype(str))],
+        panels=[
+            Panel(spec=_removed(of(data, document=name), models, ends), title=title)
+            for name, title in titles.items()
+            if name in set(data["document"].astype(str))
+        ],
         caption=f"{seeds_note(data)} Trained facts where they were asked. Dashed: as many random other heads.",
         how_to_read=[
             "Across: how many heads are removed, those that copy most first. Up: right answers that are left. Dashed "
@@ -193,8 +196,8 @@ def ablation_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )  # fmt: skip
 
 
-def _removed(rows: pd.DataFrame, cast: Cast, ends: list[float]) -> dict[str, Any]:
-    series = cast.present(rows)
+def _removed(rows: pd.DataFrame, models: ShownModels, ends: list[float]) -> dict[str, Any]:
+    series = models.present(rows)
     most = int(rows["removed"].max())
     x = alt.X(**amount("removed", "heads removed", [-0.03 * most, 1.03 * most], format="d", tickMinStep=1))
     at = {"x": x, "y": alt.Y(**amount("value", "right answers", ends))}

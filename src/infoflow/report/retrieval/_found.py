@@ -5,9 +5,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
+from .._figure import Panel, ReportFigure
 from .._in_words import by_answer
-from .._language import Cast
+from .._language import ShownModels
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
 from ..adaptation._rows import averaged, of
@@ -35,16 +35,16 @@ def _queries(frame: pd.DataFrame, *names: str) -> pd.DataFrame:
     return frame[frame["queries"] == next((name for name in names if name in there), "")]
 
 
-def scores_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def scores_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """hit@1 of each line's own search; None where nothing was searched."""
     hits = _queries(of(frame, metric="hit", k=1), "facts", "all", "held out")
     own = hits[hits["system"] == "own"]
     if own.empty or not bool(own["trained"].any()):
         return None
-    data = drawn(own, ["queries"], cast, SHARE)
+    data = drawn(own, ["queries"], models, SHARE)
     trained = data[data["trained"]].assign(label=lambda rows: rows["name"])
     trained = trained.assign(short=[number(value, 2) for value in trained["value"]])
-    series = cast.present(trained)
+    series = models.present(trained)
     grey = data[~data["trained"]].assign(label=lambda rows: rows["name"])
     spec = interval_dots(
         trained,
@@ -59,7 +59,7 @@ def scores_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     words = hits[(hits["system"] == "bm25") & (hits["variant"] == "")]
     beside = f" BM25 on the same questions: {number(100 * float(words['value'].mean()), 0)}%." if len(words) else ""
     told = [f"{row['name']} {row['shown']}" for row in trained.sort_values("value", ascending=False).to_dict("records")]
-    return Figure(
+    return ReportFigure(
         id="retrieval-scores",
         question="Who finds the right passage?",
         answer=[f"The first passage is right in {listed(told[:6])} (share of questions).{beside}"],
@@ -78,19 +78,19 @@ def scores_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )
 
 
-def null_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def null_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """Prior of the empty passage, for facts and for language; None without."""
     own = of(frame, metric="null_prior", system="own", variant="")
     own = own[own["queries"].isin(["facts", "language"])]
     if own.empty or not bool(own["trained"].any()):
         return None
-    data = drawn(own, ["queries"], cast, SHARE)
+    data = drawn(own, ["queries"], models, SHARE)
     trained, grey = (data[data["trained"] == which] for which in (True, False))
     labels = {"facts": "questions about facts", "language": "sentences of the language"}
     rows = {True: trained, False: grey}
     rows = {key: each.assign(label=[f"{row['name']}: {labels[str(row['queries'])]}" for row in each.to_dict("records")])
             for key, each in rows.items()}  # fmt: skip
-    series = cast.present(trained)
+    series = models.present(trained)
     spec = interval_dots(
         rows[True].assign(short=[number(value, 2) for value in trained["value"]]).drop(columns="baseline"),
         {"color": color_of(series), "shape": shape_of(series)},
@@ -101,10 +101,10 @@ def null_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         step=30,
         grey=rows[False][rows[False]["label"].isin(rows[True]["label"])],
     )
-    return Figure(
+    return ReportFigure(
         id="null-passage",
         question="Does the empty passage take what needs no knowledge?",
-        answer=_gaps(own, cast),
+        answer=_gaps(own, models),
         panels=[Panel(spec=spec)],
         caption=f"{seeds_note(data)} Grey cross: before training.",
         how_to_read=[
@@ -120,10 +120,10 @@ def null_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )
 
 
-def _gaps(own: pd.DataFrame, cast: Cast) -> list[str]:
+def _gaps(own: pd.DataFrame, models: ShownModels) -> list[str]:
     told = []
     trained = averaged(own[own["trained"]], ["queries"])
-    for one in cast.present(trained):
+    for one in models.present(trained):
         both = [Samples.of(of(trained, series=one.key, queries=name)) for name in ("language", "facts")]
         if all(both):
             gap = (both[0] - both[1]).estimate()
@@ -131,7 +131,7 @@ def _gaps(own: pd.DataFrame, cast: Cast) -> list[str]:
     return told or ["The prior was measured for one kind of queries alone."]
 
 
-def learning_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def learning_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """Panels for the terms of the likelihood over updates; None without."""
     own = frame[frame["variant"] == ""]
     parts = []
@@ -146,16 +146,16 @@ def learning_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
             parts.append(_thinned(rows))
     if not parts:
         return None
-    labels = {one.key: one.label for one in cast.series}
+    labels = {one.key: one.label for one in models.series}
     data = pd.concat(parts, ignore_index=True)
     data = data.assign(name=data["series"].map(labels))
     terms = [title for title, _ in _TERMS.values() if title in set(data["term"])]
     seeds = int(own["seed"].nunique())
-    return Figure(
+    return ReportFigure(
         id="retrieval-learning",
         question="When does the retriever learn, and when the reader?",
-        answer=[_when(of(data, term=terms[0]), one.label, one.key) for one in cast.present(of(data, term=terms[0]))],
-        panels=[Panel(spec=_curve(of(data, term=term), cast), title=term) for term in terms],
+        answer=[_when(of(data, term=terms[0]), one.label, one.key) for one in models.present(of(data, term=terms[0]))],
+        panels=[Panel(spec=_curve(of(data, term=term), models), title=term) for term in terms],
         caption=f"Of the training queries that were read with a passage. {seeds} seed{'s' if seeds > 1 else ''}"
         f"{', bands from the lowest to the highest' if seeds > 1 else ''}; no interval over facts is known.",
         how_to_read=[
@@ -181,8 +181,8 @@ def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["update"].isin([*updates[::step], updates[-1]])]
 
 
-def _curve(rows: pd.DataFrame, cast: Cast) -> dict[str, Any]:
-    series = cast.present(rows)
+def _curve(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
+    series = models.present(rows)
     ends = [0.0, 1.02 * float(rows["update"].max())]
     at = {
         "x": alt.X(**amount("update", "update", ends, format="~s", ticks=5)),
@@ -202,7 +202,7 @@ def _when(rows: pd.DataFrame, name: str, key: str) -> str:
     return f"In {name} the reader term goes {ends}, half of it by update {half:,}."
 
 
-def index_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def index_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """Answers with the edited index, beside those with the one of training; None where no index was edited."""
     own = of(frame, variant="", reading="raw", weight=-1, layer=-1, trained=True)
     own = own[
@@ -221,9 +221,9 @@ def index_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     own = own.drop_duplicates(["series", "seed", "index", "label"])
     if not len(edited := own[own["index"] == "edited"]):
         return None
-    data = drawn(own, ["index", "label"], cast, SHARE)
+    data = drawn(own, ["index", "label"], models, SHARE)
     rows, before = of(data, index="edited"), of(data, index="as-trained")
-    series = cast.present(rows)
+    series = models.present(rows)
     panels = []
     for one in series:
         part = of(rows, series=one.key)
@@ -238,7 +238,7 @@ def index_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
             grey=of(before, series=one.key),
         )
         panels.append(Panel(spec=spec, title=one.label))
-    return Figure(
+    return ReportFigure(
         id="index-swap",
         question="Does another index change the answers?",
         words=by_answer({one.label: _follows(of(rows, series=one.key)) for one in series}, "with the edited index, "),

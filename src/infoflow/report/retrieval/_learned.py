@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import listed, number
 from ..adaptation._rows import of
 from ..forms._chart import amount, finished, tips, values_of
@@ -36,16 +36,16 @@ _PARTS = {
 }
 
 
-def learned_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+def learned_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel for each arm, a line for each part; None where no loss change of an arm was recorded."""
     own = of(plain_arms(frame), set="train")
     if own.empty:
         return None
-    data = _removed(own).assign(name=lambda rows: rows["series"].map({one.key: one.label for one in cast.series}))
-    series = sorted(cast.present(data), key=lambda one: "retriever" not in set(of(data, series=one.key)["part"]))
+    data = _removed(own).assign(name=lambda rows: rows["series"].map({one.key: one.label for one in models.series}))
+    series = sorted(models.present(data), key=lambda one: "retriever" not in set(of(data, series=one.key)["part"]))
     seeds = int(own["seed"].nunique())
     bands = ", bands from the lowest to the highest" if seeds > 1 else ""
-    return Figure(
+    return ReportFigure(
         id="retrieval-learned",
         question="Who learns to answer: the retriever or the reader?",
         answer=[_sentence(of(data, series=one.key), one.label) for one in series],

@@ -7,7 +7,7 @@ import pandas as pd
 
 from infoflow.objectives import RETRIEVAL_OBJECTIVES
 
-from .._language import Cast
+from .._language import ShownModels
 from ..adaptation._rows import averaged, estimated, names_of, of
 from ..forms._hollow import HOLLOW
 from ..forms._lines import ANY
@@ -48,9 +48,9 @@ def by_exposure(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def drawn(frame: pd.DataFrame, by: list[str], cast: Cast, bounds: tuple[float, float] = ANY) -> pd.DataFrame:
+def drawn(frame: pd.DataFrame, by: list[str], models: ShownModels, bounds: tuple[float, float] = ANY) -> pd.DataFrame:
     """Mean and interval of each line, state and values of `by`, with the name of the line; `bounds`: of the number."""
-    return names_of(estimated(averaged(frame, by), by, bounds), cast)
+    return names_of(estimated(averaged(frame, by), by, bounds), models)
 
 
 def span(rows: pd.DataFrame, *more: float) -> list[float]:

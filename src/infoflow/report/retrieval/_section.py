@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from .._figure import Figure, Section
-from .._language import Cast
+from .._figure import ReportFigure, Section
+from .._language import ShownModels
 from .._model_tables import ModelTables
 from ._course import course_figure
 from ._depth import depth_figure
@@ -39,7 +39,7 @@ RETRIEVAL = Section(
         "retrieval-examples": "retrieval/examples",
     },
 )
-_FIGURES: tuple[tuple[str, Callable[[pd.DataFrame, Cast], Figure | None]], ...] = (
+_FIGURES: tuple[tuple[str, Callable[[pd.DataFrame, ShownModels], ReportFigure | None]], ...] = (
     ("knowledge", knowledge_figure),
     ("knowledge", bits_figure),
     ("knowledge_lens", depth_figure),
@@ -66,6 +66,6 @@ def retrieval_section(tables: ModelTables) -> Section | None:
         frames[_STEPS] = of_readers(frames[_STEPS])
     over = {name: tables.over_training(name) for name in _OVER_TRAINING}
     frames |= {name: frame for name, frame in over.items() if frame is not None}
-    figures = [make(frames[name], tables.cast) for name, make in _FIGURES if name in frames]
+    figures = [make(frames[name], tables.models) for name, make in _FIGURES if name in frames]
     shown = [frame for name, frame in frames.items() if name not in _OVER_TRAINING and len(frame)]
-    return RETRIEVAL.told_by(figures, tables.cast, shown or list(frames.values()))
+    return RETRIEVAL.told_by(figures, tables.models, shown or list(frames.values()))

@@ -5,18 +5,18 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import number
 from ..forms._chart import color_if, one_at_a_time, tips
 from ..forms._grid import cells, squares
-from ._rows import LOSS_CHANGE, SETS, Part, of_part, parts_of
+from ._rows import LOSS_CHANGE, SETS, ModelStack, of_part, parts_of
 
 
-def allocation_heads_figure(by_set: dict[str, pd.DataFrame], cast: Cast) -> Figure:
+def allocation_heads_figure(by_set: dict[str, pd.DataFrame], models: ShownModels) -> ReportFigure:
     """One map per stack and kind of attention, on one set of sentences at a time."""
     heads = by_set["train"]
-    all_maps = {name: _maps(frame, cast) for name, frame in by_set.items()}
+    all_maps = {name: _maps(frame, models) for name, frame in by_set.items()}
     maps = all_maps["train"]
     limit = max(float(table["map"].abs().max()) for each in all_maps.values() for table in each.values())
     data = pd.concat(
@@ -27,7 +27,7 @@ def allocation_heads_figure(by_set: dict[str, pd.DataFrame], cast: Cast) -> Figu
         ],
         ignore_index=True,
     )
-    return Figure(
+    return ReportFigure(
         id="allocation-heads",
         question="Which attention heads lowered the loss?",
         answer=[f"{'; '.join(_sentence(part, kind, table) for (part, kind), table in maps.items())}."],
@@ -55,10 +55,10 @@ def allocation_heads_figure(by_set: dict[str, pd.DataFrame], cast: Cast) -> Figu
     )
 
 
-def _maps(heads: pd.DataFrame, cast: Cast) -> dict[tuple[Part, str], pd.DataFrame]:
+def _maps(heads: pd.DataFrame, models: ShownModels) -> dict[tuple[ModelStack, str], pd.DataFrame]:
     return {
         (part, kind): _map(rows[rows["kind"] == kind])
-        for part in parts_of(heads, cast)
+        for part in parts_of(heads, models)
         for rows in [of_part(heads, part)]
         for kind in ("self", "cross")
         if kind in set(rows["kind"])
@@ -77,7 +77,7 @@ def _map(rows: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index().merge(spread.reset_index(), on="layer")
 
 
-def _sentence(part: Part, kind: str, table: pd.DataFrame) -> str:
+def _sentence(part: ModelStack, kind: str, table: pd.DataFrame) -> str:
     by_layer = table.groupby("layer")["map"].sum()
     name = f"{part.label}{', cross-attention' if kind == 'cross' else ''}"
     uneven = float(table.drop_duplicates("layer")["spread_in_layer"].mean())

@@ -6,20 +6,20 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import listed
 from ..forms._chart import amount, finished, tips, values_of
 from ..forms._lines import level
-from ._rows import COMPONENTS, LOSS_CHANGE, SETS, Part, of_part, parts_of, shown_component
+from ._rows import COMPONENTS, LOSS_CHANGE, SETS, ModelStack, of_part, parts_of, shown_component
 
 _FRAMES = 24
 _FEED_FORWARD = ("mlp_in", "mlp_out")
 
 
-def bars_figure(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, cast: Cast) -> Figure:
+def bars_figure(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, models: ShownModels) -> ReportFigure:
     """Shares of each layer and component in the loss change inside the blocks of a stack, up to a chosen update."""
-    parts = parts_of(groups, cast)
+    parts = parts_of(groups, models)
     all_tables = {name: {part: _frames(of_part(own, part)) for part in parts} for name, own in steps.items()}
     tables = all_tables["train"]
     frames = _moments(next(iter(tables.values())))
@@ -32,10 +32,10 @@ def bars_figure(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, cast: Cast
         ],
         ignore_index=True,
     )
-    return Figure(
+    return ReportFigure(
         id="allocation-bars",
         question="Which layers and components lowered the loss?",
-        answer=[_blocks_sentence(tables), _outside_sentence(groups, cast), *_held_out_sentence(all_tables)],
+        answer=[_blocks_sentence(tables), _outside_sentence(groups, models), *_held_out_sentence(all_tables)],
         panels=[
             Panel(spec=_chart([each[part] for each in all_tables.values()], frames, reach), title=part.label)
             for part in parts
@@ -128,7 +128,7 @@ def _rows(tables: list[pd.DataFrame], num_moments: int) -> list[dict[str, Any]]:
     ]
 
 
-def _held_out_sentence(tables: dict[str, dict[Part, pd.DataFrame]]) -> list[str]:
+def _held_out_sentence(tables: dict[str, dict[ModelStack, pd.DataFrame]]) -> list[str]:
     """How far the final shares on held-out sentences are from those on training sentences."""
     if "held-out" not in tables:
         return []
@@ -142,7 +142,7 @@ def _held_out_sentence(tables: dict[str, dict[Part, pd.DataFrame]]) -> list[str]
     return [f"On held-out sentences no share of a layer and component differs by more than {max(gaps):.1f} points."]
 
 
-def _blocks_sentence(tables: dict[Part, pd.DataFrame]) -> str:
+def _blocks_sentence(tables: dict[ModelStack, pd.DataFrame]) -> str:
     texts = []
     for part, table in tables.items():
         final = table[table["frame"] == table["frame"].max()]
@@ -156,10 +156,10 @@ def _blocks_sentence(tables: dict[Part, pd.DataFrame]) -> str:
     return f"Of what blocks contributed, {'; '.join(texts)}."
 
 
-def _outside_sentence(groups: pd.DataFrame, cast: Cast) -> str:
+def _outside_sentence(groups: pd.DataFrame, models: ShownModels) -> str:
     """Embeddings, heads and norms outside the blocks, as shares of the whole loss change."""
     texts = []
-    for series in cast.present(groups):
+    for series in models.present(groups):
         own = groups[groups["series"] == series.key]
         shares = own[own["layer"] < 0].groupby(["seed", "component"])["share"].sum().groupby("component").mean()
         largest = shares.sort_values(ascending=False).head(2)

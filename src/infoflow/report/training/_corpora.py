@@ -6,8 +6,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import listed, number
 from ..forms._chart import tips, values_of
 from ..forms._dots import interval_dots
@@ -16,12 +16,12 @@ from ._rows import LOSS_CHANGE
 _ACROSS, _BETWEEN, _SEEDS = "another corpus", "another objective", "another seed only"
 
 
-def corpora_figure(table: pd.DataFrame, cast: Cast) -> Figure:
+def corpora_figure(table: pd.DataFrame, models: ShownModels) -> ReportFigure:
     """Similarity of share profiles when the corpus changes, when the objective changes, and when only the seed does."""
-    pairs = _pairs(table, cast)
+    pairs = _pairs(table, models)
     rows = _rows(pairs)
     corpora = sorted({*table["corpus_a"], *table["corpus_b"]})
-    return Figure(
+    return ReportFigure(
         id="allocation-corpora",
         question="Does the corpus matter to who does the learning?",
         answer=[_sentence(rows, kind) for kind in (_ACROSS, _BETWEEN, _SEEDS) if kind in set(rows["changed"])],
@@ -42,19 +42,19 @@ def corpora_figure(table: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _pairs(table: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def _pairs(table: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """What changes between two trainings, pair of corpora by pair of corpora; means over pairs of different seeds."""
     table = table.loc[(table["normalisation"] == "share") & (table["metric"] == "spearman")]
     different = table["seed_a"] != table["seed_b"]
     table = table.loc[different] if bool(different.any()) else table
     found = []
-    main = {series.key: _main_stack(table, series.key) for series in cast.series}
-    for one in cast.series:
+    main = {series.key: _main_stack(table, series.key) for series in models.series}
+    for one in models.series:
         own = _of(table, one.key, one.key, main)
         same = own["corpus_a"] == own["corpus_b"]
         found.append(own[~same].assign(changed=_ACROSS, name=one.label))
         found.append(own[same].assign(changed=_SEEDS, name=one.label))
-    for one, other in combinations(cast.series, 2):
+    for one, other in combinations(models.series, 2):
         own = _of(table, one.key, other.key, main)
         found.append(own.assign(changed=_BETWEEN, name=f"{one.label}, {other.label}"))
     rows = pd.concat(found, ignore_index=True)

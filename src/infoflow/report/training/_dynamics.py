@@ -6,8 +6,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel, Section
-from .._language import Cast, Series
+from .._figure import Panel, ReportFigure, Section
+from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import listed, number
 from ..forms._chart import HEIGHT, NAME, amount, lit, one_at_a_time, tips, with_field
@@ -43,10 +43,10 @@ DYNAMICS = Section(
 
 def dynamics_section(tables: ModelTables) -> Section | None:
     """The section, or None where no training was recorded."""
-    cast = tables.cast
+    models = tables.models
     if "allocation_corpora" in tables:
-        figures = [corpora_figure(tables["allocation_corpora"], cast)]
-        return replace(DYNAMICS, figures=figures, keys=list(cast.series))
+        figures = [corpora_figure(tables["allocation_corpora"], models)]
+        return replace(DYNAMICS, figures=figures, keys=list(models.series))
     if len(tables.some(_TABLES)) < len(_TABLES):
         return None
     windows, steps, heads = (by_set(tables[f"allocation_{name}"]) for name in _BY_SET)
@@ -54,24 +54,24 @@ def dynamics_section(tables: ModelTables) -> Section | None:
     if windows["train"].empty:
         return None
     figures = [
-        bars_figure(steps, groups, cast),
-        _loss_figure(windows, reliability, cast),
-        allocation_heads_figure(heads, cast),
-        hurting_figure(hurting, reliability, cast),
+        bars_figure(steps, groups, models),
+        _loss_figure(windows, reliability, models),
+        allocation_heads_figure(heads, models),
+        hurting_figure(hurting, reliability, models),
     ]
     for frame in tables.some(["allocation_histogram"]).values():
-        figures.append(histogram_figure(on_train(frame), cast))
+        figures.append(histogram_figure(on_train(frame), models))
     for frame in tables.some(["allocation_similarity"]).values():
-        figures.append(share_similarity_figure(frame, cast))
-    return replace(DYNAMICS, figures=figures, keys=cast.present(windows["train"]))
+        figures.append(share_similarity_figure(frame, models))
+    return replace(DYNAMICS, figures=figures, keys=models.present(windows["train"]))
 
 
-def _loss_figure(windows: dict[str, pd.DataFrame], reliability: pd.DataFrame, cast: Cast) -> Figure:
+def _loss_figure(windows: dict[str, pd.DataFrame], reliability: pd.DataFrame, models: ShownModels) -> ReportFigure:
     curves = {name: _curves(frame) for name, frame in windows.items()}
     table = curves["train"]
-    series = cast.present(table)
+    series = models.present(table)
     residuals = reliability[reliability["statistic"] == "residual of the total"]
-    return Figure(
+    return ReportFigure(
         id="allocation-loss",
         question="Do the parts add up to the loss?",
         answer=[_loss_sentence(table, residuals, series), *_held_out_sentence(curves, series)],

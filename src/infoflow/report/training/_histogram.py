@@ -8,11 +8,11 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import count_text
 from ..forms._chart import CONTROL, finished, tips, values_of, with_field
-from ._rows import COMPONENTS, LOSS_CHANGE, Part, of_part, parts_of, shown_component
+from ._rows import COMPONENTS, LOSS_CHANGE, ModelStack, of_part, parts_of, shown_component
 
 _DEPTH = 6  # decades of shares that a row is high: from one in a million to all
 _CUT = 0.002  # share of a component below which bins of the smallest changes are left out
@@ -20,14 +20,14 @@ _ZERO = 0.5  # half the width of the bar for exactly 0, in decades
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def histogram_figure(histogram: pd.DataFrame, cast: Cast) -> Figure:
+def histogram_figure(histogram: pd.DataFrame, models: ShownModels) -> ReportFigure:
     """Counts of single parameters by the size of their loss change, both sides beside each other's mirror image."""
-    parts = parts_of(histogram, cast)
+    parts = parts_of(histogram, models)
     tables = {part: _shares(of_part(histogram, part)) for part in parts}
     smallest, largest = _decades(list(tables.values()))
     data = pd.concat([t.assign(series=p.series, stack=p.stack) for p, t in tables.items()], ignore_index=True)
     counted = float(histogram.groupby("model")["count"].sum().mean())
-    return Figure(
+    return ReportFigure(
         id="allocation-histogram",
         question="How many parameters help, and how much does a single one do?",
         answer=[f"{'; '.join(_sentence(part, table) for part, table in tables.items())}."],
@@ -158,7 +158,7 @@ def _axis(smallest: int, reach: int) -> alt.Axis:
     return alt.Axis(values=sorted(int(place) for place in by_place), labelExpr=expression, labelOverlap="parity")
 
 
-def _sentence(part: Part, table: pd.DataFrame) -> str:
+def _sentence(part: ModelStack, table: pd.DataFrame) -> str:
     shares = table.groupby("side")["count"].sum() / table["count"].sum()
     helped, hurt, zero = (float(shares.get(side, 0.0)) for side in ("helped", "hurt", "zero"))
     moved = table.loc[table["side"] != "zero"]

@@ -5,19 +5,19 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import count_text
 from ..forms._chart import tips
 from ..forms._dots import interval_dots
-from ._rows import COMPONENTS, LOSS_CHANGE, Part, of_part, parts_of, shown_component
+from ._rows import COMPONENTS, LOSS_CHANGE, ModelStack, of_part, parts_of, shown_component
 
 _NAMES = {"embeddings": "embeddings", "positions": "positions"} | {key: label for key, (label, _) in COMPONENTS.items()}
 
 
-def hurting_figure(hurting: pd.DataFrame, reliability: pd.DataFrame, cast: Cast) -> Figure:
+def hurting_figure(hurting: pd.DataFrame, reliability: pd.DataFrame, models: ShownModels) -> ReportFigure:
     """Share of steps in which a component raised the loss, beside the share of its parameters that did."""
-    parts = parts_of(hurting, cast)
+    parts = parts_of(hurting, models)
     tables = {part: _table(_rows_of(hurting, part)) for part in parts}
     data = pd.concat([t.assign(series=p.series, stack=p.stack) for p, t in tables.items()], ignore_index=True)
     every = int(hurting["updates_per_chord"].max())
@@ -28,7 +28,7 @@ def hurting_figure(hurting: pd.DataFrame, reliability: pd.DataFrame, cast: Cast)
         if agreement == agreement
         else ""
     )
-    return Figure(
+    return ReportFigure(
         id="allocation-hurting",
         question="Which components hurt, and how often?",
         answer=[f"{'; '.join(_sentence(part, table) for part, table in tables.items())}.{sure}"],
@@ -49,7 +49,7 @@ def hurting_figure(hurting: pd.DataFrame, reliability: pd.DataFrame, cast: Cast)
     )
 
 
-def _rows_of(hurting: pd.DataFrame, part: Part) -> pd.DataFrame:
+def _rows_of(hurting: pd.DataFrame, part: ModelStack) -> pd.DataFrame:
     rows = of_part(hurting, part)
     rows = rows[rows["level"].isin(["block", "parameter"])].assign(component=shown_component(rows))
     return rows[rows["component"].isin(_NAMES)]
@@ -75,7 +75,7 @@ def _table(rows: pd.DataFrame) -> pd.DataFrame:
     return table.assign(name=table["component"].map(_NAMES))
 
 
-def _sentence(part: Part, table: pd.DataFrame) -> str:
+def _sentence(part: ModelStack, table: pd.DataFrame) -> str:
     most = table.sort_values("hurt", ascending=False).iloc[0]
     least = table.sort_values("hurt").iloc[0]
     last = "never" if most["last"] < 0 else f"last at update {most['last']:,.0f}"

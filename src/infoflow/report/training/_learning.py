@@ -7,9 +7,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Method, Panel
+from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, both_extremes, extreme, plain, sentence
-from .._language import Cast, Series
+from .._language import Series, ShownModels
 from .._numbers import listed, number
 from ..forms._chart import CONTROL, HEIGHT, LABEL_GAP, NAME, amount, finished, lit, spread, tips, with_field
 from ..forms._lines import lines, looks_of
@@ -27,13 +27,13 @@ _POINTS = 80  # of a line
 _LABEL_ROOM = 1.6  # factor by which the logarithmic axis goes on behind the last point
 
 
-def learning_figure(frame: pd.DataFrame, scores: pd.DataFrame, cast: Cast) -> Figure:
+def learning_figure(frame: pd.DataFrame, scores: pd.DataFrame, models: ShownModels) -> ReportFigure:
     """Training loss by tokens read, beside the loss of unigram frequencies."""
     table = _seed_means(frame)
     table = table.merge(_unigram(scores), on="series", how="left")
-    series = cast.present(table)
+    series = models.present(table)
     seeds = int(table["seeds"].max())
-    return Figure(
+    return ReportFigure(
         id="learning-curves",
         question="How did the loss fall?",
         answer=[_sentence(table, series)],

@@ -4,8 +4,8 @@ from typing import Any
 
 import pandas as pd
 
-from .._figure import Figure, Method, Panel
-from .._language import Cast, objective_label
+from .._figure import Method, Panel, ReportFigure
+from .._language import ShownModels, objective_label
 from .._numbers import listed, number
 from ..forms._chart import color_of, shape_of, tips
 from ..forms._dots import interval_dots
@@ -35,10 +35,10 @@ _TITLES = {
 _Z = 1.96
 
 
-def match_figure(match: pd.DataFrame, cast: Cast) -> Figure:
+def match_figure(match: pd.DataFrame, models: ShownModels) -> ReportFigure:
     """Operations of every model beside the first's, and the table of what else a comparison holds fixed."""
-    rows = _means(match, cast)
-    known = [series for series in cast.series if series.key in set(rows["series"])]
+    rows = _means(match, models)
+    known = [series for series in models.series if series.key in set(rows["series"])]
     chart = interval_dots(
         rows.assign(value=rows["flops"], low=rows["flops"] - rows["error"], high=rows["flops"] + rows["error"]),
         {"color": color_of(known), "shape": shape_of(known)},
@@ -49,7 +49,7 @@ def match_figure(match: pd.DataFrame, cast: Cast) -> Figure:
         zero=True,
         format="~s",
     )
-    return Figure(
+    return ReportFigure(
         id="match",
         question="What did each model cost, and what did all share?",
         answer=_sentences(rows),
@@ -71,13 +71,13 @@ def match_figure(match: pd.DataFrame, cast: Cast) -> Figure:
         data=rows.drop(columns=["series", "label"]),
         tables=("match",),
         template="match.html.jinja",
-        payload={"columns": [_TITLES[name] for name in _COLUMNS], "rows": _table(rows, cast), "notes": _notes(rows)},
+        payload={"columns": [_TITLES[name] for name in _COLUMNS], "rows": _table(rows, models), "notes": _notes(rows)},
     )
 
 
-def _means(match: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def _means(match: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """A row for each objective and architecture: means over seeds, and what the first seed says of its weights."""
-    order = {series.key: place for place, series in enumerate(cast.series)}
+    order = {series.key: place for place, series in enumerate(models.series)}
     several = len(set(match["architecture"])) > 1
     rows = []
     groups: Any = match.groupby(["series", "architecture"], sort=False)
@@ -118,8 +118,8 @@ def _range(rows: pd.DataFrame, name: str) -> str:
     return f"{_short(rows[name].min())} to {_short(rows[name].max())}"
 
 
-def _table(rows: pd.DataFrame, cast: Cast) -> list[dict[str, Any]]:
-    slots = {series.key: series.slot for series in cast.series}
+def _table(rows: pd.DataFrame, models: ShownModels) -> list[dict[str, Any]]:
+    slots = {series.key: series.slot for series in models.series}
     return [
         {
             "label": row["label"],

@@ -7,7 +7,7 @@ import pandas as pd
 from infoflow.objectives import RETRIEVAL_OBJECTIVES
 
 from .._figure import Method
-from .._language import Cast
+from .._language import ShownModels
 
 LOSS_CHANGE = Method(
     id="loss-change",
@@ -35,7 +35,7 @@ COMPONENTS = {
 }
 
 
-class Part(NamedTuple):
+class ModelStack(NamedTuple):
     """A stack of the models of one line."""
 
     series: str
@@ -65,17 +65,17 @@ def by_set(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {name: rows for name, rows in sets.items() if set(rows["model"]) == models}
 
 
-def parts_of(frame: pd.DataFrame, cast: Cast) -> list[Part]:
+def parts_of(frame: pd.DataFrame, models: ShownModels) -> list[ModelStack]:
     """The stacks that have blocks, in reading order; a stack is named where a model has two."""
     found = []
-    for series in cast.present(frame):
+    for series in models.present(frame):
         own = frame[(frame["series"] == series.key) & (frame["layer"] >= 0)]
         stacks = sorted(set(own["stack"].astype(str)), reverse=True)
-        found += [Part(series.key, s, series.label + (f": {s}" if len(stacks) > 1 else "")) for s in stacks]
+        found += [ModelStack(series.key, s, series.label + (f": {s}" if len(stacks) > 1 else "")) for s in stacks]
     return found
 
 
-def of_part(frame: pd.DataFrame, part: Part) -> pd.DataFrame:
+def of_part(frame: pd.DataFrame, part: ModelStack) -> pd.DataFrame:
     return frame.loc[(frame["series"] == part.series) & (frame["stack"] == part.stack)]
 
 

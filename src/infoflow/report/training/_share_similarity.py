@@ -5,8 +5,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel
-from .._language import Cast
+from .._figure import Panel, ReportFigure
+from .._language import ShownModels
 from .._numbers import listed, number
 from ..forms._chart import finished, tips
 from ..forms._grid import cells, squares
@@ -15,12 +15,12 @@ from ._rows import LOSS_CHANGE
 _SHOWN = {"normalisation": "share", "metric": "spearman"}
 
 
-def share_similarity_figure(table: pd.DataFrame, cast: Cast) -> Figure:
+def share_similarity_figure(table: pd.DataFrame, models: ShownModels) -> ReportFigure:
     """Every pair of stacks: mean rank correlation of their share profiles over pairs of seeds."""
-    pairs = _both_ways(table, cast)
+    pairs = _both_ways(table, models)
     shown = pairs[(pairs["normalisation"] == _SHOWN["normalisation"]) & (pairs["metric"] == _SHOWN["metric"])]
     means = _means(shown)
-    return Figure(
+    return ReportFigure(
         id="allocation-similarity",
         question="Do objectives spread the work alike?",
         answer=[_within_sentence(shown), _translation_sentence(shown)],
@@ -40,13 +40,13 @@ def share_similarity_figure(table: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _both_ways(table: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def _both_ways(table: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """Pairs of different seeds (or all, where there is one seed), with each stack as the first and as the second."""
     pairs = table[table["seed_a"] != table["seed_b"]]
     pairs = table if pairs.empty else pairs
     label = {
         end: [
-            f"{cast[key].label}: {stack}"
+            f"{models[key].label}: {stack}"
             for key, stack in zip(pairs[f"series_{end}"], pairs[f"stack_{end}"], strict=True)
         ]
         for end in "ab"

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from .._figure import Figure, Panel, Section
+from .._figure import Panel, ReportFigure, Section
 from .._in_words import Candidate, extreme, sentence
-from .._language import Cast
+from .._language import ShownModels
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate, Samples
@@ -56,33 +56,33 @@ def training_section(tables: ModelTables) -> Section | None:
     """The section, or None where no task was scored."""
     if "task_scores" not in tables or "corpus" in tables["task_scores"]:  # losses on several corpora have no mean
         return None
-    cast, scores = tables.cast, tables["task_scores"]
+    models, scores = tables.models, tables["task_scores"]
     scores = scores[scores["split"] == ("test" if "test" in set(scores["split"]) else scores["split"].iloc[0])]
     if not set(_METRICS) & set(scores["metric"]):
         return None
     learning = tables.some(["learning_curves"]).values()
-    figures = [_score_figure(scores, cast), *(learning_figure(frame, scores, cast) for frame in learning)]
-    match = tables.whole("match") if cast.by == "objective" else None
-    figures += [] if match is None else [match_figure(match, cast)]
-    return replace(TRAINING, figures=figures, keys=cast.present(scores))
+    figures = [_score_figure(scores, models), *(learning_figure(frame, scores, models) for frame in learning)]
+    match = tables.whole("match") if models.by == "objective" else None
+    figures += [] if match is None else [match_figure(match, models)]
+    return replace(TRAINING, figures=figures, keys=models.present(scores))
 
 
-def _score_figure(scores: pd.DataFrame, cast: Cast) -> Figure:
-    table = _score_table(scores, cast)
+def _score_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure:
+    table = _score_table(scores, models)
     metrics = [metric for metric in _METRICS if metric in set(table["metric"])]
     seeds = int(table["seeds"].max())
     bars = f"means over {seeds} seeds with 95% intervals over seeds and sentences"
     bars = bars if seeds > 1 else f"values with 95% intervals over sentences, {HOLLOW}"
     signatures = sorted({str(s) for s in scores["signature"] if s}) if "signature" in scores else []
     signature = f" sacreBLEU signature: {listed(signatures)}." if signatures else ""
-    return Figure(
+    return ReportFigure(
         id="task-scores",
         question="Did the models learn their tasks?",
         answer=[_score_sentence(table[table["metric"] == metric], metric) for metric in metrics],
         words=_score_words(table[table["metric"] == metrics[0]], metrics[0]),
         panels=[
             Panel(
-                spec=_score_chart(table[table["metric"] == name], cast, _METRICS[name].bounds),
+                spec=_score_chart(table[table["metric"] == name], models, _METRICS[name].bounds),
                 title=_METRICS[name].title,
             )
             for name in metrics
@@ -101,18 +101,18 @@ def _score_figure(scores: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _score_table(scores: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def _score_table(scores: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     """One row per line, metric and control."""
     rows = []
     lines: Any = scores.groupby(["series", "metric", "trained"], sort=False)
     for (key, metric, trained), own in lines:
         estimate = Samples.of(own).estimate()
-        row = {"series": key, "label": cast[str(key)].label, "metric": metric}
+        row = {"series": key, "label": models[str(key)].label, "metric": metric}
         row |= {"group": "trained" if trained else "untrained", "value": estimate.value, "low": estimate.low}
         row |= {"high": estimate.high, "baseline": float(own["baseline"].mean())}
         row |= {"seeds": estimate.seeds, "count": estimate.count, "shown": estimate_text(estimate)}
         rows.append(row | {"short": estimate_text(estimate).split(" (")[0]})
-    order = {series.key: index for index, series in enumerate(cast.series)}
+    order = {series.key: index for index, series in enumerate(models.series)}
     return pd.DataFrame(rows).sort_values("series", key=lambda keys: keys.map(order), kind="stable")
 
 
@@ -162,9 +162,9 @@ def _untrained_text(values: pd.Series) -> str:
     return f" Untrained models: {low if low == high else f'{low} to {high}'}."
 
 
-def _score_chart(table: pd.DataFrame, cast: Cast, bounds: tuple[float, float]) -> dict[str, Any]:
+def _score_chart(table: pd.DataFrame, models: ShownModels, bounds: tuple[float, float]) -> dict[str, Any]:
     trained = table[table["group"] == "trained"]
-    series = cast.present(trained)
+    series = models.present(trained)
     tooltip = tips("label:N", "shown:N|value", "baseline:Q|reference")
     return interval_dots(
         trained, {"color": color_of(series), "shape": shape_of(series)}, bounds=bounds, tooltip=tooltip

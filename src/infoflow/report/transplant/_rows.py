@@ -17,7 +17,7 @@ WAYS = {False: "heads learn on", True: "frozen heads"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Curve:
+class ArmCurve:
     """Scores of one arm, by seed: at each step, with their replicates."""
 
     steps: tuple[int, ...]
@@ -37,7 +37,7 @@ class Curve:
         return _samples(values, drawn, self.count)
 
 
-def curve_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str = "loss") -> Curve | None:
+def curve_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str = "loss") -> ArmCurve | None:
     """The scores of an arm from the first update on, as means over its draws; None where there are none."""
     own = frame[(frame["arm"] == arm) & (frame["frozen"] == frozen) & (frame["metric"] == metric) & (frame["step"] > 0)]
     if own.empty:
@@ -54,7 +54,7 @@ def curve_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str = "loss") 
             for _, part in rows.groupby("draw")
         ]
         replicates[seed] = np.mean(drawn, axis=0)
-    return Curve(steps=tuple(steps), values=values, replicates=replicates, count=int(own["count"].median()))
+    return ArmCurve(steps=tuple(steps), values=values, replicates=replicates, count=int(own["count"].median()))
 
 
 def last_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str) -> Samples | None:

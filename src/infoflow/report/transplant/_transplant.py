@@ -7,13 +7,13 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Method, Panel, Section
-from .._language import Cast, Series
+from .._figure import Method, Panel, ReportFigure, Section
+from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import number, size_text
 from .._samples import Estimate
 from ..forms._chart import CONTROL, amount, finished, lit, tips, values_of
-from ..forms._lines import Order, dash_of, level, lines, shape_of
+from ..forms._lines import LineKind, dash_of, level, lines, shape_of
 from ..forms._names import names_above
 from ..pruning._rows import several, signature
 from ._rows import NONE, RANDOM, SHUFFLED, SPECIALISED, WAYS, curve_of, curve_rows, last_of
@@ -22,10 +22,10 @@ _HEIGHT = 230
 _FIELD = "arm"
 _ZERO = {**CONTROL, "strokeDash": [1, 0], "strokeWidth": 1}
 _ARMS = (
-    Order(key=SPECIALISED, label="specialised heads", dash=(1, 0), shape="circle", mark="●"),
-    Order(key=RANDOM, label="random heads of the same model", dash=(6, 3), shape="square", mark="■"),
-    Order(key=SHUFFLED, label="shuffled specialised heads", dash=(1, 3), shape="triangle-up", mark="▲"),
-    Order(key=NONE, label="its own heads", dash=(12, 3, 2, 3), shape="diamond", mark="◆"),
+    LineKind(key=SPECIALISED, label="specialised heads", dash=(1, 0), shape="circle", mark="●"),
+    LineKind(key=RANDOM, label="random heads of the same model", dash=(6, 3), shape="square", mark="■"),
+    LineKind(key=SHUFFLED, label="shuffled specialised heads", dash=(1, 3), shape="triangle-up", mark="▲"),
+    LineKind(key=NONE, label="its own heads", dash=(12, 3, 2, 3), shape="diamond", mark="◆"),
 )
 _UNIT = "nats per token"
 
@@ -59,30 +59,30 @@ def transplant_section(tables: ModelTables) -> Section | None:
     """The section, or None where no heads were put into fresh models."""
     if "transplant_curves" not in tables:
         return None
-    frame, cast = tables["transplant_curves"], tables.cast
+    frame, models = tables["transplant_curves"], tables.models
     frame = frame[frame["trained"]]
     arms = [arm for arm in _ARMS if bool((frame["arm"] == arm.key).any())]
     if not any(arm.key == SPECIALISED for arm in arms):
         return None
     table = curve_rows(frame, [arm.key for arm in arms])
-    return replace(TRANSPLANT, figures=[_figure(frame, table, arms, cast)], keys=cast.present(table))
+    return replace(TRANSPLANT, figures=[_figure(frame, table, arms, models)], keys=models.present(table))
 
 
-def _figure(frame: pd.DataFrame, table: pd.DataFrame, arms: list[Order], cast: Cast) -> Figure:
+def _figure(frame: pd.DataFrame, table: pd.DataFrame, arms: list[LineKind], models: ShownModels) -> ReportFigure:
     panels = [
         Panel(
-            spec=_chart(own, series, what, arms, _span(both)), title=_title(series, frozen, what, cast.present(table))
+            spec=_chart(own, series, what, arms, _span(both)), title=_title(series, frozen, what, models.present(table))
         )
-        for series in cast.present(table)
+        for series in models.present(table)
         for what in ("loss", "gain")
         for both in [table[(table["series"] == series.key) & (table["what"] == what)]]
         for frozen in WAYS
         if len(own := both[both["frozen"] == frozen])
     ]
-    return Figure(
+    return ReportFigure(
         id="transplanted-heads",
         question="Does a fresh model learn faster with specialised heads of a trained one?",
-        answer=[text for series in cast.present(table) for text in _sentences(frame, series)],
+        answer=[text for series in models.present(table) for text in _sentences(frame, series)],
         panels=panels,
         caption=f"{several(frame)}; {int(table['count'].median()):,} held-out sentences, the same at every point. "
         f"{_placed(frame)}{signature(frame)}",
@@ -117,7 +117,7 @@ def _placed(frame: pd.DataFrame) -> str:
     return f"{heads} head{'' if counts == [1] else 's'} put into each fresh model{random}."
 
 
-def _chart(own: pd.DataFrame, series: Series, what: str, arms: list[Order], span: list[float]) -> dict[str, Any]:
+def _chart(own: pd.DataFrame, series: Series, what: str, arms: list[LineKind], span: list[float]) -> dict[str, Any]:
     shown = [arm for arm in arms if bool((own["arm"] == arm.key).any())]
     colors = [series.color if arm.key == SPECIALISED else "var(--control)" for arm in shown]
     title = f"held-out loss ({_UNIT})" if what == "loss" else f"gain ({_UNIT})"

@@ -30,9 +30,9 @@ from ._pruning_curves import (
     STRAIGHT,
     SUBSET,
     UNPRUNED,
-    Curve,
     Piece,
     PlannedPoint,
+    RemovalOrder,
     curves,
     pieces,
     places,
@@ -105,15 +105,15 @@ class Prune(AbstractStage):
         return self.models.bench
 
     @cached_property
-    def _curves(self) -> list[Curve]:
+    def _curves(self) -> list[RemovalOrder]:
         return [curve for curve in curves(self.models.plan, self.recipe.objective) if curve.piece == self.piece]
 
-    def _places(self, curve: Curve) -> list[PlannedPoint]:
+    def _places(self, curve: RemovalOrder) -> list[PlannedPoint]:
         every = places(self.models, self.recipe, curve)
         assert every is not None, "its sweep comes before"
         return every
 
-    def _is_drawn(self, curve: Curve) -> bool:
+    def _is_drawn(self, curve: RemovalOrder) -> bool:
         there = places(self.models, self.recipe, curve)
         return there is not None and all(
             self._bench.done(PRUNED, key)
@@ -121,7 +121,7 @@ class Prune(AbstractStage):
             for key in table_keys(self.models, curve, place.origin).values()
         )
 
-    def _draw(self, curve: Curve, full: dict[str, float]) -> None:
+    def _draw(self, curve: RemovalOrder, full: dict[str, float]) -> None:
         """The missing points of a curve."""
         models, recipe = self.models, self.recipe
         for k in too_many(models, recipe, curve):
@@ -179,7 +179,7 @@ class Prune(AbstractStage):
 
         return self._bench.each_table(PRUNED, self._unpruned_keys, _SCHEMAS, compute)
 
-    def _point(self, curve: Curve, point: Point, full: dict[str, float], names: list[str]) -> Part:
+    def _point(self, curve: RemovalOrder, point: Point, full: dict[str, float], names: list[str]) -> Part:
         keys = {"method": curve.way, "scope": curve.scope, "draw": curve.draw(self.recipe), "point": point.place.index}
         part: Part = {}
         if {PRUNING.name, PRUNED_HEADS.name} & set(names):

@@ -27,7 +27,7 @@ _WITH_ROLES = (*_TRAINED, RANDOM)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Curve:
+class RemovalOrder:
     """One way of choosing heads, among those of one scope."""
 
     way: str  # "hard-concrete", "subset", "straight-through", "scratch", or one of `GREEDY`
@@ -75,17 +75,17 @@ class PlannedPoint:
     origin: str  # digest of all that the heads and weights of this point follow from
 
 
-def curves(plan: StudyPlan, objective: Spec) -> list[Curve]:
+def curves(plan: StudyPlan, objective: Spec) -> list[RemovalOrder]:
     """What the plan asks for of a model of the objective, in an order in which each finds what it needs."""
-    pruning, found = plan.pruning, list[Curve]()
+    pruning, found = plan.pruning, list[RemovalOrder]()
     for scope in scopes(plan, objective):
         exactly = (SUBSET, *([STRAIGHT] if pruning.straight_through else [])) if pruning.subset else ()
         ways = (LEARNED, *exactly, *(way for way in pruning.greedy if way != RANDOM))
-        found += [Curve(way=way, scope=scope) for way in ways]
+        found += [RemovalOrder(way=way, scope=scope) for way in ways]
         if RANDOM in pruning.greedy:
-            found += [Curve(way=RANDOM, scope=scope, order=order) for order in range(pruning.random_draws)]
+            found += [RemovalOrder(way=RANDOM, scope=scope, order=order) for order in range(pruning.random_draws)]
         if pruning.scratch and scope in (pruning.scratch_scopes or pruning.scopes):
-            found.append(Curve(way=SCRATCH, scope=scope))
+            found.append(RemovalOrder(way=SCRATCH, scope=scope))
     return found
 
 
@@ -110,7 +110,7 @@ def num_heads(plan: StudyPlan, objective: Spec, scope: str) -> int:
     return plan.model.heads * layers_in(plan.model, plan.match, plan.objective(objective.label).layout, scope)
 
 
-def places(models: StudyModels, recipe: Recipe, curve: Curve) -> list[PlannedPoint] | None:
+def places(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[PlannedPoint] | None:
     """The points of a curve; None as long as the sweep that they follow from is not there."""
     plan = models.plan.pruning
     if curve.way == LEARNED:
@@ -134,14 +134,14 @@ def places(models: StudyModels, recipe: Recipe, curve: Curve) -> list[PlannedPoi
     return _greedy_places(models, recipe, curve, left)
 
 
-def too_many(models: StudyModels, recipe: Recipe, curve: Curve) -> list[int]:
+def too_many(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[int]:
     """Numbers of heads that the plan asks for and the scope does not have."""
     plan = models.plan.pruning
     asked = plan.subset if curve.way in EXACTLY else () if curve.way in (LEARNED, SCRATCH) else plan.keep
     return _counts(models, recipe, curve, asked)[1]
 
 
-def learning_key(models: StudyModels, recipe: Recipe, curve: Curve) -> str:
+def learning_key(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> str:
     """What learned gates depend on beside their penalties or number."""
     plan = models.plan.pruning
     return digest(
@@ -149,7 +149,7 @@ def learning_key(models: StudyModels, recipe: Recipe, curve: Curve) -> str:
     )
 
 
-def table_keys(models: StudyModels, curve: Curve | None, origin: str) -> dict[str, str]:
+def table_keys(models: StudyModels, curve: RemovalOrder | None, origin: str) -> dict[str, str]:
     """What each table of a point depends on; without a curve, of the converged model."""
     plan, analysis = models.plan.pruning, models.plan.analysis
     scored = [origin, plan.metric, analysis.sentences, plan.score_sentences, analysis.beams]
@@ -166,7 +166,7 @@ def table_keys(models: StudyModels, curve: Curve | None, origin: str) -> dict[st
 
 def swept(models: StudyModels, recipe: Recipe, scope: str) -> list[HeadSet] | None:
     """The heads that went at each point of the scope's sweep of learned gates; None before they are all there."""
-    curve, removed = Curve(way=LEARNED, scope=scope), list[HeadSet]()
+    curve, removed = RemovalOrder(way=LEARNED, scope=scope), list[HeadSet]()
     for place in places(models, recipe, curve) or []:
         key = table_keys(models, curve, place.origin)[PRUNED_HEADS.name]
         if not models.bench.done(PRUNED, key):
@@ -177,7 +177,9 @@ def swept(models: StudyModels, recipe: Recipe, scope: str) -> list[HeadSet] | No
     return removed
 
 
-def _greedy_places(models: StudyModels, recipe: Recipe, curve: Curve, left: Sequence[HeadSet]) -> list[PlannedPoint]:
+def _greedy_places(
+    models: StudyModels, recipe: Recipe, curve: RemovalOrder, left: Sequence[HeadSet]
+) -> list[PlannedPoint]:
     plan = models.plan.pruning
     total = num_heads(models.plan, recipe.objective, curve.scope)
     counts, _ = _counts(models, recipe, curve, plan.keep or [float(total - len(removed)) for removed in left])
@@ -187,7 +189,9 @@ def _greedy_places(models: StudyModels, recipe: Recipe, curve: Curve, left: Sequ
     return _numbered(counts, [[base, counts[: i + 1] if curve.way == "iterative" else k] for i, k in enumerate(counts)])
 
 
-def _counts(models: StudyModels, recipe: Recipe, curve: Curve, asked: Sequence[float]) -> tuple[list[int], list[int]]:
+def _counts(
+    models: StudyModels, recipe: Recipe, curve: RemovalOrder, asked: Sequence[float]
+) -> tuple[list[int], list[int]]:
     """Numbers of heads, the largest first: those that the scope has, and those that are too many."""
     total = num_heads(models.plan, recipe.objective, curve.scope)
     counts = sorted({round(k * total) if k < 1 else int(k) for k in asked}, reverse=True)

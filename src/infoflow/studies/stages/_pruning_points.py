@@ -14,7 +14,7 @@ from infoflow.training import TrainConfig
 
 from .._data import at_most
 from .._study_models import StudyModels
-from ._pruning_curves import EXACTLY, LEARNED, SCRATCH, STRAIGHT, Curve, PlannedPoint, learning_key, swept
+from ._pruning_curves import EXACTLY, LEARNED, SCRATCH, STRAIGHT, PlannedPoint, RemovalOrder, learning_key, swept
 
 _FOLDER = "pruning"
 
@@ -31,7 +31,11 @@ class Point:
 
 
 def points(
-    models: StudyModels, recipe: Recipe, curve: Curve, wanted: Sequence[PlannedPoint], every: Sequence[PlannedPoint]
+    models: StudyModels,
+    recipe: Recipe,
+    curve: RemovalOrder,
+    wanted: Sequence[PlannedPoint],
+    every: Sequence[PlannedPoint],
 ) -> Iterator[Point]:
     """The points `wanted` of a curve whose points are `every`; what goes on from point to
     point passes through those before as well."""
@@ -43,7 +47,7 @@ def points(
     return ways.get(curve.way, _chosen)(models, recipe, curve, passed)
 
 
-def _swept(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[PlannedPoint]) -> Iterator[Point]:
+def _swept(models: StudyModels, recipe: Recipe, curve: RemovalOrder, places: Sequence[PlannedPoint]) -> Iterator[Point]:
     plan, model = models.plan.pruning, models.load(Subject(recipe=recipe))
     sweep = learn_gates(
         model,
@@ -61,7 +65,9 @@ def _swept(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[P
         models.drop_checkpoints(point.folder)
 
 
-def _subsets(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[PlannedPoint]) -> Iterator[Point]:
+def _subsets(
+    models: StudyModels, recipe: Recipe, curve: RemovalOrder, places: Sequence[PlannedPoint]
+) -> Iterator[Point]:
     for place in places:
         model = models.load(Subject(recipe=recipe))
         point = learn_subset(
@@ -80,7 +86,9 @@ def _subsets(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence
         models.drop_checkpoints(point.folder)
 
 
-def _chosen(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[PlannedPoint]) -> Iterator[Point]:
+def _chosen(
+    models: StudyModels, recipe: Recipe, curve: RemovalOrder, places: Sequence[PlannedPoint]
+) -> Iterator[Point]:
     plan, model = models.plan.pruning, models.load(Subject(recipe=recipe))
     choices = greedy_removals(
         model,
@@ -95,7 +103,9 @@ def _chosen(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[
         yield Point(place=place, model=model, removed=removed)
 
 
-def _from_scratch(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[PlannedPoint]) -> Iterator[Point]:
+def _from_scratch(
+    models: StudyModels, recipe: Recipe, curve: RemovalOrder, places: Sequence[PlannedPoint]
+) -> Iterator[Point]:
     """Fixed gates from the first update on: those of the sweep's point. Where no head went, the model itself."""
     left = swept(models, recipe, curve.scope)
     assert left is not None, "its sweep comes before"

@@ -11,7 +11,7 @@ Level = Literal["block", "layer", "group"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Levels:
+class CellGroups:
     """Three ways to add up the cells: a component over all layers, a layer over all components, one by one."""
 
     level: tuple[Level, ...]  # of each group
@@ -20,7 +20,7 @@ class Levels:
     sizes: np.ndarray  # int64 (group,)
 
     @classmethod
-    def of(cls, cells: Cells) -> "Levels":
+    def of(cls, cells: Cells) -> "CellGroups":
         keys: dict[tuple[Level, Cell], list[int]] = {}
         for place, cell in enumerate(cells.cells):
             keys.setdefault(("block", cell.group._replace(layer=NO_LAYER)), []).append(place)

@@ -9,7 +9,7 @@ from ._layer_space import LayerSpace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Meeting:
+class LayerPair:
     """What every similarity of a pair of layers is a function of, from all rows and without each group of them."""
 
     x: LayerSpace
@@ -22,12 +22,12 @@ class Meeting:
     """Which row of y each row of x meets, where they are shuffled."""
 
     @classmethod
-    def of(cls, x: LayerSpace, y: LayerSpace) -> "Meeting":
+    def of(cls, x: LayerSpace, y: LayerSpace) -> "LayerPair":
         """The same tokens in both layers."""
         return cls(x, y, x.groups.covariances(x.directions, y.directions), x.sums(x.squares * y.squares))
 
     @classmethod
-    def shuffled(cls, x: LayerSpace, y: LayerSpace, order: Int[Tensor, " token"]) -> "Meeting":
+    def shuffled(cls, x: LayerSpace, y: LayerSpace, order: Int[Tensor, " token"]) -> "LayerPair":
         """Tokens that have nothing to do with each other: the baseline."""
         return cls(x, y, x.overlap(y, order).unsqueeze(0), (x.squares @ y.squares[order]).unsqueeze(0), order)
 

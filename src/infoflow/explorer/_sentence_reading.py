@@ -28,7 +28,7 @@ from ._change import Change, changed
 _MOST_LOGITS = 1 << 22  # numbers that are kept with a reading; more are made again from its last states
 
 
-class Subject:
+class ExploredModel:
     """One of the models that are explored, by its number on the page."""
 
     def __init__(self, number: int, model: Model) -> None:
@@ -55,11 +55,11 @@ class Subject:
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Reading:
+class SentenceReading:
     """A sentence as a model read it."""
 
     key: str
-    subject: Subject
+    subject: ExploredModel
     change: Change
     seen: SentenceAttention
     states: dict[str, Float[Tensor, "_ _ _"]]
@@ -117,7 +117,7 @@ def reading_key(model: Model, sentence: ReadSentence, change: Change, number: in
     return digest({"model": number, "name": model.name, "ids": ids, "text": sentence.text, "change": parts})
 
 
-def read(subject: Subject, sentence: ReadSentence, change: Change) -> Reading:
+def read(subject: ExploredModel, sentence: ReadSentence, change: Change) -> SentenceReading:
     """One pass: all heads, states and logits.
 
     Raises:
@@ -129,7 +129,7 @@ def read(subject: Subject, sentence: ReadSentence, change: Change) -> Reading:
     with torch.no_grad(), changed(model, change), tap(model, hidden=True, on_attention=watch) as passed:
         output = model.module(**sentence_inputs(model, sentence))
     logits = None if model.task == "encoder" else token_logits(output)[0]
-    return Reading(
+    return SentenceReading(
         key=reading_key(model, sentence, change, subject.number),
         subject=subject,
         change=change,
@@ -145,7 +145,7 @@ def token_logits(output: Any) -> Tensor:
     return output.logits if getattr(output, "logits", None) is not None else output.prediction_logits
 
 
-def add_maps(reading: Reading) -> Mapping[Place, UInt8[np.ndarray, "_ _"]]:
+def add_maps(reading: SentenceReading) -> Mapping[Place, UInt8[np.ndarray, "_ _"]]:
     """ALTI's maps of a reading, made when they are first asked for.
 
     A closed head gives nothing (mode "zero"), a closed layer leaves every token as it is. Empty where the model, or
@@ -173,7 +173,7 @@ def add_maps(reading: Reading) -> Mapping[Place, UInt8[np.ndarray, "_ _"]]:
     return reading.maps
 
 
-def _maps(reading: Reading) -> dict[Place, np.ndarray]:
+def _maps(reading: SentenceReading) -> dict[Place, np.ndarray]:
     model, change = reading.subject.model, reading.change
     # Weights of 0 in place of outputs of 0: the same states, and ALTI, which reads weights, knows of them.
     closed: dict[Place, list[int]] = {}
