@@ -9,8 +9,8 @@ from evidence.sharp_reader import inputs_of, sharp_reader
 from retrieval.tiny_arms import tiny_arm, tiny_world
 from scipy.stats import spearmanr
 
-from infoflow.evidence import attention_ranking, fact_inputs, sampled_facts
-from infoflow.evidence._asked import looked_at
+from infoflow.evidence import attention_ranking, fact_inputs
+from infoflow.evidence._asked import facts_of_kind, looked_at
 from infoflow.evidence._evidence_ablation import heads_by_copying
 from infoflow.evidence._ranked_candidates import candidate_passages, prior_scores
 from infoflow.foundation import UserError
@@ -57,7 +57,7 @@ def test_the_table_equals_a_loop(name):
         with torch.no_grad():
             model.scale.fill_(0.7)
     table = attention_ranking(model, world, tokenizer, kinds=("held out",), facts=3, batch=5).set_index("metric")
-    facts = sampled_facts(world, "held out", 3)
+    facts = facts_of_kind(world, "held out", 3)
     reader, asked = model.reader, fact_inputs(world, tokenizer, facts, "none")
     ranked = heads_by_copying(looked_at(reader), fact_inputs(world, tokenizer, facts, "gold"))
     _, _, layer, head = ranked[0]  # a quarter of four heads

@@ -6,8 +6,8 @@ import pytest
 from evidence.sharp_reader import inputs_of, sharp_reader
 from retrieval.tiny_arms import tiny_world
 
-from infoflow.evidence import answer_log_probabilities, evidence_ablation, sampled_facts
-from infoflow.evidence._asked import looked_at
+from infoflow.evidence import answer_log_probabilities, evidence_ablation
+from infoflow.evidence._asked import facts_of_kind, looked_at
 from infoflow.evidence._evidence_ablation import ablated_answers, heads_by_copying, random_heads
 from infoflow.evidence._evidence_heads import copy_scores
 from infoflow.foundation import UserError
@@ -51,7 +51,7 @@ def test_the_table_is_as_its_definition_says():
     model = looked_at(reader)
     table = evidence_ablation(reader, world, tokenizer, kinds=("trained",), facts=6, draws=2, batch=5)
     assert set(table["removed"]) == {0, 1, 2}
-    chosen = sampled_facts(world, "trained", 6)
+    chosen = facts_of_kind(world, "trained", 6)
     gold = inputs_of()
     gold = gold.take(np.array([row for row, fact in enumerate(gold.facts) if fact in chosen]))
     ranked = heads_by_copying(model, gold)

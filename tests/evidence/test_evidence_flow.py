@@ -17,9 +17,8 @@ from infoflow.evidence import (
     choice_log_probabilities,
     evidence_flow,
     fact_inputs,
-    sampled_facts,
 )
-from infoflow.evidence._asked import looked_at
+from infoflow.evidence._asked import facts_of_kind, looked_at
 from infoflow.evidence._edges import KNOCK_OUTS, edges, random_edges
 from infoflow.evidence._knock_out import answers_without_edges, knock_outs, removals
 from infoflow.evidence._places import at, last_token, random_word
@@ -293,7 +292,7 @@ def test_the_table_says_what_is_lost_and_regained():
 
 
 def fact_inputs_of(world, tokenizer):
-    return fact_inputs(world, tokenizer, sampled_facts(world, "held out", 4), "gold")
+    return fact_inputs(world, tokenizer, facts_of_kind(world, "held out", 4), "gold")
 
 
 def test_an_unknown_method_is_said():

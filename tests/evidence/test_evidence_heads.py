@@ -8,7 +8,7 @@ from evidence.sharp_reader import inputs_of, sharp_reader
 from retrieval.tiny_arms import tiny_reader, tiny_world
 
 from infoflow.evidence import TokenPart, attention_shares, evidence_heads, fact_blocks, fact_inputs
-from infoflow.evidence._asked import looked_at
+from infoflow.evidence._asked import facts_of_kind, looked_at
 from infoflow.evidence._evidence_heads import copy_scores, head_readings
 from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.models import tap
@@ -142,9 +142,8 @@ def test_the_table_holds_means_with_a_random_document_as_baseline():
 
 
 def evidence_facts(world):
-    from infoflow.evidence import sampled_facts
 
-    return [fact.number for fact in sampled_facts(world, "trained", 7)]
+    return [fact.number for fact in facts_of_kind(world, "trained", 7)]
 
 
 def test_all_rows_of_a_fact_lie_in_one_block():

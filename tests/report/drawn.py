@@ -2,8 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
-from infoflow.report import Figure
-from infoflow.report._figure import Section
+from infoflow.report._figure import ReportFigure, Section
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._story import SECTIONS
 from infoflow.results import RunFolder
@@ -20,14 +19,14 @@ def drawn_section(run: RunFolder, name: str) -> Section | None:
     return build(shown_tables(run))
 
 
-def drawn_figures(run: RunFolder, name: str) -> dict[str, Figure]:
+def drawn_figures(run: RunFolder, name: str) -> dict[str, ReportFigure]:
     """The figures of a section, by their ids."""
     found = drawn_section(run, name)
     assert found is not None
     return {figure.id: figure for figure in found.figures}
 
 
-def assert_explained(figures: Iterable[Figure], not_surprising: Collection[str] = ()) -> None:
+def assert_explained(figures: Iterable[ReportFigure], not_surprising: Collection[str] = ()) -> None:
     """Every figure answers its question, says how to read it and what would surprise, and how it was made."""
     for figure in figures:
         assert figure.question.endswith("?")

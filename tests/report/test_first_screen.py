@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infoflow.report import render
 from infoflow.report._claim_groups import claim_groups
 from infoflow.report._failure_kind import failure_kind
 from infoflow.report._language import Series
 from infoflow.report._model_tables import ModelTables
+from infoflow.report._page import render_page
 from infoflow.report._samples import Estimate
 from infoflow.report._story import SECTIONS, tell
 from infoflow.report.first._cards import _sentence, cards
@@ -131,7 +131,7 @@ def test_an_analysis_has_cards_of_its_own_numbers_and_no_claims(analysis):
     assert 1 <= len(story.screen.cards) <= 3
     assert story.screen.claims is None
     assert story.screen.learned is None
-    page = render(analysis, story)
+    page = render_page(analysis, story)
     assert "Published claims" not in page
     assert all(card.question in page for card in story.screen.cards)
 
@@ -154,7 +154,7 @@ def test_a_model_that_has_not_learned_is_named_first_and_grey(study, tables, sto
     own = cards(tables, {figure.id for figure in story.figures}, set(scored.dull))
     slot = next(series.slot for series in tables.models.series if series.key == "masked-lm")
     assert all(f'stroke="var(--series-{slot})"' not in card.picture for card in own)
-    page = render(study, replace(story, screen=replace(story.screen, learned=scored, cards=own)))
+    page = render_page(study, replace(story, screen=replace(story.screen, learned=scored, cards=own)))
     assert page.index("Read with care.") < page.index('class="cards"')
     assert '<b class="name dull">masked LM</b>' in page
 

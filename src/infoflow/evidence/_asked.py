@@ -33,7 +33,7 @@ def looked_at(reader: PreTrainedModel) -> Model:
     return model
 
 
-def sampled_facts(world: FactWorld, kind: Any, limit: int, seed: int = 0) -> list[Fact]:
+def facts_of_kind(world: FactWorld, kind: Any, limit: int, seed: int = 0) -> list[Fact]:
     """At most `limit` facts of a kind, drawn without replacement, in the world's order.
 
     Raises:

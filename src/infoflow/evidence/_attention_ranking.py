@@ -15,7 +15,7 @@ from infoflow.models import Model
 from infoflow.probing import spearman_rows
 from infoflow.retrieval import RetrievalModel
 
-from ._asked import KINDS, batches, looked_at, mean_estimate, mean_of, sampled_facts
+from ._asked import KINDS, batches, facts_of_kind, looked_at, mean_estimate, mean_of
 from ._attention_shares import attention_shares
 from ._evidence_ablation import heads_by_copying, random_heads
 from ._evidence_heads import mask_attention, over_masks
@@ -71,7 +71,7 @@ def attention_ranking(
     reader = looked_at(retrieving.reader if retrieving is not None else model)
     if draws < 1:
         raise UserError(f"draws must be at least 1: random heads are the baseline. Got {draws}.")
-    chosen = [fact for kind in kinds for fact in sampled_facts(world, kind, facts, seed)]
+    chosen = [fact for kind in kinds for fact in facts_of_kind(world, kind, facts, seed)]
     chosen = [fact for fact in chosen if world.gold(fact) >= 0]
     ranked = heads_by_copying(reader, fact_inputs(world, tokenizer, chosen, "gold"), batch)
     if len(ranked) < 2:

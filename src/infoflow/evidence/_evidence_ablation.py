@@ -14,7 +14,7 @@ from infoflow.foundation import UserError, stream
 from infoflow.heads import Head, HeadEdit, HeadSet
 from infoflow.models import Model, tap
 
-from ._asked import KINDS, batches, looked_at, mean_estimate, sampled_facts
+from ._asked import KINDS, batches, facts_of_kind, looked_at, mean_estimate
 from ._evidence_heads import copy_scores
 from ._inputs import Document, FactInputs, fact_inputs
 from ._tables import EVIDENCE_ABLATION
@@ -59,7 +59,7 @@ def evidence_ablation(
     model = looked_at(reader)
     if draws < 1:
         raise UserError(f"draws must be at least 1: random heads are the baseline. Got {draws}.")
-    of_kind = {kind: sampled_facts(world, kind, facts, seed) for kind in kinds}
+    of_kind = {kind: facts_of_kind(world, kind, facts, seed) for kind in kinds}
     every = [fact for chosen in of_kind.values() for fact in chosen]
     ranked = heads_by_copying(model, fact_inputs(world, tokenizer, every, "gold"), batch)
     if len(ranked) < 2:

@@ -10,7 +10,7 @@ from infoflow.corpus import FactWorld
 from infoflow.foundation import UserError
 from infoflow.models import Model
 
-from ._asked import KINDS, looked_at, sampled_facts
+from ._asked import KINDS, facts_of_kind, looked_at
 from ._inputs import Document, FactInputs, fact_inputs
 from ._knock_out import forbidden_rows, knock_outs, removals
 from ._tables import EVIDENCE_FLOW
@@ -70,7 +70,7 @@ def evidence_flow(
         raise UserError(f"methods must be among {', '.join(FLOW_METHODS)}. Got {strange[0]}.")
     model, rows = looked_at(reader), list[dict[str, Any]]()
     for kind in kinds:
-        chosen = sampled_facts(world, kind, facts, seed)
+        chosen = facts_of_kind(world, kind, facts, seed)
         for document in documents:
             inputs = fact_inputs(world, tokenizer, chosen, document, seed=seed)
             for method in methods:

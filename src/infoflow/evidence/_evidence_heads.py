@@ -14,7 +14,7 @@ from infoflow.corpus import FactWorld
 from infoflow.models import AttentionCall, Model, tap
 
 from ._answers import choice_log_probabilities
-from ._asked import KINDS, batches, logits_of, looked_at, mean_estimate, mean_of, sampled_facts
+from ._asked import KINDS, batches, facts_of_kind, logits_of, looked_at, mean_estimate, mean_of
 from ._attention_shares import attention_shares
 from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart, fact_inputs
 from ._tables import EVIDENCE_HEADS
@@ -71,7 +71,7 @@ def evidence_heads(
     """
     model, rows = looked_at(reader), []
     for kind in kinds:
-        chosen = sampled_facts(world, kind, facts, seed)
+        chosen = facts_of_kind(world, kind, facts, seed)
         random = head_readings(model, fact_inputs(world, tokenizer, chosen, "random", seed=seed), batch)
         for document in documents:
             inputs = fact_inputs(world, tokenizer, chosen, document, seed=seed)

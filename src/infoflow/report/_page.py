@@ -61,7 +61,7 @@ def write_report(run: RunFolder, anonymous: bool = False) -> Path:
     """
     check_replaceable(run.report)
     shown = ShownRun(run.path, anonymous)
-    page = pack_figures(render(shown, tell(shown)))
+    page = pack_figures(render_page(shown, tell(shown)))
     with atomic_write(run.report) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return run.report
@@ -75,7 +75,7 @@ def anonymize(run: RunFolder) -> Path:
     return write_report(run)
 
 
-def render(run: RunFolder, story: Story) -> str:
+def render_page(run: RunFolder, story: Story) -> str:
     """The page as text."""
     manifest, left_out = run.read(), list(story.left_out)
 
