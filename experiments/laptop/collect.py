@@ -36,7 +36,25 @@ def main() -> None:
             frame = frame.drop(columns=[column for column in same if frame[column].nunique() < 2])
             frame.to_csv(options.to / f"{name}.csv", index=False, float_format="%.5g")
             print(name, len(frame))
+    best_heads(run).to_csv(options.to / "best_heads.csv", index=False, float_format="%.4g")
     print(verdicts(pd.DataFrame(run.tables["findings"])))
+
+
+def best_heads(run: Run) -> pd.DataFrame:
+    """Of each model and kind of attention the head that looks most at a neighbour, at rare tokens, or that copies."""
+    patterns = pd.DataFrame(run.tables["head_patterns"])
+    patterns = patterns[(patterns["score"] == "share") & patterns["pattern"].isin(["duplicate", "induction"])]
+    positional = pd.DataFrame(run.tables["head_positional"])
+    rare = pd.DataFrame(run.tables["head_rare_token"])
+    parts = [
+        positional.assign(statistic="attention to offset " + positional["offset"].map("{:+d}".format)),
+        rare.assign(statistic="largest on one of the " + rare["rarest"].astype(str) + " rarest"),
+        patterns.assign(statistic=patterns["pattern"]),
+    ]
+    rows = pd.concat(parts, ignore_index=True).dropna(subset=["value"])
+    keys = ["statistic", "objective", "trained", "stack", "kind", "seed"]
+    best = rows.loc[rows.groupby(keys)["value"].idxmax()]
+    return best[[*keys, "layer", "head", "value", "low", "high", "baseline"]]
 
 
 def verdicts(findings: pd.DataFrame) -> str:
