@@ -103,3 +103,13 @@ def test_bad_answers_are_told() -> None:
 
     with pytest.raises(UserError, match="by a fast tokenizer"):
         answer_places(passages, Slow(), {0: ["a"]})
+
+
+def test_the_digest_knows_where_answers_stand():
+    """A training that goes on, or a stored index, must not take passages that are cut elsewhere for its own."""
+    known, _, tokenizer = long_library()
+    without = Library(known.passages, tokenizer)
+    assert without.digest == known.passages.digest == Library(known.passages, tokenizer, answers={}).digest
+    assert known.digest != without.digest
+    assert known.digest == long_library()[0].digest
+    assert known.digest != long_library(place=280)[0].digest

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import current_display
+from infoflow.foundation import current_display, digest
 from infoflow.models import evaluating
 
 from ._answer_windows import answer_places, window
@@ -69,8 +69,10 @@ class Library:
 
     @property
     def digest(self) -> str:
-        """Sixteen hex digits of the passages."""
-        return self.passages.digest
+        """Sixteen hex digits of the passages, and of where their answers stand: they decide which tokens are read."""
+        if not self._answers:
+            return self.passages.digest
+        return digest([self.passages.digest, sorted((id, *place) for id, place in self._answers.items())])
 
     def body(self, id: int) -> np.ndarray:
         """Tokens that a reader sees of a passage, without special ones; none of the null passage."""
