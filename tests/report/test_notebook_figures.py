@@ -39,7 +39,7 @@ def test_every_figure_that_the_code_makes_has_a_name_that_its_section_states():
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if (
                 isinstance(call, ast.Call)
-                and getattr(call.func, "id", "") == "Figure"
+                and getattr(call.func, "id", "") == "ReportFigure"
                 and path.parent.name != "notebook"
             ):
                 ids = [keyword.value for keyword in call.keywords if keyword.arg == "id"]

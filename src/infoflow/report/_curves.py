@@ -16,7 +16,7 @@ def curves(frame: pd.DataFrame, layer: str = "layer", by: str = "seed") -> pd.Da
     """Mean and interval of each line at each layer.
 
     `group` is "trained", "untrained" (the control models) or "baseline" (the measure's own control, such as shuffled
-    labels, averaged over models). `frame` needs the column `series` (see `Cast.named`).
+    labels, averaged over models). `frame` needs the column `series` (see `ShownModels.named`).
     """
     rows = []
     positions = frame[layer].to_numpy(dtype=float, na_value=np.nan)
