@@ -25,7 +25,7 @@ PRIVATE = {
     "over_training": 15,
     "probing": 46,
     "pruning": 1,
-    "report": 183,
+    "report": 149,
     "representations": 40,
     "retrieval": 4,
     "studies": 14,

@@ -18,7 +18,7 @@ def study(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def story(study):
-    from infoflow.report._story import tell
+    from drawn import tell
 
     return tell(study)
 

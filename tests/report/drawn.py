@@ -1,10 +1,17 @@
-"""What a page draws, without the page: its sections and figures, for tests that look inside them."""
+"""What a page draws, without the page: its sections and figures, for tests that look inside them.
+
+The one door of the report's tests to what every section is made of: a file that moves in the report moves here alone.
+"""
 
 from collections.abc import Collection, Iterable
 
 from infoflow.report._figure import ReportFigure, Section
-from infoflow.report._model_tables import ModelTables
-from infoflow.report._story import SECTIONS
+from infoflow.report._language import Series as Series
+from infoflow.report._language import ShownModels as ShownModels
+from infoflow.report._model_tables import ModelTables as ModelTables
+from infoflow.report._samples import Estimate as Estimate
+from infoflow.report._story import SECTIONS as SECTIONS
+from infoflow.report._story import tell as tell
 from infoflow.results import RunFolder
 
 

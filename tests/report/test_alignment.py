@@ -2,11 +2,10 @@
 
 import pandas as pd
 import pytest
-from drawn import drawn_section
+from drawn import drawn_section, tell
 
 from infoflow.alignment import ALIGNMENT
 from infoflow.foundation import interval, replicate_weights, stream
-from infoflow.report._story import tell
 from infoflow.results import Column
 
 pytestmark = pytest.mark.slow

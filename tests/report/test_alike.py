@@ -48,7 +48,7 @@ def figures(run):
 
 
 def test_the_map_leads_the_report(run) -> None:
-    from infoflow.report._story import tell
+    from drawn import tell
 
     story = tell(run)
     assert story.sections[0].id == "objectives"

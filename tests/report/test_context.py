@@ -48,7 +48,8 @@ def run(tmp_path) -> RunFolder:
 
 
 def figure_of(run):
-    from infoflow.report._model_tables import ModelTables
+    from drawn import ModelTables
+
     from infoflow.report.heads._heads import heads_section
 
     section = heads_section(ModelTables.of(run))

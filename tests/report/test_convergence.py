@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from drawn import drawn_section, shown_tables
+from drawn import ShownModels, drawn_section, shown_tables
 
 from infoflow.report._curves import curves
-from infoflow.report._language import ShownModels
 from infoflow.report.knows._convergence import ConvergencePanel, convergence_figure, with_convergence
 from infoflow.results import RunFolder
 

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
-from drawn import shown_tables
+from drawn import ShownModels, shown_tables
 
 from infoflow.report._curves import curves, interval_note, samples_at
-from infoflow.report._language import ShownModels
 
 
 @pytest.fixture(scope="module")

@@ -114,7 +114,7 @@ def test_odd_entries_of_run_json_leave_a_report(run, entries, monkeypatch):
 @pytest.mark.parametrize("column", ["value", "low", "count", "baseline"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
 def test_values_that_are_no_numbers_leave_a_story(run, column, value):
-    from infoflow.report._story import tell
+    from drawn import tell
 
     for name in ("layer_distance", "mutual_information"):
         frame = run.tables[name]

@@ -5,14 +5,11 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import SECTIONS, Estimate, ModelTables, Series, tell
 
 from infoflow.report._claim_groups import claim_groups
 from infoflow.report._failure_kind import failure_kind
-from infoflow.report._language import Series
-from infoflow.report._model_tables import ModelTables
 from infoflow.report._page import render_page
-from infoflow.report._samples import Estimate
-from infoflow.report._story import SECTIONS, tell
 from infoflow.report.first._cards import _sentence, cards
 from infoflow.report.first._claims import claims_line
 from infoflow.report.first._effects import Effects, effects, strength
@@ -120,7 +117,7 @@ def test_what_does_not_change_comes_last_and_is_no_number():
 
 
 def test_strength_is_in_half_widths_and_nothing_without_an_interval():
-    from infoflow.report._samples import Estimate
+    from drawn import Estimate
 
     assert strength(Estimate(value=-3.0, low=-4.0, high=-2.0, seeds=1, count=1)) == 3
     assert strength(Estimate(value=3.0, low=math.nan, high=math.nan, seeds=1, count=1)) == 0

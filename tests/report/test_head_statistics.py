@@ -7,12 +7,11 @@ import zlib
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import drawn_section, shown_tables
+from drawn import ShownModels, drawn_section, shown_tables
 from scipy.stats import spearmanr
 from synthetic_run import _write_plain
 
 from infoflow.report._binary import in_steps
-from infoflow.report._language import ShownModels
 from infoflow.report.heads._examples import examples_by_grid
 from infoflow.report.heads._map import head_map_figure
 from infoflow.report.heads._removed import removed_figure

@@ -18,7 +18,7 @@ NO_WORDS = {
 
 
 def estimate(value: float, half: float = math.nan):
-    from infoflow.report._samples import Estimate
+    from drawn import Estimate
 
     return Estimate(value=value, low=value - half, high=value + half, seeds=1, count=9)
 
@@ -68,7 +68,7 @@ def test_many_that_are_alike_are_counted():
 
 
 def cast_of(*labels: str):
-    from infoflow.report._language import Series, ShownModels
+    from drawn import Series, ShownModels
 
     series = tuple(Series(key=label, label=label, slot=slot) for slot, label in enumerate(labels))
     return ShownModels(series=series, by="model", main_stacks={})
@@ -160,8 +160,7 @@ def whole(tmp_path_factory):
 
 
 def test_only_these_figures_have_no_words(whole):
-    from infoflow.report._model_tables import ModelTables
-    from infoflow.report._story import SECTIONS
+    from drawn import SECTIONS, ModelTables
 
     tables = ModelTables.of(whole)
     sections = [section for _, build in SECTIONS if (section := build(tables)) is not None]

@@ -4,10 +4,10 @@ import json
 import altair as alt
 import pandas as pd
 import pytest
+from drawn import Series
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infoflow.report._language import Series
 from infoflow.report.forms._chart import bounded, finished, spread
 from infoflow.report.forms._frame import Frame
 from infoflow.report.forms._layer_chart import LayerChart, panel_scales, shared_range

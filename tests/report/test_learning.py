@@ -4,10 +4,9 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import drawn_section, shown_tables
+from drawn import ShownModels, drawn_section, shown_tables
 from synthetic_run import _write_plain
 
-from infoflow.report._language import ShownModels
 from infoflow.report.training._learning import learning_figure
 from infoflow.results import RunFolder
 

@@ -105,7 +105,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def figures(run):
-    from infoflow.report._story import tell
+    from drawn import tell
 
     section = next(section for section in tell(run).sections if section.id == "neighbours")
     return {figure.id: figure for figure in section.figures}
@@ -249,9 +249,8 @@ def test_tokens_and_tags_are_escaped(tmp_path):
 
 
 def test_only_what_was_measured(tmp_path, run):
+    from drawn import tell
     from synthetic_run import make_analysis
-
-    from infoflow.report._story import tell
 
     bare = make_analysis(tmp_path / "bare", tables=())
     assert "neighbours" not in [section.id for section in tell(bare).sections]

@@ -27,7 +27,7 @@ def figures(study, report):
 
 
 def stated():
-    from infoflow.report._story import SECTIONS
+    from drawn import SECTIONS
 
     return {id: name for heading, _ in SECTIONS for id, name in heading.names.items()}
 
@@ -49,8 +49,9 @@ def test_every_figure_that_the_code_makes_has_a_name_that_its_section_states():
 
 
 def test_every_figure_of_a_study_with_all_tables_has_a_stated_name(tmp_path):
+    from drawn import SECTIONS
+
     from infoflow.report import Figures
-    from infoflow.report._story import SECTIONS
 
     figures = Figures(whole_study.make(tmp_path))
     names = list(figures)

@@ -1,11 +1,11 @@
 import math
 
 import pytest
+from drawn import Estimate
 from hypothesis import given
 from hypothesis import strategies as st
 
 from infoflow.report._numbers import decimals, duration_text, estimate_text, listed, number, size_text
-from infoflow.report._samples import Estimate
 
 
 def _estimate(value, low, high):

@@ -35,7 +35,7 @@ def run(found, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def figure(run):
-    from infoflow.report._story import tell
+    from drawn import tell
 
     (figure,) = tell(run).figures
     return figure
@@ -84,8 +84,9 @@ def test_the_page_holds_hostile_names_as_text(run):
 
 
 def test_without_two_scales_the_section_says_so(tmp_path, found):
+    from drawn import tell
+
     from infoflow.findings import FINDINGS_OVER_SCALE, TRENDS
-    from infoflow.report._story import tell
     from infoflow.results import RunFolder
 
     run = RunFolder(tmp_path)

@@ -427,7 +427,7 @@ def test_two_architectures_stand_side_by_side(run, tmp_path) -> None:
     stored = run.tables.stored("probe_scores")
     other = stored.frame.assign(architecture="albert", model=stored.frame["model"] + "-on-albert")
     both = pd.concat([stored.frame.assign(architecture="bert"), other[other["layer"] < 5]], ignore_index=True)
-    from infoflow.report._story import tell
+    from drawn import tell
 
     two = probed.write_run(tmp_path, tables=("none",))
     write_again(two, both, stored.schema)

@@ -302,7 +302,8 @@ def test_examples_show_passages_probabilities_and_layers(run, figures) -> None:
 
 def test_the_first_screen_has_cards_of_readers(run):
     """What a passage adds, what is stored, and where evidence arrives: each from the tables, beyond the control."""
-    from infoflow.report._story import tell
+    from drawn import tell
+
     from infoflow.report.first._effects import effects
     from infoflow.report.first._measures import MEASURES, measured
 

@@ -3,12 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import drawn_section, shown_tables
+from drawn import ShownModels, drawn_section, shown_tables
 from synthetic_run import _write_plain
 
 from infoflow.foundation import interval, stream
 from infoflow.report import write_figures, write_report
-from infoflow.report._language import ShownModels
 from infoflow.report.knows._similarity_rows import CONTROL, equal_depth, means, pairs_of_lines, similarity_rows
 from infoflow.results import RunFolder
 

@@ -5,10 +5,9 @@ import shutil
 
 import numpy as np
 import pytest
-from drawn import drawn_section, shown_tables
+from drawn import ShownModels, drawn_section, shown_tables
 from synthetic_run import MAIN_STACK, _estimate, _model, _write
 
-from infoflow.report._language import ShownModels
 from infoflow.report.knows._distributions import distribution_figure
 from infoflow.report.knows._space import _corrected
 from infoflow.results import RunFolder

@@ -4,13 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import whole_study
-from drawn import drawn_figures, shown_tables
+from drawn import ShownModels, drawn_figures, shown_tables, tell
 from synthetic_run import write_again
 from whole_study import OTHERS, InMemory
 
 from infoflow.report import write_report
-from infoflow.report._language import ShownModels
-from infoflow.report._story import tell
 from infoflow.results import END, RunFolder, with_keys
 
 pytestmark = pytest.mark.slow

@@ -4,8 +4,8 @@ import shutil
 
 import pandas as pd
 import pytest
+from drawn import tell
 
-from infoflow.report._story import tell
 from infoflow.report._summary import model_rows, scorecard, study_line, verdict_line
 from infoflow.results import RunFolder
 

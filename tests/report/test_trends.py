@@ -5,9 +5,8 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import shown_tables
+from drawn import Series, ShownModels, shown_tables
 
-from infoflow.report._language import Series, ShownModels
 from infoflow.report._trends import Wording, control_sentence, order_sentence, trend_sentences
 
 LINE = Series(key="causal-lm", label="causal LM", slot=0)

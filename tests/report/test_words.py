@@ -5,10 +5,10 @@ import re
 
 import numpy as np
 import pytest
+from drawn import tell
 from synthetic_run import _write_plain, make_study, without_tables
 
 from infoflow.report import write_report
-from infoflow.report._story import tell
 
 EVIL = "<script>alert('x')</script>&\"'"
 WORDS = [f"word{number:02}" for number in range(20)]
