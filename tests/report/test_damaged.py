@@ -18,14 +18,14 @@ def run(tmp_path):
 
 
 def rewrite(run, name, frame):
-    """The table with other contents and the description that it had."""
+    """The table with other contents and the description that it had; without the checksum, as by an earlier version."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     path = run.path / "tables" / f"{name}.parquet"
     notes = pq.read_schema(path).metadata
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    kept = {key: value for key, value in notes.items() if key.startswith(b"infoflow")}
+    kept = {key: value for key, value in notes.items() if key in (b"infoflow.schema", b"infoflow.provenance")}
     pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), **kept}), path)
 
 

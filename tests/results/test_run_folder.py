@@ -189,8 +189,11 @@ def test_a_table_that_is_gone_is_told_and_one_that_was_taken_away_is_not(tmp_pat
         assert folder.tables.gone == ["training_history"]
         with pytest.warns(UserWarning, match="is damaged: of the tables that were written there, training_history is"):
             folder.require_tables()
+    pd.DataFrame({"mine": [1]}).to_parquet(tmp_path / "tables" / "training_history.parquet")
+    assert RunFolder(tmp_path).tables.gone == ["training_history"]  # another's file in its place
     run.tables.clear()
     assert run.tables.gone == []
+    assert (tmp_path / "tables" / "training_history.parquet").exists()
     (tmp_path / "tables" / ".names").unlink()
     run.tables.write(pd.DataFrame({"seed": [1]}), schema)
     assert run.tables.gone == []

@@ -116,8 +116,10 @@ class Tables(Mapping[str, pd.DataFrame]):
 
     @property
     def gone(self) -> list[str]:
-        """Names of the tables that infoflow wrote here and did not remove, and that are no files any more."""
-        return [name for name in self._written() or () if not (self._path / f"{name}.parquet").is_file()]
+        """Names of the tables that infoflow wrote here and did not remove, and that are no more: their file was
+        removed, or is somebody else's."""
+        there = set(self)
+        return [name for name in self._written() or () if name not in there]
 
     def clear(self) -> None:
         """Remove every table that infoflow wrote, and nothing else."""

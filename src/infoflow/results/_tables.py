@@ -1,6 +1,8 @@
 """Tables as Parquet files that carry their own documentation and provenance."""
 
 import json
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ from ._columns import check_columns
 from ._schema import TableSchema
 
 _SCHEMA_KEY, _PROVENANCE_KEY = b"infoflow.schema", b"infoflow.provenance"
+_CHECKSUM_KEY = b"infoflow.checksum"  # Parquet's own sums are of the pages, not of what describes them
 _MAGIC = b"PAR1"
 
 
@@ -41,16 +44,20 @@ def write_table(
         )
     table = pa.Table.from_pandas(schema.conform(frame), preserve_index=False)
     notes = {
+        **(table.schema.metadata or {}),
         _SCHEMA_KEY: json.dumps(schema.to_json()).encode(),
         _PROVENANCE_KEY: json.dumps(public_provenance() if origin is None else origin).encode(),
     }
+    notes[_CHECKSUM_KEY] = _checksum(notes)
     with atomic_write(path) as temporary:
-        pq.write_table(
-            table.replace_schema_metadata({**(table.schema.metadata or {}), **notes}),
-            temporary,
-            write_page_checksum=True,
-        )
+        pq.write_table(table.replace_schema_metadata(notes), temporary, write_page_checksum=True)
     return path
+
+
+def _checksum(notes: Mapping[bytes, bytes]) -> bytes:
+    """CRC-32 of everything that a file says of itself, but for Arrow's own note, in hexadecimal digits."""
+    told = sorted(item for item in notes.items() if item[0] not in (_CHECKSUM_KEY, b"ARROW:schema"))
+    return b"%08x" % zlib.crc32(repr(told).encode())
 
 
 def name_inside(path: Path) -> str | None:
@@ -59,10 +66,18 @@ def name_inside(path: Path) -> str | None:
         notes = pq.read_metadata(path).metadata or {}
     except (pa.ArrowException, OSError):
         return None if _may_be_damaged(path) else ""
-    try:
-        return str(json.loads(notes[_SCHEMA_KEY])["name"])
-    except (ValueError, KeyError, TypeError):
+    if _SCHEMA_KEY not in notes:
         return ""
+    try:
+        name = str(json.loads(notes[_SCHEMA_KEY])["name"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    return name if _is_whole(notes) else None
+
+
+def _is_whole(notes: Mapping[bytes, bytes]) -> bool:
+    """Whether what a file says of itself is what was written; earlier versions kept no sum of it."""
+    return notes.get(_CHECKSUM_KEY, _checksum(notes)) == _checksum(notes)
 
 
 def _is_replaceable(path: Path) -> bool:
@@ -93,6 +108,7 @@ def read_table(path: Path | str) -> StoredTable:
         raise UserError(f"There is no table {path}. Run the analysis first, or check the run folder's name.")
     try:
         table = pq.read_table(path, page_checksum_verification=True)
+        _ = table.column_names  # raises where a name is not UTF-8
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise UserError(
@@ -101,6 +117,11 @@ def read_table(path: Path | str) -> StoredTable:
     notes = table.schema.metadata or {}
     if _SCHEMA_KEY not in notes:
         raise UserError(f"{path} was not written by infoflow: it carries no description of its columns.")
+    if not _is_whole(notes):
+        raise UserError(
+            f"{path} is damaged: its description of itself is not the one that was written. "
+            "Delete it and run again what wrote it."
+        )
     try:
         schema = TableSchema.from_json(json.loads(notes[_SCHEMA_KEY]))
         origin = json.loads(notes[_PROVENANCE_KEY])
