@@ -1,5 +1,6 @@
 """One pass: what measures see, and that batches, shards and padding do not change it."""
 
+import inspect
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,7 +22,6 @@ from infoflow.flow import (
     measure_shard,
     merge_shards,
 )
-from infoflow.flow._measure import check_measures
 from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.models import Model, load_model, tap
 from infoflow.results import Column, TableSchema
@@ -381,8 +381,13 @@ def _flip(path: Path) -> None:
     path.write_bytes(content)
 
 
+def _replace_by_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 @pytest.mark.parametrize("name", ["shard.json", "measure-0.npz"])
-@pytest.mark.parametrize("damage", [_cut, _flip, Path.unlink, lambda path: path.write_bytes(b"")])
+@pytest.mark.parametrize("damage", [_cut, _flip, Path.unlink, _replace_by_folder, lambda path: path.write_bytes(b"")])
 def test_a_damaged_shard_is_told(matched, parallel_corpus, tmp_path, name: str, damage) -> None:
     shards = [measure_shard(matched, parallel_corpus, [StateMean()], i, 2, tmp_path / str(i)) for i in range(2)]
     damage(shards[1] / name)
@@ -404,12 +409,12 @@ def test_a_manifest_of_another_form_is_told(matched, parallel_corpus, tmp_path, 
         (["head_confidence"], r'must be objects.* Got "head_confidence"\.\n.*--only'),
         ("head_confidence", "must be objects"),
         ([StateMean], "Got the class StateMean"),
-        (StateMean(), r"Got StateMean alone. Write \[StateMean"),
         ([StateMean(), None], "Got nothing"),
         (3, "Got 3"),
     ],
 )
-def test_anything_but_measures_is_refused(measures, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        check_measures(measures)
-    check_measures([StateMean()])
+def test_anything_but_measures_is_refused(matched, parallel_corpus: Corpus, tmp_path, measures, message: str) -> None:
+    given = (matched, parallel_corpus, measures)
+    for run, more in ((measure, ()), (measure_shard, (0, 1, tmp_path)), (merge_shards, ([], tmp_path))):
+        with pytest.raises(UserError, match=message):
+            inspect.unwrap(run)(*given, *more)  # in tests beartype would speak first

@@ -161,11 +161,8 @@ def check_measures(measures: Any) -> None:
     """Refuse anything but measures.
 
     Raises:
-        UserError: `measures` is no sequence of them: names of tables, a class, one measure alone.
+        UserError: `measures` is no sequence of them: names of tables, a class.
     """
-    if isinstance(measures, AbstractMeasure):
-        name = type(measures).__name__
-        raise UserError(f"measures must be a list. Got {name} alone. Write [{name}(...)].")
     if isinstance(measures, str) or not isinstance(measures, Sequence):
         strange = [measures]
     else:

@@ -12,6 +12,7 @@ from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, atomic_folder, digest, file_digest
 from infoflow.models import Model
 
+from ._accepted import accepted_measures
 from ._failures import Failures
 from ._measure import AbstractMeasure, describe_measure
 from ._options import PassOptions
@@ -31,7 +32,12 @@ def measure_shard(
     out: Path,
     options: PassOptions | None = None,
 ) -> Path:
-    """Run the batches of shard `shard` of `num_shards` (from 0) and write their sums to the folder `out`."""
+    """Run the batches of shard `shard` of `num_shards` (from 0) and write their sums to the folder `out`.
+
+    Raises:
+        UserError: There is no such shard, or `measures` holds something else.
+    """
+    measures = accepted_measures(measures)
     if not 0 <= shard < num_shards:
         raise UserError(f"--shard must be i/n with 0 ≤ i < n. Got {shard}/{num_shards}. Shards count from 0.")
     options = options or PassOptions()
@@ -62,7 +68,7 @@ def merge_shards(
     Raises:
         UserError: A shard is missing, given twice, or belongs to another model, corpus or setting.
     """
-    options = options or PassOptions()
+    measures, options = accepted_measures(measures), options or PassOptions()
     _check_complete([read_manifest(shard) for shard in shards], job_key(model, corpus, measures, options))
     failures = Failures(model.name, keep_going=len(measures) > 1)
     chosen = applicable(model, measures, failures)
@@ -111,7 +117,7 @@ def _check_complete(manifests: list[dict[str, Any]], key: str) -> None:
 
 
 def _read_states(shard: Path) -> dict[str, dict[str, np.ndarray]]:
-    states, paths = {}, sorted(shard.glob("*.npz"))
+    states, paths = {}, sorted(path for path in shard.glob("*.npz") if path.is_file())
     written = read_manifest(shard)["sha256"]
     if odd := sorted(written.keys() ^ {path.name for path in paths}):
         raise _damaged(shard, f"{odd[0]} is {'missing' if odd[0] in written else 'none of its files'}")
