@@ -6,6 +6,7 @@
     python experiments/campaign/run.py options models     # some kinds
     python experiments/campaign/run.py runs --match flip  # cases whose names hold a word
     python experiments/campaign/run.py runs --every 10    # each tenth
+    python experiments/campaign/run.py runs --part 2/3    # the second third, beside two processes that try the others
 
 Each case runs `infoflow.cli.main` in a fork of this process, which has imported everything and done nothing, in a
 folder of its own, and is killed after its time limit. Charts are empty, which saves a second a case. What a case gave
@@ -106,6 +107,7 @@ def main() -> None:
     parser.add_argument("kinds", nargs="*", choices=[*KINDS, []])
     parser.add_argument("--match", default="")
     parser.add_argument("--every", type=int, default=1, help="only each n-th case of a kind")
+    parser.add_argument("--part", type=_part, default=(0, 1), help="2/3: the second of three processes on one folder")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "infoflow-campaign")
@@ -116,15 +118,16 @@ def main() -> None:
         importlib.import_module(f"infoflow.{room}")
     world = prepared(chosen.work)
     record = Record(chosen.work / "cases.jsonl")
-    whole = not chosen.match and chosen.every == 1 and set(chosen.kinds or KINDS) == set(KINDS)
+    first, parts = chosen.part
+    whole = not chosen.match and chosen.every == parts == 1 and set(chosen.kinds or KINDS) == set(KINDS)
     if whole and not chosen.resume and not chosen.again:
         record.path.unlink(missing_ok=True)
     before = record.read()
     for kind in chosen.kinds or KINDS:
-        for key, case in islice(_numbered(kind, KINDS[kind](world)), 0, None, chosen.every):
+        for key, case in islice(_numbered(kind, KINDS[kind](world)), first, None, chosen.every * parts):
             last = before.get(key, [None])[-1]
             if chosen.match in case.name and (last == "failed" or not chosen.again) and (not last or not chosen.resume):
-                wrong, code = tried(case, chosen.work)
+                wrong, code = tried(case, chosen.work, f"case-{first}")
                 record.add(key, "failed" if wrong else "refused" if code == 2 else "accepted")
                 if wrong:
                     print(f"{kind}: {case.name}: {wrong}\n    infoflow {_shown(case.arguments)}", flush=True)
@@ -133,6 +136,12 @@ def main() -> None:
     if whole:
         _write(counts)
     sys.exit(any(count["left"] for count in counts.values()))
+
+
+def _part(text: str) -> tuple[int, int]:
+    """`2/3` as (1, 3): which cases come first, and in how many parts all are tried."""
+    part, _, parts = text.partition("/")
+    return int(part) - 1, int(parts)
 
 
 @dataclass(frozen=True)
@@ -186,9 +195,9 @@ def prepared(work: Path) -> World:
     return world
 
 
-def tried(case: Case, work: Path) -> tuple[str, int]:
-    """What is wrong with the answer to a case (nothing: an empty text), and its exit code."""
-    folder = work / "case"
+def tried(case: Case, work: Path, name: str) -> tuple[str, int]:
+    """What is wrong with the answer to a case (nothing: an empty text), and its exit code; in a folder of that name."""
+    folder = work / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     case.prepare(folder)
@@ -228,7 +237,7 @@ def answer(
     arguments: Iterable[str], folder: Path, limit: int, within: Callable[[], object] | None = None
 ) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of a command in a fork; a negative code is a signal."""
-    files = [folder.parent / name for name in ("stdout", "stderr")]
+    files = [folder.with_name(f"{folder.name}.{name}") for name in ("stdout", "stderr")]
     sys.stdout.flush()
     if not (process := os.fork()):
         _command(list(arguments), folder, files, limit, within)
