@@ -21,53 +21,94 @@ from ._scale_run import ScaleRun, scale_runs
 from ._scale_trends import TRENDS, told_of_claims, trends
 from ._schema import FINDINGS_TABLE
 
-
-def _column(name: str, dtype: Any, unit: str, description: str) -> Column:
-    return Column(name=name, dtype=dtype, unit=unit, description=description)
-
-
 FINDINGS_OVER_SCALE = TableSchema(
     name="findings_over_scale",
     version=1,
     description="Published claims, each tested on every run of a grid of scales, at the end of training and at each "
     "checkpoint; a row for each of a claim's conditions. Of those `followed` a claim has one a run and update.",
     columns=(
-        _column("id", "string", "", "room and number of the claim"),
-        _column("claim", "string", "", "the claim in plain words"),
-        _column("architecture", "string", "", "family of the blocks of the models"),
-        _column("run", "string", "", "name of the run's folder"),
-        _column("corpus", "string", "", "what its models were trained on"),
-        _column("width", "int64", "units", "of the states"),
-        _column("layers", "int64", "layers", "of a stack; of an encoder beside a decoder, its own"),
-        _column("decoder_layers", "int64", "layers", "of a decoder beside an encoder"),
-        _column(
-            "update", "int64", "updates", "how many the models had; -1: all. Checkpoints are measured in less text"
+        Column(name="id", dtype="string", unit="", description="room and number of the claim"),
+        Column(name="claim", dtype="string", unit="", description="the claim in plain words"),
+        Column(name="architecture", dtype="string", unit="", description="family of the blocks of the models"),
+        Column(name="run", dtype="string", unit="", description="name of the run's folder"),
+        Column(name="corpus", dtype="string", unit="", description="what its models were trained on"),
+        Column(name="width", dtype="int64", unit="units", description="of the states"),
+        Column(
+            name="layers",
+            dtype="int64",
+            unit="layers",
+            description="of a stack; of an encoder beside a decoder, its own",
         ),
-        _column("tokens", "float64", "tokens", "of the source that the claim's models had read until then"),
-        _column("updates", "float64", "updates", "of the whole training"),
-        _column("parameters", "float64", "parameters", "mean over the claim's models, as the next two"),
-        _column("flops", "float64", "operations", "of the whole training; NaN: not counted"),
-        _column("cpu_seconds", "float64", "s", "of the whole training; NaN: not on record"),
-        _column("condition", "string", "", "what of the claim the effect is of; empty: nothing was measured"),
-        _column("followed", "bool", "", "the claim's condition that decides its verdict in most runs"),
-        _column("decides", "bool", "", "this condition decides the verdict here"),
-        _column("verdict", "string", "", "of the claim, by all its conditions: see findings"),
-        _column("effect", "float64", "see unit", "estimate of the condition"),
-        _column("low", "float64", "see unit", "lower end of its 95% interval"),
-        _column("high", "float64", "see unit", "upper end of its 95% interval"),
-        _column(
-            "seed_error", "float64", "see unit", "standard error by the choice of seeds; NaN: not known (one seed)"
+        Column(name="decoder_layers", dtype="int64", unit="layers", description="of a decoder beside an encoder"),
+        Column(
+            name="update",
+            dtype="int64",
+            unit="updates",
+            description="how many the models had; -1: all. Checkpoints are measured in less text",
         ),
-        _column(
-            "sentence_error", "float64", "see unit", "the same by sentences, beyond what the spread of seeds holds"
+        Column(
+            name="tokens",
+            dtype="float64",
+            unit="tokens",
+            description="of the source that the claim's models had read until then",
         ),
-        _column("threshold", "float64", "see unit", "what the effect must lie beyond"),
-        _column("above", "bool", "", "the claim says above; false: below"),
-        _column("published", "float64", "see unit", "the same number by the source's own; NaN: it gives none"),
-        _column("unit", "string", "", "unit of the effect"),
-        _column("seeds", "int64", "seeds", "number of seeds behind the effect"),
-        _column("effects", "list<float64>", "see unit", "the effect of each seed alone, in the order of the seeds"),
-        _column("reason", "string", "", "what decided the verdict, or why there is none"),
+        Column(name="updates", dtype="float64", unit="updates", description="of the whole training"),
+        Column(
+            name="parameters",
+            dtype="float64",
+            unit="parameters",
+            description="mean over the claim's models, as the next two",
+        ),
+        Column(name="flops", dtype="float64", unit="operations", description="of the whole training; NaN: not counted"),
+        Column(name="cpu_seconds", dtype="float64", unit="s", description="of the whole training; NaN: not on record"),
+        Column(
+            name="condition",
+            dtype="string",
+            unit="",
+            description="what of the claim the effect is of; empty: nothing was measured",
+        ),
+        Column(
+            name="followed",
+            dtype="bool",
+            unit="",
+            description="the claim's condition that decides its verdict in most runs",
+        ),
+        Column(name="decides", dtype="bool", unit="", description="this condition decides the verdict here"),
+        Column(
+            name="verdict", dtype="string", unit="", description="of the claim, by all its conditions: see findings"
+        ),
+        Column(name="effect", dtype="float64", unit="see unit", description="estimate of the condition"),
+        Column(name="low", dtype="float64", unit="see unit", description="lower end of its 95% interval"),
+        Column(name="high", dtype="float64", unit="see unit", description="upper end of its 95% interval"),
+        Column(
+            name="seed_error",
+            dtype="float64",
+            unit="see unit",
+            description="standard error by the choice of seeds; NaN: not known (one seed)",
+        ),
+        Column(
+            name="sentence_error",
+            dtype="float64",
+            unit="see unit",
+            description="the same by sentences, beyond what the spread of seeds holds",
+        ),
+        Column(name="threshold", dtype="float64", unit="see unit", description="what the effect must lie beyond"),
+        Column(name="above", dtype="bool", unit="", description="the claim says above; false: below"),
+        Column(
+            name="published",
+            dtype="float64",
+            unit="see unit",
+            description="the same number by the source's own; NaN: it gives none",
+        ),
+        Column(name="unit", dtype="string", unit="", description="unit of the effect"),
+        Column(name="seeds", dtype="int64", unit="seeds", description="number of seeds behind the effect"),
+        Column(
+            name="effects",
+            dtype="list<float64>",
+            unit="see unit",
+            description="the effect of each seed alone, in the order of the seeds",
+        ),
+        Column(name="reason", dtype="string", unit="", description="what decided the verdict, or why there is none"),
     ),
 )
 
@@ -78,8 +119,13 @@ FINDINGS_AT_SCALE = replace(
     "all runs.",
     columns=(
         *FINDINGS_TABLE.columns,
-        _column("run", "string", "", "name of the run that this row is of"),
-        _column("trend", "string", "", "of the condition that is followed: see the tables findings_over_scale, trends"),
+        Column(name="run", dtype="string", unit="", description="name of the run that this row is of"),
+        Column(
+            name="trend",
+            dtype="string",
+            unit="",
+            description="of the condition that is followed: see the tables findings_over_scale, trends",
+        ),
     ),
 )
 

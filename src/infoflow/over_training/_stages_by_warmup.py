@@ -17,10 +17,6 @@ WARMUP_FACTOR = 4
 _ROUNDING = 0.05  # of that factor: a warm-up is a whole number of updates
 
 
-def _column(name: str, dtype: Any, unit: str, description: str) -> Column:
-    return Column(name=name, dtype=dtype, unit=unit, description=description)
-
-
 STAGES_BY_WARMUP = TableSchema(
     name="stages_by_warmup",
     version=1,
@@ -28,22 +24,42 @@ STAGES_BY_WARMUP = TableSchema(
     "warm-up; beside it in another seed with the same warm-up.",
     columns=(
         *KEYS,
-        _column(
-            "compared", "string", "", "warm-up: the same seed with a longer one; seed: the next seed, same warm-up"
+        Column(
+            name="compared",
+            dtype="string",
+            unit="",
+            description="warm-up: the same seed with a longer one; seed: the next seed, same warm-up",
         ),
-        _column("other_seed", "int64", "", "seed of the training that it is compared with"),
-        _column("warmup", "int64", "updates", "of the training"),
-        _column("other_warmup", "int64", "updates", "of the training that it is compared with"),
-        _column("order", "int64", "tokens", "n: 1 unigram, 2 bigram, 3 trigram"),
-        _column("measure", "string", "", "what grew: updates, or the sum of the learning rates, until the minimum"),
-        _column("value", "float64", "doublings", "log2 of how many times as many; NaN: no minimum inside the training"),
-        _column(
-            "gap",
-            "float64",
-            "doublings",
-            "of updates, from either minimum to the farthest checkpoint beside it: no value is more exact",
+        Column(name="other_seed", dtype="int64", unit="", description="seed of the training that it is compared with"),
+        Column(name="warmup", dtype="int64", unit="updates", description="of the training"),
+        Column(
+            name="other_warmup", dtype="int64", unit="updates", description="of the training that it is compared with"
         ),
-        _column("replicates", "list<float64>", "doublings", "of the value, over draws of sentences"),
+        Column(name="order", dtype="int64", unit="tokens", description="n: 1 unigram, 2 bigram, 3 trigram"),
+        Column(
+            name="measure",
+            dtype="string",
+            unit="",
+            description="what grew: updates, or the sum of the learning rates, until the minimum",
+        ),
+        Column(
+            name="value",
+            dtype="float64",
+            unit="doublings",
+            description="log2 of how many times as many; NaN: no minimum inside the training",
+        ),
+        Column(
+            name="gap",
+            dtype="float64",
+            unit="doublings",
+            description="of updates, from either minimum to the farthest checkpoint beside it: no value is more exact",
+        ),
+        Column(
+            name="replicates",
+            dtype="list<float64>",
+            unit="doublings",
+            description="of the value, over draws of sentences",
+        ),
     ),
 )
 
