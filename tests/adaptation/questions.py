@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import torch
+from datasets import Dataset
 from transformers import BertConfig, BertForQuestionAnswering, PreTrainedTokenizerBase
 
-from infoflow.corpus import Corpus, train_tokenizer
-from infoflow.corpus._store import store
+from infoflow.corpus import Corpus, load_corpus, train_tokenizer
 from infoflow.foundation import stream
 
 NAMES = ("Ann", "Bob", "Cleo", "Dan", "Eva", "Finn")
@@ -18,7 +18,8 @@ def asked(*rows: tuple[str, str, Sequence[str], Sequence[int]], name: str = "ask
     columns = ("text", "question", "answers", "answer_starts")
     named = [dict(zip(columns, (text, question, list(answers), list(starts)), strict=True))
              for text, question, answers, starts in rows]  # fmt: skip
-    return Corpus(store(iter(named), columns, name), name)
+    own = {f"{column}_column": column for column in columns}
+    return load_corpus(Dataset.from_list(named), **own, name=name)
 
 
 def town_questions(num: int = 40, facts: int = 4, seed: int = 0, impossible: float = 0.0) -> Corpus:

@@ -1,4 +1,5 @@
 import pytest
+from adaptation.questions import asked
 
 from infoflow.adaptation import askable_spans
 from infoflow.adaptation._answer_places import first_place, place_of
@@ -28,10 +29,7 @@ def test_an_answer_is_where_it_says_or_nearby(answer, start, place):
 
 
 def _corpus(*rows: tuple[str, list[str], list[int]]) -> Corpus:
-    from infoflow.corpus._store import store
-
-    named = [{"text": t, "question": "Which?", "answers": a, "answer_starts": s} for t, a, s in rows]
-    return Corpus(store(iter(named), ("text", "question", "answers", "answer_starts"), "asked"), "asked")
+    return asked(*((text, "Which?", answers, starts) for text, answers, starts in rows))
 
 
 def test_the_first_answer_that_is_there_counts():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from infoflow.adaptation._task_rows import TaskRows, read_texts
 from infoflow.foundation import UserError
 
 
@@ -19,8 +20,6 @@ def gpt_like(tokenizer):
 
 @pytest.mark.parametrize("limit", [64, 9, 6])
 def test_pairs_are_those_of_the_tokenizer(tokenizer, texts, limit):
-    from infoflow.adaptation._task_rows import read_texts
-
     first, second = texts(20), texts(20, seed=1)
     found = read_texts(tokenizer, first, second, limit)
     for one, *sides in zip(found, first, second, strict=True):
@@ -32,16 +31,12 @@ def test_pairs_are_those_of_the_tokenizer(tokenizer, texts, limit):
 
 
 def test_text_that_looks_like_a_mark_is_text(tokenizer, vocabulary):
-    from infoflow.adaptation._task_rows import read_texts
-
     (one,) = read_texts(tokenizer, ["a dog [SEP] a cat"], None, 64)
     assert one.ids.count(vocabulary.end) == 1
     assert one.segments is None
 
 
 def test_a_pair_gets_a_mark_between_where_the_tokenizer_has_none(gpt_like, texts):
-    from infoflow.adaptation._task_rows import read_texts
-
     first, second = texts(20), texts(20, seed=1)
     sides = [[gpt_like(text)["input_ids"] for text in each] for each in (first, second)]
     for one, left, right in zip(read_texts(gpt_like, first, second, 64), *sides, strict=True):
@@ -65,8 +60,6 @@ def test_a_pair_gets_a_mark_between_where_the_tokenizer_has_none(gpt_like, texts
 
 @pytest.mark.parametrize("limit", [12, 7])
 def test_the_second_text_stays_as_long_as_it_fits(tokenizer, gpt_like, limit):
-    from infoflow.adaptation._task_rows import read_texts
-
     second = ["a dog sees", "the very very very very very very very very good dog"]
     for reader in (tokenizer, gpt_like):
         found = read_texts(reader, ["the cat " * 10] * 2, second, limit, keep_second=True)
@@ -77,23 +70,17 @@ def test_the_second_text_stays_as_long_as_it_fits(tokenizer, gpt_like, limit):
 
 
 def test_room_for_a_token_of_each_text(tokenizer):
-    from infoflow.adaptation._task_rows import read_texts
-
     assert len(read_texts(tokenizer, ["the cat"], ["a dog"], 5)[0].ids) == 5
     with pytest.raises(UserError, match=r"max_length must be at least 5: of both texts of a pair.* Got 4"):
         read_texts(tokenizer, ["the cat"], ["a dog"], 4)
 
 
 def test_a_text_without_tokens_is_named(gpt_like):
-    from infoflow.adaptation._task_rows import read_texts
-
     with pytest.raises(UserError, match="1 of 2 texts have none"):
         read_texts(gpt_like, ["a dog", " "], None, 64)
 
 
 def test_rows_say_by_their_digest_what_is_asked(tokenizer, texts):
-    from infoflow.adaptation._task_rows import TaskRows, read_texts
-
     tokens, ids = read_texts(tokenizer, texts(6), None, 64), np.arange(6)
     rows = TaskRows(tokens, ids, labels=np.arange(6))
     assert rows.lengths.tolist() == [len(rows.row(row)) for row in range(6)]

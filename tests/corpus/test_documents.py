@@ -1,5 +1,6 @@
 """Documents: read, numbered, kept by parts, never divided between the parts of a split."""
 
+import inspect
 import random
 
 import numpy as np
@@ -8,7 +9,6 @@ import pytest
 from datasets import Dataset
 
 from infoflow.corpus import Corpus, describe_corpus, load_corpus, most_of_document, sentences_of
-from infoflow.corpus._sentence_ends import cut_lines
 from infoflow.foundation import UserError
 
 TEXT = "One a.\nOne b.\n\n\n \nTwo a.\n\nThree a.\nThree b.\nThree c.\n"
@@ -106,9 +106,11 @@ def test_what_cannot_be_read_as_documents_or_paragraphs(write, name, options, me
         load_corpus(write(name, contents[name]) if name in contents else name, **options)
 
 
-def test_an_unknown_kind_of_lines_is_refused():
+def test_an_unknown_kind_of_lines_is_refused(write):
     with pytest.raises(UserError, match=r'lines must be among sentences, paragraphs\. Got "words"'):
-        cut_lines(iter([]), "words")
+        inspect.unwrap(Corpus.from_text.__func__)(
+            Corpus, write("a.txt", "a dog"), lines="words"
+        )  # else beartype speaks first
 
 
 def test_documents_in_memory_have_a_column(write):

@@ -5,6 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_stages import Toy
 
+from infoflow.engine._stage import in_order, path_lengths
+
 
 @st.composite
 def graphs(draw) -> list[Toy]:
@@ -23,8 +25,6 @@ def graphs(draw) -> list[Toy]:
 @settings(deadline=None)
 @given(graphs())
 def test_each_stage_stands_after_what_it_needs(graph):
-    from infoflow.engine._stage import in_order
-
     ordered = in_order(graph)
     assert sorted(ordered, key=lambda stage: int(stage.key)) == graph
     place = {stage.key: index for index, stage in enumerate(ordered)}
@@ -32,15 +32,11 @@ def test_each_stage_stands_after_what_it_needs(graph):
 
 
 def test_stages_that_need_nothing_keep_their_order():
-    from infoflow.engine._stage import in_order
-
     graph = [Toy(folder="", key=key) for key in "dbac"]
     assert in_order(graph) == graph
 
 
 def test_a_circle_is_a_bug():
-    from infoflow.engine._stage import in_order
-
     with pytest.raises(AssertionError, match="needs itself"):
         in_order([Toy(folder="", key="a", needs=("b",)), Toy(folder="", key="b", needs=("a",))])
 
@@ -54,6 +50,4 @@ def _longest(stage: Toy, graph: list[Toy]) -> float:
 @settings(deadline=None)
 @given(graphs())
 def test_a_path_is_as_long_as_its_longest_chain(graph):
-    from infoflow.engine._stage import path_lengths
-
     assert path_lengths(graph) == {stage.key: _longest(stage, graph) for stage in graph}

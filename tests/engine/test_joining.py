@@ -6,17 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from infoflow.engine._child import StageMessage
+from infoflow.engine._joining import Invitation, Versions, read_invitation, seconds_of
+from infoflow.engine._starting import starter
+from infoflow.engine._supervisor import Supervisor
+from infoflow.engine._where import parse_listen, require_private
+from infoflow.engine._worker import visible_devices
+
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("2h", 7200), ("1.5m", 90), ("0", 0)])
 def test_patience_is_a_time(text, seconds):
-    from infoflow.engine._joining import seconds_of
-
     assert seconds_of(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1s", "10 minutes", "1d", "inf", "9" * 99])
 def test_what_is_no_time_is_refused(text):
-    from infoflow.engine._joining import seconds_of
     from infoflow.foundation import UserError
 
     with pytest.raises(UserError, match="--patience must be a time"):
@@ -28,15 +32,11 @@ def test_what_is_no_time_is_refused(text):
     [("listen:10.0.0.7", ("10.0.0.7", 0)), ("listen:node7:8786", ("node7", 8786)), ("listen:[::1]:1", ("::1", 1))],
 )
 def test_where_to_listen(where, expected):
-    from infoflow.engine._where import parse_listen
-
     assert parse_listen(where) == expected
 
 
 def test_by_default_the_machines_own_address_is_taken(monkeypatch):
     import socket
-
-    from infoflow.engine._where import parse_listen
 
     monkeypatch.setattr(socket, "gethostname", lambda: "node7")
     monkeypatch.setattr(socket, "gethostbyname", {"node7": "192.0.2.7"}.get)
@@ -51,7 +51,6 @@ def test_by_default_the_machines_own_address_is_taken(monkeypatch):
     ],
 )  # fmt: skip
 def test_only_encrypted_or_local_addresses_are_reached(address, private):
-    from infoflow.engine._where import require_private
     from infoflow.foundation import UserError
 
     require_private(address, insecure=True)
@@ -64,15 +63,11 @@ def test_only_encrypted_or_local_addresses_are_reached(address, private):
 
 @pytest.fixture
 def invitation(folder):
-    from infoflow.engine._joining import Invitation, Versions
-
     texts = {"address": "tls://node7:1", "certificate": "c", "key": "k", "nonce": "n"}
     return Invitation(folder=folder, versions=Versions.here(), **texts)
 
 
 def test_an_invitation_is_for_its_user_alone(folder, invitation):
-    from infoflow.engine._joining import read_invitation
-
     old = os.umask(0)
     try:
         invitation.write(folder)
@@ -89,8 +84,6 @@ def test_an_invitation_is_for_its_user_alone(folder, invitation):
 def test_another_studys_invitation_stays(folder, invitation):
     from dataclasses import replace
 
-    from infoflow.engine._joining import read_invitation
-
     other = replace(invitation, nonce="later")
     other.write(folder)
     invitation.remove(folder)
@@ -99,7 +92,6 @@ def test_another_studys_invitation_stays(folder, invitation):
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"address": 1}', "\x00\xff"])
 def test_a_damaged_invitation_is_told(folder, text):
-    from infoflow.engine._joining import read_invitation
     from infoflow.foundation import UserError
 
     path = Path(folder) / "engine.json"
@@ -111,8 +103,6 @@ def test_a_damaged_invitation_is_told(folder, text):
 
 def test_versions_that_change_numbers_are_refused():
     from dataclasses import replace
-
-    from infoflow.engine._joining import Versions
 
     here = Versions.here()
     assert here.refusal(here) == ""
@@ -131,8 +121,6 @@ def test_without_a_study_the_worker_says_how_to_start_one(folder):
 
 
 def test_gpus_are_found_without_cuda(tmp_path, monkeypatch):
-    from infoflow.engine._worker import visible_devices
-
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -143,10 +131,6 @@ def test_gpus_are_found_without_cuda(tmp_path, monkeypatch):
 
 
 def test_a_worker_below_a_nanny_says_what_to_set(monkeypatch):
-    from infoflow.engine._child import StageMessage
-    from infoflow.engine._starting import starter
-    from infoflow.engine._supervisor import Supervisor
-
     monkeypatch.setitem(multiprocessing.process.current_process()._config, "daemon", True)
     here = starter()
     try:

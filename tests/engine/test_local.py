@@ -12,6 +12,12 @@ import psutil
 import pytest
 from toy_stages import ENTRY, Toy, counted, written
 
+from infoflow.engine import _worker
+from infoflow.engine._child import StageMessage, _await_folder, _await_needs
+from infoflow.engine._run_notes import RunNotes
+from infoflow.engine._starting import Spawner, starter
+from infoflow.engine._supervisor import Supervisor
+
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
@@ -272,7 +278,6 @@ def test_a_result_that_a_file_system_shows_late_is_awaited(folder):
 
 
 def test_a_result_that_never_appears_is_told(folder):
-    from infoflow.engine._child import StageMessage, _await_needs
     from infoflow.foundation import UserError
 
     graph = written([Toy(folder=folder, key="late"), Toy(folder=folder, key="a", needs=("late",))])
@@ -292,7 +297,6 @@ def test_a_graph_may_be_run_again(folder):
 
 
 def test_a_machine_without_the_folder_says_so(folder):
-    from infoflow.engine._child import StageMessage, _await_folder
     from infoflow.foundation import UserError
 
     with pytest.raises(UserError, match="does not see the study's folder"):
@@ -329,11 +333,6 @@ def test_a_folder_that_cannot_be_written_is_told(folder):
 
 def test_of_two_processes_at_one_stage_one_waits_and_finds_it_done(folder):
     """As where a worker was cut off, and its stage given to another while it still saves."""
-    from infoflow.engine._child import StageMessage
-    from infoflow.engine._run_notes import RunNotes
-    from infoflow.engine._starting import starter
-    from infoflow.engine._supervisor import Supervisor
-
     written([Toy(folder=folder, key="a", action="count", argument=60)])
     notes, processes = RunNotes(folder), starter()
     notes.open()
@@ -359,9 +358,6 @@ def test_of_two_processes_at_one_stage_one_waits_and_finds_it_done(folder):
 
 def test_without_fork_processes_are_spawned(folder, monkeypatch):
     """As on macOS and Windows: without the caller's `__main__` too."""
-    from infoflow.engine import _worker
-    from infoflow.engine._starting import Spawner
-
     monkeypatch.setattr(_worker, "starter", lambda preload: Spawner())
     graph = [Toy(folder=folder, key="a", action="count", argument=5)]
     graph.append(Toy(folder=folder, key="b", action="look", needs=("a",)))

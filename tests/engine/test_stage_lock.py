@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from infoflow.engine import _stage_lock
+from infoflow.engine._relay import Relay
+
 
 @pytest.fixture(params=["flock", "heartbeat"])
 def locks(request, monkeypatch):
     """The lock of files, and what takes its place where a file system refuses it."""
-    from infoflow.engine import _stage_lock
-
     if request.param == "heartbeat":
         monkeypatch.setattr(_stage_lock, "lock_file", lambda descriptor, wait=False: False)
     monkeypatch.setattr(_stage_lock, "_LOOK", 0.02)
@@ -21,7 +22,6 @@ def locks(request, monkeypatch):
 
 
 def test_the_second_waits_for_the_first_and_says_for_whom(locks, tmp_path):
-    from infoflow.engine._relay import Relay
     from infoflow.foundation import use_display
 
     inside, most, told = [], [], []
@@ -58,8 +58,6 @@ def test_a_lock_is_free_after_an_error(locks, tmp_path):
 
 
 def test_a_silent_holder_is_given_up(tmp_path, monkeypatch):
-    from infoflow.engine import _stage_lock
-
     monkeypatch.setattr(_stage_lock, "lock_file", lambda descriptor, wait=False: False)
     monkeypatch.setattr(_stage_lock, "_LOOK", 0.02)
     held = tmp_path / "a.held"
@@ -72,8 +70,6 @@ def test_a_silent_holder_is_given_up(tmp_path, monkeypatch):
 
 
 def test_a_heartbeat_is_renewed(tmp_path, monkeypatch):
-    from infoflow.engine import _stage_lock
-
     monkeypatch.setattr(_stage_lock, "lock_file", lambda descriptor, wait=False: False)
     monkeypatch.setattr(_stage_lock, "_BEAT", 0.02)
     with _stage_lock.stage_lock(tmp_path / "a"):

@@ -6,6 +6,8 @@ import warnings
 
 import pytest
 
+from infoflow.foundation import _display, make_display
+
 
 def test_silent_by_default_but_warnings_are_heard(capsys):
     from infoflow.foundation import current_display
@@ -53,8 +55,6 @@ def test_plain_lines():
 
 
 def test_plain_progress_now_and_then(monkeypatch):
-    from infoflow.foundation import _display
-
     now = [0.0]
     monkeypatch.setattr(_display.time, "monotonic", lambda: now[0])
     file = io.StringIO()
@@ -69,8 +69,6 @@ def test_plain_progress_now_and_then(monkeypatch):
 
 
 def test_what_has_not_begun_is_not_estimated(monkeypatch):
-    from infoflow.foundation import _display
-
     now = [0.0]
     monkeypatch.setattr(_display.time, "monotonic", lambda: now[0])
     plain, events = io.StringIO(), io.StringIO()
@@ -167,8 +165,6 @@ def test_rich_shows_text_as_it_is(capsys):
 
 def test_pipes_get_plain_lines(monkeypatch):
     import sys
-
-    from infoflow.foundation import _display, make_display
 
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert isinstance(make_display(), _display.PlainDisplay)

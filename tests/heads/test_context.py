@@ -24,6 +24,7 @@ from infoflow.heads import (
 )
 from infoflow.heads._closed_losses import closed_losses
 from infoflow.heads._context_measure import every_closing
+from infoflow.heads._unigram import unigram_losses
 from infoflow.models import bleu, load_model, model_inputs, translate
 from infoflow.objectives import make_objective
 
@@ -166,8 +167,6 @@ def test_share_is_of_what_is_learned_beyond_frequencies(matched_models, corpus):
 
 @pytest.mark.parametrize("task", ["causal-lm", "translation"])
 def test_frequencies_of_a_decoder_count_the_end_and_not_the_beginning(matched_models, corpus, task):
-    from infoflow.heads._unigram import unigram_losses
-
     model = matched_models[task]
     losses = unigram_losses(reader_of(model, corpus))
     tokenizer = model.target_tokenizer or model.tokenizer
@@ -184,8 +183,6 @@ def test_a_model_that_knows_no_more_than_frequencies_has_no_share(matched_models
 
 
 def test_frequencies_are_those_of_the_training_text_where_it_is_known(matched_models, corpus, parallel_corpus):
-    from infoflow.heads._unigram import unigram_losses
-
     model = matched_models["causal-lm"]
     own, given = (unigram_losses(reader_of(model, corpus, ranks_from=text)) for text in (None, parallel_corpus))
     assert not torch.allclose(own, given)

@@ -4,12 +4,13 @@ import pytest
 import torch
 from torch import nn
 
+from infoflow.models import _fast_linear
+from infoflow.models._fast_linear import _through_onednn
+
 
 @pytest.fixture(params=["oneDNN", "MKL"])
 def library(request, monkeypatch):
     """Both ways, whatever this processor would choose."""
-    from infoflow.models import _fast_linear
-
     if request.param == "oneDNN" and not torch.backends.mkldnn.is_available():
         pytest.skip("this build of PyTorch has no oneDNN")
     monkeypatch.setattr(_fast_linear, "_onednn_is_faster", lambda: request.param == "oneDNN")
@@ -19,8 +20,6 @@ def library(request, monkeypatch):
 @pytest.fixture
 def routed(monkeypatch):
     """Shapes of the inputs that go through oneDNN."""
-    from infoflow.models import _fast_linear
-
     seen, product = [], _fast_linear._through_onednn
 
     def spy(x, weight, bias):
@@ -63,8 +62,6 @@ def test_strided_inputs(library):
 @pytest.mark.parametrize("strided", [True, False])
 def test_the_bits_are_those_of_tensors_in_onednns_format(bias, strided):
     """The way that PyTorch documents; ours saves its copies."""
-    from infoflow.models._fast_linear import _through_onednn
-
     generator = torch.Generator().manual_seed(0)
     for rows, inputs, outputs in [(32, 6, 5), (64, 64, 64), (100, 64, 256), (1024, 256, 64), (448, 7, 130)]:
         x, weight = torch.randn(rows, inputs, generator=generator), torch.randn(outputs, inputs, generator=generator)
@@ -123,8 +120,6 @@ def test_projections_to_and_from_nothing(shape):
     [("AMD EPYC 9B45", "AVX512", True), ("Intel Xeon 2.50GHz", "AVX512", False), ("AMD EPYC 7B13", "AVX2", False)],
 )
 def test_onednn_is_for_avx512_that_mkl_does_not_use(monkeypatch, name, capability, expected):
-    from infoflow.models import _fast_linear
-
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": name})
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     for part in ("mkl", "mkldnn"):

@@ -1,5 +1,6 @@
 """Loading: folders keep head and weights, nothing random slips in, and every mistake has its message."""
 
+import inspect
 import json
 import pickle
 from pathlib import Path
@@ -174,13 +175,12 @@ def test_a_place_that_does_not_exist(source, message):
 
 
 def test_something_that_is_no_model():
-    from infoflow.models._load import _existing  # what load_model calls; in tests beartype would speak first
-
+    load = inspect.unwrap(load_model)  # in tests beartype would speak first
     with pytest.raises(UserError, match=r"Got a torch module of another kind \(Linear\)\."):
-        _existing(torch.nn.Linear(2, 2))
+        load(torch.nn.Linear(2, 2))
     for given, words in ((None, "nothing"), (3, "3"), (["a"], r'\["a"\]')):
         with pytest.raises(UserError, match=f"Got {words}\\."):
-            _existing(given)
+            load(given)
 
 
 def test_a_folder_or_file_that_is_no_model(tmp_path):

@@ -12,6 +12,7 @@ from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError, block_of, replicate_weights
 from infoflow.over_training import InContextLearning, LossByPosition, NgramAgreement, in_context_gain
+from infoflow.over_training import _in_context_measure as module
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -139,8 +140,6 @@ def test_gain_between_places_of_long_texts(matched_models, parallel_corpus):
 
 
 def test_repeat_gain_against_one_text_at_a_time(matched_models, parallel_corpus, monkeypatch):
-    from infoflow.over_training import _in_context_measure as module
-
     seen = []
     plain = module.copy_gains
 
@@ -171,7 +170,6 @@ def test_repeat_gain_against_one_text_at_a_time(matched_models, parallel_corpus,
 
 def test_a_model_that_copies_gains_by_repetition(matched_models, monkeypatch):
     """Logits that point at what followed the last occurrence of the token."""
-    from infoflow.over_training import _in_context_measure as module
 
     def copying(model, inputs):
         logits = torch.zeros(*inputs["input_ids"].shape, 60)

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from infoflow.representations._token_products import by_direction, gram, product
+
 
 def views(dtype, widths=(7, 5), rows=200):
     generator = torch.Generator().manual_seed(0)
@@ -12,8 +14,6 @@ def views(dtype, widths=(7, 5), rows=200):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_product(dtype, transposed) -> None:
-    from infoflow.representations._token_products import by_direction, product
-
     x, y = views(dtype)
     expected = x.double().mT @ y.double()
     if transposed:
@@ -23,8 +23,6 @@ def test_product(dtype, transposed) -> None:
 
 
 def test_product_without_directions_is_empty() -> None:
-    from infoflow.representations._token_products import product
-
     assert product(torch.zeros(40, 0), torch.zeros(40, 3)).shape == (0, 3)
     assert product(torch.zeros(40, 3), torch.zeros(40, 0)).shape == (3, 0)
     assert not product(torch.zeros(0, 40), torch.zeros(0, 3)).any()
@@ -32,15 +30,11 @@ def test_product_without_directions_is_empty() -> None:
 
 @pytest.mark.parametrize("width", [0, 1, 3, 4, 5, 9, 16])
 def test_gram(width) -> None:
-    from infoflow.representations._token_products import gram
-
     (x,) = views(torch.float64, (width,))
     torch.testing.assert_close(gram(x), x.mT @ x)
 
 
 def test_by_direction_keeps_values() -> None:
-    from infoflow.representations._token_products import by_direction
-
     (x,) = views(torch.float64, (6,))
     kept = by_direction(x)
     assert kept.dtype == torch.float32

@@ -48,10 +48,13 @@ def models(rows):
 
 
 def corpus_of(rows):
-    from infoflow.corpus import Corpus
-    from infoflow.corpus._store import store
+    from datasets import Dataset
 
-    return Corpus(store(iter(rows), tuple(rows[0]), "lines"), "lines")
+    from infoflow.corpus import Corpus
+
+    tags = [column for column in rows[0] if column not in ("text", "translation", "words")]
+    data = Dataset.from_list(rows)
+    return Corpus.from_dataset(data, translation="translation", words="words", tags=tags, name="lines")
 
 
 def measured(model, rows):
