@@ -39,13 +39,28 @@ def test_facts_and_benchmarks_are_indexed(infoflow, tmp_path):
 
 
 def test_documents_become_passages(infoflow, tmp_path):
-    rows = "said,book\none two,x\nthree,x\nfour,y\n"
-    (tmp_path / "own.csv").write_text(rows)
-    from infoflow.corpus import load_corpus
-    from infoflow.retrieval._passage_index import _of_corpus
-
-    corpus = load_corpus(tmp_path / "own.csv", text_column="said", document_column="book")
-    assert list(_of_corpus(corpus)) == ["one two three", "four"]
+    documents = [["one two", "three"], ["four"]]
+    lines = []
+    for document in documents:
+        lines.append("# newdoc")
+        for sentence in document:
+            rows = [
+                f"{place}\t{word}" + "\t_" * 4 + "\t0\troot\t_\t_"
+                for place, word in enumerate(sentence.split(), start=1)
+            ]
+            lines += [f"# text = {sentence}", *rows, ""]
+    (tmp_path / "own.conllu").write_text("\n".join(lines) + "\n")
+    (tmp_path / "own.txt").write_text("one two\nthree\n\nfour\n")
+    for source in ("own.conllu", "own.txt"):
+        answer = infoflow("data", "index", source, "--documents", "--out", "own", "--ask", "three")
+        assert answer.out.startswith("own: 2 passages"), answer.err
+        assert "one two three" in answer.out
+        assert infoflow("data", "index", source, "--out", "own").out == "own: 3 passages\n"
+    answer = infoflow("data", "index", "own", "--documents")
+    assert answer.code == 2
+    assert "--documents says what an index is built of, and own is built" in answer.err
+    assert infoflow("data", "index", "grammar:20", "--documents", "--out", "no").code == 2
+    assert not (tmp_path / "no").exists()
 
 
 def test_a_dense_index_needs_its_retriever(infoflow, tmp_path):

@@ -189,43 +189,46 @@ def test_doctor_looks_at_everything(infoflow):
         assert re.search(rf"^(ok|absent) +{part} ", answer.out, flags=re.MULTILINE), part
 
 
-def test_doctor_draws_and_tells_sizes(infoflow, monkeypatch, tmp_path):
-    from infoflow.cli._checkup import examine
+def _doctor(answer) -> dict[str, tuple[str, str]]:
+    """What `infoflow doctor` says of each part: its state, and what was found."""
+    rows = [
+        re.fullmatch(r"(ok|absent|broken) +(.+?)  +(.*)", line) for line in answer.out.split("\n\n")[0].splitlines()
+    ]
+    return {row[2]: (row[1], row[3]) for row in rows if row}
 
+
+def test_doctor_draws_and_tells_sizes(infoflow, monkeypatch, tmp_path):
     (tmp_path / "hub" / "models--someone--tiny" / "blobs").mkdir(parents=True)
     (tmp_path / "hub" / "models--someone--tiny" / "blobs" / "a").write_bytes(bytes(2_500_000))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    found = {check.part: check for check in examine()}
-    assert found["models fetched"].found == f"{tmp_path / 'hub'}: 2.5 MB; someone/tiny"
-    assert found["drawing"].found == "a figure was written as svg, png, pdf"
-    assert found["cache"].found.endswith("MB")
+    found = _doctor(infoflow("doctor"))
+    assert found["models fetched"] == ("ok", f"{tmp_path / 'hub'}: 2.5 MB; someone/tiny")
+    assert found["drawing"] == ("ok", "a figure was written as svg, png, pdf")
+    assert found["cache"][1].endswith("MB")
 
 
-def test_doctor_knows_every_extra_of_the_package():
+def test_doctor_knows_every_extra_of_the_package(infoflow, monkeypatch):
     """A new one without a line here would be forgotten."""
-    from infoflow.cli._extras import EXTRAS
-
+    monkeypatch.setattr("infoflow.cli._checkup.find_spec", lambda name: None)
+    absent = {part.removeprefix("extra "): said.removeprefix("without ").split(", ")
+              for part, (_, said) in _doctor(infoflow("doctor")).items() if part.startswith("extra ")}  # fmt: skip
     stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    known = {extra.name: set(extra.packages) for extra in EXTRAS if extra.of_infoflow}
-    assert known == {name: {re.split("[><=]", one)[0] for one in packages} for name, packages in stated.items()}
+    for name, packages in stated.items():
+        assert set(absent[name]) == {re.split("[><=]", one)[0] for one in packages}
 
 
-def test_doctor_says_what_an_absent_extra_is_for(monkeypatch):
-    from infoflow.cli import _checkup
-
-    monkeypatch.setattr(_checkup, "find_spec", lambda name: None)
-    found = {check.part: check for check in _checkup.examine()}
-    assert found["extra explore"].state == "absent"
-    assert found["extra explore"].found == "without starlette, uvicorn"
-    assert found["extra explore"].advice.endswith('infoflow explore MODEL. pip install "infoflow[explore]"')
-    assert "without it they are found by torch" in found["extra faiss"].advice
+def test_doctor_says_what_an_absent_extra_is_for(infoflow, monkeypatch):
+    monkeypatch.setattr("infoflow.cli._checkup.find_spec", lambda name: None)
+    answer = infoflow("doctor")
+    assert _doctor(answer)["extra explore"] == ("absent", "without starlette, uvicorn")
+    advice = dict(line.split(": ", 1) for line in answer.out.split("\n\n")[1:])
+    assert advice["extra explore"].endswith('infoflow explore MODEL. pip install "infoflow[explore]"')
+    assert "without it they are found by torch" in advice["extra faiss"]
 
 
 def test_doctor_names_a_cache_that_cannot_be_written(infoflow, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("INFOFLOW_CACHE", str(tmp_path / "file" / "cache"))
-    from infoflow.cli._checkup import examine
-
-    cache = next(check for check in examine() if check.part == "cache")
-    assert cache.state == "broken"
-    assert "INFOFLOW_CACHE" in cache.advice
+    answer = infoflow("doctor")
+    assert _doctor(answer)["cache"][0] == "broken"
+    assert re.search(r"^cache: .*INFOFLOW_CACHE", answer.out, flags=re.MULTILINE)

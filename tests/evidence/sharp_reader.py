@@ -4,6 +4,7 @@ import torch
 from retrieval.tiny_arms import tiny_reader, tiny_world
 
 from infoflow.evidence import fact_inputs
+from infoflow.evidence._asked import facts_of_kind as facts_of_kind  # which facts a measure draws
 
 
 def sharp_reader(seed: int = 0):

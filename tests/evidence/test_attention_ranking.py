@@ -5,15 +5,15 @@ import math
 import numpy as np
 import pytest
 import torch
-from evidence.sharp_reader import inputs_of, sharp_reader
+from evidence.sharp_reader import facts_of_kind, inputs_of, sharp_reader
 from retrieval.tiny_arms import tiny_arm, tiny_world
 from scipy.stats import spearmanr
 
 from infoflow.evidence import attention_ranking, fact_inputs
-from infoflow.evidence._asked import facts_of_kind, looked_at
 from infoflow.evidence._evidence_ablation import heads_by_copying
 from infoflow.evidence._ranked_candidates import candidate_passages, prior_scores
 from infoflow.foundation import UserError
+from infoflow.models import load_model
 
 
 def test_candidates_are_the_gold_passage_those_near_it_and_others():
@@ -59,7 +59,7 @@ def test_the_table_equals_a_loop(name):
     table = attention_ranking(model, world, tokenizer, kinds=("held out",), facts=3, batch=5).set_index("metric")
     facts = facts_of_kind(world, "held out", 3)
     reader, asked = model.reader, fact_inputs(world, tokenizer, facts, "none")
-    ranked = heads_by_copying(looked_at(reader), fact_inputs(world, tokenizer, facts, "gold"))
+    ranked = heads_by_copying(load_model(reader), fact_inputs(world, tokenizer, facts, "gold"))
     _, _, layer, head = ranked[0]  # a quarter of four heads
     reader.set_attn_implementation("eager")
     ids = np.repeat(candidate_passages(world, facts, 4, 0), 2, axis=0)

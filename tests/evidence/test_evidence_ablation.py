@@ -3,20 +3,20 @@
 import numpy as np
 import pandas as pd
 import pytest
-from evidence.sharp_reader import inputs_of, sharp_reader
+from evidence.sharp_reader import facts_of_kind, inputs_of, sharp_reader
 from retrieval.tiny_arms import tiny_world
 
 from infoflow.evidence import answer_log_probabilities, evidence_ablation
-from infoflow.evidence._asked import facts_of_kind, looked_at
 from infoflow.evidence._evidence_ablation import ablated_answers, heads_by_copying, random_heads
 from infoflow.evidence._evidence_heads import copy_scores
 from infoflow.foundation import UserError
 from infoflow.heads import ablate, all_heads
+from infoflow.models import load_model
 
 
 def test_answers_equal_those_of_one_set_at_a_time():
     reader, inputs = sharp_reader(), inputs_of(num=8)
-    model = looked_at(reader)
+    model = load_model(reader)
     heads = all_heads(model.anatomy)
     variants = [frozenset(one) for one in ([], heads[:1], heads[2:3], [heads[0], heads[3]], heads)]
     clean, found = ablated_answers(model, inputs, variants, batch=5)
@@ -29,7 +29,7 @@ def test_answers_equal_those_of_one_set_at_a_time():
 
 
 def test_heads_are_ranked_by_what_they_copy():
-    model, inputs = looked_at(sharp_reader()), inputs_of()
+    model, inputs = load_model(sharp_reader()), inputs_of()
     scores = copy_scores(model, inputs)
     ranked = heads_by_copying(model, inputs)
     assert sorted(ranked) == all_heads(model.anatomy)
@@ -48,7 +48,7 @@ def test_random_heads_are_distinct_and_others():
 def test_the_table_is_as_its_definition_says():
     world, tokenizer, _ = tiny_world()
     reader = sharp_reader()
-    model = looked_at(reader)
+    model = load_model(reader)
     table = evidence_ablation(reader, world, tokenizer, kinds=("trained",), facts=6, draws=2, batch=5)
     assert set(table["removed"]) == {0, 1, 2}
     chosen = facts_of_kind(world, "trained", 6)

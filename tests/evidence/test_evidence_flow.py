@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from evidence.sharp_reader import inputs_of, sharp_reader
+from evidence.sharp_reader import facts_of_kind, inputs_of, sharp_reader
 from retrieval.tiny_arms import tiny_world
 from torch.nn.functional import layer_norm
 
@@ -18,13 +18,12 @@ from infoflow.evidence import (
     evidence_flow,
     fact_inputs,
 )
-from infoflow.evidence._asked import facts_of_kind, looked_at
 from infoflow.evidence._edges import KNOCK_OUTS, edges, random_edges
 from infoflow.evidence._knock_out import answers_without_edges, knock_outs, removals
 from infoflow.evidence._places import at, last_token, random_word
 from infoflow.evidence._tracing import Restored, subject_noise, traced_answers
 from infoflow.foundation import UserError
-from infoflow.models import tap, without_token
+from infoflow.models import load_model, tap, without_token
 
 NUM_LAYERS = 2
 ALL = frozenset(range(NUM_LAYERS))
@@ -92,7 +91,7 @@ def close(found, expected):
 @pytest.mark.parametrize("what", KNOCK_OUTS)
 def test_knock_outs_equal_attention_written_out(what):
     reader, inputs = sharp_reader(), inputs_of(num=5)
-    model, forbidden = looked_at(reader), edges(inputs, what)
+    model, forbidden = load_model(reader), edges(inputs, what)
     variants = [(forbidden, frozenset(layers)) for layers in ([0], [1], [0, 1])]
     clean, found = answers_without_edges(model, inputs, variants, batch=4)
     nothing = np.zeros_like(forbidden)
@@ -104,7 +103,7 @@ def test_knock_outs_equal_attention_written_out(what):
 
 
 def test_forbidding_nothing_changes_nothing():
-    model, inputs = looked_at(sharp_reader()), inputs_of(num=5)
+    model, inputs = load_model(sharp_reader()), inputs_of(num=5)
     nothing = np.zeros((len(inputs), *inputs.input_ids.shape[1:] * 2), dtype=bool)
     for layers in (ALL, frozenset([1]), frozenset[int]()):
         clean, found = answers_without_edges(model, inputs, [(nothing, layers)], batch=len(inputs))
@@ -118,7 +117,7 @@ def test_without_any_way_from_the_evidence_it_might_be_any_other():
     for document in ("gold", "conflict", "random"):
         inputs = inputs_of(document, num=5)
         forbidden = edges(inputs, "query→evidence")
-        found.append(answers_without_edges(looked_at(reader), inputs, [(forbidden, ALL)])[1][0])
+        found.append(answers_without_edges(load_model(reader), inputs, [(forbidden, ALL)])[1][0])
     assert np.allclose(found[0], found[1], atol=1e-5)
     assert np.allclose(found[0], found[2], atol=1e-5)
     open_ways = [answer_log_probabilities(reader, inputs_of(one, num=5)) for one in ("gold", "random")]
@@ -165,7 +164,7 @@ def test_random_edges_are_as_many_others_and_depend_on_the_question_alone():
 
 
 def test_padding_and_batches_change_nothing():
-    model, inputs = looked_at(sharp_reader()), inputs_of(num=6)
+    model, inputs = load_model(sharp_reader()), inputs_of(num=6)
     tried = knock_outs(inputs, NUM_LAYERS, seed=0)[:6]
     variants = [(one.edges, one.layers) for one in tried]
     whole = answers_without_edges(model, inputs, variants, batch=100)[1]
@@ -184,7 +183,7 @@ def test_padding_and_batches_change_nothing():
 
 def test_removals_are_those_of_the_influence_measure():
     reader, inputs = sharp_reader(), inputs_of(num=5)
-    model = looked_at(reader)
+    model = load_model(reader)
     for one in removals(inputs, NUM_LAYERS, seed=0):
         places = torch.from_numpy(one.edges[:, 0].argmax(axis=1))
         assert (one.edges.any(axis=1).sum(axis=1) == 1).all()
@@ -215,7 +214,7 @@ def test_the_tokens_that_are_removed():
 
 def test_tracing_equals_a_run_written_out():
     reader, inputs = sharp_reader(), inputs_of(num=5)
-    noise, model = subject_noise(looked_at(reader), inputs, seed=0), looked_at(reader)
+    noise, model = subject_noise(load_model(reader), inputs, seed=0), load_model(reader)
     nothing = np.zeros((len(inputs), *inputs.input_ids.shape[1:] * 2), dtype=bool)
     clean_logs, outputs = logs_by_hand(reader, inputs, nothing, [])
     subject = at(last_token(inputs, TokenPart.SUBJECT), inputs.parts.shape[1])
@@ -237,7 +236,7 @@ def test_tracing_equals_a_run_written_out():
 
 
 def test_restoring_everything_at_the_mask_regains_everything():
-    model, inputs = looked_at(sharp_reader()), inputs_of(num=5)
+    model, inputs = load_model(sharp_reader()), inputs_of(num=5)
     noise = subject_noise(model, inputs, seed=0)
     every = tuple((site, layer) for site in ("ffn", "attention") for layer in range(NUM_LAYERS))
     masks, nowhere = inputs.parts == TokenPart.MASK, np.zeros(inputs.parts.shape, dtype=bool)
@@ -251,13 +250,13 @@ def test_restoring_everything_at_the_mask_regains_everything():
 
 def test_noise_is_three_deviations_and_on_the_subject_alone():
     reader, inputs = sharp_reader(), inputs_of()
-    noise = subject_noise(looked_at(reader), inputs, seed=0)
+    noise = subject_noise(load_model(reader), inputs, seed=0)
     there = np.isin(inputs.parts, [TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT])
     assert (noise[~there] == 0).all()
     spread = float(reader.bert.embeddings.word_embeddings.weight.detach().std())
     assert noise[there].std() == pytest.approx(3 * spread, rel=0.03)
     some = np.array([2, 3])
-    assert (subject_noise(looked_at(reader), inputs.take(some), seed=0) == noise[some]).all()
+    assert (subject_noise(load_model(reader), inputs.take(some), seed=0) == noise[some]).all()
 
 
 # -- the table --------------------------------------------------------------------------------------------------------
@@ -271,7 +270,7 @@ def test_the_table_says_what_is_lost_and_regained():
     assert len(facts) == 4
     assert set(table["count"]) == {8}
     inputs = fact_inputs_of(world, tokenizer)
-    model = looked_at(reader)
+    model = load_model(reader)
     forbidden = edges(inputs, "mask→object")
     clean, found = answers_without_edges(model, inputs, [(forbidden, frozenset([1]))])
     rows = np.arange(len(inputs))

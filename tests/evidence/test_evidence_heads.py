@@ -4,14 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from evidence.sharp_reader import inputs_of, sharp_reader
+from evidence.sharp_reader import facts_of_kind, inputs_of, sharp_reader
 from retrieval.tiny_arms import tiny_reader, tiny_world
 
 from infoflow.evidence import TokenPart, attention_shares, evidence_heads, fact_blocks, fact_inputs
-from infoflow.evidence._asked import facts_of_kind, looked_at
 from infoflow.evidence._evidence_heads import copy_scores, head_readings
 from infoflow.foundation import NUM_BLOCKS, UserError
-from infoflow.models import tap
+from infoflow.models import load_model, tap
 
 
 def readings_by_hand(reader, inputs, row):
@@ -86,7 +85,7 @@ def test_shares_of_the_specification():
 @pytest.mark.parametrize("document", ["gold", "conflict"])
 def test_readings_equal_a_loop_over_heads_and_tokens(document):
     reader, inputs = sharp_reader(), inputs_of(document)
-    readings = head_readings(looked_at(reader), inputs, batch=5)
+    readings = head_readings(load_model(reader), inputs, batch=5)
     for row in range(0, len(inputs), 3):
         for (layer, head), expected in readings_by_hand(reader, inputs, row).items():
             found = {name: layers[layer][row, head] for name, layers in readings.items()}
@@ -100,7 +99,7 @@ def test_readings_equal_a_loop_over_heads_and_tokens(document):
 def test_copies_are_found_where_a_head_looks_at_the_object():
     """Attention is put in: every head of layer 1 looks at the object. What counts is then whether answers are right."""
     reader, inputs = sharp_reader(), inputs_of()
-    model = looked_at(reader)
+    model = load_model(reader)
     objects = torch.from_numpy(inputs.parts == TokenPart.EVIDENCE_OBJECT)
 
     def pointing(call):
@@ -133,11 +132,11 @@ def test_the_table_holds_means_with_a_random_document_as_baseline():
     chosen = evidence_facts(world)
     assert set(chosen) <= set(facts)
     inputs = fact_inputs(world, tokenizer, [facts[one] for one in chosen], "gold")
-    readings = head_readings(looked_at(reader), inputs)
+    readings = head_readings(load_model(reader), inputs)
     row = gold[(gold["layer"] == 1) & (gold["head"] == 0) & (gold["metric"] == "evidence")].iloc[0]
     assert row["value"] == pytest.approx(readings["evidence"][1][:, 0].mean())
     random = fact_inputs(world, tokenizer, [facts[one] for one in chosen], "random")
-    assert row["baseline"] == pytest.approx(head_readings(looked_at(reader), random)["evidence"][1][:, 0].mean())
+    assert row["baseline"] == pytest.approx(head_readings(load_model(reader), random)["evidence"][1][:, 0].mean())
     assert row["low"] < row["value"] < row["high"]
 
 

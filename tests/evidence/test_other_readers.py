@@ -8,10 +8,10 @@ from evidence.sharp_reader import inputs_of
 from retrieval.tiny_arms import tiny_world
 
 from infoflow.evidence import TokenPart, evidence_ablation, evidence_flow, evidence_heads
-from infoflow.evidence._asked import looked_at
 from infoflow.evidence._edges import edges
 from infoflow.evidence._knock_out import answers_without_edges
 from infoflow.evidence._tracing import Restored, subject_noise, traced_answers
+from infoflow.models import load_model
 
 READERS = {
     "albert": ("AlbertForMaskedLM", "AlbertConfig", {"embedding_size": 8}),
@@ -39,7 +39,7 @@ def reader_of(family: str):
 
 @pytest.mark.parametrize("family", READERS)
 def test_without_any_way_from_the_evidence_it_might_be_any_other(family):
-    model, found, open_ways = looked_at(reader_of(family)), [], []
+    model, found, open_ways = load_model(reader_of(family)), [], []
     for document in ("gold", "conflict"):
         inputs = inputs_of(document, num=4)
         forbidden = edges(inputs, "query→evidence")
@@ -52,7 +52,7 @@ def test_without_any_way_from_the_evidence_it_might_be_any_other(family):
 
 @pytest.mark.parametrize("family", READERS)
 def test_restoring_everything_at_the_mask_regains_everything(family):
-    model, inputs = looked_at(reader_of(family)), inputs_of(num=4)
+    model, inputs = load_model(reader_of(family)), inputs_of(num=4)
     every = tuple((site, layer) for site in ("ffn", "attention") for layer in range(2))
     clean, noisy, found = traced_answers(
         model, inputs, subject_noise(model, inputs, 0), [Restored(every, inputs.parts == TokenPart.MASK)]

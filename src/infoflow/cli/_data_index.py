@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ._options import limited
-from ._session import Log, reporting
+from ._session import Documents, Log, reporting
 from ._show import show, show_table
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def index(
     top: Annotated[int, Parameter(converter=limited("Count"))] = 5,
     exclude_origin: Annotated[bool, Parameter(negative="")] = False,
     retriever: Path | None = None,
+    documents: Documents = False,
     log: Log = None,
 ) -> None:
     """Build an index of passages, or look something up in one.
@@ -29,8 +30,8 @@ def index(
     `infoflow data index facts:256 --out facts-index` builds, `infoflow data index facts-index --ask "..."` asks.
 
     Args:
-        source: What to build of: a corpus (its documents, else its sentences), facts:SIZE, or a folder with a benchmark
-            of retrieval (BEIR, ReQA); or an index that was built.
+        source: What to build of: a corpus (its sentences; with --documents its documents), facts:SIZE, or a folder with a
+            benchmark of retrieval (BEIR, ReQA); or an index that was built.
         out: Folder of the index to build; without it SOURCE is an index.
         ask: A question to look up; may be given again.
         top: Passages shown for each question.
@@ -38,10 +39,17 @@ def index(
         retriever: Folder of a trained retriever, for a dense index; by default BM25 over words.
     """
     with reporting(log):
+        from infoflow.corpus import load_corpus
+        from infoflow.foundation import UserError
         from infoflow.retrieval import build_passage_index, open_passage_index
 
+        if documents and out is None:
+            raise UserError(
+                f"--documents says what an index is built of, and {source} is built. Add --out to build one."
+            )
         if out is not None:
-            built = build_passage_index(source, out, retriever)
+            passages = load_corpus(source, documents=True) if documents else source
+            built = build_passage_index(passages, out, retriever)
             show(f"{out}: {_size(built.passages)}")
         else:
             built = open_passage_index(source, retriever)

@@ -69,13 +69,13 @@ class PassageIndex(NamedTuple):
 
 
 def build_passage_index(
-    source: str | Path | Passages, folder: Path | str, retriever: Path | None = None
+    source: str | Path | Corpus | Passages, folder: Path | str, retriever: Path | None = None
 ) -> PassageIndex:
     """Passages and their index, written to `folder`.
 
     Args:
         source: A store; a folder with a benchmark (see `load_benchmark`); `facts`, `facts:256`; or a corpus by name or
-            path, whose documents, or else sentences, become passages.
+            path, whose sentences become passages; or a `Corpus`, whose documents do where it has them.
         folder: An old store and index there are replaced.
         retriever: A folder with a `Retriever` and its tokenizer makes a dense index; None: BM25 over words.
 
@@ -89,7 +89,7 @@ def build_passage_index(
         return _built(source, folder, loaded)
 
 
-def _built(source: str | Path | Passages, folder: Path, loaded: tuple[Retriever, Any] | None) -> PassageIndex:
+def _built(source: str | Path | Corpus | Passages, folder: Path, loaded: tuple[Retriever, Any] | None) -> PassageIndex:
     if isinstance(source, Passages):
         source.save(folder / _PASSAGES)
         passages = source
@@ -183,9 +183,11 @@ def _load_retriever(folder: Path) -> tuple[Retriever, Any]:
     return model.eval(), tokenizer
 
 
-def _rows(source: str | Path) -> Iterator[dict[str, Any] | str]:
+def _rows(source: str | Path | Corpus) -> Iterator[dict[str, Any] | str]:
     """Passages of a benchmark, of the world of facts, or of a corpus."""
-    if world := load_world(str(source)):
+    if isinstance(source, Corpus):
+        yield from _of_corpus(source)
+    elif world := load_world(str(source)):
         yield from world.passages()
     elif is_benchmark(Path(source)):
         yield from ({"title": one.title, "text": one.text} for one in load_benchmark(source).passages)
