@@ -30,8 +30,8 @@ def index(
     `infoflow data index facts:256 --out facts-index` builds, `infoflow data index facts-index --ask "..."` asks.
 
     Args:
-        source: What to build of: a corpus (its sentences; with --documents its documents), facts:SIZE, or a folder with a
-            benchmark of retrieval (BEIR, ReQA); or an index that was built.
+        source: What to build of: a corpus (its sentences; with --documents its documents), facts:SIZE, or a folder
+            with a benchmark of retrieval (BEIR, ReQA); or an index that was built.
         out: Folder of the index to build; without it SOURCE is an index.
         ask: A question to look up; may be given again.
         top: Passages shown for each question.
