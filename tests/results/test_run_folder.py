@@ -197,3 +197,14 @@ def test_a_table_that_is_gone_is_told_and_one_that_was_taken_away_is_not(tmp_pat
     (tmp_path / "tables" / ".names").unlink()
     run.tables.write(pd.DataFrame({"seed": [1]}), schema)
     assert run.tables.gone == []
+
+
+@pytest.mark.parametrize("damage", [b"\0" * 60, b"training_runs\n\x1b[2J\n", b"a" * 300])
+def test_a_damaged_list_of_tables_is_not_shown(tmp_path, schema, damage):
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path)
+    run.tables.write(pd.DataFrame({"seed": [1]}), schema)
+    (tmp_path / "tables" / ".names").write_bytes(damage)
+    assert RunFolder(tmp_path).tables.gone == []
+    assert list(RunFolder(tmp_path).tables) == ["training_runs"]

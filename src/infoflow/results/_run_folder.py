@@ -17,6 +17,7 @@ from ._table import Table
 from ._tables import StoredTable, name_inside, read_table, write_table
 
 RUN_VERSION = 1
+_LONGEST = 200  # characters of a table's name; what is longer is damage
 _NAMES = ".names"  # in the folder of tables: an emptied file is told by its name alone
 
 
@@ -155,10 +156,11 @@ class Tables(Mapping[str, pd.DataFrame]):
         return names is None or name in names
 
     def _written(self) -> list[str] | None:
-        """Names of all tables that were written here and not removed; None where no list was kept."""
+        """Names of all tables that were written here and not removed; None where no list was kept, or nothing is left
+        of it."""
         path = self._path / _NAMES
-        names = path.read_text(encoding="utf-8", errors="replace").split() if path.is_file() else []
-        return names or None
+        words = path.read_text(encoding="utf-8", errors="replace").split() if path.is_file() else []
+        return [word for word in words if word.isprintable() and len(word) < _LONGEST] or None
 
     def _note_names(self, names: Iterable[str]) -> None:
         with atomic_write(self._path / _NAMES) as temporary:
