@@ -13,7 +13,6 @@ from infoflow.foundation import UserError, stream
 from infoflow.models import load_model
 from infoflow.objectives import make_objective
 from infoflow.probing import FILL_IN, ClozeFact, Facts, FillIn, FillInOptions, Prompt, common_objects, fill_in
-from infoflow.probing._blanks import BlankWriter
 from infoflow.representations import TunedLens
 from infoflow.training import ModelConfig, build_models
 
@@ -66,14 +65,15 @@ def causal_lm(tokenizer):
 def knowing(tokenizer):
     """A masked LM that learned the facts by the first template of each relation."""
     model = masked_lm(tokenizer)
-    writer, known = BlankWriter(model), facts()
-    rows = [writer.blank(TEMPLATES[fact.relation][0], fact.subject) for fact in known.facts]
-    labels = torch.tensor([tokenizer(fact.object, add_special_tokens=False)["input_ids"][-1] for fact in known.facts])
-    ids, places = torch.tensor([row.source for row in rows]), torch.tensor([row.place for row in rows])
+    known = facts().facts
+    asked = [TEMPLATES[fact.relation][0].replace("[X]", fact.subject).replace("[Y]", "[MASK]") for fact in known]
+    labels = torch.tensor([tokenizer(fact.object, add_special_tokens=False)["input_ids"][-1] for fact in known])
+    ids = tokenizer(asked, return_tensors="pt")["input_ids"]
+    places = (ids == tokenizer.mask_token_id).long().argmax(dim=1)
     optimiser = torch.optim.Adam(model.module.parameters(), lr=0.003)  # faster ones forget on some processors
     for _ in range(400):
         optimiser.zero_grad()
-        logits = model.module(input_ids=ids).logits[torch.arange(len(rows)), places]
+        logits = model.module(input_ids=ids).logits[torch.arange(len(known)), places]
         torch.nn.functional.cross_entropy(logits, labels).backward()
         optimiser.step()
     return model
@@ -195,29 +195,32 @@ def test_sentences_that_cannot_be_read_are_counted(tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("name", "source", "decoder"),
+    ("name", "way", "source", "decoder"),
     [
-        ("span-corruption", "of italy the city <extra_id_0> !", "<extra_id_0>"),
-        ("replace-spans", "of italy the city <extra_id_0> !", "<extra_id_0>"),
-        ("denoise-mask", "of italy the city <extra_id_0> !", "of italy the city"),
-        ("bart", "of italy the city [MASK] !", "of italy the city"),
-        ("prefix-lm", "of italy the city", ""),
-        ("seq2seq-lm", "", "of italy the city"),
+        ("span-corruption", "sentinel", "of italy the city <extra_id_0> !", "<extra_id_0>"),
+        ("replace-spans", "sentinel", "of italy the city <extra_id_0> !", "<extra_id_0>"),
+        ("denoise-mask", "rewrite", "of italy the city <extra_id_0> !", "of italy the city"),
+        ("bart", "rewrite", "of italy the city [MASK] !", "of italy the city"),
+        ("prefix-lm", "continue", "of italy the city", ""),
+        ("seq2seq-lm", "write", "", "of italy the city"),
     ],
 )
-def test_encoder_decoders_are_asked_as_they_were_trained(tokenizer, name, source, decoder):
+def test_encoder_decoders_are_asked_as_they_were_trained(tokenizer, name, way, source, decoder):
     objective, vocabulary = make_objective(name), Vocabulary.from_tokenizer(tokenizer)
     config = ModelConfig(width=16, layers=1, heads=2, feedforward=16, positions=32)
     model = load_model(build_models([objective], config, vocabulary, vocabulary)[name], tokenizer=tokenizer)
-    blank = BlankWriter(model, objective).blank("of [X] the city [Y] !", "italy")
-    assert blank is not None
-    assert list(blank.source) == tokenizer(source)["input_ids"]
-    assert list(blank.decoder) == tokenizer(decoder)["input_ids"][:-1]  # [CLS] and the text, no [SEP]
-    assert blank.place == len(blank.decoder) - 1
-    ids, read = torch.tensor([blank.source]), torch.tensor([blank.decoder])
-    table = fill_in(model, facts(), FillInOptions(prompts=("manual",)), trained=objective)
-    assert set(table["asked"]) == {BlankWriter(model, objective).way}
-    assert model.module(input_ids=ids, decoder_input_ids=read).logits.shape[1] == len(blank.decoder)
+    seen = []
+    model.module.register_forward_pre_hook(lambda _, __, given: seen.append(given), with_kwargs=True)
+    table = fill_in(model, facts(), FillInOptions(prompts=("mined",)), trained=objective)
+    assert set(table["asked"]) == {way}
+    pairs = {
+        tuple(tuple(id for id in ids.tolist() if id != tokenizer.pad_token_id) for ids in row)
+        for given in seen
+        if "input_ids" in given
+        for row in zip(given["input_ids"], given["decoder_input_ids"], strict=True)
+    }
+    expected = tokenizer(source)["input_ids"], tokenizer(decoder)["input_ids"][:-1]  # [CLS] and the text, no [SEP]
+    assert tuple(map(tuple, expected)) in pairs
 
 
 def test_models_that_fill_no_blank_are_refused(tokenizer, matched_models, knowing):
