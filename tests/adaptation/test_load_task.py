@@ -1,6 +1,7 @@
 """Tasks from files of every known layout, their parts, and one clear message for what is wrong."""
 
 import gzip
+import inspect
 import json
 from pathlib import Path
 
@@ -242,10 +243,13 @@ def test_what_is_wrong_is_said(labels, more, message, corpus_of):
 
 
 def test_a_shape_that_there_is_not():
-    from infoflow.adaptation._load_task import check_shape
+    from infoflow.adaptation import load_task
+    from infoflow.corpus import Corpus
 
+    corpus = Corpus.from_sentences(["a dog"])
+    load = inspect.unwrap(load_task)  # in tests beartype would speak first
     with pytest.raises(UserError, match=r"shape must be one of classification.* Got \"song\""):
-        check_shape("song")
+        load("t", shape="song", train=corpus, dev=corpus, test=corpus)
 
 
 def test_what_is_wrong_with_tags_is_said(tagged):
