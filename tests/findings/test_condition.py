@@ -138,3 +138,13 @@ def test_an_interval_of_shares_stays_within_0_and_1():
     assert (free.low < 0, free.high > 1) == (True, True)
     assert (bound.low, bound.high) == (0.0, 1.0)
     assert free.verdict == bound.verdict == "undetermined"
+
+
+@pytest.mark.parametrize(("noise", "low", "high"), [(0.0, 0.5, 1.0), (1.0, -1.29, 2.79)])
+def test_values_off_a_grid_are_known_to_a_step(noise, low, high):
+    """Replicates that agree to the step say nothing of where between two steps the value lies."""
+    outcome = judged(make([0.75], noise=noise, step=0.25, threshold=0.6))
+    assert outcome.low == pytest.approx(low, abs=0.1)
+    assert outcome.high == pytest.approx(high, abs=0.1)
+    assert outcome.verdict == "undetermined"
+    assert judged(make([0.9], noise=0.0, step=0.25, threshold=0.6)).verdict == "holds"

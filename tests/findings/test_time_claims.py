@@ -114,7 +114,7 @@ def ngrams(minima=(4, 16, 64), rise: float = 0.5) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def warmed_up(updates: float, rates: float, seeds: float = 0.3, gap: float = 0.4) -> dict:
+def warmed_up(updates: float, rates: float, seeds: float = 0.3, gap: float = 0.1) -> dict:
     """Doublings by which the minimum of KL(Q1||P) comes later with the longer warm-up, and in another seed."""
     rows = []
     for seed in SEEDS:
@@ -459,6 +459,7 @@ CASES = {
         "holds": warmed_up(1.0, 0.0),
         "fails": warmed_up(0.1, -1.8),  # the stages keep their updates
         "undetermined": warmed_up(1.0, 0.0, seeds=0.9),  # seeds alone move them as far
+        "undetermined: coarse": warmed_up(1.0, 0.0, gap=0.5),  # the checkpoints beside the minimum would turn it
         "not testable here": warmed_up(1.0, 0.0, gap=0.8),
     },
     "time:T20": {
@@ -494,7 +495,7 @@ CASES = {
 @pytest.mark.parametrize(("claim", "verdict"), [(claim, verdict) for claim, own in CASES.items() for verdict in own])
 def test_a_claim_is_decided_as_the_tables_were_made(claim: str, verdict: str) -> None:
     row = judged(claim, CASES[claim][verdict])
-    assert row["verdict"] == verdict, row["reason"] + "\n" + row["note"]
+    assert row["verdict"] == verdict.partition(":")[0], row["reason"] + "\n" + row["note"]
     assert row["update"] == -1
 
 

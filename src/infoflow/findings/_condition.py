@@ -39,6 +39,7 @@ class Condition:
         True  # whether a control that meets just this condition shows the claim: not if it says what is absent
     )
     of: int = 0  # values are shares of so many things in each seed, such as heads; 0: of something that has no number
+    step: float = 0.0  # how far apart the values lie that can be read at all: no interval is narrower than one each way
     published: float = np.nan  # what the source's numbers give for the deciding column; NaN: it gives none
 
     def __post_init__(self) -> None:
@@ -118,7 +119,8 @@ def judge(condition: Condition, spread: Spread, num_tests: int) -> Outcome:
 
     The distribution of the minimum itself is not used: noise pulls a minimum down, in the estimate and again in every
     draw. A share of counted things is no surer than as many independent ones would make it (Wilson's interval): where
-    all seeds agree, as at 0 of 48 heads, their spread says nothing.
+    all seeds agree, as at 0 of 48 heads, their spread says nothing. Nor does it of values that are read off a grid
+    (checkpoints) and agree to the step: the interval then runs a step to either side.
     """
     column = condition.deciding_column()
     lows, highs = spread.ends()
@@ -134,6 +136,8 @@ def judge(condition: Condition, spread: Spread, num_tests: int) -> Outcome:
     if condition.of:
         counted = wilson(effect, condition.of * spread.rows.num_seeds)
         ends = [min(ends[0], counted[0]), max(ends[1], counted[1])]
+    if condition.step:
+        ends = [min(ends[0], effect - condition.step), max(ends[1], effect + condition.step)]
     if condition.bounds is not None:
         ends = [float(np.clip(end, *condition.bounds)) for end in ends]
     low, high = sorted(flip * (end - condition.threshold) for end in ends)

@@ -13,7 +13,7 @@ FACTOR = 1.5
 
 def unigram_stage(objective: Spec, compared: str = "warm-up") -> Reading:
     """Where the divergence from unigrams is least: doublings of updates, and of the sum of learning rates, by which it
-    comes later with the longer warm-up.
+    comes later with the longer warm-up; then by how many doublings of updates checkpoints lie apart there.
 
     `compared="seed"`: in the next seed with the same warm-up, later or earlier; by its updates alone, with 0 for the
     sum, which says something of another warm-up only.
@@ -34,4 +34,5 @@ def _grown(rows: SeedRows, signed: bool) -> np.ndarray:
             f"checkpoints around the minimum lie {gap:.2f} doublings of updates apart, and no time is more exact: "
             f"{np.log2(FACTOR):.2f} or less are needed, a schedule with more steps"
         )
-    return numbers if signed else np.abs(numbers) * [1, 0]
+    grown = numbers if signed else np.abs(numbers) * [1, 0]
+    return np.column_stack([grown, np.full(len(grown), gap)])
