@@ -59,6 +59,13 @@ def test_documents_become_passages(infoflow, tmp_path):
     answer = infoflow("data", "index", "own", "--documents")
     assert answer.code == 2
     assert "--documents says what an index is built of, and own is built" in answer.err
+    (tmp_path / "own.csv").write_text("said,book\none two,x\nthree,x\nfour,y\n")
+    answer = infoflow("data", "index", "own.csv", "--out", "table")
+    assert "Write --text-column NAME" in answer.err
+    answer = infoflow("data", "index", "own.csv", "--text-column", "said", "--out", "table")
+    assert answer.out == "table: 3 passages\n"
+    answer = infoflow("data", "index", "own.csv", "--text-column=said", "--document-column=book", "--out", "table")
+    assert answer.out == "table: 2 passages\n"
     assert infoflow("data", "index", "grammar:20", "--documents", "--out", "no").code == 2
     assert not (tmp_path / "no").exists()
 

@@ -62,6 +62,19 @@ def test_words_are_drawn_with_their_neighbours_in_a_corpus(infoflow, folder, tmp
     assert "no word" in refused.err
 
 
+def test_words_of_a_table_are_in_the_column_that_is_named(infoflow, folder, tmp_path):
+    from infoflow.corpus import generate_grammar
+
+    lines = "".join(f"{sentence.text}\n" for sentence in generate_grammar(num=200))
+    (tmp_path / "own.csv").write_text("said\n" + lines)
+    answer = infoflow("view", folder, "house", "--words=own.csv", "--log=plain")
+    assert (answer.code, "Write --text-column NAME" in answer.err) == (2, True)
+    answer = infoflow("view", folder, "house", "--words=own.csv", "--text-column=said", "--log=plain")
+    assert answer.code == 0, answer.err
+    answer = infoflow("view", folder, "the house", "--text-column=said", "--log=plain")
+    assert (answer.code, "No --words was given" in answer.err) == (2, True)
+
+
 def test_static_vectors_have_words_and_no_attention(infoflow, matched_models, tmp_path):
     from infoflow.models import StaticConfig, StaticVectors
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ._options import limited
-from ._session import Documents, Log, reporting
+from ._session import DocumentColumn, Documents, Log, TextColumn, reporting
 from ._show import show, show_table
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ def index(
     top: Annotated[int, Parameter(converter=limited("Count"))] = 5,
     exclude_origin: Annotated[bool, Parameter(negative="")] = False,
     retriever: Path | None = None,
+    text_column: TextColumn = None,
+    document_column: DocumentColumn = None,
     documents: Documents = False,
     log: Log = None,
 ) -> None:
@@ -30,8 +32,8 @@ def index(
     `infoflow data index facts:256 --out facts-index` builds, `infoflow data index facts-index --ask "..."` asks.
 
     Args:
-        source: What to build of: a corpus (its sentences; with --documents its documents), facts:SIZE, or a folder
-            with a benchmark of retrieval (BEIR, ReQA); or an index that was built.
+        source: What to build of: a corpus (its sentences, or where documents are read its documents), facts:SIZE, or a
+            folder with a benchmark of retrieval (BEIR, ReQA); or an index that was built.
         out: Folder of the index to build; without it SOURCE is an index.
         ask: A question to look up; may be given again.
         top: Passages shown for each question.
@@ -43,13 +45,13 @@ def index(
         from infoflow.foundation import UserError
         from infoflow.retrieval import build_passage_index, open_passage_index
 
-        if documents and out is None:
-            raise UserError(
-                f"--documents says what an index is built of, and {source} is built. Add --out to build one."
-            )
+        read = {"text_column": text_column, "document_column": document_column, "documents": documents}
+        read = {name: value for name, value in read.items() if value}
+        if read and out is None:
+            option = f"--{next(iter(read)).replace('_', '-')}"
+            raise UserError(f"{option} says what an index is built of, and {source} is built. Add --out to build one.")
         if out is not None:
-            passages = load_corpus(source, documents=True) if documents else source
-            built = build_passage_index(passages, out, retriever)
+            built = build_passage_index(load_corpus(source, **read) if read else source, out, retriever)
             show(f"{out}: {_size(built.passages)}")
         else:
             built = open_passage_index(source, retriever)

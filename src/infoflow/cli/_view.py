@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ._measuring import run_name
-from ._session import COMMON, Device, Session, working
+from ._session import COMMON, Device, Session, TextColumn, working
 from ._show import show_path
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def view(
         str | None,
         Parameter(help="A corpus: SENTENCE then names words, whose neighbours in it are drawn instead of attention."),
     ] = None,
+    text_column: TextColumn = None,
     mixing: Annotated[bool, Parameter(help="Maps by ALTI too; hundreds of tokens take a minute.")] = True,
     device: Device = None,
     out: Annotated[Path | None, Parameter(group=COMMON, help="HTML file. Default: view-MODEL.html.")] = None,
@@ -46,10 +47,12 @@ def view(
         from infoflow.models import load_model
         from infoflow.report import check_view_path, write_view
 
+        if text_column and words is None:
+            raise UserError("--text-column is of the corpus that --words names. No --words was given. Add it.")
         path = check_view_path(out or Path(f"{run_name('view', model)}.html"))
         loaded = replace(load_model(model, tokenizer, device or "auto"), name=run_name("view", model)[len("view-") :])
         if words is not None:
-            show_path("View", _draw_words(loaded, sentence, words, path))
+            show_path("View", _draw_words(loaded, sentence, words, text_column, path))
             return
         if lacking := loaded.anatomy.lacks():
             raise UserError(
@@ -59,11 +62,12 @@ def view(
         show_path("View", write_view(seen, path))
 
 
-def _draw_words(model: "Model", named: str, corpus: str, path: Path) -> Path:
+def _draw_words(model: "Model", named: str, name: str, text_column: str | None, path: Path) -> Path:
     from infoflow.corpus import load_corpus
     from infoflow.flow import measure
     from infoflow.report import write_word_view
     from infoflow.representations import WORD_NEIGHBOURS, WordNeighbours
 
     wanted = WordNeighbours(named=tuple(named.split()), occurrences=_OCCURRENCES)
-    return write_word_view(measure(model, load_corpus(corpus), [wanted])[WORD_NEIGHBOURS.name], model.name, path)
+    corpus = load_corpus(name, text_column=text_column)
+    return write_word_view(measure(model, corpus, [wanted])[WORD_NEIGHBOURS.name], model.name, path)
