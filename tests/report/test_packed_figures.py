@@ -35,20 +35,20 @@ def page_of(tmp_path_factory):
     keys = {"model": "m", "objective": "masked-lm", "seed": 0, "trained": True}
     sizes = {"small": 10_000, "middle": 100_000, "large": 300_000}
     for name, size in sizes.items():
-        columns = [Column(name=key, dtype="string", description=key) for key in ("model", "objective")]
-        columns += [Column(name="seed", dtype="int64", description="seed")]
-        columns += [Column(name="trained", dtype="bool", description="whether it is trained")]
-        columns += [Column(name="value", dtype="float64", description="value")]
+        dtypes = {"model": "string", "objective": "string", "seed": "int64", "trained": "bool", "value": "float64"}
+        columns = tuple(Column(name=key, dtype=dtype, unit="", description=key) for key, dtype in dtypes.items())
         told = f"Is it {name}?\n{'long ' * (size // 5)}"
-        schema = TableSchema(name=name, version=1, description=told, columns=tuple(columns))
+        schema = TableSchema(name=name, version=1, description=told, columns=columns)
         run.tables.write(pd.DataFrame([{**keys, "value": 0.5}]), schema)
     run.update(kind="analyze", own=list(sizes), models=[{"name": "m", **keys}])
 
     def write(warning):
         run.update(warnings=[warning])
         page = write_report(run).read_text(encoding="utf-8")
-        return {name: re.search(rf'<figure id="own-{name}".*?</h3>(.*?)</figure>', page, re.DOTALL)[1]
-                for name in sizes}, page  # fmt: skip
+        figures = {
+            name: re.search(rf'<figure id="own-{name}".*?</h3>(.*?)</figure>', page, re.DOTALL) for name in sizes
+        }
+        return {name: found[1] for name, found in figures.items()}, page
 
     return write
 
