@@ -37,14 +37,25 @@ def models(matched_models):
 
 
 @pytest.fixture
-def answers(models):
-    """Makes what answers questions about some models, as the worker's thread calls it."""
-    from infoflow.explorer._answers import Responses
-    from infoflow.explorer._readings import Readings
-    from infoflow.explorer._sentence_reading import ExploredModel
+def explorers():
+    """Makes explorers of some models, and ends them."""
+    pytest.importorskip("starlette", reason='the extra is not installed: pip install "infoflow[explore]"')
+    from infoflow.explorer import Explorer
 
-    def make(*kinds, **options):
-        subjects = [ExploredModel(number, models[kind]) for number, kind in enumerate(kinds)]
-        return Responses(Readings(subjects, 128, **options))
+    made = []
 
-    return make
+    def make(*given):
+        made.append(Explorer(given))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+@pytest.fixture
+def answers(models, explorers):
+    """Makes what asks an explorer of a model."""
+    from asking import Asker
+
+    return lambda kind: Asker(explorers(models[kind]))

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from asking import KINDS, SENTENCE, TRANSLATION, opened, question, weights
+from asking import KINDS, SENTENCE, TRANSLATION, Asker, RefusedQuestion, heard, opened, question, responses, weights
+
+from infoflow.explorer._lens import best
 
 
 def translation_of(kind):
@@ -140,29 +142,33 @@ def test_a_hidden_token_is_a_key_that_nobody_has(answers, model, kind):
             assert (found.max(-1) > 0).all()
 
 
-def test_a_closed_layer_passes_its_input_on(answers, models, kind):
-    from infoflow.models import tap
+def test_a_closed_layer_passes_its_input_on(answers, model, kind):
+    """From there on everything is as it is below the layer."""
+    from infoflow.representations import logit_lens
 
-    model = models[kind]
     asked, stack = answers(kind), model.anatomy.predicts.name
     key = opened(asked.read(question(kind)))[0]["key"]
-    after = opened(asked.change(question(key=key, close={"layers": [[stack, 1]]})))[0]["key"]
-    states = asked.readings.of_key(after).states[stack]
-    assert torch.equal(states[1], states[2])
-    with torch.no_grad(), tap(model, hidden=True) as seen:
-        model.module(**inputs_of(model, kind))
-    assert torch.allclose(seen.hidden[stack][1][0], states[1], atol=1e-5)
-    with torch.no_grad():
-        shares = asked.readings.subjects[0].readout(states[1]).log_softmax(-1)
-    assert torch.allclose(asked.readings.of_key(after).log_shares, shares, atol=1e-4)
+    closed = question(key=key, close={"layers": [[stack, 1]]}, want=["lens"])
+    head = opened(asked.change(closed))[0]
+    inputs = inputs_of(model, kind)
+    readings = logit_lens(model, inputs["input_ids"], None, inputs.get("decoder_input_ids"))
+    logs = {reading.layer: reading.logits.log_softmax(-1) for reading in readings}
+    for position, layers in enumerate(head["lens"]["layers"]):
+        assert layers[1] == layers[2] != layers[0]
+        shares, ids = logs[1][position].exp().topk(10)
+        np.testing.assert_allclose([share for _, share in layers[1]], shares, rtol=2e-3)
+        assert layers[1][0][0] == int(ids[0])
+    expected = (logs[2].exp() * (logs[2] - logs[1])).sum(-1)
+    np.testing.assert_allclose(head["changed"]["divergence"], expected, rtol=1e-2, atol=1e-6)
 
 
-def test_closing_nothing_changes_nothing_exactly(answers, kind):
-    asked = answers(kind, most_bytes=0)  # nothing is kept: all of it is computed twice
-    first, arrays = opened(asked.read(question(kind, want=["attention"])))
-    asked.readings._kept.clear()
-    head, again = opened(asked.change(question(key=first["key"], want=["attention"])))
-    assert asked.readings.computed >= 2
+def test_closing_nothing_changes_nothing_exactly(models, kind):
+    nothing_kept = responses([models[kind]], most_bytes=0)
+    first, arrays = opened(nothing_kept.read(heard(kind=kind, want=["attention"])))
+    other = opened(nothing_kept.read(heard(kind=kind, text="the dog")))[0]
+    assert other["key"] != first["key"]
+    head, again = opened(nothing_kept.change(heard(key=first["key"], want=["attention"])))
+    assert head["passes"] == 3  # it was forgotten, and is computed again
     assert head["key"] == first["key"]
     for name, data in arrays.items():
         assert again[name] == data
@@ -185,10 +191,10 @@ def test_differences_are_after_less_before(answers, kind):
 
 def test_a_strip_is_each_token_hidden(answers, kind, model):
     asked, stack = answers(kind), model.anatomy.reads.name
-    key = opened(asked.read(question(kind)))[0]["key"]
-    rows = [row for part in asked.lines(question(key=key, want=["influence"])) for row in part]
-    reading = asked.readings.of_key(key)
-    assert len(rows) == sum(map(len, reading.sentence.tokens.values()))
+    head = opened(asked.read(question(kind, want=["attention"])))[0]
+    key = head["key"]
+    rows = asked.lines(question(key=key, want=["influence"]))
+    assert len(rows) == sum(map(len, head["view"]["tokens"].values()))
     for row in (rows[1], rows[3]):
         changed = opened(asked.change(question(key=key, hide=[[row["stack"], row["token"]]])))[0]["changed"]
         kept = [value for value in changed["divergence"] if value is not None]
@@ -207,7 +213,7 @@ def test_a_sweep_is_each_head_closed(answers, kind, model):
     asked = answers(kind)
     key = opened(asked.read(question(kind)))[0]["key"]
     for mode in ("zero", "mean"):
-        rows = [row for part in asked.lines(question(key=key, sweep="heads", mode=mode)) for row in part]
+        rows = asked.lines(question(key=key, sweep="heads", mode=mode))
         assert len(rows) == sum(one.num_heads for one in model.anatomy.attentions())
         for row in rows[:: max(1, len(rows) // 3)]:
             place = [row["stack"], row["kind"], row["layer"], row["head"]]
@@ -236,23 +242,29 @@ def test_the_flow_is_that_of_the_offline_page(answers, models, kind):
             np.testing.assert_allclose([share for _, share in row], [share for _, share in other], atol=0.0011)
 
 
-def test_what_a_long_text_would_say_is_left_out(answers, monkeypatch):
-    from infoflow.explorer import _lens
+def test_what_a_long_text_would_say_is_left_out(models, explorers):
+    """Of a model with many words: its head would have to be read too often."""
+    from transformers import BertConfig, BertForMaskedLM
 
-    monkeypatch.setattr(_lens, "_MOST_GUESSED", 100)
-    head, _ = opened(answers("masked").read(question(want=["flow"])))
-    assert head["flows"][0]["guesses"] is None
-    assert head["flows"][0]["mixing"]
+    from infoflow.models import load_model
+
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
+    large = BertForMaskedLM(BertConfig(vocab_size=60_000, **sizes))
+    asked = Asker(explorers(load_model(large, tokenizer=models["masked"].tokenizer)))
+    for words, told in ((100, False), (50, True)):
+        head, _ = opened(asked.read(question(text="the " * words, want=["flow"])))
+        assert bool(head["flows"][0]["guesses"]) == told
+        assert head["flows"][0]["mixing"]
 
 
 def test_the_flow_of_a_change_knows_what_was_taken_away(answers, kind, model):
     from infoflow.heads import restore
 
     asked, stack = answers(kind), model.anatomy.reads.name
-    first, _ = opened(asked.read(question(kind)))
+    first, _ = opened(asked.read(question(kind, want=["attention"])))
     change = {"hide": [[stack, 2]], "close": {"layers": [[stack, 1]]}}
     _, arrays = opened(asked.change(question(key=first["key"], want=["flow"], **change)))
-    size = len(asked.readings.of_key(first["key"]).sentence.tokens[stack])
+    size = len(first["view"]["tokens"][stack])
     flow = [
         restore(np.frombuffer(arrays[f"{stack}/self/{layer}/mixing"], np.uint8)).reshape(size, size) for layer in (0, 1)
     ]
@@ -296,8 +308,6 @@ def test_a_first_causal_token_that_sees_nothing_is_left_out(answers):
 
 @pytest.mark.parametrize("size", [3, 10, 127, 128, 1281, 5000])
 def test_the_likeliest_are_topk_s(size):
-    from infoflow.explorer._lens import best
-
     shares = torch.rand(7, size, generator=torch.Generator().manual_seed(size))
     for most in (3, 10):
         ids, found = best(shares, most)
@@ -306,19 +316,19 @@ def test_the_likeliest_are_topk_s(size):
         assert torch.equal(ids, expected.indices)
 
 
-def test_what_is_forgotten_is_computed_anew(answers):
-    asked = answers("masked", most_bytes=1)
-    first = opened(asked.read(question(want=["attention"])))
-    opened(asked.read(question(text="a dog sleeps")))
-    assert first[0]["key"] not in asked.readings._kept
-    again = opened(asked.read(question(key=first[0]["key"], want=["attention"])))
+def test_what_is_forgotten_is_computed_anew(models):
+    asked = responses([models["masked"]], most_bytes=1)
+    first = opened(asked.read(heard(want=["attention"])))
+    assert opened(asked.read(heard(text="a dog sleeps")))[0]["passes"] == 2
+    again = opened(asked.read(heard(key=first[0]["key"], want=["attention"])))
+    assert again[0]["passes"] == 3
     assert again[1] == first[1]
 
 
-def test_memory_is_bounded(answers):
-    asked = answers("masked", most_bytes=1 << 20)
+def test_memory_is_bounded(models):
+    asked = responses([models["masked"]], most_bytes=1 << 20)
     for number in range(40):
-        asked.read(question(text=f"the cat {'old ' * (number % 30)} {number}", want=["attention", "flow"]))
+        asked.read(heard(text=f"the cat {'old ' * (number % 30)} {number}", want=["attention", "flow"]))
     assert sum(one.num_bytes for one in asked.readings._kept.values()) <= 1 << 20
 
 
@@ -345,19 +355,15 @@ def test_a_translation_begins_from_its_start_token(answers, models):
     assert len(found["tokens"]["decoder"]) == 1
 
 
-def test_a_model_without_head_says_so(answers, models):
+def test_a_model_without_head_says_so(models, explorers):
     from transformers import BertConfig, BertModel
 
-    from infoflow.explorer._answers import Responses
-    from infoflow.explorer._readings import Readings
-    from infoflow.explorer._sentence_reading import ExploredModel
-    from infoflow.foundation import UserError
     from infoflow.models import load_model
 
     tokenizer = models["masked"].tokenizer
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
     model = load_model(BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)), tokenizer=tokenizer)
-    asked = Responses(Readings([ExploredModel(0, model)], 128))
+    asked = Asker(explorers(model))
     head, _ = opened(asked.read(question(want=["attention", "flow", "lens", "relevance"], position=2)))
     assert "no language-model head" in head["lens"]["reason"]
     assert head["relevance"]["method"] == "alti"
@@ -365,9 +371,8 @@ def test_a_model_without_head_says_so(answers, models):
     changed = opened(asked.change(question(key=head["key"], hide=[["encoder", 2]])))[0]["changed"]
     assert "divergence" not in changed
     assert changed["distance"]["encoder"][-1][3] > 0
-    rows = [row for part in asked.lines(question(key=head["key"], sweep="heads")) for row in part]
-    assert len(rows) == 8
-    with pytest.raises(UserError, match="no language-model head"):
+    assert len(asked.lines(question(key=head["key"], sweep="heads"))) == 8
+    with pytest.raises(RefusedQuestion, match=r"422.*no language-model head"):
         asked.blank(question(text="the ___"))
 
 
@@ -383,33 +388,48 @@ def test_a_model_without_head_says_so(answers, models):
     ],
 )
 def test_a_change_must_fit(answers, fields, message):
-    from infoflow.foundation import UserError
-
     asked = answers("masked")
     key = opened(asked.read(question()))[0]["key"]
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(RefusedQuestion, match=f"422: .*({message})"):
         asked.change(question(key=key, **fields))
 
 
-def test_hooks_are_gone_after_errors_and_changes(answers, models, kind):
+def test_hooks_are_gone_after_errors_and_changes(models, explorers, kind):
     model = models[kind]
     inputs, hooks = inputs_of(model, kind), hooks_of(model)
     with torch.no_grad():
         before = model.module(**inputs).logits
-    asked = answers(kind)
+    explorer = explorers(model)
+    asked = Asker(explorer)
     key = opened(asked.read(question(kind)))[0]["key"]
     stack = model.anatomy.predicts.name
     asked.change(question(key=key, hide=[[stack, 1]], close={"layers": [[stack, 0]], "heads": [[stack, "self", 1, 1]]}))
-    lines = asked.lines(question(key=key, sweep="heads"))
-    next(lines)
-    lines.close()  # the page went away
+    leave_after_a_line(explorer, question(key=key, sweep="heads"))
     failing = model.module.register_forward_hook(_fails)
-    with pytest.raises(RuntimeError, match="on purpose"):
+    with pytest.raises(RefusedQuestion, match=r"500: .*RuntimeError"):
         asked.change(question(key=key, hide=[[stack, 2]], close={"heads": [[stack, "self", 0, 0]]}))
     failing.remove()
     assert hooks_of(model) == hooks
     with torch.no_grad():
         assert torch.equal(model.module(**inputs).logits, before)
+
+
+def leave_after_a_line(explorer, sent):
+    """Asks over the network, and is gone when the first line has come."""
+    import json
+    from http.client import HTTPConnection
+
+    explorer.start()
+    link = HTTPConnection("127.0.0.1", explorer.port, timeout=20)
+    link.request("GET", explorer.address.partition(str(explorer.port))[2])
+    entered = link.getresponse()
+    cookie = entered.headers["set-cookie"].partition(";")[0]
+    entered.read()
+    link.request("POST", "/api/read", json.dumps(sent), {"content-type": "application/json", "cookie": cookie})
+    answer = link.getresponse()
+    assert answer.status == 200
+    assert "divergence" in json.loads(answer.readline())
+    link.close()
 
 
 def hooks_of(model):

@@ -1,9 +1,14 @@
 """The sentence above a figure's numbers: true for ties, one model and missing values; which figures still have none."""
 
 import math
+import re
+from pathlib import Path
 
-import pandas as pd
 import pytest
+import small_run
+from drawn import SECTIONS, ModelTables, drawn_figures
+
+from infoflow.report import write_report
 
 NO_WORDS = {
     "representations/token-map", "representations/position-map", "representations/tag-map",
@@ -17,67 +22,68 @@ NO_WORDS = {
 """Figures of a study with every table that have no sentence above their numbers yet: the list may only shrink."""
 
 
-def estimate(value: float, half: float = math.nan):
-    from drawn import Estimate
-
-    return Estimate(value=value, low=value - half, high=value + half, seeds=1, count=9)
-
-
-def candidates(*numbers: tuple[str, float, float]):
-    from infoflow.report._in_words import Candidate
-
-    return [Candidate(f"in {name}", estimate(value, half)) for name, value, half in numbers]
+def models_of(*numbers: tuple) -> list[tuple[dict, tuple]]:
+    """Of each line of numbers that begins with a model's name, the model's keys and the rest."""
+    return [(small_run.keys_of("masked-lm", model=name), rest) for name, *rest in numbers]
 
 
+def words_of(path: Path, section: str, figure: str, **tables: list[dict]) -> str:
+    """The sentence above the numbers of a figure of given models."""
+    return drawn_figures(small_run.write_run(path, kind="analyze", **tables), section)[figure].words
+
+
+def lens_rows(*numbers: tuple[str, float, float]) -> list[dict]:
+    """Halfway up, each model has its number; below and above all are alike."""
+    place = {"stack": "encoder", "lens": "logit", "positions": "predicted"}
+    ends = {"kl": ((2.0, 0.1), (0.0, 0.0), 4.0), "agreement": ((0.3, 0.1), (1.0, 0.0), 0.1)}
+    return [
+        {**keys, **place, "layer": layer, "metric": metric, **small_run.estimate(*own, baseline=baseline)}
+        for keys, number in models_of(*numbers)
+        for metric, (bottom, top, baseline) in ends.items()
+        for layer, own in enumerate((bottom, number, top))
+    ]
+
+
+LENS = "Halfway up, the share of positions at which the logit lens names the final favourite is "
 EXTREMES = [
-    ((), ""),
     ((("A", math.nan, 0.1),), ""),
-    ((("A", 0.5, 0.1),), "0.50 nats (0.40 to 0.60) in A"),
-    ((("A", 0.5, math.nan),), "0.500 nats in A"),
+    ((("A", 0.5, 0.1),), "0.50 (0.40 to 0.60) in A"),
+    ((("A", 0.5, math.nan),), "0.500 in A"),
     (
         (("A", 0.5, 0.1), ("B", 0.1, 0.1)),
-        "highest in A, 0.50 nats (0.40 to 0.60); lowest in B, 0.10 nats (0.00 to 0.20)",
+        "highest in A, 0.50 (0.40 to 0.60); lowest in B, 0.10 (0.00 to 0.20)",
     ),
-    ((("A", 0.5, 0.2), ("B", 0.4, 0.2)), "0.50 nats (0.30 to 0.70) in A, and not clearly another elsewhere"),
-    ((("A", 0.5, math.nan), ("B", 0.5, math.nan)), "0.500 nats in A, not clearly apart from that in B"),
+    ((("A", 0.5, 0.2), ("B", 0.4, 0.2)), "0.50 (0.30 to 0.70) in A, and not clearly another elsewhere"),
+    ((("A", 0.5, math.nan), ("B", 0.5, math.nan)), "0.500 in A, not clearly apart from that in B"),
     (
         (("A", 0.5, 0.1), ("B", 0.45, 0.1), ("C", 0.1, 0.1), ("D", math.nan, 0.1)),
-        "highest in A, 0.50 nats (0.40 to 0.60), not clearly apart from that in B; "
-        "lowest in C, 0.10 nats (0.00 to 0.20)",
+        "highest in A, 0.50 (0.40 to 0.60), not clearly apart from that in B; lowest in C, 0.10 (0.00 to 0.20)",
     ),
+    (tuple((name, 0.5, 0.1) for name in "ABCDE"), "0.50 (0.40 to 0.60) in A, not clearly apart from 4 others"),
 ]
 
 
 @pytest.mark.parametrize(("numbers", "told"), EXTREMES)
-def test_extremes_are_told_apart_only_where_intervals_do_not_meet(numbers, told):
-    from infoflow.report._in_words import both_extremes
-
-    assert both_extremes(candidates(*numbers), "nats") == told
-
-
-def test_many_that_are_alike_are_counted():
-    from infoflow.report._in_words import extreme
-
-    top = extreme(candidates(*((name, 0.5, 0.1) for name in "ABCDE")))
-    assert top is not None
-    assert top.candidate.name == "in A"
-    assert top.told() == "0.50 (0.40 to 0.60) in A, not clearly apart from 4 others"
-    least = extreme(candidates(("A", -1.0, 0.1), ("B", -2.0, 0.1)), least=True)
-    assert least is not None
-    assert (least.candidate.name, least.alike) == ("in B", ())
+def test_extremes_are_told_apart_only_where_intervals_do_not_meet(tmp_path, numbers, told):
+    words = words_of(tmp_path, "predicts", "lens-agreement", lens=lens_rows(*numbers))
+    assert words == (f"{LENS}{told}." if told else "")
 
 
-def cast_of(*labels: str):
-    from drawn import Series, ShownModels
-
-    series = tuple(Series(key=label, label=label, slot=slot) for slot, label in enumerate(labels))
-    return ShownModels(series=series, by="model", main_stacks={})
+def score_rows(*numbers: tuple[str, float, float]) -> list[dict]:
+    score = {"split": "test", "metric": "loss", "signature": ""}
+    return [{**keys, **score, **small_run.estimate(*own, baseline=5.0)} for keys, own in models_of(*numbers)]
 
 
-def scores(*rows: tuple[str, float, float]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {"label": label, "group": "trained", "value": value, "low": value - half, "high": value + half, "baseline": 5.0}
-        for label, value, half in rows
+def test_the_unit_stands_behind_the_number(tmp_path):
+    curves = [
+        {**keys, "step": 10 * step, "source_tokens": 1000 * step, "value": 8.0 / step**power}
+        for keys, (power,) in models_of(("A", 1), ("B", 2))
+        for step in (1, 2, 4)
+    ]
+    scores = score_rows(("A", 4.0, 0.1), ("B", 4.0, 0.1))
+    words = words_of(tmp_path, "training", "learning-curves", learning_curves=curves, task_scores=scores)
+    assert words.startswith(
+        "The fall of the training loss is highest in B, 7.50 nats per token; lowest in A, 6.00 nats per token; "
     )
 
 
@@ -94,62 +100,63 @@ SCORES = [
         "than unigram frequencies.",
     ),
     ((("A", 5.5, 0.1), ("B", 5.0, 0.1)), "A and B are not clearly better than unigram frequencies."),
+    (tuple((name, 5.5, 0.1) for name in "ABC"), "A, B and C are not clearly better than unigram frequencies."),
     ((("A", 4.0, math.nan),), "A is not clearly better than unigram frequencies."),
 ]
 
 
 @pytest.mark.parametrize(("rows", "told"), SCORES)
-def test_training_who_is_better_than_its_reference(rows, told):
-    from infoflow.report.training._training import _score_words
-
-    assert _score_words(scores(*rows), "loss") == told
+def test_training_who_is_better_than_its_reference(tmp_path, rows, told):
+    assert words_of(tmp_path, "training", "task-scores", task_scores=score_rows(*rows)) == told
 
 
-def removal(**lines: tuple[float, ...]) -> pd.DataFrame:
+def removal(**lines: tuple[float, ...]) -> list[dict]:
     """Losses after 0, 20, 40, ... % of the heads; a name is the model and the order."""
-    rows = []
-    for name, losses in lines.items():
-        series, order = name.split("_")
-        rows += [
-            {"series": series, "kind": "all", "order": order, "removed": 0.2 * step, "value": loss}
-            for step, loss in enumerate(losses)
-        ]
-    return pd.DataFrame(rows)
+    place = {"kind": "all", "draw": 0, "mode": "zero", "metric": "loss"}
+    return [
+        {**keys, **place, "order": name.split("_")[1], "removed": 0.2 * step, "heads": step, **small_run.estimate(loss)}
+        for name, losses in lines.items()
+        for keys, _ in models_of((name.split("_")[0],))
+        for step, loss in enumerate(losses)
+    ]
 
 
-def test_heads_how_many_can_go():
-    from infoflow.report.heads._removed import _words
+def test_heads_how_many_can_go(tmp_path):
+    def words(name, rows):
+        return words_of(tmp_path / name, "heads", "heads-removed", head_pruning_curve=rows)
 
-    models = cast_of("A", "B", "C")
     curves = removal(
         A_importance=(1.0, 1.05, 1.09, 1.5), A_random=(1.0, 1.2, 1.3, 2.0), B_importance=(1.0, 1.0, 1.0, 1.2)
     )
-    assert _words(curves, models, "loss") == (
+    assert words("two", curves) == (
         "Of all heads, 40% in A (in random order 0%) and B can go before the loss is 10% worse."
     )
-    more = pd.concat([curves, removal(C_importance=(1.0, 1.3, 1.0, 1.0))])
-    assert _words(more, models, "loss").startswith("Of all heads, 40% in A (in random order 0%) and B; 0% in C can go")
-    assert _words(removal(A_random=(1.0, 1.2)), models, "loss") == ""
+    more = [*curves, *removal(C_importance=(1.0, 1.3, 1.0, 1.0))]
+    assert words("three", more).startswith("Of all heads, 40% in A (in random order 0%) and B; 0% in C can go")
+    assert words("random", removal(A_random=(1.0, 1.2))) == ""
 
 
-def test_representations_the_largest_step():
-    from infoflow.report.knows._change import _step_words
+def step_rows(*numbers: tuple[str, int, float, float], trained: bool = True) -> list[dict]:
+    return [
+        {**keys, "trained": trained, "stack": "encoder", "layer": layer, "next_layer": layer + 1, "width": 8,
+         **small_run.estimate(*own)}
+        for keys, (layer, *own) in models_of(*numbers)
+    ]  # fmt: skip
 
-    def row(series: str, layer: int, value: float, half: float, trained: bool = True) -> dict:
-        return {"series": series, "layer": layer, "seed": 0, "value": value, "low": value - half, "high": value + half,
-                "trained": trained, "count": 9}  # fmt: skip
 
-    frame = pd.DataFrame(
-        [row("A", 0, 0.3, 0.01), row("A", 1, 0.1, 0.01), row("B", 0, 0.2, 0.01), row("B", 1, 0.25, 0.01)]
-    )
-    table = pd.DataFrame({"group": ["trained", "untrained"], "value": [0.3, 0.02]})
-    series = list(cast_of("A", "B").series)
-    assert _step_words(frame, series, table) == (
+def test_representations_the_largest_step(tmp_path):
+    def words(name, *rows):
+        return words_of(tmp_path / name, "changes", "layer-change", layer_distance=[row for own in rows for row in own])
+
+    steps = ("A", 0, 0.3, 0.01), ("A", 1, 0.1, 0.01), ("B", 0, 0.2, 0.01), ("B", 1, 0.25, 0.01)
+    before = step_rows(("A", 0, 0.02, 0.01), ("A", 1, 0.01, 0.01), trained=False)
+    assert words("clear", step_rows(*steps), before) == (
         "The largest step is 0.300 (0.290 to 0.310) (1 − PWCCA), 0→1 in A; the largest of an untrained model is 0.020."
     )
-    near = pd.DataFrame([row("A", 0, 0.3, 0.1), row("A", 1, 0.25, 0.1)])
-    assert "0→1 in A, not clearly more than another step of its own." in _step_words(near, series[:1], table.head(1))
-    assert _step_words(frame.assign(value=math.nan), series, table) == ""
+    near = words("near", step_rows(("A", 0, 0.3, 0.1), ("A", 1, 0.25, 0.1)))
+    assert near.endswith("0→1 in A, not clearly more than another step of its own.")
+    unknown = step_rows(*((name, layer, math.nan, 0.01) for name, layer, *_ in steps))
+    assert words("unknown", unknown, before) == ""
 
 
 @pytest.fixture(scope="module")
@@ -160,8 +167,6 @@ def whole(tmp_path_factory):
 
 
 def test_only_these_figures_have_no_words(whole):
-    from drawn import SECTIONS, ModelTables
-
     tables = ModelTables.of(whole)
     sections = [section for _, build in SECTIONS if (section := build(tables)) is not None]
     told = {section.name_of(figure.id): figure.words for section in sections for figure in section.figures}
@@ -170,18 +175,14 @@ def test_only_these_figures_have_no_words(whole):
     assert not [words for words in told.values() if "nan" in words]
 
 
-def test_names_in_words_are_escaped():
+def test_names_in_words_are_escaped(tmp_path):
     """A model's name is anybody's text; the page escapes what a sentence says of it."""
-    from infoflow.report._page import _named
-    from infoflow.report._story import Story
-    from infoflow.report.heads._removed import _words
-
     hostile = "<img src=x onerror=alert(1)>"
-    models = cast_of(hostile)
-    words = _words(removal(A_importance=(1.0, 1.0)).assign(series=hostile), models, "loss")
-    assert hostile in words
-    story = object.__new__(Story)  # of which only the names are asked
-    object.__setattr__(story, "models", models)
-    shown = str(_named(words, story))
-    assert "<img" not in shown
-    assert "&lt;img" in shown
+    curves = [row | {"model": hostile} for row in removal(A_importance=(1.0, 1.0))]
+    run = small_run.write_run(tmp_path, kind="analyze", head_pruning_curve=curves)
+    assert hostile in drawn_figures(run, "heads")["heads-removed"].words
+    page = write_report(run).read_text(encoding="utf-8")
+    (shown,) = re.findall('<p class="in-words">(.*?)</p>', page)
+    assert "can go before the loss is 10% worse" in shown
+    assert "&lt;img src=x" in shown
+    assert "<img src=x" not in page

@@ -1,3 +1,4 @@
+import re
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import get_args
@@ -5,12 +6,60 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import shown_tables
+from drawn import Series, ShownModels, shown_tables
 
 from infoflow.objectives import OBJECTIVES, Family
-from infoflow.report._language import _HUES, FAMILIES, NUM_SLOTS, Series, ShownModels
-from infoflow.report._theme import DARK, LIGHT
+from infoflow.report import write_report
 from infoflow.results import RunFolder
+
+NAMES = {
+    "predict next": "causal",
+    "fill in": "masked",
+    "translate": "translator",
+    "discriminate": "discriminator",
+    "reconstruct": "denoiser",
+}
+"""Families, and how objectives begin that no registry knows and whose name tells that they are of one."""
+
+
+def lines_of(path, objectives):
+    """The lines of a study of these objectives."""
+    keys = {"variant": "", "architecture": "bert", "start": "", "update": -1, "seed": 0}
+    run = RunFolder(path)
+    run.update(kind="study", models=[{"model": name, "objective": name, **keys} for name in objectives])
+    return ShownModels.of(run).series
+
+
+@pytest.fixture(scope="module")
+def families(tmp_path_factory):
+    """The four shades of each family, as the lines of four of its objectives have them."""
+    names = {family: [f"{start}-{number}" for number in range(4)] for family, start in NAMES.items()}
+    series = lines_of(tmp_path_factory.mktemp("families"), [name for own in names.values() for name in own])
+    slots = {one.key: one.slot for one in series}
+    return {family: tuple(slots[name] for name in own) for family, own in names.items()}
+
+
+def hue_of(family):
+    """Objectives of single vectors have the hue of those that discriminate."""
+    return "discriminate" if family == "static" else family
+
+
+@pytest.fixture(scope="module")
+def palettes(tmp_path_factory):
+    """Colours by their names, on light and on dark paper, as the page's style has them."""
+    page = write_report(RunFolder(tmp_path_factory.mktemp("page"))).read_text(encoding="utf-8")
+    blocks = {theme: re.search(rf':root\[data-theme="{theme}"\] \{{(.*?)\}}', page) for theme in ("light", "dark")}
+    return {theme: dict(re.findall(r"--([\w-]+): *(#[0-9a-f]{6})", block[1])) for theme, block in blocks.items()}
+
+
+@pytest.fixture(scope="module")
+def num_slots(palettes):
+    return sum(name.startswith("series-") for name in palettes["light"])
+
+
+@pytest.fixture(params=["light", "dark"])
+def palette(request, palettes):
+    return palettes[request.param]
 
 
 def _luminance(color):
@@ -63,15 +112,15 @@ def test_models_of_one_objective_are_told_apart(tmp_path):
     assert series[0].slot == 1  # the first keeps its objective's colour
 
 
-def test_more_models_than_colours_still_have_one_each(tmp_path):
+def test_more_models_than_colours_still_have_one_each(tmp_path, num_slots):
     run = RunFolder(tmp_path)
     run.update(kind="analyze", models=[{"name": f"m{i}", "objective": "encoder", "seed": 0} for i in range(40)])
     series = ShownModels.of(run).series
-    assert all(0 <= s.slot < NUM_SLOTS for s in series)
-    assert len({(s.slot, s.dash, s.shape) for s in series[:NUM_SLOTS]}) == NUM_SLOTS
+    assert all(0 <= s.slot < num_slots for s in series)
+    assert len({(s.slot, s.dash, s.shape) for s in series[:num_slots]}) == num_slots == 25
 
 
-def test_twenty_objectives_have_looks_of_their_families(tmp_path):
+def test_twenty_objectives_have_looks_of_their_families(tmp_path, families):
     run = RunFolder(tmp_path)
     names = [
         *("causal-lm", "prefix-lm", "permutation-lm", "masked-lm", "span-masking", "denoising", "translation"),
@@ -86,7 +135,7 @@ def test_twenty_objectives_have_looks_of_their_families(tmp_path):
     models = ShownModels.of(run)
     assert len(models.series) == 20
     assert len({(s.slot, s.dash, s.shape) for s in models.series}) == 20
-    hues = {frozenset(slots): family for family, slots in FAMILIES.items()}
+    hues = {frozenset(slots): family for family, slots in families.items()}
     family = {s.key: next((hues[slots] for slots in hues if s.slot in slots), "") for s in models.series}
     assert family["span-masking"] == family["masked-lm+static"] == "fill in"
     # Skip-gram is registered and shares their hue: its four shades are not enough for five.
@@ -101,39 +150,43 @@ class _Toy:
     family: str
 
 
-def test_a_registered_objective_has_the_hue_that_it_declares_and_the_shade_of_its_place(tmp_path, monkeypatch):
+def register(monkeypatch, families_of):
+    """These objectives and no other are registered, of these families."""
+    for name in reversed(list(OBJECTIVES)):  # put back from the last, they have their order again
+        monkeypatch.delitem(OBJECTIVES, name)
+    for name, family in families_of.items():
+        monkeypatch.setitem(OBJECTIVES, name, _Toy(family))
+
+
+def test_a_registered_objective_has_the_hue_that_it_declares_and_the_shade_of_its_place(
+    tmp_path, monkeypatch, families
+):
     """Whatever its name says, and whichever of its relatives are in the run."""
-    toys = {"cbow": "predict next", "jigsaw": "fill in", "noise": "reconstruct"}
-    registry = {"causal-lm": _Toy("predict next"), "masked-lm": _Toy("fill in")}
-    monkeypatch.setattr("infoflow.report._language.OBJECTIVES", registry | {n: _Toy(f) for n, f in toys.items()})
-    looks = []
-    for names in (("noise", "causal-lm", "cbow", "jigsaw"), ("cbow",), ("noise", "cloze")):
-        run = RunFolder(tmp_path / "-".join(names))
-        keys = {"variant": "", "architecture": "bert", "start": "", "update": -1, "seed": 0}
-        run.update(kind="study", models=[{"model": name, "objective": name, **keys} for name in names])
-        looks.append({series.key: (series.slot, series.dash, series.shape) for series in ShownModels.of(run).series})
+    known = {"causal-lm": "predict next", "masked-lm": "fill in"}
+    register(monkeypatch, known | {"cbow": "predict next", "jigsaw": "fill in", "noise": "reconstruct"})
+    looks = [
+        {one.key: (one.slot, one.dash, one.shape) for one in lines_of(tmp_path / "-".join(names), names)}
+        for names in (("noise", "causal-lm", "cbow", "jigsaw"), ("cbow",), ("noise", "cloze"))
+    ]
     assert {key: look[0] for key, look in looks[0].items()} == {
-        "causal-lm": FAMILIES["predict next"][0],
-        "cbow": FAMILIES["predict next"][1],
-        "jigsaw": FAMILIES["fill in"][1],
-        "noise": FAMILIES["reconstruct"][0],
+        "causal-lm": families["predict next"][0],
+        "cbow": families["predict next"][1],
+        "jigsaw": families["fill in"][1],
+        "noise": families["reconstruct"][0],
     }
     assert list(looks[0]) == ["causal-lm", "cbow", "jigsaw", "noise"]  # as the registry has them
     assert looks[1]["cbow"] == looks[0]["cbow"]
     assert looks[2]["noise"] == looks[0]["noise"]
-    assert looks[2]["cloze"][0] == FAMILIES["fill in"][0]  # which no line of this run owns
+    assert looks[2]["cloze"][0] == families["fill in"][0]  # which no line of this run owns
 
 
-def test_all_registered_objectives_are_told_apart(tmp_path):
-    keys = {"variant": "", "architecture": "bert", "start": "", "update": -1, "seed": 0}
-    run = RunFolder(tmp_path)
-    run.update(kind="study", models=[{"model": name, "objective": name, **keys} for name in OBJECTIVES])
-    series = ShownModels.of(run).series
+def test_all_registered_objectives_are_told_apart(tmp_path, families):
+    series = lines_of(tmp_path, OBJECTIVES)
     assert len({(each.slot, each.dash, each.shape) for each in series}) == len(OBJECTIVES)
     for each in series:
         family = OBJECTIVES[each.key].family
-        assert each.slot in FAMILIES[_HUES.get(family, family)]  # a relative beyond its shades stays in its hue
-    for slots in FAMILIES.values():
+        assert each.slot in families[hue_of(family)]  # a relative beyond its shades stays in its hue
+    for slots in families.values():
         counts = [sum(each.slot == slot for each in series) for slot in slots]
         assert max(counts) - min(counts) <= 1 or min(counts) == 0
     assert [each.slot for each in series[:3]] == [0, 1, 2]
@@ -141,7 +194,14 @@ def test_all_registered_objectives_are_told_apart(tmp_path):
 
 def test_every_registered_objective_declares_its_family():
     assert {objective.family for objective in OBJECTIVES.values()} <= set(get_args(Family))
-    assert {_HUES.get(family, family) for family in get_args(Family)} == set(FAMILIES)
+
+
+def test_every_family_has_a_hue(tmp_path, monkeypatch, families):
+    toys = {f"toy {number}": family for number, family in enumerate(get_args(Family))}
+    register(monkeypatch, toys)
+    slots = {one.key: one.slot for one in lines_of(tmp_path, toys)}
+    assert {hue_of(family) for family in toys.values()} == set(families)
+    assert all(slots[name] in families[hue_of(family)] for name, family in toys.items())
 
 
 # Machado, Oliveira and Fernandes (2009): what people without one kind of cone see, in linear light.
@@ -177,16 +237,14 @@ def _apart(palette, one, other):
     return np.linalg.norm(a - b, axis=1).min()
 
 
-@pytest.mark.parametrize("palette", [LIGHT, DARK])
-def test_families_are_told_apart_with_any_colour_vision(palette):
-    firsts = [slots[0] for slots in FAMILIES.values()]
+def test_families_are_told_apart_with_any_colour_vision(palette, families):
+    firsts = [slots[0] for slots in families.values()]
     assert min(_apart(palette, *pair) for pair in combinations(firsts, 2)) > 11
-    assert min(_apart(palette, *pair) for slots in FAMILIES.values() for pair in combinations(slots, 2)) > 5.5
+    assert min(_apart(palette, *pair) for slots in families.values() for pair in combinations(slots, 2)) > 5.5
 
 
-@pytest.mark.parametrize("palette", [LIGHT, DARK])
-def test_looks_of_near_colours_differ_in_dash_and_mark(palette):
-    looks = {slot: Series(key="", label="", slot=slot) for slots in FAMILIES.values() for slot in slots}
+def test_looks_of_near_colours_differ_in_dash_and_mark(palette, families):
+    looks = {slot: Series(key="", label="", slot=slot) for slots in families.values() for slot in slots}
     for one, other in combinations(looks, 2):
         assert _apart(palette, one, other) > 2.5
         if _apart(palette, one, other) < 5:
@@ -211,18 +269,17 @@ def test_tables_without_trained_or_seed_are_read_as_trained(tmp_path):
     assert list(named["seed"]) == [0]
 
 
-@pytest.mark.parametrize("palette", [LIGHT, DARK])
-def test_text_and_lines_stand_out_from_the_page(palette):
+def test_text_and_lines_stand_out_from_the_page(palette, num_slots):
     assert _contrast(palette["ink"], palette["paper"]) > 7
     assert _contrast(palette["soft"], palette["paper"]) > 4.5
-    assert all(_contrast(palette[f"series-{slot}"], palette["paper"]) >= 3 for slot in range(NUM_SLOTS))
+    assert all(_contrast(palette[f"series-{slot}"], palette["paper"]) >= 3 for slot in range(num_slots))
 
 
-@pytest.mark.parametrize("palette", [LIGHT, DARK])
 def test_the_three_objectives_differ_on_a_grey_print(palette):
     lightness = sorted(_luminance(palette[f"series-{slot}"]) ** (1 / 3) for slot in range(3))
     assert min(b - a for a, b in pairwise(lightness)) > 0.04
 
 
-def test_both_palettes_name_the_same_colours():
-    assert set(LIGHT) == set(DARK)
+def test_both_palettes_name_the_same_colours(palettes):
+    assert set(palettes["light"]) == set(palettes["dark"])
+    assert len(palettes["light"]) > 30

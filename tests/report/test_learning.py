@@ -4,10 +4,9 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import ShownModels, drawn_section, shown_tables
+from drawn import drawn_figures, drawn_section
 from synthetic_run import _write_plain
 
-from infoflow.report.training._learning import learning_figure
 from infoflow.results import RunFolder
 
 
@@ -22,10 +21,21 @@ def _curves(run: RunFolder) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def test_lines_are_means_over_seeds_between_the_lowest_and_the_highest(study):
-    models = ShownModels.of(study)
+@pytest.fixture
+def figure_of(study, tmp_path):
+    """The figure of the study with these curves."""
+
+    def draw(curves: pd.DataFrame):
+        run = RunFolder(shutil.copytree(study.path, tmp_path / "run"))
+        _write_plain(run, "learning_curves", curves.to_dict("records"))
+        return drawn_figures(run, "training")["learning-curves"]
+
+    return draw
+
+
+def test_lines_are_means_over_seeds_between_the_lowest_and_the_highest(study, figure_of):
     curves = _curves(study)
-    figure = learning_figure(models.named(curves), shown_tables(study)["task_scores"], models)
+    figure = figure_of(curves)
     last = figure.data[figure.data["source_tokens"] == 5000].set_index("series").loc["causal-lm"]
     own = curves[(curves["objective"] == "causal-lm") & (curves["step"] == 50)]["value"]
     assert last["value"] == own.mean()
@@ -37,13 +47,12 @@ def test_lines_are_means_over_seeds_between_the_lowest_and_the_highest(study):
     assert last["baseline"] == baseline.mean()
 
 
-def test_long_curves_are_thinned_to_means_over_the_points_they_stand_for(study):
-    models = ShownModels.of(study)
+def test_long_curves_are_thinned_to_means_over_the_points_they_stand_for(study, figure_of):
     model = _curves(study).query("objective == 'causal-lm'").iloc[0]
     points = np.arange(1, 501)
     curve = pd.DataFrame({"step": 10 * points, "source_tokens": 1000 * points, "value": 9 - np.log(points)})
     curve = curve.assign(model=model["model"], objective="causal-lm", seed=model["seed"])
-    drawn = learning_figure(models.named(curve), shown_tables(study)["task_scores"], models).data
+    drawn = figure_of(curve).data
     assert 50 < len(drawn) <= 80
     ends = [0, *(drawn["update"] // 10).astype(int)]
     assert ends[-1] == 500
@@ -51,16 +60,14 @@ def test_long_curves_are_thinned_to_means_over_the_points_they_stand_for(study):
         assert value == pytest.approx(curve["value"][start:end].mean())
 
 
-def test_the_sentence_names_where_each_loss_began_and_ended(study):
-    models = ShownModels.of(study)
+def test_the_sentence_names_where_each_loss_began_and_ended(study, figure_of):
     curves = _curves(study).query("seed == seed.min()").assign(value=lambda f: 8.0 / (f["step"] / 10))
-    (answer,) = learning_figure(models.named(curves), shown_tables(study)["task_scores"], models).answer
+    (answer,) = figure_of(curves).answer
     assert "causal LM from 8 to 1.6 nats per token (the last half of its tokens brought 2.4)" in answer
 
 
-def test_names_at_the_ends_do_not_overlap(study):
-    models = ShownModels.of(study)
-    figure = learning_figure(models.named(_curves(study)), shown_tables(study)["task_scores"], models)
+def test_names_at_the_ends_do_not_overlap(study, figure_of):
+    figure = figure_of(_curves(study))
     labels = next(layer for layer in figure.panels[0].spec["layer"] if layer["encoding"].get("text", {}).get("field"))
     (rows,) = (figure.panels[0].spec["datasets"][labels["data"]["name"]],)
     heights = sorted(row["at"] for row in rows)

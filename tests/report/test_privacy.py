@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import io
 import re
 
 import pandas as pd
@@ -73,15 +74,28 @@ def test_tables_hold_no_folders(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("evil", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
-def test_cells_of_downloads_are_no_formulas(evil):
-    from infoflow.report._page import harmless
+def test_cells_of_downloads_are_no_formulas(evil, tmp_path):
+    """Of a table of one's own, whose names and texts are anybody's."""
+    from synthetic_run import _write
 
-    frame = pd.DataFrame({"model": [evil, "bert"], "offset": ["-1", "+1"], "value": [-1.5, 2.0], evil: ["a", "b"]})
-    made = harmless(frame)
-    assert made["model"].tolist() == [f"'{evil}", "bert"]
+    from infoflow.report import write_report
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path)
+    keys = {"objective": "masked-lm", "seed": 0, "trained": True}
+    rows = [("m", evil, "-1", -1.5, "a"), ("bert", "bert", "+1", 2.0, "b")]
+    names = ("model", "from", "offset", "value", evil)
+    _write(run, "mine", "", [keys | dict(zip(names, row, strict=True)) for row in rows])
+    run.update(kind="analyze", own=["mine"], models=[{"name": name, **keys} for name in ("m", "bert")])
+    page = write_report(run).read_text(encoding="utf-8")
+    (text,) = re.findall(r'href="data:text/csv;charset=utf-8;base64,([^"]*)"', page)
+    file = io.StringIO(base64.b64decode(text).decode(), newline="")
+    made = pd.read_csv(file, dtype={"offset": str}, lineterminator="\n")
+    assert made["from"].tolist() == [f"'{evil}", "bert"]
     assert made["offset"].tolist() == ["-1", "+1"]
     assert made["value"].tolist() == [-1.5, 2.0]
-    assert made.columns.tolist() == ["model", "offset", "value", f"'{evil}"]
+    assert f"'{evil}" in made
+    assert evil not in made
 
 
 def test_a_reports_downloads_are_harmless(tmp_path):

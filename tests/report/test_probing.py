@@ -1,17 +1,17 @@
 """The section on probes: sentences and pictures from the data, controls, what is missing, text that is escaped."""
 
 import math
+import re
 
 import numpy as np
 import pandas as pd
 import probed
 import pytest
-from drawn import drawn_figures, drawn_section, shown_tables
+import small_run
+from drawn import drawn_figures, drawn_section, tell
 from synthetic_run import LAYERS, OBJECTIVES, _write, make_analysis, without_tables, write_again
 
 from infoflow.report import write_report
-from infoflow.report.probing._rows import best_layer, most_layered, of, one_probe, ratio
-from infoflow.report.probing._solved import _pieces, solved_from
 from infoflow.results import RunFolder
 
 pytestmark = pytest.mark.slow
@@ -80,22 +80,46 @@ def test_single_examples_show_from_which_layer_on_they_are_right(run, figures) -
     assert "<script>alert(1)</script>" not in page
 
 
+def examples_of(path, right: str = "1", text: str = "the dog", asked: tuple[int, int] = (0, 1)) -> list[dict]:
+    """The card of one example that most probes get right in these states, and few in others."""
+    place = {"task": "upos", "unit": "token", "probe": "linear", "stack": "encoder", "example": 0, "seeds": 3}
+    told = {"text": text, "first_start": asked[0], "first_end": asked[1], "second_start": -1, "second_end": -1}
+    rows = [
+        small_run.keys_of("masked-lm")
+        | {**place, **told, "layer": layer, "said": "X", "gold": "X", "right": 0.67 if one == "1" else 0.33}
+        for layer, one in enumerate(right)
+    ]
+    scores = accuracies({"task": "upos", "layer": 0, "value": 0.5})
+    run = small_run.write_run(path, probe_examples=rows[::-1], probe_scores=scores)
+    figure = drawn_figures(run, "probing")["probe-solved"]
+    return figure.payload["cards"][0]["examples"]
+
+
 @pytest.mark.parametrize(
-    ("right", "state"), [("0011", 2), ("1111", 0), ("0001", 3), ("1110", -1), ("0000", -2), ("1011", 2)]
+    ("right", "told"),
+    [
+        ("0011", "right from state 2 on"),
+        ("1111", "right in all states"),
+        ("0001", "right from state 3 on"),
+        ("1110", "right below the top alone"),
+        ("0000", "right in no state"),
+        ("1011", "right from state 2 on"),
+    ],
 )
-def test_the_state_from_which_on_all_are_right(right: str, state: int) -> None:
-    rows = pd.DataFrame({"layer": range(4), "right": [0.67 if one == "1" else 0.33 for one in right]})
-    assert solved_from(rows.iloc[::-1]) == state
+def test_the_state_from_which_on_all_are_right(tmp_path, right: str, told: str) -> None:
+    (example,) = examples_of(tmp_path, right)
+    assert example["told"] == told
 
 
-def test_long_sentences_are_cut_around_what_is_asked() -> None:
-    one = pd.Series({"first_start": 70, "first_end": 72, "second_start": -1, "second_end": -1})
-    pieces = list(_pieces([f"w{place}" for place in range(100)], one))
+def test_long_sentences_are_cut_around_what_is_asked(tmp_path) -> None:
+    text = " ".join(f"w{place}" for place in range(100))
+    (example,) = examples_of(tmp_path / "long", text=text, asked=(70, 72))
+    pieces = example["pieces"]
     assert [piece["text"] for piece in pieces if piece["mark"]] == ["w70", "w71"]
     assert len(pieces) == 26
     assert (pieces[0]["text"], pieces[-1]["text"]) == ("…", "…")
-    whole = pd.Series({"first_start": 0, "first_end": 3, "second_start": -1, "second_end": -1})
-    assert [piece["mark"] for piece in _pieces(["a", "b", "c"], whole)] == [0, 0, 0]
+    (whole,) = examples_of(tmp_path / "whole", text="a b c", asked=(0, 3))
+    assert [piece["mark"] for piece in whole["pieces"]] == [0, 0, 0]
 
 
 def test_a_run_without_probes_has_no_section(study) -> None:
@@ -185,15 +209,12 @@ def test_accuracy_is_told_beside_its_controls(run, figures) -> None:
     figure = figures["probe-accuracy"]
     ends, _, upos, *_ = figure.answer
     assert ends.startswith("Of 12 cases (tasks and models), the best layer is clearly above the embeddings in 9, ")
-    frame = shown_tables(run)["probe_scores"]
+    frame = run.tables["probe_scores"]
     own = frame[(frame["metric"] == "accuracy") & (frame["labels"] == "task") & (frame["share"] == 1.0)]
     own = own[own["task"] == "upos"]
-    best = best_layer(own, "masked-lm")
-    assert best is not None
-    assert best.layer == 3
-    assert 4 in best.alike
-    assert 0 not in best.alike
-    gap = own[own["trained"] & (own["series"] == "masked-lm")].groupby("layer")["value"].mean()
+    assert " in layer 3 of masked LM (2, 4 and 5 are not told apart), " in upos
+    gap = own[own["trained"] & (own["objective"] == "masked-lm")].groupby("layer")["value"].mean()
+    assert gap.idxmax() == 3
     assert f"{gap[3]:.3f} (" in upos
     assert f"{gap[3] - gap[0]:.3f} (" in upos
     assert "above its embeddings" in upos
@@ -269,18 +290,25 @@ def test_bits_stand_beside_accuracy(figures) -> None:
     assert shuffled["value"].max() < 1
 
 
-def test_ratios_are_paired_and_have_intervals(run) -> None:
-    frame = shown_tables(run)["probe_codelength"]
-    own = of(frame, metric="compression", code="online", task="upos", series="masked-lm")
-    own = own[own["trained"]]
-    task, control = (of(own, labels=name) for name in ("task", "control"))
-    from infoflow.report._curves import samples_at
-
-    found = ratio(samples_at(task, "masked-lm", 2), samples_at(control, "masked-lm", 2))
-    pairs = [rows[rows["layer"] == 2].sort_values("seed")["value"].to_numpy() for rows in (task, control)]
-    assert found.value == pytest.approx(math.exp(np.mean(np.log(pairs[0] / pairs[1]))))
-    assert found.low < found.value < found.high
-    assert found.seeds == 3
+def test_ratios_are_paired_and_have_intervals(run, figures) -> None:
+    """The geometric mean over seeds, at the layer that is told."""
+    frame = run.tables["probe_codelength"]
+    own = frame[(frame["metric"] == "compression") & (frame["code"] == "online") & (frame["task"] == "upos")]
+    own = own[own["trained"] & (own["objective"] == "masked-lm")]
+    told = next(text for text in figures["probe-bits"].answer if text.startswith("Part of speech"))
+    layer = int(re.search(r" in layer (\d) of masked LM", told)[1])
+    assert layer > 0
+    for other, at, name in (("control", layer, "the control task"), ("task", 0, "its embeddings")):
+        rows = (
+            own[(own["labels"] == "task") & (own["layer"] == layer)],
+            own[(own["labels"] == other) & (own["layer"] == at)],
+        )
+        upper, lower = (one.sort_values("seed")["value"].to_numpy() for one in rows)
+        assert len(upper) == len(lower) == 3
+        found = re.search(rf"([\d.]+) \(([\d.]+) to ([\d.]+)\) times that of {name}", told)
+        value, low, high = map(float, found.groups())
+        assert value == pytest.approx(math.exp(np.mean(np.log(upper / lower))), abs=0.0051)
+        assert low < value < high
 
 
 def test_mixed_units_are_left_out_or_told(tmp_path) -> None:
@@ -427,8 +455,6 @@ def test_two_architectures_stand_side_by_side(run, tmp_path) -> None:
     stored = run.tables.stored("probe_scores")
     other = stored.frame.assign(architecture="albert", model=stored.frame["model"] + "-on-albert")
     both = pd.concat([stored.frame.assign(architecture="bert"), other[other["layer"] < 5]], ignore_index=True)
-    from drawn import tell
-
     two = probed.write_run(tmp_path, tables=("none",))
     write_again(two, both, stored.schema)
     (section,) = [one for one in tell(two).sections if one.id == "probing"]
@@ -444,33 +470,39 @@ def _domain(spec: dict) -> list[str]:
     return next(layer["encoding"]["x"]["scale"]["domain"] for layer in spec["layer"])
 
 
-def test_of_many_tasks_those_that_depend_on_depth_have_panels() -> None:
-    frame = pd.DataFrame(
-        [
-            {"task": f"t{task}", "series": "a", "layer": layer, "trained": True, "value": 0.01 * task * layer}
-            for task in range(20)
-            for layer in range(3)
-        ]
-    )
-    assert most_layered(frame, [f"t{task}" for task in range(20)]) == [f"t{task}" for task in range(8, 20)]
-    assert most_layered(frame, ["t1", "t0"]) == ["t1", "t0"]
-
-
-def test_the_linear_probe_is_shown_and_one_setting_of_it() -> None:
-    keys = {"task": "upos", "model": "m", "trained": True, "value": 0.5}
-    frame = pd.DataFrame(
-        [
-            keys | {"probe": "mlp", "dropout": 0.0, "layer": 0},
-            keys | {"probe": "linear", "dropout": 0.0, "layer": 0},
-            keys | {"probe": "linear", "dropout": 0.4, "layer": 0},
-            keys | {"task": "ner", "probe": "mlp", "dropout": 0.1, "layer": 0},
-        ]
-    )
-    kept = one_probe(frame)
-    assert list(zip(kept["task"], kept["probe"], kept["dropout"], strict=True)) == [
-        ("upos", "linear", 0.0),
-        ("ner", "mlp", 0.1),
+def accuracies(*rows: dict) -> list[dict]:
+    """Rows of `probe_scores`: what they leave out is of a linear probe of one model."""
+    place = {"unit": "token", "probe": "linear", "dropout": 0.0, "stack": "encoder", "labels": "task", "words": "all"}
+    sizes = {"metric": "accuracy", "share": 1.0, "training": 100, "capacity": 9}
+    return [
+        small_run.keys_of("masked-lm") | place | sizes | small_run.estimate(row["value"], 0.001, -0.1) | row
+        for row in rows
     ]
+
+
+def test_of_many_tasks_those_that_depend_on_depth_have_panels(tmp_path) -> None:
+    def panels(name, tasks):
+        rows = accuracies(
+            *({"task": f"t{n}", "layer": layer, "value": 0.01 * n * layer} for n in tasks for layer in range(3))
+        )
+        run = small_run.write_run(tmp_path / name, probe_scores=rows)
+        return [panel.title for panel in drawn_figures(run, "probing")["probe-accuracy"].panels]
+
+    assert panels("many", range(20)) == [f"t{task}" for task in range(8, 20)]
+    assert panels("few", (1, 0)) == ["t1", "t0"]
+
+
+def test_the_linear_probe_is_shown_and_one_setting_of_it(tmp_path) -> None:
+    rows = accuracies(
+        {"task": "upos", "probe": "mlp", "dropout": 0.0, "layer": 0, "value": 0.1},
+        {"task": "upos", "probe": "linear", "dropout": 0.0, "layer": 0, "value": 0.5},
+        {"task": "upos", "probe": "linear", "dropout": 0.4, "layer": 0, "value": 0.9},
+        {"task": "ner", "probe": "mlp", "dropout": 0.1, "layer": 0, "value": 0.7},
+    )
+    figure = drawn_figures(small_run.write_run(tmp_path, probe_scores=rows), "probing")["probe-accuracy"]
+    assert [panel.title for panel in figure.panels] == ["part of speech", "named entities (tags) (MLP)"]
+    kept = figure.data[figure.data["group"] == "trained"]
+    assert dict(zip(kept["task"], kept["value"], strict=True)) == {"upos": 0.5, "ner": 0.7}
 
 
 def test_the_page_tells_methods_and_is_small(run) -> None:

@@ -1,14 +1,15 @@
 """The section on retrieval: sentences and pictures from the data, controls, what is missing, text that is escaped."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 import retrieved
-from drawn import assert_explained, drawn_figures, drawn_section, shown_tables
+from drawn import assert_explained, drawn_figures, drawn_section, tell
 from findings.retrieved_tables import HOSTILE, LEARNED, UPWARD, Retrieved
 
 from infoflow.report import write_report
-from infoflow.report.retrieval._section import RETRIEVAL
 from infoflow.results import RunFolder
 
 pytestmark = pytest.mark.slow
@@ -54,8 +55,8 @@ def test_figures_come_in_order(figures) -> None:
     assert list(figures) == IDS
 
 
-def test_every_figure_has_a_name_in_python() -> None:
-    section = RETRIEVAL
+def test_every_figure_has_a_name_in_python(run) -> None:
+    section = drawn_section(run, "retrieval")
     assert section.title == "Does a model that can look things up still keep them in its layers?"
     names = [section.name_of(one) for one in IDS]
     assert len(set(names)) == len(IDS)
@@ -302,11 +303,6 @@ def test_examples_show_passages_probabilities_and_layers(run, figures) -> None:
 
 def test_the_first_screen_has_cards_of_readers(run):
     """What a passage adds, what is stored, and where evidence arrives: each from the tables, beyond the control."""
-    from drawn import tell
-
-    from infoflow.report.first._effects import effects
-    from infoflow.report.first._measures import MEASURES, measured
-
     story = tell(run)
     assert story.screen is not None
     found = {card.figure: card for card in story.screen.cards}
@@ -316,57 +312,93 @@ def test_the_first_screen_has_cards_of_readers(run):
         False,
         False,
     ]
-    measure = next(one for one in MEASURES if one.figure == "knowledge-arms")
-    told = effects(measure, measured(measure, shown_tables(run)))
-    frame = run.tables["knowledge"]
-    rows = frame[
-        (frame["facts"] == "trained") & (frame["weight"] == -1) & (frame["metric"] == "p1") & frame["trained"]
-        & (frame["reading"] == "raw") & (frame["layer"] == -1) & (frame["index"] == "as-trained")
-        & (frame["variant"] == "")
-    ]  # fmt: skip
-    assert set(told.shown) >= {"read-gold", "closed-book"}
-    for arm, estimate in told.shown.items():
-        own = rows[rows["objective"] == arm].groupby("document")["value"].mean()
-        assert estimate.value == pytest.approx(own["gold"] - own["none"]), arm
     assert "control" in found["knowledge-arms"].difference
 
 
-def lines_of(*rows):
-    return pd.DataFrame(rows, columns=["name", "value", "low", "high"])
+def test_the_card_tells_what_the_right_passage_adds(tmp_path):
+    given = Retrieved(seeds=(1, 2), arms=("closed-book", "read-gold"))
+    run = retrieved.write_run(tmp_path, given, only=("knowledge",))
+    table = run.tables["knowledge"]
+    retrieved.write_table(run, "knowledge", table[table["variant"] == ""])
+    (card,) = [one for one in tell(run).screen.cards if one.figure == "knowledge-arms"]
+    rows = table[
+        (table["facts"] == "trained") & (table["weight"] == -1) & (table["metric"] == "p1") & table["trained"]
+        & (table["reading"] == "raw") & (table["layer"] == -1) & (table["index"] == "as-trained")
+        & (table["variant"] == "")
+    ]  # fmt: skip
+    told = dict(re.findall(r"(closed book|right passage given) (?:by )?([\d.]+)", card.sentence))
+    for arm, label in (("read-gold", "right passage given"), ("closed-book", "closed book")):
+        own = rows[rows["objective"] == arm].groupby("document")["value"].mean()
+        assert float(told[label]) == pytest.approx(100 * abs(own["gold"] - own["none"]), abs=0.6), card.sentence
+
+
+NAMES = {
+    "a": ("closed-book", "closed book"),
+    "b": ("read-gold", "right passage given"),
+    "c": ("read-random", "random passage given"),
+    "d": ("retrieve-bm25", "BM25"),
+    "e": ("retrieve-frozen", "frozen retriever"),
+}
 
 
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([("a", 0.9, 0.8, 1.0), ("b", 0.1, 0.0, 0.2)], "It is known most in a, least in b"),
+        ([("a", 0.9, 0.8, 1.0), ("b", 0.1, 0.0, 0.2)], "most in closed book, least in right passage given."),
         (
             [
                 ("a", 0.9, 0.8, 1.0),
                 ("b", 0.1, 0.0, 0.2),
                 ("c", 0.7, 0.6, 0.85),
                 ("d", 0.5, 0.4, 0.6),
-                ("e", 0.2, 0, 0.3),
+                ("e", 0.2, 0.0, 0.3),
             ],
-            "It is known most in a and c, least in b and e",
+            "most in closed book and random passage given, least in right passage given and frozen retriever.",
         ),
-        ([("a", 0.9, 0.0, 1.0), ("b", 0.1, 0.0, 0.2)], "It is known in no line clearly more than in another"),
-        ([("a", 0.9, float("nan"), float("nan")), ("b", 0.1, 0.0, 0.2)], "It is known most in a, least in b"),
+        ([("a", 0.9, 0.0, 1.0), ("b", 0.1, 0.0, 0.2)], "in no line clearly more than in another."),
+        (
+            [("a", 0.9, float("nan"), float("nan")), ("b", 0.1, 0.0, 0.2)],
+            "most in closed book, least in right passage given.",
+        ),
         ([("a", 0.9, 0.8, 1.0)], ""),
         ([("a", 0.9, 0.8, 1.0), ("b", float("nan"), 0.0, 0.2)], ""),
     ],
 )
-def test_words_name_lines_together_whose_intervals_meet(rows, words):
-    from infoflow.report._in_words import most_and_least
+def test_words_name_lines_together_whose_intervals_meet(tmp_path, rows, words):
+    run = retrieved.write_run(tmp_path, Retrieved(seeds=(1,)), only=("knowledge",))
+    table = run.tables["knowledge"]
+    asked = {"reading": "raw", "metric": "p1", "facts": "trained", "weight": 16, "document": "none", "layer": -1,
+             "index": "as-trained", "variant": "", "trained": True}  # fmt: skip
+    table = table[(table[list(asked)] == pd.Series(asked)).all(axis=1)]
+    numbers = {NAMES[name][0]: own for name, *own in rows}
+    table = table[table["objective"].isin(list(numbers))]
+    chosen = pd.DataFrame([numbers[one] for one in table["objective"]], table.index, ["value", "low", "high"])
+    retrieved.write_table(run, "knowledge", table.assign(**chosen))
+    told = drawn_figures(run, "retrieval")["knowledge-arms"].words
+    assert told == (f"The most frequent facts are answered rightly by heart {words}" if words else "")
 
-    assert most_and_least(lines_of(*rows), "It is known") == words
+
+def test_lines_with_one_answer_share_a_clause_and_those_without_one_have_none(tmp_path):
+    run = retrieved.write_run(tmp_path, Retrieved(seeds=(1,)), only=("evidence_flow",))
+    table = run.tables["evidence_flow"]
+
+    def words(**unknown):
+        """Where of one line nothing, and of another one way alone, is known."""
+        rows = table.copy()
+        for line, ways in {"retrieve-learned": ["mask→evidence"], **unknown}.items():
+            gone = (rows["objective"] == line) & (rows["what"].isin(ways) if ways else True)
+            rows.loc[gone, ["value", "low", "high"]] = float("nan")
+        retrieved.write_table(run, "evidence_flow", rows)
+        return drawn_figures(run, "retrieval")["evidence-upward"].words
+
+    pairs = "right passage given and right passage given about two entities"
+    assert words().startswith(f"Most is lost without mask→evidence in {pairs}; most is lost without ")
+    assert words().endswith(" in learned retriever.")
+    assert words(**{"retrieve-learned": []}) == f"Most is lost without mask→evidence in {pairs}."
 
 
 def test_words_say_of_each_line_what_its_numbers_say(run, figures):
     """Every line is named, with what the figure's own data give."""
-    from infoflow.report._in_words import by_answer
-
-    assert by_answer({"a": "x", "b": "y", "c": "x", "d": ""}) == "X in a and c; y in b."
-    assert by_answer({"a": ""}) == ""
     for name in ("evidence-upward", "evidence-heads", "evidence-ablation", "index-swap"):
         assert figures[name].words.endswith("."), name
     data = figures["evidence-heads"].data

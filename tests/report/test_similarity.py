@@ -3,12 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import ShownModels, drawn_section, shown_tables
+from drawn import drawn_section
 from synthetic_run import _write_plain
 
 from infoflow.foundation import interval, stream
 from infoflow.report import write_figures, write_report
-from infoflow.report.knows._similarity_rows import CONTROL, equal_depth, means, pairs_of_lines, similarity_rows
 from infoflow.results import RunFolder
 
 OBJECTIVES = ("causal-lm", "masked-lm", "translation")
@@ -88,26 +87,42 @@ def test_pairs_of_objectives_then_seeds_then_the_untrained_control(figure):
     ]
 
 
-def test_the_control_is_untrained_models_of_different_seeds_where_there_are_some(run):
+def test_the_control_is_untrained_models_of_different_seeds_where_there_are_some(run, figure, tmp_path):
     """Untrained models of one seed start from the same weights: they would be alike by construction."""
-    rows = similarity_rows(shown_tables(run)["space_similarity"], ShownModels.of(run))
-    control = rows[rows["line"] == CONTROL]
-    assert (control["seed_a"] != control["seed_b"]).all()
-    one_seed = shown_tables(run)["space_similarity"].query("seed_a == seed_b")
-    control = similarity_rows(one_seed, ShownModels.of(run)).query("line == @CONTROL")
-    assert len(control) == 6 * 27
-    assert pairs_of_lines(control, ShownModels.of(run))[0].title == "two untrained models"
+    rows = run.tables["space_similarity"]
+    own = rows[~rows["trained"] & (rows["seed_a"] != rows["seed_b"])]
+    pd.testing.assert_frame_equal(control_of(figure), expected_control(own, pairs=3))
+    one_seed = rows[rows["seed_a"] == rows["seed_b"]]
+    [figure] = drawn_section(study(tmp_path, one_seed.to_dict("records")), "similarity").figures
+    pd.testing.assert_frame_equal(control_of(figure), expected_control(one_seed[~one_seed["trained"]], pairs=6))
+    assert titles(figure)[-1] == "two untrained models"
+
+
+CELL = ["metric", "layer_a", "layer_b"]
+
+
+def control_of(figure):
+    """The cells of the last map, which is of untrained models."""
+    data = figure.data[figure.data["models"] == ""]
+    return data.sort_values(CELL)[[*CELL, "value", "pairs"]].reset_index(drop=True)
+
+
+def expected_control(rows, pairs):
+    means = rows.groupby(CELL, as_index=False)["value"].mean()
+    assert len(rows) == pairs * len(means)
+    return means.assign(pairs=pairs)
 
 
 def test_a_pair_stored_the_other_way_round_is_the_same_map(tmp_path):
     rows = grid(("masked-lm", 1), ("translation", 1), shift=1)
     other = {"a": "b", "b": "a"}
     turned = pd.DataFrame(rows).rename(columns=lambda n: n[:-1] + other[n[-1]] if n[-2:] in ("_a", "_b") else n)
-    tables = []
+    figures = []
     for index, stored in enumerate((pd.DataFrame(rows), turned)):
         run = study(tmp_path / str(index), stored.to_dict("records"))
-        tables.append(means(similarity_rows(shown_tables(run)["space_similarity"], ShownModels.of(run))))
-    pd.testing.assert_frame_equal(tables[0], tables[1])
+        figures += drawn_section(run, "similarity").figures
+    assert figures[0].data["models"].unique().tolist() == ["masked-lm – translation"]
+    pd.testing.assert_frame_equal(figures[0].data, figures[1].data)
 
 
 def test_a_cell_is_the_mean_over_pairs_of_models(run, figure):
@@ -182,12 +197,12 @@ def test_likeness_that_does_not_follow_depth_is_said(tmp_path):
 
 
 def test_models_of_different_depth_are_compared_by_relative_depth(tmp_path):
-    table = pd.DataFrame([{"layer_a": a, "layer_b": b} for a in range(3) for b in range(5)])
-    chosen = table[equal_depth(table)]
-    assert chosen.to_numpy().tolist() == [[0, 0], [0, 1], [1, 2], [2, 3], [2, 4]]
     run = study(tmp_path, grid(("causal-lm", 0), ("masked-lm", 0), layers=(3, 5)))
     [figure] = drawn_section(run, "similarity").figures
-    assert "Layers of equal depth are more alike than others in all pairs" in figure.answer[1]
+    values = figure.data.set_index(["layer_a", "layer_b"])["value"]
+    equal = [(0, 0), (0, 1), (1, 2), (2, 3), (2, 4)]
+    excess = values[equal].mean() - values.drop(equal).mean()
+    assert f"Layers of equal depth are more alike than others in all pairs, by {excess:.3f} (" in figure.answer[1]
 
 
 def test_many_layers_leave_the_numbers_to_the_pointer(tmp_path, figure):

@@ -4,12 +4,11 @@ import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
-from drawn import ShownModels, drawn_section, shown_tables
+from drawn import drawn_section
 from synthetic_run import MAIN_STACK, _estimate, _model, _write
 
-from infoflow.report.knows._distributions import distribution_figure
-from infoflow.report.knows._space import _corrected
 from infoflow.results import RunFolder
 
 # Invented, but for the direction of the masked LM's curves.
@@ -148,14 +147,26 @@ def test_spaces_in_which_nothing_is_left_are_told_and_not_drawn(figures):
         assert rows["value"].abs().max() < 0.02 * figure.data.loc[figure.data["space"] == "raw", "value"].max()
 
 
-def test_a_space_in_which_something_is_left_keeps_its_panel(run):
-    from infoflow.report.knows._space import _anisotropy_figure
+@pytest.fixture
+def figures_of(study, tmp_path):
+    """The figures of the study with these tables."""
 
-    tables = shown_tables(run)
-    frame = tables["geometry"]
-    average = frame[frame["measure"] == "average_similarity"]
-    more = average.assign(value=average["value"].where(average["space"] != "centred", average["value"] + 0.05))
-    assert "less the layer's mean" in [panel.title for panel in _anisotropy_figure(frame, more, tables.models).panels]
+    def draw(**tables):
+        run = RunFolder(shutil.copytree(study.path, tmp_path / "run"))
+        for name, rows in tables.items():
+            _write(run, name, "", rows)
+        return {figure.id: figure for figure in drawn_section(run, "space").figures}
+
+    return draw
+
+
+def test_a_space_in_which_something_is_left_keeps_its_panel(figures_of):
+    centred = ("average_similarity", "centred")
+    rows = [
+        row | {"value": row["value"] + 0.05 * ((row["measure"], row["space"]) == centred)} for row in geometry_rows()
+    ]
+    titles = [panel.title for panel in figures_of(geometry=rows)["average-similarity"].panels]
+    assert titles == ["as they are", "less the layer's mean", "Spearman's correlation for cosine"]
 
 
 def test_anisotropy_is_shown_on_one_scale(figures):
@@ -181,21 +192,28 @@ def test_corrected_similarity_is_the_answer_and_shuffled_words_its_control(figur
     assert {row["text"] for row in drawn(figure, 1) if "text" in row} >= {"shuffled words", "untrained"}
 
 
-def test_corrected_replicates_are_paired_with_those_of_the_average(run):
+def test_corrected_replicates_are_paired_with_those_of_the_average(figures_of):
     """What both have in common cancels: the corrected curve is much surer than the raw one."""
-    frame = shown_tables(run)["geometry"]
-    rows, average, shuffled = (
-        frame[(frame["measure"] == name) & (frame["space"] == "raw")]
-        for name in ("self_similarity", "average_similarity", "shuffled_self_similarity")
-    )
-    found = _corrected(rows, shuffled, average)
-    row, own = found.iloc[0], rows.iloc[0]
-    same = average[
-        (average["model"] == own["model"]) & (average["trained"] == own["trained"]) & (average["layer"] == own["layer"])
-    ].iloc[0]
-    np.testing.assert_allclose(row["replicates"], np.subtract(own["replicates"], same["replicates"]))
-    assert row["value"] == own["corrected"]
-    assert row["baseline"] == pytest.approx(0.002, abs=0.01)
+    noise = np.random.default_rng(0).normal(0, 0.1, 200)
+    shared = ("self_similarity", "average_similarity")
+    rows = [
+        row | {"replicates": list(np.add(row["replicates"], noise)) if row["measure"] in shared else row["replicates"]}
+        for row in geometry_rows()
+    ]
+    data = figures_of(geometry=rows)["self-similarity"].data
+    curve = data[(data["series"] == "causal-lm") & (data["group"] == "trained")].set_index(["panel", "layer"])
+    widths = (curve["high"] - curve["low"]).groupby("panel").mean()
+    assert widths["as it is"] > 0.3
+    assert widths["corrected"] < 0.02
+    stored = pd.DataFrame(rows)
+    stored = stored[stored["trained"] & (stored["space"] == "raw")].set_index("measure")
+    for layer in LAYERS:
+        own = stored[stored["layer"] == layer]
+        mean = own[own["objective"] == "causal-lm"].loc["self_similarity", "corrected"].mean()
+        assert curve.loc[("corrected", layer), "value"] == pytest.approx(mean)
+        base = data[(data["panel"] == "corrected") & (data["group"] == "baseline") & (data["layer"] == layer)]
+        assert base["value"].item() == pytest.approx(own.loc["shuffled_self_similarity", "corrected"].mean())
+        assert base["value"].item() == pytest.approx(0.002, abs=0.01)
 
 
 def test_short_sentences_are_compared_with_unrelated_words(figures):
@@ -287,9 +305,7 @@ def test_one_model_without_a_control(tmp_path):
     assert "bert-tiny" in section.figures[0].answer[0]
 
 
-def test_distributions_without_an_untrained_model(run):
-    models = ShownModels.of(run)
-    frame = shown_tables(run)["distance_distribution"]
-    figure = distribution_figure(frame[frame["trained"]], models)
+def test_distributions_without_an_untrained_model(figures_of):
+    figure = figures_of(distance_distribution=[row for row in distance_rows() if row["trained"]])["word-distances"]
     assert len(figure.panels[0].spec["layer"]) == 3
     assert set(figure.data["group"]) == {"trained", "baseline"}

@@ -154,10 +154,7 @@ def test_two_models_of_one_seed_leave_sentences_instead_of_figures(run) -> None:
         assert section.id == "alignment" or "there are several: model" in section.notes[0]
 
 
-def test_the_page_says_what_it_does_not_draw(study, tmp_path, monkeypatch) -> None:
-    from infoflow.report import _page
-
-    monkeypatch.setattr(_page, "_static_pictures", lambda figure: [""] * len(figure.panels))
+def test_the_page_says_what_it_does_not_draw(study, tmp_path) -> None:
     run = RunFolder(tmp_path)
     run.update(**study.read())
     for name, other in (("identity_neighbours", "name"), ("layer_distance", "checkpoint"), ("task_scores", "start")):

@@ -1,25 +1,54 @@
+import html
 import math
 import re
-import shutil
+from dataclasses import replace
 
-import pandas as pd
 import pytest
-from drawn import tell
+import small_run
+from drawn import drawn_figures, tell
+from synthetic_run import write_again
 
-from infoflow.report._summary import model_rows, scorecard, study_line, verdict_line
+from infoflow.report import write_report
 from infoflow.results import RunFolder
 
 
-def test_the_line_says_models_data_and_time(study, story):
-    line = study_line(study, story.models)
-    assert line == (
+def text_of(markup: str) -> str:
+    return html.unescape(re.sub("<[^>]*>", "", markup)).strip()
+
+
+def study_line(page: str) -> str:
+    """The sentence below the title."""
+    return text_of(re.search(r'<p class="lead">(.*?)</p>', page, re.DOTALL)[1])
+
+
+def model_rows(page: str) -> dict[str, dict[str, str]]:
+    """The table of what was studied: by model, its cells by their columns."""
+    head, body = re.search(
+        r'aria-label="What was studied">\s*<table[^>]*>\s*<thead>(.*?)</thead>\s*<tbody>(.*?)</tbody>', page, re.DOTALL
+    ).groups()
+    _, *columns = re.findall(r"<th[^>]*>(.*?)</th>", head)
+    rows = [[text_of(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in body.split("</tr>")]
+    return {name: dict(zip(columns, cells, strict=True)) for name, *cells in filter(None, rows)}
+
+
+@pytest.fixture(scope="module")
+def page(report):
+    return report.read_text(encoding="utf-8")
+
+
+def page_of(run) -> str:
+    return write_report(run).read_text(encoding="utf-8")
+
+
+def test_the_line_says_models_data_and_time(page):
+    assert study_line(page) == (
         "Causal LM, masked LM and translation: one architecture, 3 seeds each, trained and measured on tatoeba-en-fr "
         "(92,397 sentences and 665,258 words), in 1 h 17 min."
     )
 
 
 def test_an_analysis_is_not_called_trained(analysis):
-    assert study_line(analysis, tell(analysis).models).startswith("bert-tiny, measured on wiki.txt")
+    assert study_line(page_of(analysis)).startswith("bert-tiny, measured on wiki.txt")
 
 
 @pytest.mark.parametrize(
@@ -30,16 +59,20 @@ def test_an_analysis_is_not_called_trained(analysis):
         ("hf:team/news", "hf:team/news"),
     ],
 )
-def test_files_go_by_their_own_names(analysis, tmp_path, name, said):
-    run = RunFolder(shutil.copytree(analysis.path, tmp_path / "run"))
+def test_files_go_by_their_own_names(tmp_path, name, said):
+    run = RunFolder(tmp_path)
+    run.update(kind="analyze", models=[{"name": "bert-tiny", "objective": "masked-lm", "seed": 0}])
     run.update(corpus={"name": name})
-    assert study_line(run, tell(run).models).startswith(f"bert-tiny, measured on {said}")
+    assert study_line(page_of(run)) == f"bert-tiny, measured on {said}."
 
 
-def test_the_table_leaves_out_what_no_model_has(study, story, analysis):
-    assert "updates" in model_rows(study, story.models)[0].cells
-    (row,) = model_rows(analysis, tell(analysis).models)
-    assert row.cells == {"task": "masked LM", "parameters": "4.4 million", "time": "12 s"}
+def test_the_table_leaves_out_what_no_model_has(page, analysis):
+    rows = model_rows(page)
+    assert list(rows) == ["causal LM", "masked LM", "translation"]
+    assert "updates" in rows["causal LM"]
+    assert model_rows(page_of(analysis)) == {
+        "bert-tiny": {"task": "masked LM", "parameters": "4.4 million", "time": "12 s"}
+    }
 
 
 def test_every_finding_links_to_a_figure_that_reads_its_table(study, story):
@@ -75,41 +108,41 @@ def test_what_was_not_measured_has_a_reason_and_no_number(story):
     assert "BLEU 2.1" in finding.reason
 
 
-def test_verdicts_are_counted(story):
-    findings = story.findings
-    line = verdict_line(findings)
+def test_verdicts_are_counted(story, page):
+    (line,) = (text_of(part) for part in re.findall(r"<p[^>]*>([^<]*claims were checked[^<]*)</p>", page))
     assert line == (
         "9 claims were checked on these models: 6 hold, 1 fails, 1 stays undetermined and 1 cannot be tested here."
     )
-    assert sum(map(int, re.findall(r"\d+", line)[1:])) == len(findings)
+    assert sum(map(int, re.findall(r"\d+", line)[1:])) == len(story.findings)
 
 
 @pytest.mark.parametrize("published", [1.33, "1.33 nats"])
-def test_published_numbers_may_be_text_or_numbers(tmp_path, published):
-    from synthetic_run import make_study
+def test_published_numbers_may_be_text_or_numbers(study, tmp_path, published):
+    stored = study.tables.stored("findings")
+    first = stored.frame.head(1).astype({"published": object}).assign(published=[published])
+    columns = tuple(
+        replace(one, dtype="float64") if one.name == "published" and published == 1.33 else one
+        for one in stored.schema.columns
+    )
+    run = RunFolder(tmp_path)
+    write_again(run, first, replace(stored.schema, columns=columns))
+    assert tell(run).findings[0].published == "1.33 nats"
 
-    run = make_study(tmp_path, seeds=(1,), objectives=("causal-lm",))
-    frame = run.tables["findings"].head(1).astype({"published": object})
-    frame["published"] = [published]
 
-    class Stub(RunFolder):
-        tables = {"findings": frame}  # noqa: RUF012 (read only)
-
-    assert scorecard(Stub(tmp_path), [])[0].published == "1.33 nats"
-
-
-@pytest.mark.parametrize(("seeds", "text"), [((0,), "1 (seed 0)"), ((2, 0, 1), "3 (seeds 0, 1 and 2)"), ((), "–")])
-def test_seeds_are_counted_before_they_are_named(seeds, text):
-    from infoflow.report._summary import _seeds_cell
-
-    assert _seeds_cell(pd.DataFrame({"seed": list(seeds)})) == text
+def test_seeds_are_counted_before_they_are_named(tmp_path):
+    """Of a model that run.json does not name, none is known."""
+    rows = [
+        small_run.identity(objective, 0, seed, **small_run.estimate(0.5, 0.1))
+        for objective, seeds in (("causal-lm", (0,)), ("masked-lm", (2, 0, 1)), ("translation", (0,)))
+        for seed in seeds
+    ]
+    run = small_run.write_run(tmp_path, identity_neighbours=rows)
+    run.update(models=[model for model in run.read()["models"] if model["objective"] != "translation"])
+    cells = {name: cells["seeds"] for name, cells in model_rows(page_of(run)).items()}
+    assert cells == {"causal LM": "1 (seed 0)", "masked LM": "3 (seeds 0, 1 and 2)", "translation": "–"}
 
 
 def test_a_long_answer_shows_its_first_sentence_and_folds_the_rest(study):
-    from dataclasses import replace
-
-    from drawn import drawn_figures
-
     figure = replace(next(iter(drawn_figures(study, "changes").values())), words="", answer=["One.", "x" * 300 + "."])
     assert (figure.first, figure.further) == (["One."], ["x" * 300 + "."])
     assert not replace(figure, answer=["One.", "Two."]).further

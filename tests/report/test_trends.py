@@ -5,13 +5,21 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import Series, ShownModels, shown_tables
+import small_run
+from drawn import ShownModels, drawn_figures, shown_tables
 
-from infoflow.report._trends import Wording, control_sentence, order_sentence, trend_sentences
 
-LINE = Series(key="causal-lm", label="causal LM", slot=0)
-OTHER = Series(key="translation", label="translation", slot=2)
-NATS = Wording("nats", what="of information")
+@pytest.fixture
+def told(tmp_path_factory):
+    """What a figure of these curves says."""
+
+    def tell(*curves, row=small_run.information, figure="mi-input"):
+        rows = [row(**one) for curve in curves for one in curve]
+        table = {"information": "mutual_information", "identity": "identity_neighbours"}[row.__name__]
+        run = small_run.write_run(tmp_path_factory.mktemp("run"), **{table: rows})
+        return drawn_figures(run, "knows")[figure].answer
+
+    return tell
 
 
 def _curve(values, key="causal-lm", trained=True, noise=0.01, seeds=1):
@@ -22,15 +30,17 @@ def _curve(values, key="causal-lm", trained=True, noise=0.01, seeds=1):
             value = value + generator.normal(0, noise) * (seeds > 1)
             replicates = value + generator.normal(0, noise, 200)
             low, high = np.quantile(replicates, [0.025, 0.975])
-            row = {"series": key, "trained": trained, "seed": seed, "layer": layer, "value": value, "count": 100}
+            row = {"objective": key, "trained": trained, "seed": seed, "layer": layer, "value": value, "count": 100}
             rows.append({**row, "low": low, "high": high, "baseline": 0.1, "replicates": list(replicates)})
-    return pd.DataFrame(rows)
+    return rows
 
 
-def test_a_fall_is_told_with_its_size_and_interval():
-    (sentence,) = trend_sentences(_curve([5.3, 5.0, 4.0]), [LINE], NATS)
+def test_a_fall_is_told_with_its_size_and_interval(told):
+    (sentence,) = told(_curve([5.3, 5.0, 4.0]))
     match = re.fullmatch(
-        r"From layer 0 to layer 2, causal LM loses ([\d.]+) nats \(([\d.]+) to ([\d.]+)\) of information\.", sentence
+        r"From layer 0 to layer 2, causal LM loses ([\d.]+) nats \(([\d.]+) to ([\d.]+)\) of information about its "
+        r"input token\.",
+        sentence,
     )
     assert match, sentence
     size, low, high = map(float, match.groups())
@@ -38,77 +48,74 @@ def test_a_fall_is_told_with_its_size_and_interval():
     assert low < 1.3 < high
 
 
-def test_the_opposite_data_give_the_opposite_verb():
-    assert "gains 1.3" in trend_sentences(_curve([4.0, 5.0, 5.3]), [LINE], NATS)[0]
+def test_the_opposite_data_give_the_opposite_verb(told):
+    assert "gains 1.3" in told(_curve([4.0, 5.0, 5.3]))[0]
 
 
-def test_a_change_within_its_interval_is_not_called_a_change():
-    frame = pd.concat([_curve([5.0, 5.0, 5.001], noise=0.05), _curve([5, 5, 4.5], "translation")], ignore_index=True)
-    sentence = trend_sentences(frame, [LINE, OTHER], NATS)[0]
+def test_a_change_within_its_interval_is_not_called_a_change(told):
+    sentence = told(_curve([5.0, 5.0, 5.001], noise=0.05), _curve([5, 5, 4.5], "translation"))[0]
     assert "translation loses 0.5" in sentence
     assert re.search(
         r"; there is no clear change for causal LM \((−0\.0\d|0\.0\d) nats, −0\.\d+ to 0\.\d+\)\.$", sentence
     )
 
 
-def test_a_dip_back_to_the_start_is_told_as_such():
-    sentence = trend_sentences(_curve([5.0, 4.0, 5.001], noise=0.05), [LINE], NATS)[0]
+def test_a_dip_back_to_the_start_is_told_as_such(told):
+    sentence = told(_curve([5.0, 4.0, 5.001], noise=0.05))[0]
     assert re.search(r"causal LM ends about where it began \(.* to .*\), having fallen by 1\.", sentence)
 
 
-def test_a_dip_is_told_with_its_layer():
-    sentence = trend_sentences(_curve([5.2, 5.0, 4.5, 4.9, 5.1]), [LINE], NATS)[0]
+def test_a_dip_is_told_with_its_layer(told):
+    sentence = told(_curve([5.2, 5.0, 4.5, 4.9, 5.1]))[0]
     assert "having fallen by 0.7" in sentence
     assert "up to layer 2 and recovered 0.6" in sentence
 
 
-def test_a_peak_is_told_too():
-    assert "having risen by 0.5" in trend_sentences(_curve([4.0, 4.5, 4.1]), [LINE], NATS)[0]
+def test_a_peak_is_told_too(told):
+    assert "having risen by 0.5" in told(_curve([4.0, 4.5, 4.1]))[0]
 
 
-def test_a_dip_within_the_noise_is_not_told():
-    assert "having" not in trend_sentences(_curve([5.2, 4.99, 5.0], noise=0.05), [LINE], NATS)[0]
+def test_a_dip_within_the_noise_is_not_told(told):
+    assert "having" not in told(_curve([5.2, 4.99, 5.0], noise=0.05))[0]
 
 
-def test_all_lines_and_the_control_are_told():
-    frame = pd.concat(
-        [_curve([5, 4]), _curve([5, 4.5], "translation"), _curve([4.3, 4.28], trained=False)], ignore_index=True
-    )
-    first, control = trend_sentences(frame, [LINE, OTHER], NATS)
+def test_all_lines_and_the_control_are_told(told):
+    first, control = told(_curve([5, 4]), _curve([5, 4.5], "translation"), _curve([4.3, 4.28], trained=False))
     assert "causal LM loses 1.0" in first
     assert "translation loses 0.5" in first
     assert control == "Untrained models of the same shape move by at most 0.02 nats."
 
 
-def test_lines_of_different_depth_say_their_last_layer():
-    frame = pd.concat([_curve([5, 4]), _curve([5, 4.5, 4.2], "translation")], ignore_index=True)
-    assert "(its last layer is 2)" in trend_sentences(frame, [LINE, OTHER], NATS)[0]
+def test_lines_of_different_depth_say_their_last_layer(told):
+    sentence = told(_curve([5, 4]), _curve([5, 4.5, 4.2], "translation"))[0]
+    assert "(its last layer is 2)" in sentence
 
 
-def test_a_single_layer_is_a_level():
-    assert "causal LM has 5.0" in trend_sentences(_curve([5.0]), [LINE], NATS)[0]
+def test_a_single_layer_is_a_level(told):
+    assert "causal LM has 5.0" in told(_curve([5.0]))[0]
 
 
-def test_no_control_no_sentence_about_it():
-    assert control_sentence(_curve([5, 4]), [LINE], "nats") == ""
+def test_no_control_no_sentence_about_it(told):
+    assert len(told(_curve([5, 4]))) == 1
 
 
-def test_the_order_names_what_is_not_clear():
-    frame = pd.concat([_curve([1, 0.9], noise=0.1), _curve([1, 0.91], "translation", noise=0.1)], ignore_index=True)
-    assert order_sentence(frame, [LINE, OTHER], "At the top").endswith(
-        "; no clear difference between translation and causal LM."
+def test_the_order_names_what_is_not_clear(told):
+    alike, clear = (
+        told(*curves, row=small_run.identity, figure="identity")[0]
+        for curves in (
+            (_curve([1, 0.9], noise=0.1), _curve([1, 0.91], "translation", noise=0.1)),
+            (_curve([1, 0.7]), _curve([1, 0.9], "translation")),
+        )
     )
-    clear = pd.concat([_curve([1, 0.7]), _curve([1, 0.9], "translation")], ignore_index=True)
-    assert re.match(
-        r"At the top: translation 0\.9\d* .* and causal LM 0\.7", order_sentence(clear, [LINE, OTHER], "At the top")
-    )
+    assert alike.endswith("; no clear difference between translation and causal LM.")
+    assert re.match(r"At the top layer this share is, in order: translation 0\.9\d* .* and causal LM 0\.7", clear)
 
 
 def test_the_study_s_own_sentence_repeats_its_table(study):
     models = ShownModels.of(study)
-    frame = models.main(shown_tables(study)["mutual_information"])
+    frame = pd.DataFrame(models.main(shown_tables(study)["mutual_information"]))
     frame = frame[(frame["regime"] == "clean") & (frame["side"] == "input")]
-    sentence = trend_sentences(frame, list(models.series), NATS)[0]
+    sentence = drawn_figures(study, "knows")["mi-input"].answer[0]
     own = frame[(frame["series"] == "causal-lm") & frame["trained"]].pivot(
         index="seed", columns="layer", values="value"
     )
