@@ -5,9 +5,12 @@ The one door of the report's tests to what every section is made of: a file that
 
 from collections.abc import Collection, Iterable
 
-from infoflow.report._figure import ReportFigure, Section
+from infoflow.report._engine import svg_of as svg_of
+from infoflow.report._figure import ReportFigure as ReportFigure
+from infoflow.report._figure import Section as Section
 from infoflow.report._language import Series as Series
 from infoflow.report._language import ShownModels as ShownModels
+from infoflow.report._language import objective_label as objective_label
 from infoflow.report._model_tables import ModelTables as ModelTables
 from infoflow.report._samples import Estimate as Estimate
 from infoflow.report._story import SECTIONS as SECTIONS
