@@ -5,13 +5,22 @@ The one door of the report's tests to what every section is made of: a file that
 
 from collections.abc import Collection, Iterable
 
-from infoflow.report._figure import ReportFigure, Section
+from infoflow.report._engine import svg_of as svg_of
+from infoflow.report._figure import ReportFigure as ReportFigure
+from infoflow.report._figure import Section as Section
 from infoflow.report._language import Series as Series
 from infoflow.report._language import ShownModels as ShownModels
+from infoflow.report._language import objective_label as objective_label
 from infoflow.report._model_tables import ModelTables as ModelTables
 from infoflow.report._samples import Estimate as Estimate
 from infoflow.report._story import SECTIONS as SECTIONS
 from infoflow.report._story import tell as tell
+from infoflow.report.first._effects import Effects as Effects
+from infoflow.report.first._effects import effects as effects
+from infoflow.report.first._measures import MEASURES as MEASURES
+from infoflow.report.first._measures import measured as measured
+from infoflow.report.forms._time_axis import TimeAxis
+from infoflow.report.over_training._course import CheckpointTables
 from infoflow.results import RunFolder
 
 
@@ -31,6 +40,11 @@ def drawn_figures(run: RunFolder, name: str) -> dict[str, ReportFigure]:
     found = drawn_section(run, name)
     assert found is not None
     return {figure.id: figure for figure in found.figures}
+
+
+def time_axis(run: RunFolder) -> TimeAxis:
+    """Where the updates of each model lie in pictures over training."""
+    return CheckpointTables(shown_tables(run)).axis
 
 
 def assert_explained(figures: Iterable[ReportFigure], not_surprising: Collection[str] = ()) -> None:

@@ -2,23 +2,18 @@
 
 import adapted
 import numpy as np
-import pandas as pd
 import pytest
 from drawn import assert_explained, drawn_figures, drawn_section
 from findings.adapted_tables import GUESS, HOSTILE, TASKS, Adapted
 
+from infoflow.foundation import interval_over_seeds
 from infoflow.report import write_report
-from infoflow.report.adaptation._heads import with_ranks
-from infoflow.report.adaptation._leakage import leaks
-from infoflow.report.adaptation._readable import _differences, _readable_from
-from infoflow.report.adaptation._rows import averaged, most_examples, plain
-from infoflow.report.adaptation._swaps import with_ends
-from infoflow.report.adaptation._worth import worth
 from infoflow.results import RunFolder
 
 pytestmark = pytest.mark.slow
 
 SOME = ("causal-lm", "masked-lm")
+ONE = Adapted(seeds=(1,), tuning_seeds=(0, 1), objectives=("masked-lm",))
 NOT_SURPRISING = ("tuned-domain", "tuning-weights", "tuned-heads", "tuned-flipped")
 BY_TABLE = {
     "tuned_scores": ["tuned-scores", "tuned-ways", "tuned-worth"],
@@ -42,6 +37,18 @@ def run(tmp_path_factory) -> RunFolder:
 @pytest.fixture(scope="module")
 def figures(run):
     return drawn_figures(run, "adaptation")
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """The figures of one table of one masked language model, of one seed, changed."""
+    run, given = adapted.write_run(tmp_path, ONE, only=("task_answers",)), ONE.tables()
+
+    def drawn(name, change):
+        adapted.write_table(run, name, change(given[name]))
+        return drawn_figures(run, "adaptation")
+
+    return drawn
 
 
 def strings(panel) -> set[str]:
@@ -114,14 +121,22 @@ def test_frozen_and_full_general_and_domain_are_rows_of_one_table(figures) -> No
     assert "“continued on the domain” differs from “general” by 0.02" in figure.answer[1]
 
 
-def test_what_pretraining_is_worth_is_read_off_the_other_curve() -> None:
-    trained = pd.DataFrame({"examples": [50, 1000], "value": [0.5, 0.8]})
-    untrained = pd.DataFrame({"examples": [50, 200, 1000], "value": [0.2, 0.4, 0.6]})
-    n, times, bound = worth(trained, untrained)
-    assert (n, bound) == (50, False)
-    assert times * 50 == pytest.approx(np.sqrt(200 * 1000))  # half of the way over the logarithm
-    assert worth(trained.assign(value=0.9), untrained) == (50, pytest.approx(20), True)
-    assert worth(trained.assign(value=0.1), untrained) == (50, pytest.approx(1.0), False)
+@pytest.mark.parametrize(
+    ("reached", "told"),
+    [
+        (0.5, "447 in masked LM (8.94 times as many)"),  # √(200 · 1000): half of the way over the logarithm
+        (0.6, "1,000 in masked LM (20 times as many)"),
+        (0.9, "more than 1,000 in masked LM (over 20 times as many)"),
+        (0.1, "50 in masked LM (1 times as many)"),
+    ],
+)
+def test_what_pretraining_is_worth_is_read_off_the_other_curve(alone, reached, told) -> None:
+    def scored(frame):
+        curve = frame["examples"].map({50: 0.2, 200: 0.4, 1000: 0.6})
+        return frame.assign(value=curve.where(~frame["trained"], reached))
+
+    (_, of_tags, _) = alone("tuned_scores", scored)["tuned-worth"].answer
+    assert of_tags == f"On tags, 50 labelled examples after pretraining do what takes, from scratch, {told}."
 
 
 def test_what_pretraining_is_worth_is_told_in_examples(figures) -> None:
@@ -181,13 +196,22 @@ def test_differences_of_probes_are_paired(run, figures) -> None:
         of_task = rows[rows["task"] == row.task].pivot(index="seed", columns="state", values="value")
         assert row.value == pytest.approx((of_task["after"] - of_task["before"]).mean())
         assert row.low < row.value < row.high < 0
-    assert _differences(means.assign(state="after", trained=True, seed=1, baseline=0.0).head(0)).empty
+
+
+def test_probes_without_those_before_tuning_are_no_figure(alone) -> None:
+    assert "probes-after-tuning" in alone("probes_after_tuning", lambda frame: frame)
+    assert "probes-after-tuning" not in alone("probes_after_tuning", lambda frame: frame[frame["state"] == "after"])
 
 
 def test_layers_taken_back_go_from_none_to_all(figures) -> None:
     figure = figures["layer-swaps"]
-    both = with_ends(figure.data[(figure.data["series"] == "masked-lm") & (figure.data["quantity"] == "score")])
-    assert both.groupby("side")["blocks"].agg(list).to_dict() == {"lower": [0, 1, 2, 3, 4], "upper": [0, 1, 2, 3, 4]}
+    (panel,) = [panel for panel in figure.panels if panel.title == "masked LM: score of the task"]
+    data = figure.data[(figure.data["series"] == "masked-lm") & (figure.data["quantity"] == "score")]
+    values = data.set_index(["rewound", "blocks"])["value"]
+    for side in ("lower", "upper"):
+        places = [("none", 0), (side, 1), (side, 2), (side, 3), ("all", 4)]
+        drawn = {row["blocks"]: row["value"] for row in rows_of(panel, side=side)}
+        assert drawn == {place[1]: pytest.approx(values[place], abs=1e-4) for place in places}
     assert "taking back upper blocks regains 0.46" in figure.answer[1]
     assert "nats more than as many lower ones" in figure.answer[1]
 
@@ -199,12 +223,17 @@ def test_shares_of_the_loss_change_add_up_to_one(figures) -> None:
     assert "19% of the fall of the loss came from the task's head" in figures["tuning-learned"].answer[0]
 
 
-def test_heads_are_kept_gained_and_lost_by_rank() -> None:
-    heads = pd.DataFrame({"series": "one", "seed": 1, "task": "tags", "cost_before": [8, 7, 6, 5, 4, 3, 2, 1],
-                          "value": [9, 1, 8, 2, 3, 4, 5, 6]})  # fmt: skip
-    found = with_ranks(heads)
-    assert list(found["fate"]) == ["kept", "lost", "gained", "", "", "", "", ""]
-    assert found["rank_before"].tolist() == [1, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125]
+def test_heads_are_kept_gained_and_lost_by_rank(alone) -> None:
+    def ranked(frame):
+        frame = frame[(frame["task"] == "tags") & (frame["layer"] == 0)]
+        return frame.assign(cost_before=[8.0, 7, 6, 5, 4, 3, 2, 1] * 2, value=[9.0, 1, 8, 2, 3, 4, 5, 6] * 2)
+
+    figure = alone("tuning_heads", ranked)["tuned-heads"]
+    assert list(figure.data["fate"]) == ["kept", "lost", "gained", "", "", "", "", ""]
+    rows = sorted(rows_of(figure.panels[0], set=0), key=lambda row: row["head"])
+    assert [row["before"] for row in rows] == [1, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125]
+    assert [row["after"] for row in rows] == [1, 0.125, 0.875, 0.25, 0.375, 0.5, 0.625, 0.75]
+    assert [row["fate"] for row in rows] == list(figure.data["fate"])
 
 
 def test_the_head_map_goes_from_before_to_after(figures) -> None:
@@ -232,28 +261,36 @@ def test_flipped_examples_are_those_that_changed_sides(figures) -> None:
     assert figure.answer[0].startswith("Of 4 examples that both answered, tuning all weights put 2 right")
 
 
-def test_leakage_is_told_where_there_is_some(run) -> None:
+def test_leakage_is_told_where_there_is_some(run, tmp_path) -> None:
     section = drawn_section(run, "adaptation")
     assert section is not None
     assert section.payload["leaks"] == [
         "opinions: of 200 test texts 3 stand in the pretraining corpus and 2 more are one word apart from a text of "
         "the pretraining corpus."
     ]
-    clean = run.tables["task_leakage"].assign(same=0, near=0)
-    assert leaks(clean) == []
+    clean = adapted.write_run(tmp_path, ONE, only=("task_answers",))
+    for same, near, told in ((0, 0, 0), (0, 1, 2)):
+        adapted.write_table(clean, "task_leakage", run.tables["task_leakage"].assign(same=same, near=near))
+        section = drawn_section(clean, "adaptation")
+        assert section is not None
+        assert len(section.payload.get("leaks", [])) == told
 
 
-def test_means_are_over_seeds_of_tuning_and_tasks(run) -> None:
-    table = run.tables["tuned_scores"].assign(series=lambda frame: frame["objective"])
-    own = most_examples(plain(table[(table["part"] == "test") & table["main"]]))
-    found = averaged(own, ["task"])
-    for row in found.itertuples():
-        same = own[(own["series"] == row.series) & (own["seed"] == row.seed) & (own["trained"] == row.trained)]
-        same = same[same["task"] == row.task]
-        assert len(same) == 2
-        assert row.value == pytest.approx(same["value"].mean())
-        drawn = np.mean([np.asarray(each) for each in same["replicates"]], axis=0)
-        np.testing.assert_allclose(row.replicates, drawn)
+def test_means_are_over_seeds_of_tuning(run, figures) -> None:
+    """Of one seed of pretraining after the other: seeds of tuning first, in their replicates too."""
+    table = run.tables["tuned_scores"]
+    table = table[(table["part"] == "test") & table["main"] & (table["examples"] == 1000)]
+    table = table[(table["method"] == "full") & (table["strategy"] == "as-is") & (table["control"] == "")]
+    data = figures["tuned-scores"].data
+    assert len(data) == 2 * 2 * len(TASKS)
+    for row in data.itertuples():
+        same = table[(table["objective"] == row.series) & (table["trained"] == row.trained)]
+        of_seeds = [own for _, own in same[same["task"] == row.task].groupby("seed")]
+        assert [len(own) for own in of_seeds] == [2] * 3
+        values = np.array([own["value"].mean() for own in of_seeds])
+        replicates = np.array([np.mean(own["replicates"].tolist(), axis=0) for own in of_seeds])
+        low, high = interval_over_seeds([(seed,) for seed in (1, 2, 3)], values, replicates)
+        assert (row.value, row.low, row.high) == pytest.approx((values.mean(), low, high))
 
 
 def test_one_seed_says_so(tmp_path) -> None:
@@ -316,11 +353,20 @@ def test_heads_without_a_pretraining_loss_have_no_fate(tmp_path) -> None:
     assert set(figure.data["fate"]) == {""}
 
 
-def test_a_label_that_no_layer_tells_is_said_to_be_unreadable() -> None:
-    after = pd.DataFrame({"layer": [0, 1, 2], "value": [0.4, 0.5, 0.3], "baseline": [0.5, 0.5, 0.5]})
-    assert _readable_from(after) == "no layer is better than the majority class"
-    better = after.assign(value=[0.5, 0.595, 0.6])
-    assert _readable_from(better) == "best in layer 2, nine tenths of that gain from layer 1 on"
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        ((0.4, 0.5, 0.3, 0.5, 0.2), "no layer is better than the majority class"),
+        ((0.5, 0.595, 0.6, 0.4, 0.5), "best in layer 2, nine tenths of that gain from layer 1 on"),
+        ((0.5, 0.585, 0.6, 0.4, 0.5), "best in layer 2, nine tenths of that gain from layer 2 on"),
+    ],
+)
+def test_a_label_that_no_layer_tells_is_said_to_be_unreadable(alone, after, told) -> None:
+    def read(frame):
+        values = frame["layer"].map(dict(enumerate(after)))
+        return frame.assign(value=values.where(frame["state"] == "after", 0.45), baseline=0.5)
+
+    assert alone("label_by_layer", read)["label-by-layer"].answer[0].endswith(f"more than before tuning; {told}).")
 
 
 def test_examples_that_all_stayed_are_no_figure(tmp_path) -> None:

@@ -6,32 +6,40 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import drawn_figures, drawn_section
+from drawn import drawn_figures, drawn_section, objective_label, svg_of, tell
 from findings.test_objective_map import PLACES, heads_tables, model_distance
 from scipy.cluster.hierarchy import cophenet, linkage
 from scipy.spatial.distance import squareform
-from synthetic_run import _write_plain
+from synthetic_run import _write_plain, make_study
 
 from infoflow.findings import MAP_TABLES, objective_map
+from infoflow.objectives import OBJECTIVES
 from infoflow.report import write_report
-from infoflow.report._engine import svg_of
-from infoflow.report.alike._placing import place_names
-from infoflow.report.alike._plane import PlaneView
-from infoflow.report.alike._tree import agreement, joined
 from infoflow.results import KEYS, RunFolder
 
 pytestmark = pytest.mark.slow
 
 
-def make_run(path, seeds=(0, 1)) -> RunFolder:
-    run = RunFolder(path)
-    found = objective_map({"model_distance": model_distance(seeds), **heads_tables((0,))})
-    for schema in MAP_TABLES:
-        run.tables.write(found[schema.name], schema)
+def make_run(path, seeds=(0, 1), moved=None) -> RunFolder:
+    """A study of the objectives that were placed; `moved`: other ones instead, at these points of one map of a seed."""
+    run, found = RunFolder(path), objective_map({"model_distance": model_distance(seeds), **heads_tables((0,))})
+    names, schemas = moved or PLACES, {schema.name: schema for schema in MAP_TABLES}
+    if moved:
+        found["objective_map"] = pd.DataFrame(
+            {**found["objective_map"].iloc[0], "objective": name, "nearest": name, "x": x, "y": y}
+            for name, (x, y) in moved.items()
+        )
+        found["objective_distances"] = pd.DataFrame(
+            {**found["objective_distances"].iloc[0], "first": one, "second": other, "value": np.hypot(a - c, b - d)}
+            for (one, (a, b)), (other, (c, d)) in combinations(moved.items(), 2)
+        )
+        del found["objective_families"]
+    for name, frame in found.items():
+        run.tables.write(frame, schemas[name])
     entries = [
         {"name": f"{name}/seed-{seed}", "objective": name, "variant": "", "architecture": "bert", "start": "",
          "seed": seed, "update": -1, "parameters": 1000}
-        for name in PLACES for seed in seeds
+        for name in names for seed in seeds
     ]  # fmt: skip
     run.update(kind="study", title="Invented", models=entries, plan={}, warnings=[], command="")
     return run
@@ -48,8 +56,6 @@ def figures(run):
 
 
 def test_the_map_leads_the_report(run) -> None:
-    from drawn import tell
-
     story = tell(run)
     assert story.sections[0].id == "objectives"
     assert [figure.id for figure in story.sections[0].figures] == [
@@ -64,8 +70,6 @@ def test_each_aspect_has_a_picture_beside_the_untrained_control(figures) -> None
 
 
 def test_every_objective_is_named_in_every_picture(figures) -> None:
-    from infoflow.report._language import objective_label
-
     labels = {objective_label(name) for name in PLACES}
     for figure, panels in (("objective-map", (0, 2)), ("objective-tree", (0, 1))):
         for index in panels:
@@ -86,50 +90,65 @@ def test_distances_are_equal_across_and_upwards_at_any_width(figures) -> None:
     np.testing.assert_allclose(view[300], view[700], atol=0.5)
 
 
-def test_names_stand_apart_from_each_other_and_from_points() -> None:
+def test_names_stand_apart_from_each_other_and_beside_their_points(tmp_path) -> None:
     rng = np.random.default_rng(0)
     points = rng.uniform((20, 20), (280, 320), (16, 2))
     points[1:4] = points[0] + [[2, 1], [-3, 2], [1, -4]]
-    names = [f"objective {i:02d}" for i in range(16)]
-    places = place_names(points, names, 300, 340)
+    points[4] = [150, -60]  # alone
+    shortest = sorted(OBJECTIVES, key=lambda name: len(objective_label(name)))
+    moved = dict(zip(shortest[:16], points.tolist(), strict=True))
+    run = make_run(tmp_path, seeds=(0,), moved=moved)
+    (panel,) = drawn_figures(run, "objectives")["objective-map"].panels
+    svg = svg_of({**panel.spec, "width": 252, "autosize": {"type": "pad", "contains": "content"}})
+    marks = re.findall(r'<path[^>]*transform="translate\(([-\d.]+),([-\d.]+)\)"', svg)[-16:]
+    at = np.array(marks, dtype=float)
+    per_unit = (at - at[4])[5] / (points - points[4])[5]
+    np.testing.assert_allclose(at - at[4], (points - points[4]) * per_unit, atol=1e-3)
+    assert per_unit[0] == pytest.approx(-per_unit[1])  # the same scale across and upwards, y downwards
+    texts = re.findall(
+        r'<text text-anchor="(\w+)" transform="translate\(([-\d.]+),([-\d.]+)\)[^>]*bold[^>]*>([^<]+)<', svg
+    )
+    assert sorted(text for *_, text in texts) == sorted(map(objective_label, moved))
     boxes = []
-    for place, name in zip(places, names, strict=True):
-        room = 6.3 * len(name)
-        left = place.x if place.to_right else place.x - room
-        boxes.append((left, place.y - 6.5, left + room, place.y + 6.5))
+    for anchor, x, y, text in texts:
+        room, (x, y) = 6.3 * len(text), (float(x), float(y))
+        left = x if anchor == "start" else x - room
+        boxes.append((left, y - 6.5, left + room, y + 6.5))
     for (l1, t1, r1, b1), (l2, t2, r2, b2) in combinations(boxes, 2):
         assert l1 >= r2 - 1e-9 or l2 >= r1 - 1e-9 or t1 >= b2 - 1e-9 or t2 >= b1 - 1e-9
-    assert all(left >= 0 and right <= 300 for left, _, right, _ in boxes)
-    lone = place_names(np.array([[50.0, 50.0]]), ["x"], 300, 340)[0]
-    assert not lone.led
-    assert lone.to_right
+    assert all(left >= 0 and right <= 256 for left, _, right, _ in boxes)
+    led = [row for rows in panel.spec["datasets"].values() for row in rows if "end_x" in row]
+    assert 2 <= len(led) < 16
+    lone = list(moved)[4]
+    assert lone not in {row["series"] for row in led}
+    ((anchor, x, y),) = [place for *place, text in texts if text == objective_label(lone)]
+    assert anchor == "start"
+    assert float(x) - at[4][0] == pytest.approx(9)
+    assert float(y) - at[4][1] == pytest.approx(3, abs=1)
 
 
-def test_a_view_goes_there_and_back() -> None:
-    rows = pd.DataFrame({"x": [0.0, 2.0, 1.0], "y": [0.0, 1.0, 3.0]})
-    view = PlaneView.around(rows)
-    for row, (x, y) in zip(rows.to_numpy(), view.at(rows), strict=True):
-        np.testing.assert_allclose(view.back(x, y), row)
-        assert 0 < x < 252
-        assert 0 < y < 340
-
-
-def test_trees_join_by_average_distance() -> None:
-    rng = np.random.default_rng(1)
-    points = rng.normal(size=(7, 3))
-    matrix = np.linalg.norm(points[:, None] - points[None], axis=-1)
-    merges = joined(matrix)
-    clusters = {i: [i] for i in range(7)}
+def test_trees_join_by_average_distance(run, figures) -> None:
+    table = run.tables["objective_distances"]
+    table = table[table["trained"] & (table["aspect"] == "spaces") & (table["first"] != table["second"])]
+    names = sorted(PLACES)
+    matrix = np.zeros((len(names), len(names)))
+    for row in table.itertuples():
+        i, j = names.index(row.first), names.index(row.second)
+        matrix[i, j] = matrix[j, i] = row.value
+    clusters = {i: [i] for i in range(len(names))}
     heights = []
     while len(clusters) > 1:  # average linkage, by hand
         pairs = combinations(clusters, 2)
         a, b = min(pairs, key=lambda pair: np.mean(matrix[np.ix_(clusters[pair[0]], clusters[pair[1]])]))
         heights.append(float(np.mean(matrix[np.ix_(clusters[a], clusters[b])])))
         clusters[a] = clusters[a] + clusters.pop(b)
-    np.testing.assert_allclose(merges[:, 2], heights)
+    rows = [row for rows in figures["objective-tree"].panels[0].spec["datasets"].values() for row in rows]
+    drawn = sorted(row["to_x"] for row in rows if "to_x" in row and row["y"] != row["to_y"])
+    np.testing.assert_allclose(drawn, heights)
     condensed = squareform(matrix, checks=False)
     expected = np.corrcoef(condensed, cophenet(linkage(condensed, "average")))[0, 1]
-    assert agreement(matrix, merges) == pytest.approx(expected)
+    told = f"; the tree follows the distances with a correlation of {expected:.2f}."
+    assert figures["objective-tree"].answer[0].endswith(told)
 
 
 def test_sentences_say_what_the_tables_hold(figures) -> None:
@@ -173,8 +192,6 @@ def match_rows() -> list[dict]:
 
 
 def test_what_was_matched_is_a_table_beside_its_operations(tmp_path) -> None:
-    from synthetic_run import make_study
-
     run = make_study(tmp_path)
     _write_plain(run, "match", match_rows())
     figure = drawn_figures(run, "training")["match"]
@@ -191,8 +208,6 @@ def test_what_was_matched_is_a_table_beside_its_operations(tmp_path) -> None:
 
 
 def test_all_architectures_of_a_study_are_in_the_table_of_what_was_matched(tmp_path) -> None:
-    from synthetic_run import make_study
-
     run = make_study(tmp_path)
     others = [
         row | {"architecture": "gpt2", "model": row["model"].replace("/", "-on-gpt2/")}

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from drawn import drawn_figures
 
 from infoflow.results import RunFolder
 
@@ -48,13 +49,7 @@ def run(tmp_path) -> RunFolder:
 
 
 def figure_of(run):
-    from drawn import ModelTables
-
-    from infoflow.report.heads._heads import heads_section
-
-    section = heads_section(ModelTables.of(run))
-    assert section is not None
-    (figure,) = section.figures
+    (figure,) = drawn_figures(run, "heads").values()
     return figure
 
 

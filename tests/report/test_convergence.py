@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from drawn import ShownModels, drawn_section, shown_tables
+from drawn import ShownModels, drawn_figures, shown_tables
+from whole_study import InMemory
 
-from infoflow.report._curves import curves
-from infoflow.report.knows._convergence import ConvergencePanel, convergence_figure, with_convergence
 from infoflow.results import RunFolder
 
 from .synthetic_run import make_study
@@ -21,13 +20,26 @@ def models(run) -> ShownModels:
     return ShownModels.of(run)
 
 
-def figures_of(run, models):
-    section = drawn_section(run, "knows")
-    return {figure.id: figure for figure in section.figures}
+def figures_of(run, change=lambda frame: frame):
+    """Of the information about tokens alone, changed."""
+    table = change(run.tables["mutual_information"])
+    return drawn_figures(InMemory(run.read(), {"mutual_information": table}), "knows")
+
+
+def squares(figure):
+    """Whether each kind of square is filled, and where its squares stand."""
+    spec = figure.panels[0].spec
+    found = {}
+    for layer in spec["layer"]:
+        if layer["mark"].get("shape") == "square":
+            rows = spec["datasets"][layer["data"]["name"]]
+            places = found.setdefault(layer["mark"]["filled"], set())
+            places |= {(row["series"], row["layer"]) for row in rows}
+    return found
 
 
 def test_the_change_by_size_is_that_of_the_tables(run, models):
-    figure = figures_of(run, models)["mi-convergence"]
+    figure = figures_of(run)["mi-convergence"]
     frame = models.main(shown_tables(run)["mutual_information"])
     own = frame[(frame["side"] == "input") & (frame["regime"] == "clean") & frame["trained"]]
     own = own[own["objective"] == "causal-lm"]
@@ -45,29 +57,31 @@ def test_the_change_by_size_is_that_of_the_tables(run, models):
     assert f"causal LM by {last:+.3f} nats".replace("-", "−") in figure.answer[0]
 
 
-def test_squares_are_hollow_where_an_estimate_has_not_converged(run, models):
-    def squares(figure):
-        marks = [layer["mark"] for layer in figure.panels[0].spec["layer"] if layer["mark"].get("shape") == "square"]
-        return [mark["filled"] for mark in marks]
-
-    figures = figures_of(run, models)
+def test_squares_are_hollow_where_an_estimate_has_not_converged(run):
+    figures = drawn_figures(run, "knows")
     assert set(squares(figures["mi-input"])) == {True}
     assert set(squares(figures["mi-output"])) == {False}
-    assert squares(figures["identity"]) == []
+    assert squares(figures["identity"]) == {}
 
 
-def test_one_seed_that_has_not_converged_shows(run, models):
-    frame = models.main(shown_tables(run)["mutual_information"])
-    frame = frame[(frame["side"] == "input") & (frame["regime"] == "clean")].copy()
-    frame.loc[(frame["seed"] == 1) & (frame["layer"] == 3) & frame["trained"], "converged"] = False
-    table = with_convergence(curves(frame), frame)
-    doubtful = table[~table["converged"]]
-    assert set(doubtful["layer"]) == {3}
-    assert set(doubtful["group"]) == {"trained"}
+def test_one_seed_that_has_not_converged_shows(run):
+    def spoilt(frame):
+        wanted = (frame["side"] == "input") & (frame["regime"] == "clean") & frame["trained"] & (frame["seed"] == 1)
+        bad = wanted & (frame["layer"] == 3) & (frame["objective"] == "translation")
+        return frame.assign(converged=frame["converged"] & ~bad)
+
+    figure = figures_of(run, spoilt)["mi-input"]
+    doubtful = figure.data[~figure.data["converged"]]
+    assert doubtful[["series", "group", "layer"]].to_numpy().tolist() == [["translation", "trained", 3]]
+    found = squares(figure)
+    assert found[False] == {("translation", 3)}
+    assert ("translation", 2) in found[True]
+    assert ("translation", 3) not in found[True]
 
 
-def test_older_tables_have_neither(run, models):
-    frame = models.main(shown_tables(run)["mutual_information"])
-    older = frame.drop(columns=["converged", "value_by_size"])
-    assert "converged" not in with_convergence(curves(older), older)
-    assert convergence_figure([ConvergencePanel("About the input token", older)], models) is None
+def test_older_tables_have_neither(run):
+    figures = figures_of(run, lambda frame: frame.drop(columns=["converged", "value_by_size"]))
+    assert "converged" not in figures["mi-input"].data
+    assert squares(figures["mi-input"]) == {}
+    assert "mi-plane" in figures
+    assert "mi-convergence" not in figures

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
-from drawn import ShownModels, shown_tables
-
-from infoflow.report._curves import curves, interval_note, samples_at
+from drawn import ShownModels, drawn_figures, shown_tables
+from whole_study import InMemory
 
 
 @pytest.fixture(scope="module")
@@ -11,8 +10,13 @@ def identity(study):
     return models.main(shown_tables(study)["identity_neighbours"])
 
 
-def test_points_are_means_over_seeds(identity):
-    table = curves(identity)
+def figure_of(study, change=lambda frame: frame):
+    table = change(study.tables["identity_neighbours"])
+    return drawn_figures(InMemory(study.read(), {"identity_neighbours": table}), "knows")["identity"]
+
+
+def test_points_are_means_over_seeds(study, identity):
+    table = figure_of(study).data
     for row in table[table["group"] != "baseline"].itertuples():
         own = [
             float(entry.value)
@@ -21,24 +25,35 @@ def test_points_are_means_over_seeds(identity):
         ]
         assert row.value == pytest.approx(np.mean(own))
         assert row.seeds == len(own) == 3
+    assert len(table) == 3 * 2 * 7 + 7
 
 
-def test_the_baseline_is_that_of_the_trained_models(identity):
-    table = curves(identity)
+def test_the_baseline_is_that_of_the_trained_models(study, identity):
+    table = figure_of(study, lambda frame: frame.assign(baseline=frame["baseline"] + ~frame["trained"])).data
     baseline = table[table["group"] == "baseline"]
     assert list(baseline["layer"]) == list(range(7))
     assert baseline["value"].to_numpy() == pytest.approx(identity.loc[identity["trained"], "baseline"].iloc[0])
 
 
-def test_samples_are_those_of_one_line_at_one_layer(identity):
-    samples = samples_at(identity, "masked-lm", 3)
-    own = identity[(identity["series"] == "masked-lm") & (identity["layer"] == 3) & identity["trained"]]
-    assert sorted(samples.values.values()) == pytest.approx(sorted(own["value"]))
+def test_samples_are_those_of_one_line_at_one_layer(study):
+    table = study.tables["mutual_information"]
+    table = table[(table["objective"] == "causal-lm") & table["trained"] & (table["regime"] == "clean")]
+    means = table.groupby(["side", "layer"])["value"].mean()
+    data = drawn_figures(study, "knows")["mi-plane"].data
+    drawn = data[(data["series"] == "causal-lm") & (data["group"] == "trained")].set_index("layer")
+    assert list(drawn.index) == list(range(7))
+    for layer, row in drawn.iterrows():
+        assert row["input"] == pytest.approx(means["input", layer])
+        assert row["output"] == pytest.approx(means["output", layer])
 
 
-def test_the_note_says_where_the_interval_comes_from(identity):
-    assert "means over 3 seeds" in interval_note(curves(identity))
-    assert "20,000 occurrences" in interval_note(curves(identity))
-    assert "hollow" in interval_note(curves(identity[identity["seed"] == 1]))
-    bare = identity[identity["seed"] == 1].assign(low=np.nan, high=np.nan).drop(columns="replicates")
-    assert "No interval" in interval_note(curves(bare))
+def test_the_note_says_where_the_interval_comes_from(study):
+    caption = figure_of(study).caption
+    assert "means over 3 seeds" in caption
+    assert "20,000 occurrences" in caption
+    assert "hollow" in figure_of(study, lambda frame: frame[frame["seed"] == 1]).caption
+
+    def bare(frame):
+        return frame[frame["seed"] == 1].assign(low=np.nan, high=np.nan).drop(columns="replicates")
+
+    assert "No interval" in figure_of(study, bare).caption

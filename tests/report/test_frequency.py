@@ -167,8 +167,6 @@ def test_three_bins_are_told_apart_and_the_others_are_grey(figures):
 
 
 def test_labels_name_three_bins_and_the_control_without_touching(figures):
-    from infoflow.report.forms._chart import HEIGHT
-
     spec = figures["influence-by-rank"].panels[2].spec  # all lines meet at the last layer
     labels = next(layer for layer in layers_of(spec) if layer["mark"]["type"] == "text")
     rows = data_of(spec, labels)
@@ -176,7 +174,7 @@ def test_labels_name_three_bins_and_the_control_without_touching(figures):
     assert "rare 2.5k–5k" in {row["text"] for row in rows}
     axes = [layer["encoding"].get("y", {}) for layer in spec["layer"]]
     top = next(axis["scale"]["domain"] for axis in axes if "scale" in axis)[1]
-    places = np.sort([row["at"] / top * HEIGHT for row in rows])
+    places = np.sort([row["at"] / top * spec["height"] for row in rows])
     assert len(rows) == 4
     assert np.diff(places).min() > 12
 

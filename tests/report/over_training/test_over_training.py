@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic_course as course
-from drawn import drawn_figures, drawn_section, shown_tables
+from drawn import drawn_figures, drawn_section, time_axis
+from whole_study import InMemory
 
 from infoflow.report import write_figures, write_report
 from infoflow.results import RunFolder
@@ -77,6 +78,14 @@ def page(run):
     return write_report(run).read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def drawn_beside(run):
+    """The figures of a table beside that of layers, without which nothing is over training."""
+    layers = "layer_distance_over_training"
+    known = {layers: run.tables[layers]}
+    return lambda name, frame: drawn_figures(InMemory(run.read(), known | {name: frame}), "over-training")
+
+
 def spec_rows(panel):
     """All rows of a chart, from wherever it keeps them."""
     return [row for rows in panel.spec["datasets"].values() for row in rows]
@@ -128,9 +137,7 @@ def test_all_panels_and_steps_of_a_measure_have_one_scale(figures) -> None:
 
 
 def test_update_0_lies_left_of_a_break_and_doublings_are_equal_steps(run) -> None:
-    from infoflow.report.over_training._course import CheckpointTables
-
-    axis = CheckpointTables(shown_tables(run)).axis
+    axis = time_axis(run)
     places = axis.places("causal-lm", [0, 1, 2, 5, 16, 28, 5000])[:, 0]
     assert places[0] == 0
     assert places[-1] == 1
@@ -146,9 +153,7 @@ def test_update_0_lies_left_of_a_break_and_doublings_are_equal_steps(run) -> Non
 
 def test_no_tick_is_labelled_with_another_clock(run) -> None:
     """The place of every label is that of its number."""
-    from infoflow.report.over_training._course import CheckpointTables
-
-    axis = CheckpointTables(shown_tables(run)).axis
+    axis = time_axis(run)
     told = axis.parameters(["causal-lm"])
     size = {"": 1.0, "k": 1e3, "M": 1e6, "%": 0.01}
     for clock, name in enumerate(axis.names):
@@ -165,9 +170,7 @@ def test_no_tick_is_labelled_with_another_clock(run) -> None:
 
 
 def test_cells_join_without_gaps_and_leave_the_break_free(run) -> None:
-    from infoflow.report.over_training._course import CheckpointTables
-
-    axis = CheckpointTables(shown_tables(run)).axis
+    axis = time_axis(run)
     edges = axis.edges("causal-lm", STEPS)
     assert edges.shape == (len(STEPS), 4, 2)
     assert (edges[..., 1] >= edges[..., 0]).all()
@@ -280,35 +283,50 @@ def test_the_information_picture_has_its_caveat_and_both_regimes(run, figures) -
     assert found["output"] == pytest.approx(expected["output"], abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "told"),
-    [
-        (["holds"] * 4, "holds at every checkpoint"),
-        (["fails", "undetermined", "holds", "holds"], "holds since update 4"),
-        (["fails", "holds", "holds", "fails"], "held from update 1 to 4; fails since update 16"),
-        (["holds", "fails", "holds", "holds"], "holds since update 4 for good, first at 0"),
-        (["not testable here", "fails", "fails", "fails"], "fails since update 1"),
-        (["undetermined"] * 4, "undetermined at every checkpoint"),
-    ],
-)
-def test_since_when_a_claim_holds_is_told_in_words(verdicts, told) -> None:
-    from infoflow.report.over_training._claims import since
-
-    assert since(pd.DataFrame({"update": [0, 1, 4, 16], "verdict": verdicts})) == told
+VERDICTS = {
+    "holds at every checkpoint": ["holds"] * 4,
+    "holds since update 4": ["fails", "undetermined", "holds", "holds"],
+    "held from update 1 to 4; fails since update 16": ["fails", "holds", "holds", "fails"],
+    "holds since update 4 for good, first at 0": ["holds", "fails", "holds", "holds"],
+    "fails since update 1": ["not testable here", "fails", "fails", "fails"],
+    "undetermined at every checkpoint": ["undetermined"] * 4,
+}
 
 
-def test_whether_an_effect_still_moves_is_told_as_in_findings_since() -> None:
-    from infoflow.report.over_training._claims import since
+@pytest.fixture
+def since(run, drawn_beside):
+    """Since when claims hold, as the figure says it: of verdicts at updates, with their effects."""
+    claim = run.tables["findings_over_training"].iloc[0].to_dict()
 
-    def rows(*effects: float) -> pd.DataFrame:
-        effect = np.array(effects)
-        frame = pd.DataFrame({"update": [0, 100, 500, 1000], "verdict": "holds", "effect": effect})
-        return frame.assign(low=effect - 0.05, high=effect + 0.05)
+    def told(updates, claims):
+        rows = [
+            claim | {"id": f"heads:{name}", "update": update, "verdict": verdict}
+            | {"effect": effect, "low": effect - 0.05, "high": effect + 0.05}
+            for name, (verdicts, effects) in claims.items()
+            for update, verdict, effect in zip(updates, verdicts, effects, strict=True)
+        ]  # fmt: skip
+        figure = drawn_beside("findings_over_training", pd.DataFrame(rows))["findings-over-training"]
+        return {row["id"].removeprefix("heads:"): row["since"] for row in figure.payload["rows"]}
 
-    assert since(rows(0.1, 0.2, 0.3, 0.6)).endswith("its effect still grows")
-    assert since(rows(0.1, 0.3, 0.3, 0.31)) == "holds at every checkpoint"
-    assert since(rows(0.1, 0.2, 0.3, 0.1)) == "holds at every checkpoint"  # not in one direction
-    assert since(rows(0.6, 0.5, 0.3, 0.1)).endswith("its effect shrinks again")
+    return told
+
+
+def test_since_when_a_claim_holds_is_told_in_words(since) -> None:
+    found = since([0, 1, 4, 16], {told: (verdicts, [0.3] * 4) for told, verdicts in VERDICTS.items()})
+    assert found == {told: told for told in VERDICTS}
+
+
+def test_whether_an_effect_still_moves_is_told_as_in_findings_since(since) -> None:
+    effects = {
+        "grows": (0.1, 0.2, 0.3, 0.6),
+        "stands": (0.1, 0.3, 0.3, 0.31),
+        "not in one direction": (0.1, 0.2, 0.3, 0.1),
+        "shrinks": (0.6, 0.5, 0.3, 0.1),
+    }
+    found = since([0, 100, 500, 1000], {name: (["holds"] * 4, own) for name, own in effects.items()})
+    assert found["grows"].endswith("its effect still grows")
+    assert found["stands"] == found["not in one direction"] == "holds at every checkpoint"
+    assert found["shrinks"].endswith("its effect shrinks again")
 
 
 def test_loss_removed_by_a_layer_is_the_sum_of_its_allocations_until_then(run, figures) -> None:
@@ -394,9 +412,7 @@ def test_two_checkpoints_and_a_suite_without_step_0_are_drawn(tmp_path) -> None:
         assert section is not None
         assert not section.notes
         assert len(section.figures) == 4
-    from infoflow.report.over_training._course import CheckpointTables
-
-    assert not CheckpointTables(shown_tables(late)).axis.has_start
+    assert not time_axis(late).has_start
 
 
 def test_a_suite_of_a_given_model_is_drawn_too(tmp_path) -> None:
@@ -451,9 +467,7 @@ def test_curves_stand_in_the_order_of_their_middles(figures) -> None:
 
 
 def test_times_and_pieces_are_drawn_on_the_curves(run, figures) -> None:
-    from infoflow.report.over_training._course import CheckpointTables
-
-    axis, figure = CheckpointTables(shown_tables(run)).axis, figures["phases"]
+    axis, figure = time_axis(run), figures["phases"]
     panel = next(panel for panel in figure.panels if "gain" in panel.title)
     assert panel.title.endswith("— abrupt")
     rows = spec_rows(panel)
@@ -474,9 +488,7 @@ def test_times_and_pieces_are_drawn_on_the_curves(run, figures) -> None:
 
 
 def test_what_returns_is_drawn_with_its_turn(run, figures) -> None:
-    from infoflow.report.over_training._course import CheckpointTables
-
-    axis, figure = CheckpointTables(shown_tables(run)).axis, figures["returns-over-training"]
+    axis, figure = time_axis(run), figures["returns-over-training"]
     assert "attention to the first token (0.7 at update 400)" in figure.answer[0]
     panel = figure.panels[0]
     assert panel.title.endswith("attention to the first token — goes and returns in 2 seeds")
@@ -488,31 +500,49 @@ def test_what_returns_is_drawn_with_its_turn(run, figures) -> None:
     assert not [panel for panel in figures["phases"].panels if "first token" in panel.title]
 
 
-def test_seeds_that_differ_are_told_apart_and_bounds_count_for_no_median() -> None:
-    from infoflow.report.over_training._order import order_is_known
-    from infoflow.report.over_training._phases import SHOWN, over_seeds
+@pytest.fixture
+def in_order(run, drawn_beside):
+    """The order of curves of one model, of each the middle and the verdict by seeds."""
+    phases = run.tables["phases"]
+    causal = phases[(phases["objective"] == "causal-lm") & (phases["verdict"] == "abrupt")].iloc[0].to_dict()
 
-    def curve(name: str, *seeds: tuple[float, str]) -> pd.DataFrame:
+    def drawn(**curves):
         rows = [
-            {"series": "a", "table": "t", "curve": name, "seed": seed, "verdict": verdict, "delta_bic": 1.0,
-             "at_warm_up": False, "rank": SHOWN.index(verdict),
-             **{f"{at}{end}": time * by for at in ("t10", "t50", "t90")
-                for end, by in (("", 1), ("_before", 0.8), ("_after", 1.2))}}
-            for seed, (time, verdict) in enumerate(seeds)
+            causal | {"model": f"causal-lm/seed-{seed}", "table": "t", "curve": name, "seed": seed, "verdict": verdict}
+            | {f"{at}{end}": time * by for at in ("t10", "t50", "t90")
+               for end, by in (("", 1.0), ("_before", 0.8), ("_after", 1.2))}
+            for name, seeds in curves.items() for seed, (time, verdict) in enumerate(seeds)
         ]  # fmt: skip
-        return pd.DataFrame(rows)
+        return drawn_beside("phases", pd.DataFrame(rows))["order-over-training"]
 
-    early = curve("x", (10, "abrupt"), (20, "gradual"), (900, "unfinished"))
-    (row,) = over_seeds(early).to_dict("records")
-    assert row["told"] == "1 abrupt, 1 gradual, 1 unfinished"
-    assert (row["t50"], row["t50_before"], row["t50_after"], row["bound"]) == (15, 8, 24, False)
-    (row,) = over_seeds(curve("x", (900, "unfinished"), (800, "unfinished"))).to_dict("records")
-    assert (row["told"], row["t50"], row["bound"]) == ("unfinished", 850, True)
-    one = curve("x", *((time, "abrupt") for time in (10, 12, 14)))
-    assert order_is_known(one, curve("y", *((time, "abrupt") for time in (30, 30, 15))))  # overlap in one seed
-    assert order_is_known(curve("y", *((time, "abrupt") for time in (30, 30, 15))), one)
-    assert not order_is_known(one, curve("y", *((time, "abrupt") for time in (30, 13, 15))))  # in two
-    assert not order_is_known(one, curve("y", *((time, "abrupt") for time in (30, 40, 2))))  # another order
+    return drawn
+
+
+def test_seeds_that_differ_are_told_apart_and_bounds_count_for_no_median(run, in_order) -> None:
+    late = [(1000, "abrupt"), (1000, "abrupt"), (1000, "abrupt")]
+    differ = [(10, "abrupt"), (20, "gradual"), (900, "unfinished")]
+    figure = in_order(x=differ, y=late, z=[(900, "unfinished"), (800, "unfinished")])
+    (panel,) = figure.panels
+    ends = {row["row"]: row["end"] for row in spec_rows(panel) if "end" in row}
+    assert ends == {"x · t": "1 abrupt, 1 gradual, 1 unfinished", "y · t": "abrupt", "z · t": "unfinished"}
+    assert figure.answer[0] == "causal LM: first x at update 15 (8 to 24), last y at update 1k (800 to 1.2k)."
+    (bound,) = [row for row in spec_rows(panel) if row.get("row") == "z · t" and "t50_before_at" in row]
+    assert bound["t50_at"] == pytest.approx(time_axis(run).places("causal-lm", [850])[0], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("times", "known"),
+    [
+        ((30, 30, 15), 1),  # brackets overlap in one seed
+        ((30, 13, 15), 0),  # in two
+        ((30, 40, 2), 0),  # another order
+    ],
+)
+def test_an_order_is_known_where_every_seed_has_it(in_order, times, known) -> None:
+    one, other = ([(time, "abrupt") for time in own] for own in ((10, 12, 14), times))
+    told = "Pairs in one order in every seed, whose checkpoints overlap in one seed at most: "
+    assert in_order(x=one, y=other).answer[-1] == f"{told}causal LM {known} of 1."
+    assert in_order(x=other, y=one).answer[-1] == f"{told}causal LM {known} of 1."
 
 
 def test_one_checkpoint_is_no_course(tmp_path) -> None:
