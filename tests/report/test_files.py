@@ -1,8 +1,8 @@
 import re
 import struct
-from dataclasses import replace
 
 import pytest
+from whole_study import InMemory
 
 from infoflow.foundation import UserError
 from infoflow.report import write_figures
@@ -76,29 +76,25 @@ def test_mistakes_are_explained(small, tmp_path, arguments, message):
         write_figures(small, tmp_path, **arguments)
 
 
-@pytest.mark.parametrize(("columns", "places"), [(1, [0, 0, 0, 0]), (2, [0, 1, 0, 1]), (4, [0, 1, 2, 3])])
+def written_alone(run, name, folder, columns=None):
+    """The files of one table's figures at 6.8 inches, by their names."""
+    alone = InMemory(run.read(), {name: run.tables[name]})
+    return {path.stem: path.read_text() for path in write_figures(alone, folder, ("svg",), 6.8, columns)}
+
+
+@pytest.mark.parametrize(("columns", "places"), [(1, [0] * 5), (2, [0, 1, 0, 1, 0]), (4, [0, 1, 2, 3, 0])])
 def test_panels_stand_side_by_side_as_asked(study, tmp_path, columns, places):
     """Each panel as a cell of a grid: as many across as there are columns, each cell as wide as its share."""
-    from drawn import drawn_figures
-
-    from infoflow.report._drawing import PIXELS_PER_INCH, paper_svg
-
-    figure = drawn_figures(study, "knows")["mi-plane"]
-    panels = (figure.panels * 4)[:4]
-    svg = paper_svg(replace(figure, panels=panels), 6.8, columns)
+    (svg,) = written_alone(study, "head_confidence", tmp_path, columns).values()
     across, down = zip(*re.findall(r'<g transform="translate\(([\d.]+),([\d.]+)\)"><svg', svg), strict=True)
-    cell = (6.8 * PIXELS_PER_INCH - 14 * (columns - 1)) / columns
+    cell = (6.8 * 96 - 14 * (columns - 1)) / columns  # 96 pixels are an inch
     assert [float(x) for x in across] == pytest.approx([place * (cell + 14) for place in places], abs=0.02)
-    assert len(set(down)) == 4 // columns
+    assert len(set(down)) == -(-5 // columns)
     assert [float(width) for width in re.findall(r'"><svg [^>]*?width="([\d.]+)"', svg)] == pytest.approx(
-        [round(cell)] * 4, abs=1
+        [round(cell)] * 5, abs=1
     )
 
 
-def test_more_columns_than_panels_leave_no_gap(small):
-    from drawn import drawn_figures
-
-    from infoflow.report._drawing import paper_svg
-
-    figure = drawn_figures(small, "knows")["mi-input"]
-    assert paper_svg(figure, 6.8, 4) == paper_svg(figure, 6.8, 1) == paper_svg(figure, 6.8)
+def test_more_columns_than_panels_leave_no_gap(small, tmp_path):
+    four, one, free = (written_alone(small, "mutual_information", tmp_path, columns) for columns in (4, 1, None))
+    assert four["mi-input"] == one["mi-input"] == free["mi-input"]

@@ -7,15 +7,11 @@ import zlib
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import ShownModels, drawn_section, shown_tables
+from drawn import drawn_figures, drawn_section
 from scipy.stats import spearmanr
 from synthetic_run import _write_plain
+from whole_study import InMemory
 
-from infoflow.report._binary import in_steps
-from infoflow.report.heads._examples import examples_by_grid
-from infoflow.report.heads._map import head_map_figure
-from infoflow.report.heads._removed import removed_figure
-from infoflow.report.heads._statistics import HEAD_TABLES, head_statistics
 from infoflow.results import RunFolder
 
 
@@ -29,13 +25,19 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def models(run):
-    return ShownModels.of(run)
+def head_map(heads):
+    return figure_of(heads, "head-map")
 
 
 @pytest.fixture(scope="module")
-def known(run, models):
-    return head_statistics(shown_tables(run).some(HEAD_TABLES))
+def known(head_map):
+    """The rows of all statistics, and what these are."""
+    return head_map.data, head_map.payload["live"]["statistics"]
+
+
+def figures_with(run, *names, **changed):
+    """The figures of these tables alone, and of others."""
+    return drawn_figures(InMemory(run.read(), {name: run.tables[name] for name in names} | changed), "heads")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,7 @@ def figure_of(heads, name):
 
 def test_every_table_gives_its_statistics_in_groups(known):
     _, statistics = known
-    assert [(one.group, one.label) for one in statistics if not one.id.startswith("offset")] == [
+    assert [(one["group"], one["label"]) for one in statistics if not one["id"].startswith("offset")] == [
         ("how sharply", "confidence"),
         ("how sharply", "entropy"),
         ("where", "special tokens"),
@@ -73,10 +75,10 @@ def test_a_head_s_relation_is_the_one_that_it_leads_most_in(known):
 
 def test_removal_is_signed_and_says_how_sure_it_is(known):
     rows, statistics = known
-    one = next(one for one in statistics if one.id == "ablation-loss")
+    one = next(one for one in statistics if one["id"] == "ablation-loss")
     own = rows[rows["statistic"] == "ablation-loss"]
-    assert one.signed
-    assert one.top == own["value"].abs().max()
+    assert one["signed"]
+    assert one["top"] == pytest.approx(own["value"].abs().max())
     assert set(own["note"]) == {"p < 0.001, corrected", "p = 0.600, corrected"}
 
 
@@ -86,19 +88,24 @@ def test_margins_count_what_leads_the_control(heads):
     assert "1 of 48 heads lead by 0.1" in sentence
 
 
-def test_numbers_in_steps_come_back():
-    values = np.array([-3.0, 0.1234, np.nan, 5.0])
-    steps = np.frombuffer(base64.b64decode(in_steps(values, -3, 5)), "<u2")
-    assert steps[2] == 65535
-    np.testing.assert_allclose(-3 + 8 * steps[[0, 1, 3]].astype(float) / 65534, values[[0, 1, 3]], atol=8 / 65534)
+def test_numbers_in_steps_come_back(run):
+    frame = run.tables["head_entropy"].sort_values(["layer", "head"], ignore_index=True)
+    values = frame["value"].where(frame.index != 5)
+    live = figures_with(run, head_entropy=frame.assign(value=values))["head-map"].payload["live"]
+    (one,), (grid,) = live["statistics"], live["grids"]
+    steps = np.frombuffer(base64.b64decode(grid["statistics"]["entropy"]["value"]), "<u2")
+    assert steps[5] == 65535
+    (low, high), there = one["limits"], np.arange(48) != 5
+    shown = low + (high - low) * steps.astype(float) / 65534
+    np.testing.assert_allclose(shown[there], values[there], atol=(high - low) / 65534)
 
 
-def test_sentences_lie_one_after_the_other(run, models):
+def test_sentences_lie_one_after_the_other(head_map):
     """Weights of every head, then value norms, then the layers' mixing; sentence by sentence."""
-    (examples,) = examples_by_grid(shown_tables(run)["head_examples"]).values()
-    data = np.frombuffer(zlib.decompress(base64.b64decode(examples.block)), np.uint8)
+    ((grid, examples),) = head_map.payload["live"]["examples"].items()
+    data = np.frombuffer(zlib.decompress(base64.b64decode(head_map.payload["blocks"][grid])), np.uint8)
     start, heads, layers = 0, 48, 6
-    for number, sentence in enumerate(examples.live["sentences"]):
+    for number, sentence in enumerate(examples["sentences"]):
         size = len(sentence["queries"])
         weights = data[start : start + heads * size * size].reshape(layers, -1, size, size)
         norms = data[start + weights.size : start + weights.size + heads * size].reshape(heads, size)
@@ -108,7 +115,7 @@ def test_sentences_lie_one_after_the_other(run, models):
         np.testing.assert_array_equal(weights[2, head].argmax(1), expected)
         np.testing.assert_array_equal(norms[9], np.rint(255 * np.arange(1, size + 1) / size))
     assert start == len(data)
-    assert examples.live["order"][0] == [[0, 0.9], [1, 0.7]]
+    assert examples["order"][0] == [[0, 0.9], [1, 0.7]]
 
 
 def test_the_agreement_is_a_rank_correlation_over_heads(run, heads):
@@ -121,7 +128,7 @@ def test_the_agreement_is_a_rank_correlation_over_heads(run, heads):
     assert "38 of 48 in bert-tiny (all of them for the worse)" in figure.answer[-1]
 
 
-def test_another_domain_has_its_sentence(run, models, tmp_path):
+def test_another_domain_has_its_sentence(run, tmp_path):
     shutil.copytree(run.path, tmp_path / "run")
     other = RunFolder(tmp_path / "run")
     row = {"model": "bert-tiny", "objective": "masked-lm", "seed": 0, "trained": True, "kind": "all", "value": 0.61}
@@ -145,18 +152,19 @@ def test_heads_can_go_until_the_loss_is_a_tenth_worse(heads):
     assert "3 random orders" in figure.caption
 
 
-def test_what_removal_costs_is_paired_by_sentence(models):
+def test_what_removal_costs_is_paired_by_sentence(run):
     """Sentences differ far more than removal changes them; the interval of the change does not know of that."""
     rng = np.random.default_rng(0)
     sentences = rng.normal(0, 0.5, 200)  # what all shares have in common
     rows = [
-        {"series": models.series[0].key, "seed": 0, "trained": True, "kind": "all", "order": order, "draw": draw,
+        {"model": "bert-tiny", "objective": "masked-lm", "seed": 0, "trained": True, "kind": "all", "order": order,
+         "draw": draw,
          "removed": share, "heads": int(48 * share), "metric": "loss", "value": 3 + share**2, "low": 2.0 + share**2,
          "high": 4.0 + share**2, "count": 24, "replicates": list(3 + share**2 + sentences + rng.normal(0, 0.01, 200))}
         for order, draw in (("importance", 0), ("random", 0), ("random", 1))
         for share in (0.0, 0.2, 0.4)
     ]  # fmt: skip
-    data = removed_figure(pd.DataFrame(rows), models).data
+    data = figures_with(run, head_pruning_curve=pd.DataFrame(rows))["heads-removed"].data
     ranked = data[data["order"] == "importance"].set_index("removed")
     assert ranked["change"].tolist() == pytest.approx([0, 0.04, 0.16])
     assert (ranked["high"] - ranked["low"]).tolist() == [2.0, 2.0, 2.0]
@@ -167,30 +175,36 @@ def test_what_removal_costs_is_paired_by_sentence(models):
     assert data.loc[data["order"] == "random", "change"].tolist() == pytest.approx([0, 0.04, 0.16])
 
 
-def test_heads_in_a_clump_are_spread_by_size(heads):
+def test_heads_in_a_clump_are_spread_by_size(run):
     """Nine in ten heads cost nearly nothing and one costs a hundred times as much: even steps would show two places."""
-    from infoflow.report.heads._matter import _crowding, _scale
+    frame = run.tables["head_ablation"]
+
+    def drawn(sizes):
+        costs = frame.assign(value=sizes, low=sizes, high=sizes)
+        figure = figures_with(run, "head_importance", head_ablation=costs)["heads-matter"]
+        return figure, figure.panels[0].spec["layer"][0]["encoding"]["y"]
 
     sizes = np.concatenate([np.linspace(-0.01, 0.01, 43), [0.2, 0.4, 0.6, 0.8, 1.0]])
-    rows = pd.DataFrame({"y": sizes, "trained": True})
-    scale = _scale(rows, "y", [-0.05, 1.05])
-    assert scale["type"] == "symlog"
-    assert scale["constant"] == _crowding(rows, "y") == pytest.approx(np.median(np.abs(sizes)))
-    assert {0.0, 0.1, 1.0, 0.01, -0.01} <= set(scale["values"])
-    assert min(scale["values"]) >= -0.05
-    even = pd.DataFrame({"y": np.linspace(0, 1, 48), "trained": True})
-    assert _scale(even, "y", [0, 1]) == {"nice": True}
-    assert "logarithmic" not in figure_of(heads, "heads-matter").caption
+    figure, y = drawn(sizes)
+    assert y["scale"]["type"] == "symlog"
+    assert y["scale"]["constant"] == pytest.approx(np.median(np.abs(sizes)))
+    assert {0.0, 0.1, 1.0, 0.01, -0.01} <= set(y["axis"]["values"])
+    assert y["scale"]["domain"][0] <= min(y["axis"]["values"])
+    assert max(y["axis"]["values"]) <= y["scale"]["domain"][1]
+    assert "logarithmic" in figure.caption
+    figure, y = drawn(np.linspace(0, 1, 48))
+    assert "type" not in y["scale"]
+    assert y["scale"]["nice"]
+    assert "logarithmic" not in figure.caption
 
 
-def test_a_statistic_without_any_number_is_left_out(run, models):
+def test_a_statistic_without_any_number_is_left_out(run):
     """A corpus of frequent tokens has no rarest one: its table is all NaN."""
-    frames = {name: shown_tables(run)[name] for name in ("head_confidence", "head_rare_token", "head_relations")}
     nothing = {"value": np.nan, "low": np.nan, "high": np.nan, "baseline": np.nan}
-    frames["head_rare_token"] = frames["head_rare_token"].assign(**nothing)
-    frames["head_relations"] = frames["head_relations"].assign(**nothing)
-    assert [one.id for one in head_statistics(frames)[1]] == ["confidence"]
-    assert head_map_figure(frames, models).answer
+    changed = {name: run.tables[name].assign(**nothing) for name in ("head_rare_token", "head_relations")}
+    figure = figures_with(run, "head_confidence", **changed)["head-map"]
+    assert [one["id"] for one in figure.payload["live"]["statistics"]] == ["confidence"]
+    assert figure.answer
 
 
 def test_roles_are_those_whose_threshold_is_reached(heads):

@@ -4,43 +4,44 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import shown_tables
-
-from infoflow.report.heads._heads import _positional_frame
-from infoflow.report.heads._statistics import head_statistics
+from drawn import drawn_figures
+from whole_study import InMemory
 
 
-@pytest.fixture(scope="module")
-def frames(study):
+def heads_figures(study, **changed):
     names = ("head_confidence", "head_entropy", "head_positional")
-    return {name: shown_tables(study)[name] for name in names}
+    return drawn_figures(InMemory(study.read(), {name: study.tables[name] for name in names} | changed), "heads")
 
 
-def test_the_better_neighbour_counts(frames):
-    pairs = _positional_frame(frames["head_confidence"], frames["head_positional"])
-    table = frames["head_positional"]
+def test_the_better_neighbour_counts(study):
+    pairs = heads_figures(study)["head-positions"].data
+    assert len(pairs) == 3 * 3 * 2 * 48
+    table = study.tables["head_positional"]
     for row in pairs.sample(20, random_state=0).itertuples():
-        own = table[(table["model"] == row.model) & (table["trained"] == row.trained) & (table["kind"] == "self")]
-        own = own[(own["stack"] == row.stack) & (own["layer"] == row.layer) & (own["head"] == row.head)]
+        own = table[(table["objective"] == row.series) & (table["seed"] == row.seed) & (table["kind"] == "self")]
+        own = own[(own["trained"] == row.trained) & (own["stack"] == row.stack)]
+        own = own[(own["layer"] == row.layer) & (own["head"] == row.head)]
         assert row.share == own.loc[own["offset"].abs() == 1, "value"].max()
 
 
-def test_an_offset_that_cannot_occur_is_left_out(frames):
+def test_an_offset_that_cannot_occur_is_left_out(study):
     """A causal head has no next token: its share is NaN, and must not win."""
-    positional = frames["head_positional"].copy()
-    causal = positional["series"] == "causal-lm"
+    positional = study.tables["head_positional"]
+    causal = positional["objective"] == "causal-lm"
     impossible = positional[causal & (positional["offset"] == -1)].assign(offset=1, value=math.nan)
-    pairs = _positional_frame(frames["head_confidence"], pd.concat([positional, impossible]))
+    changed = pd.concat([positional, impossible], ignore_index=True)
+    pairs = heads_figures(study, head_positional=changed)["head-positions"].data
     assert pairs["share"].notna().all()
     assert set(pairs.loc[pairs["series"] == "causal-lm", "offset"]) == {-1}
+    assert len(pairs) == 3 * 3 * 2 * 48
 
 
-def test_statistics_come_with_the_nearest_offsets_first(frames):
-    _, statistics = head_statistics(frames)
+def test_statistics_come_with_the_nearest_offsets_first(study):
+    statistics = heads_figures(study)["head-map"].payload["live"]["statistics"]
     labels = ["confidence", "entropy", "previous token", "next token", "2 tokens back", "2 tokens ahead"]
-    assert [statistic.label for statistic in statistics] == labels
-    assert statistics[0].top == 1.0
-    assert statistics[1].top == frames["head_entropy"]["value"].max()
+    assert [statistic["label"] for statistic in statistics] == labels
+    assert statistics[0]["top"] == 1.0
+    assert statistics[1]["top"] == pytest.approx(study.tables["head_entropy"]["value"].max(), rel=2e-3)
 
 
 def test_the_map_holds_the_table_s_numbers(study, story):
