@@ -96,6 +96,22 @@ def test_the_logit_lens_alone_of_one_model(run):
     assert [series.label for series in found.keys] == ["masked LM"]
 
 
+def test_what_a_model_has_no_lens_for_is_not_told(run):
+    """As where the table of one run is joined with that of another, which trained no lens."""
+    both, tuned = rows(objectives=("causal-lm", "masked-lm")), rows(lenses=("tuned",), objectives=("translation",))
+    _write(
+        run, "lens", "nats", [row for row in both if row["objective"] == "causal-lm" or row["lens"] == "logit"] + tuned
+    )
+    first, logit, _ = drawn_section(run, "predicts").figures[0].answer
+    assert "in causal LM from layer 2 on" in first
+    assert "in translation from layer 1 on" in first
+    assert "masked LM" not in first
+    assert logit.endswith("from layer 3 in causal LM and 3 in masked LM.")
+    _write(run, "lens", "nats", tuned)
+    alone, _ = drawn_section(run, "predicts").figures[0].answer
+    assert "in translation from layer 1 on" in alone
+
+
 def test_the_page_holds_the_section(run):
     from infoflow.report import write_report
 

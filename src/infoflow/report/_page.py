@@ -173,10 +173,14 @@ def _csv_address(figure: ReportFigure) -> str:
 
 
 def harmless(frame: pd.DataFrame) -> pd.DataFrame:
-    """Texts that a spreadsheet would run as a formula begin with an apostrophe; numbers stay as they are."""
+    """Texts that a spreadsheet would run as a formula begin with an apostrophe; numbers stay as they are. A carriage
+    return, which a spreadsheet takes for the end of a row and a CSV writer does not, is a line feed."""
 
     def cell(value: object) -> object:
-        return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+        if not isinstance(value, str):
+            return value
+        text = value.replace("\r\n", "\n").replace("\r", "\n")
+        return f"'{text}" if _FORMULA.match(value) else text
 
     texts = [name for name, kind in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
     renamed = frame.rename(columns=lambda name: cell(name))

@@ -136,14 +136,14 @@ def _divergence_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure
 
 def _halfway_sentences(frame: pd.DataFrame, models: ShownModels) -> list[str]:
     lens = _best_lens(frame)
-    halfway = {owner: _halfway(frame, owner, lens) for owner in _owners(frame, models)}
+    halfway = {owner: _halfway(frame, owner, lens) for owner in _read_through(frame, models, lens)}
     told = "; ".join(f"in {owner.label} from layer {layer} on, {text}" for owner, (layer, text) in halfway.items())
     sentences = [
         f"Through the {lens} lens, more than half of the divergence between the mean prediction and the final one is "
         f"gone {told}."
     ]
-    if lens == "tuned":
-        later = [f"{_halfway(frame, owner, 'logit')[0]} in {owner.label}" for owner in halfway]
+    later = [f"{_halfway(frame, one, 'logit')[0]} in {one.label}" for one in _read_through(frame, models, "logit")]
+    if lens == "tuned" and later:
         sentences.append(f"Read as they are (logit lens), vectors are that near from layer {listed(later)}.")
     return sentences
 
@@ -151,8 +151,14 @@ def _halfway_sentences(frame: pd.DataFrame, models: ShownModels) -> list[str]:
 def _halfway_words(frame: pd.DataFrame, models: ShownModels) -> str:
     """From which layer on each model is nearer to its final prediction than to its mean one."""
     lens = _best_lens(frame)
-    found = {owner.label: f"from layer {_halfway(frame, owner, lens)[0]} on" for owner in _owners(frame, models)}
+    owners = _read_through(frame, models, lens)
+    found = {owner.label: f"from layer {_halfway(frame, owner, lens)[0]} on" for owner in owners}
     return by_answer(found, f"through the {lens} lens, more than half of the way to the final prediction is made ")
+
+
+def _read_through(frame: pd.DataFrame, models: ShownModels, lens: str) -> list[Series]:
+    """The models that have values of a lens."""
+    return [owner for owner in _owners(frame, models) if layers_of(frame, f"{owner.key}{JOIN}{lens}")]
 
 
 def _best_lens(frame: pd.DataFrame) -> str:
@@ -212,7 +218,8 @@ def _agreement_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
 def _middle_words(frame: pd.DataFrame, models: ShownModels) -> str:
     """In which model the halfway layer names the final favourite most often, and in which least."""
     lens = _best_lens(frame)
-    told = both_extremes([Candidate(f"in {one.label}", _middle(frame, one, lens)[1]) for one in _owners(frame, models)])
+    owners = _read_through(frame, models, lens)
+    told = both_extremes([Candidate(f"in {one.label}", _middle(frame, one, lens)[1]) for one in owners])
     share = f"halfway up, the share of positions at which the {lens} lens names the final favourite is"
     return sentence(f"{share} {told}") if told else ""
 
@@ -226,7 +233,7 @@ def _middle(frame: pd.DataFrame, owner: Series, lens: str) -> tuple[int, Estimat
 def _middle_sentence(frame: pd.DataFrame, models: ShownModels) -> str:
     lens = _best_lens(frame)
     parts = []
-    for owner in _owners(frame, models):
+    for owner in _read_through(frame, models, lens):
         layer, middle = _middle(frame, owner, lens)
         top = layers_of(frame, f"{owner.key}{JOIN}{lens}")[-1]
         parts.append(f"{estimate_text(middle)} in {owner.label} (layer {layer} of {top})")
