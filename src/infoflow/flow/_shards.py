@@ -95,7 +95,9 @@ def read_manifest(shard: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if not all(isinstance(manifest[name], kind) for name, kind in _KINDS.items()):
             raise ValueError("entries of other kinds than were written")
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+    except OSError as error:
+        raise _damaged(shard, f"{_MANIFEST}: {error.strerror or error}") from None
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _damaged(shard, f"{_MANIFEST}: {error}") from None
     return manifest
 
