@@ -391,7 +391,9 @@ def _replace_by_folder(path: Path) -> None:
 def test_a_damaged_shard_is_told(matched, parallel_corpus, tmp_path, name: str, damage) -> None:
     shards = [measure_shard(matched, parallel_corpus, [StateMean()], i, 2, tmp_path / str(i)) for i in range(2)]
     damage(shards[1] / name)
-    with pytest.raises(UserError, match=r"is damaged .*1. is damaged|is damaged \(|holds no shard|different models") as told:
+    with pytest.raises(
+        UserError, match=r"is damaged .*1. is damaged|is damaged \(|holds no shard|different models"
+    ) as told:
         merge_shards(matched, parallel_corpus, [StateMean()], shards, tmp_path / "merged")
     assert "Errno" not in str(told.value)
 
