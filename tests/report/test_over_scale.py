@@ -98,3 +98,67 @@ def test_without_two_scales_the_section_says_so(tmp_path, found):
     (section,) = tell(run).sections
     assert section.notes == ["No claim could be tested at two scales."]
     assert not section.figures
+
+
+def stages(values=(1.0, 1.0, 1.0), gap=0.1, objective="causal-lm"):
+    """INVENTED: unigrams so many doublings of updates later by seed, at one sum of rates; bigrams have no stage."""
+    import pandas as pd
+
+    keys = {"objective": objective, "variant": "", "architecture": "bert", "start": "", "update": -1, "trained": True}
+    rows = []
+    for seed, value in enumerate(values):
+        for compared, grown in (
+            ("warm-up", {"updates": value, "rates": 0.0}),
+            ("seed", {"updates": -0.2, "rates": 0.3}),
+        ):
+            for order in (1, 2):
+                for measure, doublings in grown.items():
+                    number = doublings if order == 1 else float("nan")
+                    own = {"model": f"{objective}/seed-{seed}", "seed": seed, "compared": compared, "other_seed": seed}
+                    place = {"warmup": 100, "other_warmup": 400, "order": order, "measure": measure, "gap": gap}
+                    rows.append({**keys, **own, **place, "value": number, "replicates": [number] * 40})
+    return pd.DataFrame(rows)
+
+
+def warmups(tmp_path, found, table):
+    from drawn import tell
+
+    from infoflow.findings import FINDINGS_OVER_SCALE, TRENDS
+    from infoflow.over_training import STAGES_BY_WARMUP
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path)
+    scale = found["findings_over_scale"]
+    run.tables.write(scale[scale["run"] == scale["run"].iloc[0]], FINDINGS_OVER_SCALE)
+    run.tables.write(found["trends"].head(0), TRENDS)
+    run.tables.write(STAGES_BY_WARMUP.conform(table), STAGES_BY_WARMUP)
+    run.update(kind="over-scale", title="", runs=[])
+    return tell(run).sections
+
+
+def test_two_warmups_have_a_section_in_place_of_the_empty_one(tmp_path, found):
+    (section,) = warmups(tmp_path, found, stages())
+    (figure,) = section.figures
+    assert figure.question == "How much later do stages come with a warm-up of 400 updates in place of 100?"
+    assert figure.answer == [
+        "In causal LM, the stage of unigrams comes 1.00 doublings (0.90 to 1.10) of updates later, at 0.0 doublings "
+        "(−0.2 to 0.2) more of the summed rates."
+    ]
+    assert figure.words.endswith("comes after 2.0 times as many updates, at the same sum of learning rates.")
+    text = json.dumps(figure.panels[0].spec)
+    assert "unigrams, updates" in text
+    assert "bigrams" not in text
+    assert "0.20 to the next seed" in text
+
+
+def test_the_interval_of_seeds_counts_where_it_is_wider_than_a_step(tmp_path, found):
+    from scipy import stats
+
+    (section,) = warmups(tmp_path, found, stages(values=(0.4, 1.0, 1.6)))
+    half = stats.t.ppf(0.975, 2) * 0.6 / 3**0.5
+    assert f"1.0 doublings ({1 - half:.1f} to {1 + half:.1f})".replace("-", "−") in section.figures[0].answer[0]
+
+
+def test_without_a_minimum_there_is_no_section_on_warmups(tmp_path, found):
+    sections = warmups(tmp_path, found, stages(values=(float("nan"),)).assign(value=float("nan")))
+    assert [section.id for section in sections] == ["over-scale"]

@@ -6,6 +6,7 @@ from ._figure import ReportFigure, Section
 
 _SHORT = {
     "over-scale": "Scale",
+    "warmups": "Warm-up",
     "alike": "Alike",
     "own": "Own",
     "knows": "Know",

@@ -28,6 +28,7 @@ from .knows._similarity import SIMILARITY, similarity_section
 from .knows._space import SPACE, space_section
 from .knows._words import WORDS, words_section
 from .over_scale._section import OVER_SCALE, over_scale_section
+from .over_scale._warmups import WARMUPS, warmups_section
 from .over_training._section import OVER_TRAINING, over_training_section
 from .own._section import OWN, own_section
 from .probing._section import PROBING, probing_section
@@ -41,6 +42,7 @@ from .transplant._transplant import TRANSPLANT, transplant_section
 # without tables leaves itself out.
 SECTIONS = (
     (OVER_SCALE, over_scale_section),
+    (WARMUPS, warmups_section),
     (ALIKE, alike_section),
     (OWN, own_section),
     (KNOWS, knowledge_section),

@@ -124,7 +124,8 @@ def _runs_phrase(runs: list[dict[str, Any]]) -> str:
     widths = listed([str(width) for width in sorted({int(run["width"]) for run in runs})])
     tokens = sorted(float(run["tokens"]) for run in runs)
     corpora = listed([_short_corpus(name) for name in dict.fromkeys(str(run["corpus"]) for run in runs)])
-    read = f"{count_text(tokens[0])} to {count_text(tokens[-1])} tokens of {corpora}"
+    spans = list(dict.fromkeys((count_text(tokens[0]), count_text(tokens[-1]))))
+    read = f"{' to '.join(spans)} tokens of {corpora}"
     return f"{len(runs)} studies compared: models of width {widths}, which read {read}."
 
 

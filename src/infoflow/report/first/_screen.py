@@ -56,8 +56,10 @@ def _seeds(run: RunFolder, tables: ModelTables) -> int:
 
 def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
     """What the intervals allow for, how large the models are, and how many warnings there were."""
-    study = tables.models.by == "objective"
-    if not study:
+    study, over_scale = tables.models.by == "objective", tables.of_run("findings_over_scale")
+    if over_scale is not None and (over_scale["seeds"] > 0).any():
+        told = [_of_studies(over_scale.loc[over_scale["seeds"] > 0, "seeds"])]
+    elif not study:
         told = ["Bands cover the choice of sentences; these models were given, so nothing covers how they were trained"]
     elif seeds == 1:
         told = ["One seed: bands cover sentences, not first weights, and marks are hollow"]
@@ -79,6 +81,16 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
     if count:
         told.append(f"{count} warning{'s' if count > 1 else ''} (see Methods)")
     return "; ".join(told) + "."
+
+
+def _of_studies(seeds: pd.Series) -> str:
+    """What the intervals of several studies allow for."""
+    least, most = int(seeds.min()), int(seeds.max())
+    if most == 1:
+        return "One seed a study: bars cover sentences, not first weights"
+    if least == most:
+        return f"{most} seeds a study: bars cover first weights and sentences"
+    return f"{least} to {most} seeds a study: hollow marks (one seed) cover sentences alone"
 
 
 def verdict_words(claims: ClaimsLine) -> str:

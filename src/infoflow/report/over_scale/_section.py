@@ -12,6 +12,7 @@ from .._model_tables import ModelTables
 from .._numbers import listed, number
 from ._claim_panel import claim_panel
 from ._rows import Grid, tested_rows
+from ._warmups import warmups_section
 
 OVER_SCALE = Section(
     id="over-scale",
@@ -40,11 +41,13 @@ _VERDICTS, _WORDS = ("holds", "undetermined", "fails"), ("grows", "flat", "undet
 
 
 def over_scale_section(tables: ModelTables) -> Section | None:
-    """The section, or None where no runs were compared."""
+    """The section; None where no runs were compared, or only two warm-ups."""
     found, trends = tables.of_run("findings_over_scale"), tables.of_run("trends")
     if found is None or trends is None:
         return None
     rows = tested_rows(found)
+    if rows.empty and warmups_section(tables) is not None:
+        return None
     if rows.empty:
         return Section(**_heading(), notes=["No claim could be tested at two scales."])
     return Section(**_heading(), figures=[_figure(found, rows, trends)])

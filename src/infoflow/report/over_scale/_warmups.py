@@ -1,0 +1,165 @@
+"""The section on two warm-ups: do the stages of learning come by updates, or by the sum of learning rates?"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from infoflow.foundation import interval_over_seeds
+
+from .._figure import Method, Panel, ReportFigure, Section
+from .._in_words import sentence
+from .._language import objective_label
+from .._model_tables import ModelTables
+from .._numbers import estimate_text, listed, number
+from .._samples import Estimate
+from ..forms._chart import tips
+from ..forms._dots import interval_dots
+
+WARMUPS = Section(
+    id="warmups",
+    title="Do the stages of learning follow the learning rate?",
+    lead="The same trainings with a longer warm-up: what comes later by updates may come at the same sum of rates.",
+    names={"stages-by-warmup": "scale/warmups"},
+)
+_METHOD = Method(
+    id="stages-by-warmup",
+    title="Stages by warm-up",
+    text=r"""
+    While it learns the statistics of n tokens, a language model comes near to the n-gram model of its training text and
+    leaves it again. The stage is the checkpoint \(t^*_n\) at which \(KL(Q_n \Vert P_t)\) is least; two trainings of one
+    seed that differ in their warm-up alone are compared by \(\log_2 t^*_{long} / t^*_{short}\) and by the same of
+    \(S(t) = \sum_{s \le t} \eta_s\). While the rate rises, \(S(t) = \eta_{max} t^2 / 2w\): a stage that comes at a
+    given sum comes \(\sqrt{w_{long} / w_{short}}\) times as late. Intervals cover the choice of seeds, and run a step
+    between checkpoints to either side at least.
+    """,
+)
+_STAGES = {1: "unigrams", 2: "bigrams", 3: "trigrams"}
+_MEASURES = {"updates": "updates", "rates": "sum of learning rates"}
+_KEYS = ["objective", "variant", "architecture", "start"]
+
+
+class _Row(NamedTuple):
+    """A stage by one measure, over seeds."""
+
+    order: int
+    measure: str
+    grown: Estimate
+    other_seed: float  # doublings to the next seed with the same warm-up, whichever way; NaN: there is one seed
+    expected: float  # did the sum of learning rates decide
+
+
+def warmups_section(tables: ModelTables) -> Section | None:
+    """The section, or None where no two runs differ in their warm-up alone."""
+    found = tables.of_run("stages_by_warmup")
+    if found is None or not np.isfinite(found["value"]).any():
+        return None
+    return Section(id=WARMUPS.id, title=WARMUPS.title, lead=WARMUPS.lead, figures=[_figure(found)])
+
+
+def _figure(found: pd.DataFrame) -> ReportFigure:
+    groups = {
+        objective_label(str(own["objective"].iloc[0]), str(own["variant"].iloc[0])): (own, list(_rows(own)))
+        for _, own in found.groupby(_KEYS, sort=False, dropna=False)
+    }
+    groups = {label: group for label, group in groups.items() if group[1]}
+    short, long = (int(found.loc[found["compared"] == "warm-up", name].iloc[0]) for name in ("warmup", "other_warmup"))
+    gaps = found.loc[np.isfinite(found["value"]), "gap"]
+    return ReportFigure(
+        id="stages-by-warmup",
+        question=f"How much later do stages come with a warm-up of {long:,} updates in place of {short:,}?",
+        answer=[_sentence(label, rows) for label, (_, rows) in groups.items()],
+        words=sentence("; ".join(_words(label, rows) for label, (_, rows) in groups.items())),
+        panels=[Panel(spec=_chart(rows), title=label) for label, (_, rows) in groups.items()],
+        caption=f"{found['seed'].nunique()} seeds; checkpoints around the stages lie {number(float(gaps.min()), 2)} to "
+        f"{number(float(gaps.max()), 2)} doublings of updates apart, and no interval is narrower than that each way.",
+        how_to_read=[
+            "A row is a stage: where predictions are nearest to those of an n-gram model of the training text. Across: "
+            "by how many doublings it comes later with the longer warm-up; 1 is twice as late.",
+            "The dashed tick is what a sum of learning rates that decided alone would give while the rate rises.",
+            "The grey cross is how far the same stage lies in the next seed with the same warm-up, whichever way.",
+        ],
+        method=_METHOD,
+        data=found.drop(columns="replicates"),
+        tables=("stages_by_warmup",),
+        findings=("time:T19",),
+    )
+
+
+def _rows(own: pd.DataFrame) -> Iterator[_Row]:
+    finite = own[np.isfinite(own["value"])]
+    for order, stage in finite.groupby("order"):
+        for measure in _MEASURES:
+            rows = stage[stage["measure"] == measure]
+            grown, others = rows[rows["compared"] == "warm-up"], rows[rows["compared"] == "seed"]
+            if grown.empty:
+                continue
+            half = float(np.log2(grown["other_warmup"].iloc[0] / grown["warmup"].iloc[0]) / 2)
+            yield _Row(
+                order=int(str(order)),
+                measure=measure,
+                grown=_estimate(grown, steps=1 if measure == "updates" else 2),
+                other_seed=float(others["value"].abs().mean()) if len(others) else np.nan,
+                expected=half if measure == "updates" else 0.0,
+            )
+
+
+def _estimate(rows: pd.DataFrame, steps: int) -> Estimate:
+    """The mean over seeds; its interval is as many steps between checkpoints wide each way, at least."""
+    values = rows["value"].to_numpy(float)
+    draws = np.array([np.asarray(one, dtype=float) for one in rows["replicates"]])
+    found = interval_over_seeds([(int(seed),) for seed in rows["seed"]], values, draws)
+    mean, step = float(values.mean()), steps * float(rows["gap"].max())
+    ends = [end for end in (found.low, found.high) if np.isfinite(end)]
+    return Estimate(
+        value=mean, low=min([mean - step, *ends]), high=max([mean + step, *ends]), seeds=len(rows), count=len(rows)
+    )
+
+
+def _sentence(label: str, rows: list[_Row]) -> str:
+    parts = []
+    for order in dict.fromkeys(row.order for row in rows):
+        by = {row.measure: row.grown for row in rows if row.order == order}
+        later = f"{estimate_text(by['updates'], 'doublings')} of updates later"
+        at = f", at {estimate_text(by['rates'], 'doublings')} more of the summed rates" if "rates" in by else ""
+        parts.append(f"the stage of {_STAGES.get(order, f'{order}-grams')} comes {later}{at}")
+    return f"In {label}, {listed(parts)}."
+
+
+def _words(label: str, rows: list[_Row]) -> str:
+    first = {row.measure: row.grown for row in rows if row.order == rows[0].order}
+    stage = _STAGES.get(rows[0].order, f"{rows[0].order}-grams")
+    times = number(2 ** first["updates"].value, 1)
+    said = f"with the longer warm-up the stage of {stage} of the {label} comes after {times} times as many updates"
+    rates = first.get("rates")
+    if rates is None:
+        return said
+    same = rates.low <= 0 <= rates.high
+    return f"{said}, at {'the same' if same else 'another'} sum of learning rates"
+
+
+def _chart(rows: list[_Row]) -> dict[str, Any]:
+    frame = pd.DataFrame(
+        {
+            "label": [f"{_STAGES.get(row.order, f'{row.order}-grams')}, {_MEASURES[row.measure]}" for row in rows],
+            "value": [row.grown.value for row in rows],
+            "low": [row.grown.low for row in rows],
+            "high": [row.grown.high for row in rows],
+            "baseline": [row.expected for row in rows],
+            "count": [row.grown.count for row in rows],
+            "seeds": [row.grown.seeds for row in rows],
+        }
+    ).round(4)
+    known = [row.measure == "updates" and np.isfinite(row.other_seed) for row in rows]
+    grey = frame.assign(value=[row.other_seed for row in rows])[np.array(known)]
+    return interval_dots(
+        frame,
+        {"color": alt.ColorValue("var(--above)")},
+        title="doublings by which it comes later",
+        tooltip=tips("label:N|stage", "value:Q|doublings|.2f", "low:Q|from|.2f", "high:Q|to|.2f", "seeds:Q|seeds"),
+        grey=grey.assign(shown=[f"{value:.2f} to the next seed" for value in grey["value"]]),
+        step=30,
+        dim=False,
+    )
