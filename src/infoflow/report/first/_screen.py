@@ -57,8 +57,9 @@ def _seeds(run: RunFolder, tables: ModelTables) -> int:
 def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
     """What the intervals allow for, how large the models are, and how many warnings there were."""
     study, over_scale = tables.models.by == "objective", tables.of_run("findings_over_scale")
-    if over_scale is not None and (over_scale["seeds"] > 0).any():
-        told = [_of_studies(over_scale.loc[over_scale["seeds"] > 0, "seeds"])]
+    tested = pd.Series(dtype=int) if over_scale is None else over_scale.loc[over_scale["seeds"] > 0, "seeds"]
+    if len(tested):
+        told = [_of_studies(tested)]
     elif not study:
         told = ["Bands cover the choice of sentences; these models were given, so nothing covers how they were trained"]
     elif seeds == 1:
