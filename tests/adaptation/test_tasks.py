@@ -64,7 +64,8 @@ def test_classification_is_that_of_transformers(family, pairs, headed, tokenizer
         assert said.said[row] == task.labels[int(probabilities.argmax())]
         assert said.values[row] == pytest.approx(float(probabilities.max()), rel=1e-4)
         assert dict(said.alternatives[row]) == pytest.approx(
-            dict(zip(task.labels, probabilities.tolist(), strict=True))
+            dict(zip(task.labels, probabilities.tolist(), strict=True)),
+            rel=1e-4,  # float32, in batches of other shapes
         )
     assert said.wanted == ("x", "y", "z") * 4
 
