@@ -62,8 +62,7 @@ def warmed_up(path: Path, warmup: int, minimum: int, **how) -> Path:
     from infoflow.results import RunFolder
     from infoflow.training import TrainConfig
 
-    # The grid is finer than a factor of 1.5.
-    steps = [0, *sorted({round(2 ** (power / 3)) for power in range(31)})]
+    steps = [0, *sorted({round(2 ** (power / 12)) for power in range(121)})]  # much finer than a factor of 1.5
     training = {"updates": 1024, "warmup": warmup, "batch_tokens": how.get("batch_tokens", 512)}
     write_study(path, 0.6, 3e5, **training)
     shares = learning_rate_shares(TrainConfig(**training), steps)
