@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 pytest.importorskip("griffe", reason="the tools for the documentation are not installed")
 
-from sitebuild import bibliography, checks, findings, gallery, links, methods, pages, references, staging  # noqa: E402
+from sitebuild import bibliography, checks, escaping, findings, gallery, links, methods, pages, references, staging  # noqa: E402
 
 SURFACE = (ROOT / "tests" / "surface.txt").read_text(encoding="utf-8")
 WRITTEN = [*sorted((ROOT / "docs").rglob("*.md"))]
@@ -75,6 +75,22 @@ def test_every_measure_has_one_method_page():
               if issubclass(item, AbstractMeasure | PairMeasure) and not inspect.isabstract(item)}  # fmt: skip
     written = {path.stem for path in (ROOT / "docs" / "methods").glob("*.md")}
     assert tables - written == set()
+
+
+def test_every_method_page_is_on_their_list():
+    texts = {f"methods/{path.name}": path.read_text(encoding="utf-8")
+             for path in (ROOT / "docs" / "methods").glob("*.md")}  # fmt: skip
+    listed = re.findall(r"^\| \[`(\w+)`\]\(\w+\.md\) \| .+ \|$", methods.index(texts), flags=re.MULTILINE)
+    assert sorted(listed) == sorted(Path(name).stem for name in texts)
+    text = texts["methods/lens.md"].replace("order: 10", "order: 70")
+    with pytest.raises(ValueError, match="must be among 10, 20, 30, 40"):
+        methods.page(text, ROOT)
+
+
+def test_markup_of_a_schema_is_shown_as_it_is():
+    assert escaping.cell("a_b *c*, see\n`block_interval` <d> `e|f`") == (
+        "a\\_b \\*c\\*, see `block_interval` &lt;d&gt; `e|f`"
+    )
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "methods").glob("*.md")), ids=lambda path: path.stem)

@@ -1,9 +1,11 @@
 """Measures what each measure costs beside a bare pass, and writes docs/methods/costs.json.
 
-PYTHONPATH=tools:src OMP_NUM_THREADS=1 .venv/bin/python -m sitebuild.costs
+PYTHONPATH=tools:src OMP_NUM_THREADS=1 .venv/bin/python -m sitebuild.costs          all of them
+PYTHONPATH=tools:src OMP_NUM_THREADS=1 .venv/bin/python -m sitebuild.costs --new    those that have no number yet
 """
 
 import importlib
+import inspect
 import json
 import sys
 import time
@@ -17,6 +19,7 @@ from transformers import BertConfig, BertForMaskedLM
 from .__main__ import ROOT
 from .methods import front
 
+_NOTHING = "the generated sentences hold nothing that it asks about"
 SENTENCES, WIDTH, LAYERS, HEADS, PIECES = 200, 128, 4, 4, 200
 
 
@@ -35,13 +38,13 @@ def reference() -> tuple[Any, Any]:
     return infoflow.load_model(BertForMaskedLM(config), tokenizer, "cpu"), corpus
 
 
-def seconds(model: Any, corpus: Any, measures: list[Any]) -> float:
-    """CPU seconds of one call, the second of two where the first one was short."""
+def seconds(model: Any, corpus: Any, measure: Any) -> float:
+    """CPU seconds of one call; NaN: it has nothing to measure here."""
     import infoflow
 
     before = time.process_time()
-    infoflow.measure(model, corpus, measures)
-    return time.process_time() - before
+    found = infoflow.measure(model, corpus, [measure])
+    return time.process_time() - before if len(found[measure.name]) else float("nan")
 
 
 def bare(model: Any, corpus: Any) -> float:
@@ -60,6 +63,8 @@ def main() -> None:
     torch.set_num_threads(1)
     model, corpus = reference()
     bare(model, corpus)
+    costs = ROOT / "docs" / "methods" / "costs.json"
+    before = json.loads(costs.read_text(encoding="utf-8")) if "--new" in sys.argv else {}
     found: dict[str, Any] = {
         "model": f"a masked LM of {LAYERS} layers, {HEADS} heads and width {WIDTH}",
         "corpus": f"{SENTENCES} generated sentences",
@@ -67,6 +72,7 @@ def main() -> None:
         "version": version("infoflow"),
         "measures": {},
         "missing": {},
+        **before,
     }
     for path in sorted((ROOT / "docs" / "methods").glob("*.md")):
         if path.name == "index.md":
@@ -75,7 +81,7 @@ def main() -> None:
             room, cls = name.split(".")
             _add(found, cls, getattr(importlib.import_module(f"infoflow.{room}"), cls), model, corpus)
             text = json.dumps(found, indent=1, ensure_ascii=False)  # after each: the last ones take longest
-            (ROOT / "docs" / "methods" / "costs.json").write_text(text + "\n", encoding="utf-8")
+            costs.write_text(text + "\n", encoding="utf-8")
 
 
 def _add(found: dict[str, Any], name: str, kind: type, model: Any, corpus: Any) -> None:
@@ -83,17 +89,23 @@ def _add(found: dict[str, Any], name: str, kind: type, model: Any, corpus: Any) 
     from infoflow.flow import PairMeasure
     from infoflow.foundation import UserError
 
-    if name in found["measures"]:
+    if name in found["measures"] or name in found["missing"]:
         return
     if issubclass(kind, PairMeasure):
         found["missing"][name] = "it compares two models"
+        return
+    needed = [one for one, of in inspect.signature(kind).parameters.items() if of.default is inspect.Parameter.empty]
+    if needed:
+        what = "other checkpoints of the same training" if "references" in needed else f"{needed[0]} of the user's own"
+        found["missing"][name] = f"it needs {what}"
         return
     measure = kind()
     if reason := measure.why_not(model):
         found["missing"][name] = reason.rstrip(".")
         return
     try:
-        found["measures"][name] = round(seconds(model, corpus, [measure]), 2)
+        taken = round(seconds(model, corpus, measure), 2)
+        found["measures" if taken == taken else "missing"][name] = taken if taken == taken else _NOTHING
     except UserError as error:
         found["missing"][name] = str(error).splitlines()[0].rstrip(".")
     print(name, found["measures"].get(name, found["missing"].get(name)), file=sys.stderr)

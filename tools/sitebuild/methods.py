@@ -15,6 +15,8 @@ from .schemas import columns
 
 # Parts of a docstring that the API page has.
 _PARTS = re.compile(r"^(Args|Raises|Returns|Attributes|Example|Examples):\n(?:(?: .*)?\n)*", flags=re.MULTILINE)
+_KINDS = {"10": "Layers", "20": "Heads", "30": "Over training", "40": "Probes"}
+"""Parts of the list of methods, by the `order` of their pages."""
 _NUMBERS = ("value", "low", "high", "baseline", "count")
 
 
@@ -35,6 +37,10 @@ def page(text: str, root: Path) -> str:
     about = front(text)
     measures = [_object(path) for path in about["measures"]]
     intro, mark, rest = text.partition("\n## Traps\n")
+    if about["order"][0] not in _KINDS:
+        raise ValueError(
+            f"The order of {about['measures'][0]} must be among {', '.join(_KINDS)}. Got {about['order'][0]}."
+        )
     if not mark:
         raise ValueError(f"The page of {about['measures'][0]} has no section ## Traps.")
     used = [_object(path) for path in about.get("functions", [])]
@@ -139,12 +145,12 @@ def index(found: dict[str, str]) -> str:
     lines = ["# Methods", "", "One page for each measure of `infoflow analyze`, `compare` and studies: "]
     lines[-1] += "the question, what is computed, unit and control, traps, cost, and how it was checked."
     own = {path: text for path, text in found.items() if path.startswith("methods/")}
-    for order, name in (("10", "Layers"), ("20", "Heads"), ("30", "Over training")):
+    for order, name in _KINDS.items():
         lines += ["", f"## {name}", "", "| table | question |", "|---|---|"]
         for path, text in sorted(own.items()):
             if f"\norder: {order}\n" in text[: text.index("\n---\n")]:
                 question = re.search(r"^\*\*(.+)\*\*$", text, flags=re.MULTILINE)
                 assert question, f"{path} has no question in bold"
                 lines.append(f"| [`{Path(path).stem}`]({Path(path).name}) | {question[1]} |")
-    lines += ["", "Probing, tuning, pruning, transplanting and loss change allocation have guides of their own."]
+    lines += ["", "Tuning, pruning, transplanting and loss change allocation have guides of their own."]
     return "\n".join([*lines, ""])
