@@ -35,7 +35,7 @@ INSIDE = {
         "prompt_ensembles structural_probe tasks"
     ),
     "pruning": "prune_to",
-    "report": "drawn.py datasets engine first_screen layer_chart numbers packed_figures path_data samples",
+    "report": "drawn.py datasets engine layer_chart numbers packed_figures path_data samples",
     "representations": (
         "block_similarity discretize distinct_points entropy frequency influence information_measure lens_measure "
         "token_map token_pools token_products views within_tokens"

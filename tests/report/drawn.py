@@ -15,6 +15,7 @@ from infoflow.report._model_tables import ModelTables as ModelTables
 from infoflow.report._samples import Estimate as Estimate
 from infoflow.report._story import SECTIONS as SECTIONS
 from infoflow.report._story import tell as tell
+from infoflow.report.first._cards import _sentence as card_sentence  # noqa: F401
 from infoflow.report.first._effects import Effects as Effects
 from infoflow.report.first._effects import effects as effects
 from infoflow.report.first._measures import MEASURES as MEASURES

@@ -6,12 +6,11 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import MEASURES, Effects, Estimate, ModelTables, Series, effects, measured, tell
+from drawn import MEASURES, Effects, Estimate, ModelTables, Series, card_sentence, effects, measured, tell
 from synthetic_run import make_study, write_again
 from whole_study import InMemory
 
 from infoflow.report import write_report
-from infoflow.report.first._cards import _sentence
 from infoflow.results import RunFolder
 
 
@@ -112,7 +111,7 @@ def test_what_does_not_change_comes_last_and_is_no_number():
     effect = Effects(shown=shown, beyond=shown, control=0.0, difference=told(-0.899, 0.02), pair=("a", "b"))
     series = [Series(key=key, label=f"model {key}", slot=slot) for slot, key in enumerate(shown, 1)]
     frame = pd.DataFrame({"series": ["a", "b"] * 2, "trained": True, "layer": [0, 0, 1, 1]})
-    assert _sentence(measure, frame, effect, series).endswith("rise in model b by 90 points; as before in model a.")
+    assert card_sentence(measure, frame, effect, series).endswith("rise in model b by 90 points; as before in model a.")
 
 
 def test_an_effect_without_an_interval_has_no_strength(analysis):
