@@ -151,6 +151,17 @@ def test_two_warmups_have_a_section_in_place_of_the_empty_one(tmp_path, found):
     assert "0.20 to the next seed" in text
 
 
+def test_families_of_blocks_have_a_panel_each(tmp_path, found):
+    import pandas as pd
+
+    both = [stages(values=(value,) * 3).assign(architecture=family) for value, family in ((1.0, "bert"), (0.5, "gpt2"))]
+    (section,) = warmups(tmp_path, found, pd.concat(both, ignore_index=True))
+    assert [panel.title for panel in section.figures[0].panels] == ["causal LM (bert)", "causal LM (gpt2)"]
+    assert ["1.00 doublings" in section.figures[0].answer[0], "0.50 doublings" in section.figures[0].answer[1]] == [
+        True
+    ] * 2
+
+
 def test_the_interval_of_seeds_counts_where_it_is_wider_than_a_step(tmp_path, found):
     from scipy import stats
 

@@ -60,19 +60,16 @@ def warmups_section(tables: ModelTables) -> Section | None:
 
 
 def _figure(found: pd.DataFrame) -> ReportFigure:
-    groups = {
-        objective_label(str(own["objective"].iloc[0]), str(own["variant"].iloc[0])): (own, list(_rows(own)))
-        for _, own in found.groupby(_KEYS, sort=False, dropna=False)
-    }
-    groups = {label: group for label, group in groups.items() if group[1]}
+    groups = [(_label(own, found), list(_rows(own))) for _, own in found.groupby(_KEYS, sort=False, dropna=False)]
+    groups = [(label, rows) for label, rows in groups if rows]
     short, long = (int(found.loc[found["compared"] == "warm-up", name].iloc[0]) for name in ("warmup", "other_warmup"))
     gaps = found.loc[np.isfinite(found["value"]), "gap"]
     return ReportFigure(
         id="stages-by-warmup",
         question=f"How much later do stages come with a warm-up of {long:,} updates in place of {short:,}?",
-        answer=[_sentence(label, rows) for label, (_, rows) in groups.items()],
-        words=sentence("; ".join(_words(label, rows) for label, (_, rows) in groups.items())),
-        panels=[Panel(spec=_chart(rows), title=label) for label, (_, rows) in groups.items()],
+        answer=[_sentence(label, rows) for label, rows in groups],
+        words=sentence("; ".join(_words(label, rows) for label, rows in groups)),
+        panels=[Panel(spec=_chart(rows), title=label) for label, rows in groups],
         caption=f"{found['seed'].nunique()} seeds; checkpoints around the stages lie {number(float(gaps.min()), 2)} to "
         f"{number(float(gaps.max()), 2)} doublings of updates apart, and no interval is narrower than that each way.",
         how_to_read=[
@@ -86,6 +83,15 @@ def _figure(found: pd.DataFrame) -> ReportFigure:
         tables=("stages_by_warmup",),
         findings=("time:T19",),
     )
+
+
+def _label(own: pd.DataFrame, found: pd.DataFrame) -> str:
+    """The objective's name, with the family of blocks and the start where there are several."""
+    first = own.iloc[0]
+    several = [str(first[name]) for name in ("architecture", "start") if found[name].nunique() > 1]
+    label = objective_label(str(first["objective"]), str(first["variant"]))
+    told = ", ".join(filter(None, several))
+    return f"{label} ({told})" if told else label
 
 
 def _rows(own: pd.DataFrame) -> Iterator[_Row]:
