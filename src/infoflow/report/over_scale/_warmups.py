@@ -88,7 +88,7 @@ def _figure(found: pd.DataFrame) -> ReportFigure:
 def _label(own: pd.DataFrame, found: pd.DataFrame) -> str:
     """The objective's name, with the family of blocks and the start where there are several."""
     first = own.iloc[0]
-    several = [str(first[name]) for name in ("architecture", "start") if found[name].nunique() > 1]
+    several = [str(first[name]) for name in ("architecture", "start") if len(set(found[name])) > 1]
     label = objective_label(str(first["objective"]), str(first["variant"]))
     told = ", ".join(filter(None, several))
     return f"{label} ({told})" if told else label
