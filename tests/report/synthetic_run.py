@@ -73,8 +73,13 @@ def make_study(
 
 def without_tables(run: RunFolder) -> RunFolder:
     """The study with no table but that of its trainings: for a test that writes the few it is about."""
+    return with_tables(run, "training_runs")
+
+
+def with_tables(run: RunFolder, *names: str) -> RunFolder:
+    """The run with these of its tables alone: pictures of the others take long to draw."""
     for path in (run.path / "tables").glob("*.parquet"):
-        if path.stem != "training_runs":
+        if path.stem not in names:
             path.unlink()
     return run
 

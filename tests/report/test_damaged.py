@@ -29,13 +29,6 @@ def rewrite(run, name, frame):
     pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), **kept}), path)
 
 
-def keep_alone(run, *names):
-    """Without its other tables, whose pictures take long to draw."""
-    for path in (run.path / "tables").glob("*.parquet"):
-        if path.stem not in names:
-            path.unlink()
-
-
 def fresh(run):
     from infoflow.results import RunFolder
 
@@ -111,9 +104,11 @@ def test_a_run_json_that_cannot_be_read(run, content):
 )
 @pytest.mark.filterwarnings("ignore")
 def test_odd_entries_of_run_json_leave_a_report(run, entries):
+    from synthetic_run import with_tables
+
     from infoflow.report import write_report
 
-    keep_alone(run, "layer_distance")
+    with_tables(run, "layer_distance")
     run.update(**entries)
     assert write_report(fresh(run)).stat().st_size > 10_000
 
@@ -135,11 +130,11 @@ def test_values_that_are_no_numbers_leave_a_story(run, column, value):
 
 def test_a_section_that_cannot_be_told_is_left_out_and_said_to_be(run):
     """A table as another version wrote it: nothing is wrong with it but what it lacks."""
-    from synthetic_run import write_again
+    from synthetic_run import with_tables, write_again
 
     from infoflow.report import write_report
 
-    keep_alone(run, "layer_distance", "identity_neighbours")
+    with_tables(run, "layer_distance", "identity_neighbours")
     stored = run.tables.stored("layer_distance")
     write_again(run, stored.frame.drop(columns="width"), stored.schema)
     with pytest.warns(UserWarning, match="leaves out the section on change: .*no width"):

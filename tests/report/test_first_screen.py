@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawn import MEASURES, Effects, Estimate, ModelTables, Series, card_sentence, effects, measured, tell
-from synthetic_run import make_study, write_again
+from synthetic_run import make_study, with_tables, write_again
 from whole_study import InMemory
 
 from infoflow.report import write_report
@@ -138,20 +138,12 @@ def scores(change_row):
     return lambda frame: pd.DataFrame([change_row(row) for row in frame.to_dict("records")])
 
 
-def kept(run, *names):
-    """The run with these of its tables alone."""
-    for path in (run.path / "tables").glob("*.parquet"):
-        if path.stem not in names:
-            path.unlink()
-    return run
-
-
 def test_a_model_that_has_not_learned_is_named_first_and_grey(tmp_path):
     def spoil(row):
         bad = row["objective"] == "masked-lm" and row["metric"] == "loss"
         return row | ({"low": row["baseline"], "high": row["baseline"] + 1} if bad else {})
 
-    run = kept(make_study(tmp_path), "identity_neighbours", "task_scores")
+    run = with_tables(make_study(tmp_path), "identity_neighbours", "task_scores")
     stored = run.tables.stored("task_scores")
     write_again(run, scores(spoil)(stored.frame), stored.schema)
     run = RunFolder(tmp_path)
@@ -213,7 +205,7 @@ def test_how_a_claim_fails(study, changes, kind):
 
 
 def test_the_claims_line_counts_and_names_the_most_surprising(tmp_path):
-    run = kept(make_study(tmp_path), "findings")
+    run = with_tables(make_study(tmp_path), "findings")
     stored = run.tables.stored("findings")
     base = stored.frame.iloc[0].to_dict()
     base |= {"threshold": 0.3, "control": 0.0, "unit": "nats", "reason": "A: 1; needed > 0.3."}

@@ -7,6 +7,7 @@ PYTHONPATH=tools:src OMP_NUM_THREADS=1 .venv/bin/python -m sitebuild.costs --new
 import importlib
 import inspect
 import json
+import math
 import sys
 import time
 import warnings
@@ -105,7 +106,10 @@ def _add(found: dict[str, Any], name: str, kind: type, model: Any, corpus: Any) 
         return
     try:
         taken = round(seconds(model, corpus, measure), 2)
-        found["measures" if taken == taken else "missing"][name] = taken if taken == taken else _NOTHING
+        if math.isnan(taken):
+            found["missing"][name] = _NOTHING
+        else:
+            found["measures"][name] = taken
     except UserError as error:
         found["missing"][name] = str(error).splitlines()[0].rstrip(".")
     print(name, found["measures"].get(name, found["missing"].get(name)), file=sys.stderr)

@@ -76,6 +76,7 @@ from ._series_checks import check_series as check_series
 from ._source_contribution import SOURCE_CONTRIBUTION as SOURCE_CONTRIBUTION
 from ._source_contribution import SourceContribution as SourceContribution
 from ._sources import read_series as read_series
+from ._stages_by_warmup import CHECKPOINT_STEPS as CHECKPOINT_STEPS
 from ._stages_by_warmup import STAGES_BY_WARMUP as STAGES_BY_WARMUP
 from ._stages_by_warmup import WarmedUp as WarmedUp
 from ._stages_by_warmup import is_longer_warmup as is_longer_warmup

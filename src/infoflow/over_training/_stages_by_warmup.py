@@ -13,6 +13,9 @@ from infoflow.results import KEYS, Column, TableSchema
 from ._clock import of_whole_course
 
 WARMUP_FACTOR = 4
+CHECKPOINT_STEPS = {"updates": 1, "rates": 2}
+"""By how many steps between checkpoints a stage's time may be off: each minimum is half a step from its checkpoint at
+most, and while the rate rises its sum grows with the square of the updates."""
 """How many times as long the second warm-up must be: of another factor the published numbers say nothing."""
 _ROUNDING = 0.05  # of that factor: a warm-up is a whole number of updates
 

@@ -5,6 +5,8 @@ Unverified: by what factor the warm-up of the published models grew. The factor 
 
 import numpy as np
 
+from infoflow.over_training import CHECKPOINT_STEPS
+
 from .._condition import Condition, exceeds, stays_below
 from .._finding import Control, Curves, Finding
 from .._model_group import CAUSAL
@@ -17,13 +19,19 @@ READS: dict[str, Reading] = {"grown": unigram_stage(CAUSAL)}
 
 def test(curves: Curves) -> list[Condition]:
     updates, rates = (curves["grown"][:, [place]] for place in range(2))
-    # Each minimum is half a step from its checkpoint at most; while the rate rises its sum grows with the square.
     step = float(np.nanmax(curves["grown"][:, 2]))
     limit, what = float(np.log2(FACTOR)), "to the minimum of KL(Q1||P), with four times the warm-up"
     return [
-        exceeds(f"updates {what}", updates, limit, "doublings", step=step),
+        exceeds(f"updates {what}", updates, limit, "doublings", step=CHECKPOINT_STEPS["updates"] * step),
         # Two trainings with the same stages meet it too.
-        stays_below(f"sum of learning rates {what}", rates, limit, "doublings", alone=False, step=2 * step),
+        stays_below(
+            f"sum of learning rates {what}",
+            rates,
+            limit,
+            "doublings",
+            alone=False,
+            step=CHECKPOINT_STEPS["rates"] * step,
+        ),
     ]
 
 

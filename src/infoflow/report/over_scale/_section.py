@@ -12,7 +12,7 @@ from .._model_tables import ModelTables
 from .._numbers import listed, number
 from ._claim_panel import claim_panel
 from ._rows import Grid, tested_rows
-from ._warmups import warmups_section
+from ._warmups import timed_stages
 
 OVER_SCALE = Section(
     id="over-scale",
@@ -46,7 +46,7 @@ def over_scale_section(tables: ModelTables) -> Section | None:
     if found is None or trends is None:
         return None
     rows = tested_rows(found)
-    if rows.empty and warmups_section(tables) is not None:
+    if rows.empty and timed_stages(tables) is not None:
         return None
     if rows.empty:
         return Section(**_heading(), notes=["No claim could be tested at two scales."])

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from infoflow.foundation import interval_over_seeds
+from infoflow.over_training import CHECKPOINT_STEPS
 
 from .._figure import Method, Panel, ReportFigure, Section
 from .._in_words import sentence
@@ -17,6 +18,7 @@ from .._numbers import estimate_text, listed, number
 from .._samples import Estimate
 from ..forms._chart import tips
 from ..forms._dots import interval_dots
+from ..over_training._prediction import ngrams
 
 WARMUPS = Section(
     id="warmups",
@@ -36,7 +38,6 @@ _METHOD = Method(
     between checkpoints to either side at least.
     """,
 )
-_STAGES = {1: "unigrams", 2: "bigrams", 3: "trigrams"}
 _MEASURES = {"updates": "updates", "rates": "sum of learning rates"}
 _KEYS = ["objective", "variant", "architecture", "start"]
 
@@ -53,10 +54,16 @@ class _Row(NamedTuple):
 
 def warmups_section(tables: ModelTables) -> Section | None:
     """The section, or None where no two runs differ in their warm-up alone."""
-    found = tables.of_run("stages_by_warmup")
-    if found is None or not np.isfinite(found["value"]).any():
+    found = timed_stages(tables)
+    if found is None:
         return None
     return Section(id=WARMUPS.id, title=WARMUPS.title, lead=WARMUPS.lead, figures=[_figure(found)])
+
+
+def timed_stages(tables: ModelTables) -> pd.DataFrame | None:
+    """The table of two warm-ups; None where there is none, or where no stage of it has a time."""
+    found = tables.of_run("stages_by_warmup")
+    return None if found is None or not np.isfinite(found["value"]).any() else found
 
 
 def _figure(found: pd.DataFrame) -> ReportFigure:
@@ -106,7 +113,7 @@ def _rows(own: pd.DataFrame) -> Iterator[_Row]:
             yield _Row(
                 order=int(str(order)),
                 measure=measure,
-                grown=_estimate(grown, steps=1 if measure == "updates" else 2),
+                grown=_estimate(grown, steps=CHECKPOINT_STEPS[measure]),
                 other_seed=float(others["value"].abs().mean()) if len(others) else np.nan,
                 expected=half if measure == "updates" else 0.0,
             )
@@ -130,15 +137,15 @@ def _sentence(label: str, rows: list[_Row]) -> str:
         by = {row.measure: row.grown for row in rows if row.order == order}
         later = f"{estimate_text(by['updates'], 'doublings')} of updates later"
         at = f", at {estimate_text(by['rates'], 'doublings')} more of the summed rates" if "rates" in by else ""
-        parts.append(f"the stage of {_STAGES.get(order, f'{order}-grams')} comes {later}{at}")
+        parts.append(f"the stage of {ngrams(order)} comes {later}{at}")
     return f"In {label}, {listed(parts)}."
 
 
 def _words(label: str, rows: list[_Row]) -> str:
     first = {row.measure: row.grown for row in rows if row.order == rows[0].order}
-    stage = _STAGES.get(rows[0].order, f"{rows[0].order}-grams")
     times = number(2 ** first["updates"].value, 1)
-    said = f"with the longer warm-up the stage of {stage} of the {label} comes after {times} times as many updates"
+    stage = f"the stage of {ngrams(rows[0].order)} of the {label}"
+    said = f"with the longer warm-up {stage} comes after {times} times as many updates"
     rates = first.get("rates")
     if rates is None:
         return said
@@ -149,7 +156,7 @@ def _words(label: str, rows: list[_Row]) -> str:
 def _chart(rows: list[_Row]) -> dict[str, Any]:
     frame = pd.DataFrame(
         {
-            "label": [f"{_STAGES.get(row.order, f'{row.order}-grams')}, {_MEASURES[row.measure]}" for row in rows],
+            "label": [f"{ngrams(row.order)}, {_MEASURES[row.measure]}" for row in rows],
             "value": [row.grown.value for row in rows],
             "low": [row.grown.low for row in rows],
             "high": [row.grown.high for row in rows],

@@ -28,7 +28,7 @@ NGRAMS = Method(
     has the other sign.
     """,
 )
-_ORDERS = {1: "unigrams", 2: "bigrams", 3: "trigrams", 5: "5-grams"}
+_ORDERS = {1: "unigrams", 2: "bigrams", 3: "trigrams"}
 _DASHES = ((1, 0), (7, 3), (2, 3), (9, 3, 2, 3), (4, 2))
 _GAINS = {"gain": "in-context gain", "repeat_gain": "gain by repetition"}
 _HEIGHT = 210
@@ -84,8 +84,13 @@ def _ngrams(course: CheckpointTables) -> pd.DataFrame:
 
 def _line(order: int, side: str) -> str:
     """What the line of n-grams is called: those with the token behind are of models that see it."""
-    name = _ORDERS.get(order, f"{order}-grams")
+    name = ngrams(order)
     return f"{name}, next" if side == "after" else name
+
+
+def ngrams(order: int) -> str:
+    """What n tokens are called, many of them."""
+    return _ORDERS.get(order, f"{order}-grams")
 
 
 def _gains(course: CheckpointTables) -> pd.DataFrame:
