@@ -7,7 +7,7 @@ from transformers import (
     BertForMaskedLM,
     BertLMHeadModel,
     BertModel,
-    ElectraConfig,
+    ElectraForPreTraining,
     EncoderDecoderConfig,
     EncoderDecoderModel,
     PreTrainedModel,
@@ -17,24 +17,25 @@ from infoflow.corpus import Vocabulary
 from infoflow.models import StaticConfig, StaticVectors
 
 from ._config import ModelConfig, shape_of
-from ._family import AbstractFamily, Layout
-from ._joint import BidirectionalPair, GeneratorDiscriminator, PairEncoder, SpanEncoder, StudentTeacher
+from ._encoders import AbstractEncoderFamily, electra_config
+from ._family import Layout
+from ._joint import BidirectionalPair
 
 
 @final
-class Bert(AbstractFamily):
-    """Hugging Face's BERT layers, with the head of a language model on the last stack."""
+class Bert(AbstractEncoderFamily):
+    """Hugging Face's BERT layers, with the head of a language model on the last stack.
+
+    Its discriminator is ELECTRA's, whose layers compute what BERT's do.
+    """
 
     name: ClassVar[str] = "bert"
     layouts: ClassVar[tuple[Layout, ...]] = get_args(Layout)
+    base: ClassVar[str] = "bert"
+    base_of_detector: ClassVar[str] = "electra"
     source_stack: ClassVar[dict[Layout, tuple[str, str]]] = {
-        "encoder": ("", ""),
         "decoder": ("", ""),
         "encoder-decoder": ("encoder.", "bert."),
-        "encoder-pair": ("encoder.", ""),
-        "encoder-spans": ("encoder.", ""),
-        "student-teacher": ("student.", ""),
-        "generator-discriminator": ("discriminator.electra.", "bert."),
         "bidirectional-pair": ("forwards.", ""),
     }
     second_stack: ClassVar[dict[Layout, tuple[str, str]]] = {"bidirectional-pair": ("backwards.", "")}
@@ -43,25 +44,31 @@ class Bert(AbstractFamily):
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> PreTrainedModel:
         """See `AbstractFamily.build`."""
-        if layout == "encoder":
-            return BertForMaskedLM(_bert_config(config, vocabulary, layers))
         if layout == "decoder":
-            return BertLMHeadModel(_bert_config(config, vocabulary, layers, is_decoder=True))
-        if layout == "encoder-pair":
-            return PairEncoder(_bert_config(config, vocabulary, layers))
-        if layout == "encoder-spans":
-            return SpanEncoder(_bert_config(config, vocabulary, layers))
-        if layout == "student-teacher":
-            return StudentTeacher(_bert_config(config, vocabulary, layers))
-        if layout == "generator-discriminator":
-            return GeneratorDiscriminator(_electra_config(config, vocabulary, layers))
+            return _decoder(config, vocabulary, layers)
         if layout == "bidirectional-pair":
-            return BidirectionalPair(_bert_config(config, vocabulary, layers, is_decoder=True))
+            return BidirectionalPair(
+                _decoder(config, vocabulary, layers), _decoder(config, vocabulary, layers), head="cls"
+            )
         if layout == "static":  # as wide as the others, and nothing else of theirs
             shape = shape_of(config, vocabulary, layers)
             kept = ("vocab_size", "hidden_size", "max_position_embeddings", "pad_token_id")
             return StaticVectors(StaticConfig(**{name: shape[name] for name in kept}))
-        return _encoder_decoder(config, vocabulary, target, layers)
+        if layout == "encoder-decoder":
+            return _encoder_decoder(config, vocabulary, target, layers)
+        return super().build(layout, config, vocabulary, target, layers)
+
+    def masked_lm(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
+        """See `AbstractEncoderFamily.masked_lm`."""
+        return BertForMaskedLM(_bert_config(config, vocabulary, layers))
+
+    def detector(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
+        """See `AbstractEncoderFamily.detector`."""
+        return ElectraForPreTraining(electra_config(config, vocabulary, layers, config.width))
+
+    def encoder_parameters(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> int:
+        """Its matrices alone: biases come on top."""
+        return layers * config.block_parameters + (vocabulary.size + config.positions) * config.width
 
     def num_parameters(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
@@ -69,18 +76,17 @@ class Bert(AbstractFamily):
         """Its matrices alone: biases come on top."""
         if layout == "static":
             return 2 * vocabulary.size * config.width
-        block = config.block_parameters
-        subwords, parameters = vocabulary.size, layers * block
-        if layout == "student-teacher":
-            parameters += layers * block // 2
-        if layout == "generator-discriminator":
-            parameters += layers * block // 16
+        parameters = super().num_parameters(layout, config, vocabulary, target, layers)
         if layout == "bidirectional-pair":
-            parameters += layers * block + config.positions * config.width
+            parameters += layers * config.block_parameters + config.positions * config.width
         if layout == "encoder-decoder":
-            subwords, parameters = subwords + target.size, layers * block
-            parameters += config.decoder_depth * (block + 4 * config.width**2)
-        return parameters + (subwords + config.positions) * config.width
+            parameters += config.decoder_depth * (config.block_parameters + 4 * config.width**2)
+            parameters += target.size * config.width
+        return parameters
+
+
+def _decoder(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
+    return BertLMHeadModel(_bert_config(config, vocabulary, layers, is_decoder=True))
 
 
 def _encoder_decoder(config: ModelConfig, source: Vocabulary, target: Vocabulary, layers: int) -> EncoderDecoderModel:
@@ -100,8 +106,3 @@ def _encoder_decoder(config: ModelConfig, source: Vocabulary, target: Vocabulary
 
 def _bert_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, **role: Any) -> BertConfig:
     return BertConfig(**shape_of(config, vocabulary, layers), **role)
-
-
-def _electra_config(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> ElectraConfig:
-    """ELECTRA's layers compute what BERT's do, under the same names; embeddings are as wide as the stack."""
-    return ElectraConfig(**shape_of(config, vocabulary, layers), embedding_size=config.width)

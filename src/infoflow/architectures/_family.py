@@ -10,23 +10,14 @@ from infoflow.corpus import Vocabulary
 
 from ._config import ModelConfig
 
-Layout = Literal[
-    "encoder",
-    "decoder",
-    "encoder-decoder",
-    "encoder-pair",
-    "encoder-spans",
-    "generator-discriminator",
-    "student-teacher",
-    "bidirectional-pair",
-    "static",
-]
+EncoderLayout = Literal["encoder", "encoder-pair", "encoder-spans", "generator-discriminator", "student-teacher"]
+"""A masked LM; one with a head for pairs of segments; with one for the boundaries of spans; a stack that tells replaced
+tokens, beside a small generator; a masked LM half as deep, beside the model that teaches it."""
+Layout = Literal[EncoderLayout, "decoder", "encoder-decoder", "bidirectional-pair", "static"]
 """Which stacks and heads a model has, and whether it looks ahead: an objective asks for a layout, a family builds it.
 
-Four are encoders: with a head for pairs of segments; with one for the boundaries of spans; with one that tells replaced
-tokens, beside a small generator; half as deep, beside the model that teaches it. "bidirectional-pair" is two decoders,
-one of the text and one of the text from its end, with the same embeddings and head; "static" has no stack, only
-vectors."""
+"bidirectional-pair" is two decoders, one of the text and one of the text from its end, with the same embeddings and
+head; "static" has no stack, only vectors."""
 
 
 class AbstractFamily(ABC):

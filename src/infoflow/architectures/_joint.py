@@ -1,22 +1,15 @@
 """Stacks with what some objectives train beside them: a head for pairs or spans, a generator, the other direction.
 
-Each is one `PreTrainedModel` that holds the model which is saved and measured, and the rest.
+Each is one `PreTrainedModel` that holds the model which is saved and measured, of any family, and the rest.
 """
 
 import re
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    BertLMHeadModel,
-    ElectraConfig,
-    ElectraForMaskedLM,
-    ElectraForPreTraining,
-    PreTrainedModel,
-)
+from transformers import ElectraConfig, ElectraForMaskedLM, PreTrainedModel
 
 _BOUNDARY_WIDTH = 200  # of the relative positions in a span
 _BOUNDARY_PLACES = 20
@@ -25,7 +18,7 @@ _GENERATOR_HEAD = 64  # width of its heads
 
 
 class _Joint(PreTrainedModel):
-    """What the compositions share: attention as in BERT, weights of new heads as there."""
+    """What the compositions share: the configuration of the part that is measured, weights of new heads as BERT's."""
 
     _supports_sdpa = True
     _supports_attention_backend = True
@@ -44,14 +37,14 @@ class _Joint(PreTrainedModel):
 class PairEncoder(_Joint):
     """A masked LM with a pooler and an answer, yes or no, about two segments: `BertForPreTraining` in two parts."""
 
-    config_class = BertConfig
     base_model_prefix = "encoder"
 
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__(config)
-        self.encoder = BertForMaskedLM(config)
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
-        self.pair_head = nn.Linear(config.hidden_size, 2)
+    def __init__(self, encoder: PreTrainedModel) -> None:
+        super().__init__(encoder.config)
+        self.encoder = encoder
+        width = int(self.config.hidden_size)
+        self.pooler = nn.Linear(width, width)
+        self.pair_head = nn.Linear(width, 2)
         self._begin(self.pooler, self.pair_head)
 
     def pair_logits(self, hidden: Float[Tensor, "batch token width"]) -> Float[Tensor, "batch 2"]:
@@ -62,27 +55,27 @@ class PairEncoder(_Joint):
 class SpanEncoder(_Joint):
     """A masked LM with a head that predicts a span's tokens from its two neighbours (SpanBERT).
 
-    Two blocks of Linear, GELU and LayerNorm over `[left; right; place]`, and the word embeddings with a bias of its
-    own.
+    Two blocks of Linear, GELU and LayerNorm over `[left; right; place]`, the second as wide as the word embeddings
+    (which may be in two factors), and these with a bias of its own.
     """
 
-    config_class = BertConfig
     base_model_prefix = "encoder"
 
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__(config)
-        width = config.hidden_size
-        self.encoder = BertForMaskedLM(config)
+    def __init__(self, encoder: PreTrainedModel) -> None:
+        super().__init__(encoder.config)
+        self.encoder = encoder
+        words: Any = encoder.get_input_embeddings()
+        width, epsilon = int(self.config.hidden_size), float(self.config.layer_norm_eps)
         self.places = nn.Embedding(_BOUNDARY_PLACES, _BOUNDARY_WIDTH)
         self.boundary = nn.Sequential(
             nn.Linear(2 * width + _BOUNDARY_WIDTH, width),
             nn.GELU(),
-            nn.LayerNorm(width, eps=config.layer_norm_eps),
-            nn.Linear(width, width),
+            nn.LayerNorm(width, eps=epsilon),
+            nn.Linear(width, words.embedding_dim),
             nn.GELU(),
-            nn.LayerNorm(width, eps=config.layer_norm_eps),
+            nn.LayerNorm(words.embedding_dim, eps=epsilon),
         )
-        self.boundary_bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.boundary_bias = nn.Parameter(torch.zeros(words.num_embeddings))
         self._begin(self.places, self.boundary)
 
     def boundary_logits(
@@ -97,17 +90,15 @@ class SpanEncoder(_Joint):
 
 
 class GeneratorDiscriminator(_Joint):
-    """ELECTRA: a discriminator, and a generator a quarter as wide that shares its token embeddings."""
+    """ELECTRA: a discriminator of one logit a token, and a generator (`generator_for` it) with its token embeddings."""
 
-    config_class = ElectraConfig
     base_model_prefix = "discriminator"
 
-    def __init__(self, config: ElectraConfig) -> None:
-        super().__init__(config)
-        self.discriminator = ElectraForPreTraining(config)
-        self.generator = ElectraForMaskedLM(_generator(config))
-        self.generator.electra.embeddings.word_embeddings = self.discriminator.electra.embeddings.word_embeddings
-        self.generator.tie_weights()
+    def __init__(self, discriminator: PreTrainedModel, generator: ElectraForMaskedLM) -> None:
+        super().__init__(discriminator.config)
+        self.discriminator, self.generator = discriminator, generator
+        generator.set_input_embeddings(discriminator.get_input_embeddings())
+        generator.tie_weights()
 
     def generator_logits(self, states: Float[Tensor, "chosen width"]) -> Float[Tensor, "chosen vocabulary"]:
         """Logits of the generator from its last states."""
@@ -117,18 +108,17 @@ class GeneratorDiscriminator(_Joint):
 class BidirectionalPair(_Joint):
     """A biLM of two causal stacks: one reads the text, the other the text from its end ([@peters2018deep]).
 
-    They share the word embeddings and the head; no layer sees states of the other direction. Positions are each
-    stack's own: the backward one counts from the end.
+    They share the word embeddings and the head (`head`: its name in the family); no layer sees states of the other
+    direction. Positions are each stack's own: the backward one counts from the end.
     """
 
-    config_class = BertConfig
     base_model_prefix = "forwards"
 
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__(config)
-        self.forwards, self.backwards = BertLMHeadModel(config), BertLMHeadModel(config)
-        self.backwards.bert.embeddings.word_embeddings = self.forwards.bert.embeddings.word_embeddings
-        self.backwards.cls = self.forwards.cls
+    def __init__(self, forwards: PreTrainedModel, backwards: PreTrainedModel, head: str) -> None:
+        super().__init__(forwards.config)
+        self.forwards, self.backwards = forwards, backwards
+        backwards.set_input_embeddings(forwards.get_input_embeddings())
+        setattr(backwards, head, getattr(forwards, head))
 
     def both_ways(
         self, input_ids: Int[Tensor, "batch token"], reversed_ids: Int[Tensor, "batch token"]
@@ -138,24 +128,25 @@ class BidirectionalPair(_Joint):
         Padding on the right, where a causal position never sees it, needs no mask.
         """
         return (
-            self.forwards.bert(input_ids=input_ids, use_cache=False).last_hidden_state,
-            self.backwards.bert(input_ids=reversed_ids, use_cache=False).last_hidden_state,
+            self.forwards.base_model(input_ids=input_ids, use_cache=False).last_hidden_state,
+            self.backwards.base_model(input_ids=reversed_ids, use_cache=False).last_hidden_state,
         )
 
 
 class StudentTeacher(_Joint):
     """A masked LM with every other layer of its teacher's (DistilBERT), and the teacher, which is not trained."""
 
-    config_class = BertConfig
     base_model_prefix = "student"
 
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__(config)
-        shallow = BertConfig(**{**config.to_diff_dict(), "num_hidden_layers": max(config.num_hidden_layers // 2, 1)})
-        self.student, self.teacher = BertForMaskedLM(shallow), BertForMaskedLM(config).requires_grad_(False)
+    def __init__(self, student: PreTrainedModel, teacher: PreTrainedModel) -> None:
+        super().__init__(teacher.config)
+        self.student, self.teacher = student, teacher.requires_grad_(False)
 
-    def learn_from(self, teacher: BertForMaskedLM) -> None:
-        """Take the trained teacher's weights; the student begins with its embeddings, head and every other layer."""
+    def learn_from(self, teacher: PreTrainedModel) -> None:
+        """Take the trained teacher's weights; the student begins with its embeddings, head and every other layer.
+
+        Where all layers are one (ALBERT) that is the student's too, applied half as often.
+        """
         self.teacher.load_state_dict(teacher.state_dict())
         values = {_in_student(name): value for name, value in teacher.state_dict().items() if _in_student(name)}
         self.student.load_state_dict(
@@ -174,9 +165,10 @@ def _in_student(name: str) -> str:
     return "" if int(found[2]) % 2 else f"{found[1]}{int(found[2]) // 2}{found[3]}"
 
 
-def _generator(config: ElectraConfig) -> ElectraConfig:
-    width = max(config.hidden_size // _GENERATOR_SHARE, 1)
+def generator_for(discriminator: ElectraConfig) -> ElectraForMaskedLM:
+    """A generator as deep as that discriminator and a quarter as wide, its embeddings as wide as there."""
+    width = max(discriminator.hidden_size // _GENERATOR_SHARE, 1)
     # As many heads of 64 as fit; a width that they do not divide gets fewer.
     heads = next(heads for heads in range(max(1, width // _GENERATOR_HEAD), 0, -1) if width % heads == 0)
-    shape = {"hidden_size": width, "intermediate_size": max(config.intermediate_size // _GENERATOR_SHARE, 1)}
-    return ElectraConfig(**{**config.to_diff_dict(), **shape, "num_attention_heads": heads})
+    shape = {"hidden_size": width, "intermediate_size": max(discriminator.intermediate_size // _GENERATOR_SHARE, 1)}
+    return ElectraForMaskedLM(ElectraConfig(**{**discriminator.to_diff_dict(), **shape, "num_attention_heads": heads}))

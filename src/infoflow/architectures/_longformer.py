@@ -3,7 +3,13 @@
 from typing import Any, ClassVar, final
 
 import torch
-from transformers import BertForMaskedLM, LongformerConfig, LongformerForMaskedLM, PreTrainedModel
+from transformers import (
+    BertForMaskedLM,
+    LongformerConfig,
+    LongformerForMaskedLM,
+    LongformerForTokenClassification,
+    PreTrainedModel,
+)
 
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError
@@ -11,7 +17,7 @@ from infoflow.models import FIRST_IS_GLOBAL, compute_densely
 
 from ._bert import Bert
 from ._config import ModelConfig, shape_of
-from ._family import AbstractFamily, Layout
+from ._encoders import AbstractEncoderFamily
 
 _SHARE = 8  # of the positions: 512 of the published model's 4096
 _SMALLEST = 4  # tokens: of fewer Hugging Face's own code computes no bands
@@ -25,7 +31,7 @@ _IN_BERT = (
 
 
 @final
-class Longformer(AbstractFamily):
+class Longformer(AbstractEncoderFamily):
     """Hugging Face's Longformer ([@beltagy2020longformer]) with BERT's values.
 
     A window of w tokens (w / 2 on either side), w an eighth of `model.positions`, in every layer. The first token is
@@ -33,34 +39,43 @@ class Longformer(AbstractFamily):
     """
 
     name: ClassVar[str] = "longformer"
-    layouts: ClassVar[tuple[Layout, ...]] = ("encoder",)
-    source_stack: ClassVar[dict[Layout, tuple[str, str]]] = {"encoder": ("", "")}
+    base: ClassVar[str] = "longformer"
 
-    def build(
-        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
-    ) -> PreTrainedModel:
-        """See `AbstractFamily.build`.
+    def masked_lm(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
+        """See `AbstractEncoderFamily.masked_lm`.
 
         Raises:
             UserError: The window is larger than the positions.
         """
-        window = window_of(config)
         # First, so that its values are drawn as those of BERT itself.
-        bert = Bert().build(layout, config, vocabulary, target, layers)
-        offset = vocabulary.pad + 1  # as RoBERTa counts positions
-        shape = shape_of(config, vocabulary, layers) | {"max_position_embeddings": config.positions + offset}
-        entries: dict[str, Any] = {FIRST_IS_GLOBAL: True}
-        model = LongformerForMaskedLM(LongformerConfig(**shape, attention_window=[window] * layers, **entries))
-        _begin_as(bert, model, offset)
+        bert = Bert().masked_lm(config, vocabulary, layers)
+        model = LongformerForMaskedLM(_longformer_config(config, vocabulary, layers))
+        _begin_as(bert, model, _offset(vocabulary))
         compute_densely(model)
         return model
 
-    def num_parameters(
-        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
-    ) -> int:
+    def detector(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
+        """See `AbstractEncoderFamily.detector`."""
+        model = LongformerForTokenClassification(_longformer_config(config, vocabulary, layers, num_labels=1))
+        compute_densely(model)
+        return model
+
+    def encoder_parameters(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> int:
         """Its matrices alone: biases come on top."""
         block = config.block_parameters + 3 * config.width**2
         return layers * block + (vocabulary.size + config.positions) * config.width
+
+
+def _longformer_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, **head: Any) -> LongformerConfig:
+    shape = shape_of(config, vocabulary, layers)
+    shape["max_position_embeddings"] = config.positions + _offset(vocabulary)
+    entries: dict[str, Any] = {FIRST_IS_GLOBAL: True, **head}
+    return LongformerConfig(**shape, attention_window=[window_of(config)] * layers, **entries)
+
+
+def _offset(vocabulary: Vocabulary) -> int:
+    """Number of the first position, as RoBERTa counts them."""
+    return vocabulary.pad + 1
 
 
 def window_of(config: ModelConfig) -> int:

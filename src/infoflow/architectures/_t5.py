@@ -28,7 +28,7 @@ class T5(AbstractFamily):
         if target != vocabulary:
             raise UserError(
                 "t5 has one table of embeddings for both sides, so it reads and writes one vocabulary. Got two, as for "
-                "translation.\nTrain translation on bert, or leave it out."
+                "translation.\nSay [corpus] joint_vocabulary = true, train translation on bert, or leave it out."
             )
         model = T5ForConditionalGeneration(
             T5Config(

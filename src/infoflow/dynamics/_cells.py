@@ -15,6 +15,7 @@ from infoflow.models import Anatomy, Attention, ParameterGroup
 NO_HEAD = -1
 NO_LAYER = -1
 ATTENTION = ("query", "key", "value", "output")
+_Place = tuple[str | None, int | None, str | None]  # stack, layer and kind
 
 
 class Cell(NamedTuple):
@@ -90,7 +91,7 @@ def find_cells(module: nn.Module, anatomy: Anatomy, separate_bias: bool = False)
     Raises:
         UserError: A parameter is in no component that the anatomy knows, or in two.
     """
-    owners = _head_owners(anatomy)
+    attentions = _attentions(anatomy)
     by_parameter: dict[str, list[ParameterGroup]] = {}
     for group in anatomy.parameter_groups:
         by_parameter.setdefault(group.slice.parameter, []).append(group)
@@ -98,7 +99,7 @@ def find_cells(module: nn.Module, anatomy: Anatomy, separate_bias: bool = False)
     index: dict[Cell, int] = {}
     lines, cell_of_line = [], []
     for name, parameter in parameters.items():
-        line, owned = _line_of(name, parameter, by_parameter.get(name, []), owners, separate_bias)
+        line, owned = _line_of(name, parameter, by_parameter.get(name, []), attentions, separate_bias)
         lines.append(line)
         cell_of_line += [index.setdefault(cell, len(index)) for cell in owned]
     elements = np.repeat(
@@ -116,7 +117,7 @@ def find_cells(module: nn.Module, anatomy: Anatomy, separate_bias: bool = False)
 
 
 def _line_of(
-    name: str, parameter: Tensor, groups: list[ParameterGroup], owners: dict[str, Attention], bias: bool
+    name: str, parameter: Tensor, groups: list[ParameterGroup], attentions: dict[_Place, Attention], bias: bool
 ) -> tuple[_Line, list[Cell]]:
     """How a parameter is cut, and the cell of each entry along the cut."""
     if not groups or any(group.component == "other" for group in groups):
@@ -131,7 +132,7 @@ def _line_of(
     owned: list[Cell | None] = [None] * size
     for group in groups:
         cell = _cell(group, bias and parameter.ndim == 1 and name.endswith("bias"))
-        heads = _heads_of(group, owners)
+        heads = _heads_of(group, attentions)
         entries = [0] if dim is None else group.slice.indices().tolist()
         for position, entry in enumerate(entries):
             assert owned[entry] is None, f"{name} has an entry in two groups"
@@ -150,22 +151,16 @@ def _cell(group: ParameterGroup, bias: bool) -> Cell:
     )
 
 
-def _head_owners(anatomy: Anatomy) -> dict[str, Attention]:
-    """The attention that each sliced parameter belongs to."""
-    owners: dict[str, Attention] = {}
-    for attention in anatomy.attentions():
-        for part in ATTENTION:
-            projection = getattr(attention, part)
-            for piece in () if projection is None else projection.slices:
-                owners.setdefault(piece.parameter, attention)
-    return owners
+def _attentions(anatomy: Anatomy) -> dict[_Place, Attention]:
+    """Each attention by its stack, layer and kind."""
+    return {(one.stack, one.layer, one.kind): one for one in anatomy.attentions()}
 
 
-def _heads_of(group: ParameterGroup, owners: dict[str, Attention]) -> int:
+def _heads_of(group: ParameterGroup, attentions: dict[_Place, Attention]) -> int:
     """Between how many heads a group's entries are divided; 0 where they belong to no single head."""
-    if group.component not in ATTENTION or group.slice.dim is None or group.slice.parameter not in owners:
+    attention = attentions.get((group.stack, group.layer, group.kind))
+    if attention is None or group.component not in ATTENTION or group.slice.dim is None:
         return 0
-    attention = owners[group.slice.parameter]
     shared = attention.num_key_value_heads != attention.num_heads and group.component in ("key", "value")
     return 0 if shared else attention.num_heads
 

@@ -54,7 +54,7 @@ def _readers(module: PreTrainedModel, anatomy: Anatomy) -> list[PackReader]:
     for number, reader in enumerate(readers):
         accepted = inspect.signature(module.get_submodule(reader.module).forward).parameters
         needed = {"position_ids", "attention_mask", *(["encoder_attention_mask"] if number else [])}
-        if not needed <= accepted.keys():
+        if not needed <= accepted.keys() or "global_attention_mask" in accepted:  # Longformer masks tokens, not pairs
             return []
     return readers
 

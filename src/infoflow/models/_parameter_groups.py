@@ -1,5 +1,7 @@
 """Every parameter of a model in exactly one group, by its full path."""
 
+from dataclasses import replace
+
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -19,7 +21,7 @@ def parameter_groups(model: PreTrainedModel, stacks: tuple[Stack, ...]) -> tuple
     Attention projections come from the slices that discovery found; everything else is told by its path: inside or
     outside a block, a norm by its class, a table by its name. What no rule knows is in the group "other", never lost.
     """
-    projections = _projection_entries(stacks)
+    projections = _projection_entries(stacks, {name for name, _ in model.named_parameters()})
     heads, tables = _head_modules(model), _embedding_names(model)
     groups = []
     for name, parameter in model.named_parameters():
@@ -55,7 +57,7 @@ def _embedding_names(model: nn.Module) -> dict[nn.Parameter, str]:
 Entry = tuple[str, str | None, int | None, str | None, ParameterSlice]
 
 
-def _projection_entries(stacks: tuple[Stack, ...]) -> dict[str, list[Entry]]:
+def _projection_entries(stacks: tuple[Stack, ...], names: set[str]) -> dict[str, list[Entry]]:
     """Slices of query, key, value and output by parameter name; a layer that is run again owns nothing new."""
     entries: dict[str, list[Entry]] = {}
     seen: set[str] = set()
@@ -64,16 +66,19 @@ def _projection_entries(stacks: tuple[Stack, ...]) -> dict[str, list[Entry]]:
             for attention in layer.attentions.values():
                 if attention.module not in seen:
                     seen.add(attention.module)
-                    _add_attention(entries, attention)
+                    _add_attention(entries, attention, names)
     return entries
 
 
-def _add_attention(entries: dict[str, list[Entry]], attention: Attention) -> None:
+def _add_attention(entries: dict[str, list[Entry]], attention: Attention, names: set[str]) -> None:
+    """Projections of global tokens (Longformer's `query_global`, ...) are cut as those of the others."""
     where = (attention.stack, attention.layer, attention.kind)
     for component in ("query", "key", "value", "output"):
         projection = getattr(attention, component)
         for part in () if projection is None else projection.slices:
-            entries.setdefault(part.parameter, []).append((component, *where, part))
+            path, _, kind = part.parameter.rpartition(".")
+            for name in {part.parameter, f"{path}_global.{kind}"} & names:
+                entries.setdefault(name, []).append((component, *where, replace(part, parameter=name)))
     bias = f"{attention.output_projection}.bias"
     entries[bias] = [("output", *where, ParameterSlice(parameter=bias))]
 

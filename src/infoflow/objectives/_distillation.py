@@ -6,6 +6,8 @@ from typing import Annotated, Any, ClassVar, final
 import numpy as np
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
@@ -14,7 +16,7 @@ from infoflow.foundation import Limits, Name, Probability
 
 from ._batch import UNSUPERVISED, Batch, Corrupted
 from ._example import Example
-from ._loss import LossTerm, supervised_cross_entropy
+from ._loss import LossTerm, prediction_head, supervised_cross_entropy
 from ._masking import hide, text_counts
 from ._metric import LOSS, Metric
 from ._noise import Noise
@@ -93,8 +95,8 @@ class Distillation(AbstractObjective):
         real = batch.real
         compared = batch.labels != UNSUPERVISED if self.masked_only else real
         with torch.no_grad():
-            wanted = (model.teacher.cls(taught[compared]).float() / self.temperature).log_softmax(dim=-1)
-        said = (model.student.cls(hidden[compared]).float() / self.temperature).log_softmax(dim=-1)
+            wanted = self._log_probs(model.teacher, taught[compared])
+        said = self._log_probs(model.student, hidden[compared])
         divergence = F.kl_div(said, wanted, reduction="sum", log_target=True) * self.temperature**2
         apart = 1 - F.cosine_similarity(hidden[real].float(), taught[real].float(), dim=-1)
         return {
@@ -102,3 +104,6 @@ class Distillation(AbstractObjective):
             "teacher": LossTerm(total=divergence, count=int(compared.sum())),
             "cosine": LossTerm(total=apart.sum(), count=int(real.sum())),
         }
+
+    def _log_probs(self, module: nn.Module, states: Float[Tensor, "token width"]) -> Float[Tensor, "token vocabulary"]:
+        return (prediction_head(module)(states).float() / self.temperature).log_softmax(dim=-1)

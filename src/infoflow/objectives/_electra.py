@@ -136,4 +136,5 @@ class Electra(AbstractObjective):
         return batch["clean"].masked_scatter(chosen, drawn)
 
     def _detected(self, model: Any, text: Tensor, batch: Batch) -> Float[Tensor, "batch token"]:
-        return model.discriminator(input_ids=text, attention_mask=batch.attention_mask).logits.float()
+        logits = model.discriminator(input_ids=text, attention_mask=batch.attention_mask).logits.float()
+        return logits.reshape(text.shape)  # of a token classifier: (batch, token, 1)

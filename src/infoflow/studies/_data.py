@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,11 @@ def prepare(plan: StudyPlan, folder: Path, given: Callable[[Corpus], Tokenizers]
             f"translation needs a parallel corpus. {corpus.name} has none.\n"
             'Choose another [corpus] name, or leave "translation" out of objectives.'
         )
+    if not parallel and plan.corpus.joint_vocabulary:
+        raise UserError(
+            f"corpus.joint_vocabulary joins the words of two languages. {corpus.name} has no translations.\n"
+            "Choose a parallel corpus, or leave joint_vocabulary out."
+        )
     parts = cut_up(corpus, plan.corpus, parallel)
     objectives = [plan.objective(name) for name in plan.objectives]
     readers = [name for name in plan.objectives if plan.reads(plan.objective(name)) != "sentence"]
@@ -227,6 +233,8 @@ def _settings(plan: CorpusPlan, parts: Parts) -> dict[str, Any]:
     settings = dataclasses.asdict(plan)
     for name in ("transfer_name", "text_column", "translation_column", "document_column", "documents", "lines"):
         del settings[name]  # nothing is trained on the first, and the corpus's digest says what columns hold
+    if not plan.joint_vocabulary:
+        del settings["joint_vocabulary"]  # the data of versions that had no other vocabularies
     if plan.split == "source" or (plan.validation_name and plan.test_name):
         del settings["split"]  # the data of versions that had no other rule
     if plan.sentences:
@@ -242,9 +250,16 @@ def _read_tokenizers(folder: Path, parallel: bool) -> Tokenizers:
 
 
 def _train_tokenizers(train: Corpus, plan: CorpusPlan, parallel: bool, sentinels: int, folder: Path) -> None:
+    learn = partial(train_tokenizer, vocab_size=plan.vocabulary, lowercase=plan.lowercase)
+    task = f"Training a tokenizer of {plan.vocabulary} subwords for the"
+    if parallel and plan.joint_vocabulary:
+        current_display().note(f"{task} source and target sentences together.")
+        texts = chain.from_iterable(zip(train.column("text"), train.column("translation"), strict=True))
+        tokenizer = learn(texts, sentinels=sentinels)
+        for name in ("source", "target"):
+            tokenizer.save_pretrained(folder / name)
+        return
     sides = {"source": "text", "target": "translation"} if parallel else {"source": "text"}
     for name, column in sides.items():
-        current_display().note(f"Training a tokenizer of {plan.vocabulary} subwords for the {name} sentences.")
-        own = sentinels if name == "source" else 0
-        tokenizer = train_tokenizer(train.column(column), plan.vocabulary, lowercase=plan.lowercase, sentinels=own)
-        tokenizer.save_pretrained(folder / name)
+        current_display().note(f"{task} {name} sentences.")
+        learn(train.column(column), sentinels=sentinels if name == "source" else 0).save_pretrained(folder / name)

@@ -127,7 +127,8 @@ class StudyPlan:
         """Whether the family has the layout that the objective trains, in two languages if it translates: the others
         are left out."""
         asked, family = self.objective(objective), FAMILIES[architecture]
-        return asked.layout in family.layouts and (family.two_vocabularies or not asked.needs_translation)
+        both = family.two_vocabularies or self.corpus.joint_vocabulary
+        return asked.layout in family.layouts and (both or not asked.needs_translation)
 
     @classmethod
     def load(cls, source: str | Path) -> "StudyPlan":

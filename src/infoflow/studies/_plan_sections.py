@@ -58,6 +58,8 @@ class CorpusPlan:
     transfer_name: str = ""  # a corpus of another domain, as `name`: do heads that matter here matter there?
     vocabulary: Subwords = 4000  # subwords per language, special tokens included
     lowercase: bool = True
+    # Both languages in one vocabulary, as families with one table of embeddings (t5) need to translate.
+    joint_vocabulary: bool = field(default=False, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_settings(self, "corpus")

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from infoflow.adaptation import Shape, TaskData, built_in_task, load_task
-from infoflow.architectures import Layout
+from infoflow.architectures import EncoderLayout, Layout
 from infoflow.flow import first_then_others, is_first, wait_for_all
 from infoflow.foundation import SilentDisplay, atomic_write, current_display, digest, use_display, version
 from infoflow.objectives import AbstractObjective
@@ -19,10 +19,7 @@ from ._tuning_plan import TunePlan
 
 _VERSION = 1  # raise when the same plan gives other tasks
 _NOTE = "tasks.json"
-_READS: tuple[Layout, ...] = (
-    *("encoder", "encoder-pair", "encoder-spans", "generator-discriminator", "student-teacher"),
-    *("decoder", "encoder-decoder", "bidirectional-pair"),
-)
+_READS: tuple[Layout, ...] = (*get_args(EncoderLayout), "decoder", "encoder-decoder", "bidirectional-pair")
 """Layouts with a stack that reads text; of encoder and decoder the encoder is tuned, of two directions the forward."""
 _WRITES: tuple[Layout, ...] = ("decoder", "encoder-decoder", "bidirectional-pair")
 _CAUSAL: tuple[Layout, ...] = ("decoder", "bidirectional-pair")
