@@ -1,4 +1,4 @@
-"""ALBERT, Longformer and GPT-2 in every layout: matched values, losses written out, what is exported and loaded again."""
+"""ALBERT, Longformer and GPT-2 in every layout: matched values, losses written out, what is exported and read again."""
 
 import itertools
 

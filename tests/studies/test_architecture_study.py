@@ -5,7 +5,6 @@ import pytest
 from studies.test_documents import write_text
 from transformers import T5ForConditionalGeneration
 
-from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.studies import AnalysisPlan, CorpusPlan, DynamicsPlan, StudyPlan, study
 from infoflow.training import ModelConfig, TrainConfig
@@ -82,8 +81,3 @@ def test_t5_translates_where_both_languages_are_of_one_vocabulary(tmp_path) -> N
     model = load_model(folder)
     sides = [one.convert_ids_to_tokens(range(160)) for one in (model.tokenizer, model.target_tokenizer)]
     assert sides[0] == sides[1]
-    with pytest.raises(UserError, match="t5 has one table of embeddings"):
-        study(
-            StudyPlan(objectives=("translation",), architectures=("t5",), corpus=CorpusPlan(name="grammar:300")),
-            tmp_path / "two",
-        )

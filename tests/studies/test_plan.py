@@ -108,6 +108,16 @@ def test_combinations_that_do_not_exist_are_left_out() -> None:
     ]
 
 
+def test_t5_translates_where_both_languages_are_of_one_vocabulary() -> None:
+    asked = {"objectives": ["translation"], "architectures": ["bert", "t5"]}
+    for joint, families in ((False, ["bert"]), (True, ["bert", "t5"])):
+        plan = StudyPlan.from_json(
+            {**asked, "objectives": ["translation", "bart"], "corpus": {"joint_vocabulary": joint}}
+        )
+        translating = [one for one in plan.recipes() if one.objective.name == "translation"]
+        assert [one.architecture.name for one in translating] == families
+
+
 def test_a_variant_takes_its_options_from_its_table() -> None:
     values = {"objectives": ["masked-lm", "masked-lm+words"], "variants": {"words": {"selection": "whole-word"}}}
     plan = StudyPlan.from_json(values)
@@ -122,6 +132,7 @@ def test_a_variant_takes_its_options_from_its_table() -> None:
         ({"objectives": ["distillation"]}, "Add masked-lm to objectives"),
         ({"objectives": ["masked-lm"], "architectures": ["bert", "t5"]}, "None of the plan's objectives fits"),
         ({"objectives": ["bart"], "architectures": ["gpt2"]}, "Add one of: bert, t5"),
+        ({"objectives": ["translation"], "architectures": ["t5"]}, r"t5 has one table [\s\S]*joint_vocabulary = true"),
         ({"objectives": ["bart+x"], "variants": {"x": {"mask": 7}}}, r"bart\.mask must be a number from 0 to 1"),
         ({"objectives": ["bart"], "variants": {"a b": {}}}, "letters, digits and hyphens"),
         ({"objectives": ["electra"], "pruning": {"on": True, "objectives": ["electra"]}}, "without further parts"),

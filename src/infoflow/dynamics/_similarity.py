@@ -150,7 +150,9 @@ def _profile(rows: pd.DataFrame) -> Profile:
 
 
 def _shares(values: np.ndarray) -> np.ndarray:
-    return values / np.abs(values.sum(axis=-1, keepdims=True))
+    """NaN where nothing changed."""
+    total = np.abs(values.sum(axis=-1, keepdims=True))
+    return values / np.where(total == 0, np.nan, total)
 
 
 def _by_chance(first: np.ndarray, second: np.ndarray, metric: str) -> float:

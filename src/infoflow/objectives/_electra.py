@@ -29,7 +29,8 @@ REPLACED = "replaced-token"
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Electra(AbstractObjective):
-    """Replaced-token detection ([@clark2020electra]). What is saved and measured is the discriminator.
+    """Replaced-token detection ([@clark2020electra]). What is saved and measured is the discriminator; the generator, a
+    masked LM, lies in the folder `generator` beside it.
 
     Positions are drawn with replacement, `max(1, min(int(.155 · T), round(.15 · len)))` of them: at 128 tokens 19 draws
     give 17.7 positions. The generator's loss counts every draw, doubles included, as the released code does. It reads
@@ -42,7 +43,7 @@ class Electra(AbstractObjective):
     layout: ClassVar[Layout] = "generator-discriminator"
     family: ClassVar[Family] = "discriminate"
     draws: ClassVar[bool] = True
-    term_weights: ClassVar[dict[str, float]] = {"generator": 1.0, REPLACED: 50.0}
+    term_weights: ClassVar[dict[str, float]] = {REPLACED: 50.0, "generator": 1.0}
     fields: ClassVar[dict[str, Field]] = {**SENTENCE_FIELDS, "clean": Field(pad="source"), "times": Field()}
     metrics: ClassVar[tuple[Metric, ...]] = (  # the loss is mostly about how many tokens are replaced
         Metric(name=f"{REPLACED} AUC", baseline="chance", better="higher", gain=0.1),
@@ -79,6 +80,10 @@ class Electra(AbstractObjective):
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:
         """The discriminator; the generator stays beside it."""
         return module.discriminator  # type: ignore[return-value]
+
+    def beside(self, module: PreTrainedModel) -> dict[str, PreTrainedModel]:
+        """The generator: a masked LM of its own."""
+        return {"generator": module.generator}  # type: ignore[dict-item]
 
     def counts(self, batch: Batch) -> dict[str, int]:
         drawn = int(batch["times"].sum())

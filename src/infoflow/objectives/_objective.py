@@ -54,7 +54,7 @@ class AbstractObjective(ABC):
     draws: ClassVar[bool] = False
     """Whether the loss draws random numbers: it then needs every example by itself, with its own noise."""
     term_weights: ClassVar[dict[str, float]]
-    """Weight of each term's mean in the loss that is minimised."""
+    """Weight of each term's mean in the loss that is minimised; the first is of the model that is measured."""
     fields: ClassVar[Mapping[str, Field]] = SENTENCE_FIELDS
     """How the arrays that `corrupt` returns are padded, by name."""
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS,)
@@ -118,6 +118,10 @@ class AbstractObjective(ABC):
         What trains several models together is one `PreTrainedModel` that holds them, as `EncoderDecoderModel` is.
         """
         return module
+
+    def beside(self, module: PreTrainedModel) -> dict[str, PreTrainedModel]:
+        """Other parts that are models by themselves, each saved in a folder of that name within the exported one's."""
+        return {}
 
     @property
     def exports_a_part(self) -> bool:

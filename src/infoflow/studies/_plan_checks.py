@@ -132,10 +132,15 @@ def _check_architectures(plan: Plan) -> None:
     for name in plan.objectives:
         if not any(plan.fits(name, family) for family in plan.architectures):
             layout = plan.objective(name).layout
-            have = [family for family in FAMILIES if plan.fits(name, family)]
+            have = ", ".join(family for family in FAMILIES if plan.fits(name, family))
+            if one_table := [family for family in plan.architectures if layout in FAMILIES[family].layouts]:
+                raise UserError(
+                    f"{one_table[0]} has one table of embeddings, so it reads and writes one vocabulary. {name} has "
+                    f"one for each language.\nSay [corpus] joint_vocabulary = true, or add one of: {have}."
+                )
             raise UserError(
                 f"{name} trains a model of the layout {as_written(layout)}, which none of the plan's architectures "
-                f"has. Got {', '.join(plan.architectures)}.\nAdd one of: {', '.join(have)}."
+                f"has. Got {', '.join(plan.architectures)}.\nAdd one of: {have}."
             )
     for family in plan.architectures:
         if not any(plan.fits(name, family) for name in plan.objectives):

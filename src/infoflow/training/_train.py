@@ -340,6 +340,8 @@ class _Run:
                 part = self.objective.exported(self.model)
                 save_model(part, folder, self.data.tokenizer, self.data.target_tokenizer)
                 save_rest(self.model, part, folder)
+                for name, other in self.objective.beside(self.model).items():
+                    save_model(other, folder / name, self.data.tokenizer, self.data.target_tokenizer)
                 (folder / FACTS).write_text(json.dumps({**summary, "key": state.key}))
             if self.snapshots:
                 self.snapshots.end(self.out / "model")
