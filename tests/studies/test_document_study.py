@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 from studies.test_documents import write_text
 from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
 
 from infoflow.foundation import UserError
+from infoflow.models import load_model
 from infoflow.studies import AnalysisPlan, CorpusPlan, StudyPlan, study
 from infoflow.training import ModelConfig, TrainConfig
 
@@ -60,6 +63,19 @@ def test_what_is_published_is_a_plain_model(run) -> None:
         assert model.config.num_hidden_layers == (1 if name == "distillation" else 2)
     folder = run.path / "models" / "electra" / "seed-0"
     assert type(AutoModelForPreTraining.from_pretrained(folder)).__name__ == "ElectraForPreTraining"
+
+
+def test_the_generator_is_a_masked_lm_beside_the_discriminator(run) -> None:
+    folder = run.path / "models" / "electra" / "seed-0"
+    model = load_model(folder / "generator")
+    assert type(model.module).__name__ == "ElectraForMaskedLM"
+    assert model.tokenizer is not None
+    found, rest = model.module.state_dict(), load_file(folder / "rest.safetensors")
+    own = {name.removeprefix("generator."): value for name, value in rest.items() if name.startswith("generator.")}
+    assert any(".layer." in name for name in own)
+    assert all(torch.equal(found[name], value) for name, value in own.items())
+    words = AutoModelForPreTraining.from_pretrained(folder).get_input_embeddings().weight
+    assert torch.equal(model.module.get_input_embeddings().weight, words)
 
 
 def test_windows_are_fewer_than_sentences_and_read_as_many_tokens(run, corpus, tmp_path) -> None:

@@ -3,6 +3,7 @@
 from ._build import Match as Match
 from ._build import build as build
 from ._config import ModelConfig as ModelConfig
+from ._encoders import AbstractEncoderFamily as AbstractEncoderFamily
 from ._family import AbstractFamily as AbstractFamily
 from ._family import EncoderLayout as EncoderLayout
 from ._family import Layout as Layout
