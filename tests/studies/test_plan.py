@@ -132,6 +132,10 @@ def test_a_variant_takes_its_options_from_its_table() -> None:
         ({"objectives": ["distillation"]}, "Add masked-lm to objectives"),
         ({"objectives": ["masked-lm"], "architectures": ["bert", "t5"]}, "None of the plan's objectives fits"),
         ({"objectives": ["bart"], "architectures": ["gpt2"]}, "Add one of: bert, t5"),
+        (
+            {"objectives": ["masked-lm"], "architectures": ["bert", "longformer"], "model": {"positions": 3}},
+            "window of 4 tokens for 3 positions",
+        ),
         ({"objectives": ["translation"], "architectures": ["t5"]}, r"t5 has one table [\s\S]*joint_vocabulary = true"),
         ({"objectives": ["bart+x"], "variants": {"x": {"mask": 7}}}, r"bart\.mask must be a number from 0 to 1"),
         ({"objectives": ["bart"], "variants": {"a b": {}}}, "letters, digits and hyphens"),

@@ -35,6 +35,9 @@ class AbstractFamily(ABC):
     second_stack: ClassVar[Mapping[Layout, tuple[str, str]]] = {}
     """Likewise of a second stack that begins with the same values."""
 
+    def check(self, config: ModelConfig) -> None:  # noqa: B027 (most families can be of any shape)
+        """Raise a UserError where it cannot be of that shape; told before anything else is done."""
+
     @abstractmethod
     def build(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int

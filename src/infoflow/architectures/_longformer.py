@@ -41,6 +41,10 @@ class Longformer(AbstractEncoderFamily):
     name: ClassVar[str] = "longformer"
     base: ClassVar[str] = "longformer"
 
+    def check(self, config: ModelConfig) -> None:
+        """See `AbstractFamily.check`: its window must fit the positions."""
+        window_of(config)
+
     def masked_lm(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
         """See `AbstractEncoderFamily.masked_lm`.
 

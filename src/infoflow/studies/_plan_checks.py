@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from infoflow.architectures import FAMILIES
+from infoflow.architectures import FAMILIES, ModelConfig
 from infoflow.foundation import UserError, as_written, did_you_mean
 from infoflow.objectives import AbstractObjective
 from infoflow.over_training import DEFAULT_SCHEDULE, checkpoint_steps
@@ -40,6 +40,8 @@ class Plan(Protocol):
     def training(self) -> Any: ...
     @property
     def checkpoints(self) -> Any: ...
+    @property
+    def model(self) -> ModelConfig: ...
     def objective(self, name: str) -> AbstractObjective: ...
     def fits(self, objective: str, architecture: str) -> bool: ...
 
@@ -129,6 +131,8 @@ def _check_teachers(plan: Plan) -> None:
 
 def _check_architectures(plan: Plan) -> None:
     one_of("architectures", plan.architectures, tuple(FAMILIES))
+    for family in plan.architectures:
+        FAMILIES[family].check(plan.model)
     for name in plan.objectives:
         if not any(plan.fits(name, family) for family in plan.architectures):
             layout = plan.objective(name).layout
