@@ -11,7 +11,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from infoflow.foundation import UserError
-from infoflow.models import bleu, load_model, translate
+from infoflow.models import bleu, load_model, translate, write_texts
 
 WORDS = [f"w{index}" for index in range(12)]
 
@@ -79,6 +79,20 @@ def test_long_sentences_are_cut_and_runaway_outputs_ended(translator):
     assert 1 <= len(text.split()) <= 22
     (ended,) = translate(translator, ["w1 " * 20], beams=2, max_ratio=0)
     assert len(ended.split()) <= 9, "ten tokens at most, the end among them"
+
+
+def test_texts_after_rows_of_ids_are_the_translations_of_their_sentences(translator):
+    sentences = ["w1 w2 w3", "w7", "w4 w4 w9 w0 w1"]
+    rows = [translator.tokenizer(one)["input_ids"] for one in sentences]
+    assert write_texts(translator, rows, 30, beams=3) == translate(translator, sentences, beams=3)
+    assert write_texts(translator, rows, 30, beams=3, token_budget=6) == translate(translator, sentences, beams=3)
+    assert all(len(text.split()) <= 2 for text in write_texts(translator, rows, 2, beams=1))
+    assert write_texts(translator, [], 4) == []
+
+
+def test_a_language_model_writes_after_no_encoder(models):
+    with pytest.raises(UserError, match="Only a sequence-to-sequence model writes"):
+        write_texts(models("gpt2"), [[1, 2]], 4)
 
 
 def test_a_language_model_does_not_translate(models):

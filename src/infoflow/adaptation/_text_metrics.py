@@ -1,14 +1,13 @@
 """How well texts that were written agree with those that are right."""
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 
 from infoflow.corpus import Corpus
 from infoflow.foundation import NUM_BLOCKS, replicate_weights
-from infoflow.models import BleuStatistics, bleu_statistics
+from infoflow.models import BleuStatistics, bleu_statistics, rouge
 from infoflow.results import estimate
 
 from ._guesses import Wanted, guess_score, mean_of, mean_score
@@ -28,8 +27,8 @@ def text_scores(said: Sequence[str], wanted: Wanted, corpus: Corpus, train: Corp
     """
     references = wanted(corpus)
     scores = []
-    for kind, values in _rouge(said, references).items():
-        metric = mean_of(lambda text, right, kind=kind: _rouge_of(text, right)[kind])
+    for kind, values in rouge(said, references).items():
+        metric = mean_of(lambda text, right, kind=kind: float(rouge([text], [right])[kind][0]))
         scores.append(mean_score(kind, values, corpus, guess_score(metric, wanted, corpus, train)))
     values = np.array([exact_text(*each) for each in zip(said, references, strict=True)])
     guess = guess_score(mean_of(exact_text), wanted, corpus, train)
@@ -66,23 +65,6 @@ def _of_whole(
     value, replicates = of(said, wanted, blocks)
     units = len(np.unique(blocks))
     return Score(metric=metric, row=estimate(value, replicates, baseline, len(said), scale="share", units=units))
-
-
-def _rouge(said: Sequence[str], wanted: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
-    each = [_rouge_of(text, tuple(right)) for text, right in zip(said, wanted, strict=True)]
-    return {kind: np.array([one[kind] for one in each]) for kind in ("rougeL", "rouge1", "rouge2")}
-
-
-def _rouge_of(said: str, wanted: Sequence[str]) -> dict[str, float]:
-    found = _scorer().score_multi(list(wanted), said)
-    return {kind: float(score.fmeasure) for kind, score in found.items()}
-
-
-@cache
-def _scorer() -> Any:
-    from rouge_score.rouge_scorer import RougeScorer  # takes long to import
-
-    return RougeScorer(["rougeL", "rouge1", "rouge2"], use_stemmer=True)
 
 
 def _bleu(said: Sequence[str], wanted: Sequence[Sequence[str]], blocks: np.ndarray) -> tuple[float, np.ndarray]:

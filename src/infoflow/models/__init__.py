@@ -68,6 +68,7 @@ from ._pruned_folder import is_pruned_folder as is_pruned_folder
 from ._pruned_folder import save_pruned as save_pruned
 from ._readout import Readout as Readout
 from ._readout import readout as readout
+from ._rouge import rouge as rouge
 from ._slices import ParameterSlice as ParameterSlice
 from ._slices import Projection as Projection
 from ._static import StaticConfig as StaticConfig
@@ -78,4 +79,5 @@ from ._tap import tap as tap
 from ._tokenizers import TARGET_FOLDER as TARGET_FOLDER
 from ._translate import translate as translate
 from ._translate import without_remarks as without_remarks
+from ._translate import write_texts as write_texts
 from ._unreadable import unreadable as unreadable

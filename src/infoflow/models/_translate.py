@@ -46,20 +46,64 @@ def translate(
     if model.task != "seq2seq":
         raise UserError(f"Only a sequence-to-sequence model translates. {model.name} is a {model.task} model.")
     tokenizer = model.require_tokenizer()
-    target_tokenizer = model.target_tokenizer or tokenizer
     limit = {} if model.max_tokens is None else {"truncation": True, "max_length": model.max_tokens}
     rows = [tokenizer(sentence, **limit)["input_ids"] for sentence in sentences]
-    translations = [""] * len(rows)
+    longest = [int(max_ratio * len(row)) + 10 for row in rows]
+    settings = {"length_penalty": length_penalty, **options}
+    return _written(model, rows, longest, "Translating", beams=beams, token_budget=token_budget, **settings)
+
+
+def write_texts(
+    model: Model, rows: Sequence[Sequence[int]], longest: int, *, beams: int = 5, token_budget: int = 2048
+) -> list[str]:
+    """What the decoder writes of each row of the encoder's tokens, by beam search without sampling.
+
+    Args:
+        model: A sequence-to-sequence model with a tokenizer.
+        rows: Token ids that the encoder reads, special ones included.
+        longest: Tokens at most that it writes.
+        beams: Hypotheses kept per row.
+        token_budget: Tokens per batch, padding included.
+
+    Returns:
+        Texts in the order of the rows, without special tokens.
+
+    Raises:
+        UserError: The model has no decoder beside an encoder, or no tokenizer.
+    """
+    if model.task != "seq2seq":
+        raise UserError(
+            f"Only a sequence-to-sequence model writes after an encoder. {model.name} is a {model.task} model."
+        )
+    return _written(model, rows, [longest] * len(rows), "Writing", beams=beams, token_budget=token_budget)
+
+
+def _written(
+    model: Model,
+    rows: Sequence[Sequence[int]],
+    longest: Sequence[int],
+    task: str,
+    *,
+    beams: int,
+    token_budget: int,
+    **options: Any,
+) -> list[str]:
+    """Texts of the rows, each of as many tokens as its own limit at most."""
+    target_tokenizer = model.target_tokenizer or model.require_tokenizer()
+    texts = [""] * len(rows)
     lengths = np.array([len(row) for row in rows], dtype=np.int32)
-    settings = {"num_beams": beams, "length_penalty": length_penalty, "do_sample": False, **_tokens(model), **options}
+    most = torch.tensor(longest)
+    if model.max_target_tokens is not None:
+        most = most.clamp(max=model.max_target_tokens - 1)
+    settings = {"num_beams": beams, "do_sample": False, **_tokens(model), **options}
     with (
         torch.inference_mode(),
         without_remarks(),
-        current_display().progress("Translating", len(rows), unit="sentences") as bar,
+        current_display().progress(task, len(rows), unit="sentences") as bar,
     ):
         for batch in length_batches(lengths, token_budget, max_sentences=None if model.pads else 1):
             ids, mask = pad_rows([rows[row] for row in batch], model.pad_token_id)
-            limits = _output_limits(model, mask, max_ratio).repeat_interleave(beams)
+            limits = most[torch.as_tensor(batch)].repeat_interleave(beams)
             output = model.module.generate(
                 input_ids=ids.to(model.device),
                 attention_mask=mask.to(model.device),
@@ -67,11 +111,11 @@ def translate(
                 logits_processor=LogitsProcessorList([_EndAt(limits.to(model.device), settings.get("eos_token_id"))]),
                 **settings,
             )
-            texts = target_tokenizer.batch_decode(output, skip_special_tokens=True)
-            for row, text in zip(batch, texts, strict=True):
-                translations[row] = text.strip()
+            decoded = target_tokenizer.batch_decode(output, skip_special_tokens=True)
+            for row, text in zip(batch, decoded, strict=True):
+                texts[row] = text.strip()
             bar.advance(len(batch))
-    return translations
+    return texts
 
 
 def _tokens(model: Model) -> dict[str, int]:
@@ -86,12 +130,6 @@ def _tokens(model: Model) -> dict[str, int]:
     )
     end = next((token for token in candidates if token is not None), None)
     return tokens if end is None else tokens | {"eos_token_id": end}
-
-
-def _output_limits(model: Model, mask_BT: Tensor, max_ratio: float) -> Tensor:
-    """New tokens that each sentence may have."""
-    wanted = (max_ratio * mask_BT.sum(dim=1)).long() + 10
-    return wanted if model.max_target_tokens is None else wanted.clamp(max=model.max_target_tokens - 1)
 
 
 class _EndAt(LogitsProcessor):

@@ -65,6 +65,15 @@ class AbstractObjective(ABC):
         """About which share of the text's tokens it predicts."""
         return 1.0
 
+    @property
+    def can_write(self) -> bool:
+        """Whether its decoder writes a part of the text, or all of it, after nothing but what its encoder reads."""
+        return (
+            self.layout == "encoder-decoder"
+            and not self.needs_translation
+            and self.fields.keys() == SENTENCE_FIELDS.keys()
+        )
+
     def num_sentinels(self, longest: int) -> int:
         """How many sentinel tokens a text of `longest` tokens may need; 0 where its noise uses none."""
         return 0

@@ -1,4 +1,4 @@
-"""Has a model learned its task? Loss and BLEU on held-out sentences, each beside a baseline that ignores context."""
+"""Has a model learned its task? Loss, BLEU and ROUGE on held-out text, each beside a baseline that ignores context."""
 
 import math
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ import torch
 
 from infoflow.corpus import Corpus, Encoded
 from infoflow.foundation import NUM_BLOCKS, block_of, hash64_array, replicate_weights
-from infoflow.models import BleuStatistics, Model, bleu_statistics, translate
+from infoflow.models import BleuStatistics, Model, bleu_statistics, rouge, translate, write_texts
 from infoflow.objectives import UNSUPERVISED, AbstractObjective, Answers, accuracy, area_under_curve
-from infoflow.results import Column, TableSchema, estimate, estimate_columns
+from infoflow.results import Column, TableSchema, estimate, estimate_columns, ratio_estimate
 from infoflow.training import PairRows, TokenRows, TrainingData
 
 TASK_SCORES = TableSchema(
@@ -25,14 +25,15 @@ TASK_SCORES = TableSchema(
             dtype="string",
             unit="",
             description="loss (nats per predicted token; of several terms the weighted sum, and `loss of …` for each), "
-            "perplexity (exp of the loss), bleu (sacreBLEU, percent); `… accuracy` (share of pairs judged rightly), "
-            "`… AUC` (probability that a replaced token is told from another, a true pair of words from a drawn one)",
+            "perplexity (exp of the loss), bleu (sacreBLEU, percent), rougeL (of what the decoder writes, 0 to 1); "
+            "`… accuracy` (share of pairs judged rightly), `… AUC` (probability that a replaced token is told from "
+            "another, a true pair of words from a drawn one)",
         ),
         *estimate_columns(
             "nats, 1 or percent",
             "the score",
             "the same score without context: unigram frequencies of the training text (loss, perplexity), "
-            "the source copied (bleu), the more frequent answer (accuracy), a half (AUC)",
+            "what the encoder reads copied (bleu, rougeL), the more frequent answer (accuracy), a half (AUC)",
         ),
         Column(name="signature", dtype="string", unit="", description="sacreBLEU's signature; empty for losses"),
     ),
@@ -113,6 +114,34 @@ def bleu_scores(model: Model, corpus: Corpus, sentences: int, beams: int, split:
     replicates = np.array([scores.weighted(weights).score for weights in replicate_weights()])
     row = _row(split, "bleu", scores.total.score, replicates, copied.total.score, len(sources))
     return pd.DataFrame([row | {"signature": scores.signature}])
+
+
+def rouge_scores(
+    model: Model,
+    objective: AbstractObjective,
+    data: TrainingData,
+    content_ids: np.ndarray,
+    sentences: int,
+    beams: int,
+    split: str,
+) -> pd.DataFrame:
+    """ROUGE-L of what the decoder writes by beam search after `sentences` rows of `data`, damaged as the loss damages
+    them; the baseline is what the encoder reads, copied. For objectives that `can_write`; see `task_scores`.
+    """
+    rows = np.argsort(hash64_array(("rouge-sentences",), content_ids), kind="stable")[:sentences]
+    batch = data.batch(objective.for_evaluation(), rows, ("evaluation-noise", 0), 0)
+    read = [ids[real].tolist() for ids, real in zip(batch.input_ids, batch.real, strict=True)]
+    wanted = [labels[labels != UNSUPERVISED].tolist() for labels in batch.labels]
+    tokenizer = model.require_tokenizer()
+    right, copied = (tokenizer.batch_decode(texts, skip_special_tokens=True) for texts in (wanted, read))
+    longest = 2 * max(map(len, wanted), default=0) + 10
+    said = write_texts(model, read, longest, beams=beams)
+    found, copies = (rouge(texts, [[one] for one in right])["rougeL"] for texts in (said, copied))
+    blocks = block_of(content_ids[rows])
+    sums = np.bincount(blocks, weights=found, minlength=NUM_BLOCKS)
+    counts = np.bincount(blocks, minlength=NUM_BLOCKS).astype(np.float64)
+    row = {"split": split, "metric": "rougeL", **ratio_estimate(sums, counts, float(copies.mean()), scale="share")}
+    return pd.DataFrame([row | {"signature": ""}])
 
 
 def _row(split: str, metric: str, value: float, replicates: np.ndarray, baseline: float, count: int) -> dict:

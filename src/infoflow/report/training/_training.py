@@ -37,6 +37,11 @@ _METRICS = {
     "loss": _Metric("loss", "nats per token", True, "unigram frequencies"),
     "accuracy": _Metric("accuracy", "", False, "always the most frequent token", SHARE),
     "bleu": _Metric("BLEU", "", False, "a copy of the source"),
+    "rougeL": _Metric("ROUGE-L", "", False, "a copy of what the encoder reads", SHARE),
+    "next-sentence accuracy": _Metric("next-sentence accuracy", "", False, "the more frequent answer", SHARE),
+    "sentence-order accuracy": _Metric("sentence-order accuracy", "", False, "the more frequent answer", SHARE),
+    "replaced-token AUC": _Metric("replaced-token AUC", "", False, "a half, by chance", SHARE),
+    "pair AUC": _Metric("AUC of true pairs of words", "", False, "a half, by chance", SHARE),
 }
 
 
@@ -91,7 +96,7 @@ def _score_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure:
         f"({int(table['count'].median()):,} tokens or sentences).{signature}",
         how_to_read=[
             "One panel per score, one line per model. The dashed grey mark is a reference that ignores context: "
-            "unigram frequencies for the loss, the most frequent token for accuracy, a copy of the source for BLEU.",
+            f"{_references(metrics)}.",
             "Losses of different objectives cannot be compared with each other: predicting the next token, a hidden "
             "token and a translation are different tasks. Compare each with its own reference.",
         ],
@@ -99,6 +104,11 @@ def _score_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure:
         data=table,
         tables=("task_scores",),
     )
+
+
+def _references(metrics: list[str]) -> str:
+    """What stands for each score without context."""
+    return "; ".join(f"{_METRICS[name].reference} for {_METRICS[name].label}" for name in metrics)
 
 
 def _score_table(scores: pd.DataFrame, models: ShownModels) -> pd.DataFrame:

@@ -32,7 +32,7 @@ from infoflow.objectives import AbstractObjective
 from infoflow.results import KEYS, Recipe, Subject, TableSchema
 
 from .._measures import measures_by_table, pair_measures, standard_measures
-from .._scores import TASK_SCORES, bleu_scores, content_ids_of, task_scores
+from .._scores import TASK_SCORES, bleu_scores, content_ids_of, rouge_scores, task_scores
 from .._study_models import StudyModels
 from .._transfer import transfer, transfer_keys
 from .._workbench import Computed, Part, Schemas, Workbench
@@ -279,6 +279,11 @@ class MeasureModel(AbstractScoredMeasure):
         if self.objective.needs_translation and self.subject.trained:
             current_display().note(f"Translating {plan.bleu_sentences} sentences with {model.name}.")
             frames.append(bleu_scores(model, data.test, plan.bleu_sentences, plan.beams, "test"))
+        if self.objective.can_write and self.subject.trained:
+            held_out = self.models.held_out(self.subject.recipe, test)
+            current_display().note(f"Writing {plan.bleu_sentences} texts with {model.name}.")
+            ids = content_ids_of(held_out.source, test)
+            frames.append(rouge_scores(model, self.objective, held_out, ids, plan.bleu_sentences, plan.beams, "test"))
         return pd.concat(frames, ignore_index=True)
 
 
