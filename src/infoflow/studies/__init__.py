@@ -44,7 +44,6 @@ from ._run_stages import run_stages as run_stages
 from ._scores import TASK_SCORES as TASK_SCORES
 from ._scores import bleu_scores as bleu_scores
 from ._scores import rouge_scores as rouge_scores
-from ._scores import rouge_scores as rouge_scores
 from ._scores import task_scores as task_scores
 from ._series_stages import series_stage_of as series_stage_of
 from ._study import removed_if_refused as removed_if_refused
