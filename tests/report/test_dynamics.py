@@ -40,6 +40,32 @@ def test_every_question_is_answered_from_the_data(figures) -> None:
         assert start in " ".join(figures[name].answer), figures[name].answer
 
 
+@pytest.mark.parametrize("still", [["causal-lm"], ["causal-lm", "masked-lm", "translation"]])
+def test_blocks_that_no_change_of_the_loss_is_told_of_leave_the_rest_of_the_section(run, tmp_path, still) -> None:
+    """As of a generator's loss, which moves nothing in the blocks of its discriminator."""
+
+    def unmoved(table: pd.DataFrame) -> pd.DataFrame:
+        alike = table["objective"].isin(still)
+        return pd.concat([table[~alike], table[alike].assign(low=0.0, high=0.0)])
+
+    other = RunFolder(tmp_path)
+    other.update(kind="study", title="Unmoved")
+    for name in run.tables:
+        stored = run.tables.stored(name)
+        frame = unmoved(stored.frame) if name == "allocation_histogram" else stored.frame
+        write_again(other, frame, stored.schema)
+    section = drawn_section(other, "dynamics")
+    assert section is not None
+    figures = {figure.id: figure for figure in section.figures}
+    assert set(figures) - {"allocation-histogram"} == set(ANSWERS) - {"allocation-histogram"}
+    if len(still) > 1:
+        assert "allocation-histogram" not in figures
+        return
+    (answer,) = figures["allocation-histogram"].answer
+    assert "causal LM: no parameter of the blocks changed the loss; masked LM: in an average step" in answer
+    assert [panel.title for panel in figures["allocation-histogram"].panels][0] == "masked LM"
+
+
 def test_the_bars_of_the_last_moment_are_the_totals(run, figures) -> None:
     figure = figures["allocation-bars"]
     assert [panel.title for panel in figure.panels] == [

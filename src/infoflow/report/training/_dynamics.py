@@ -60,7 +60,8 @@ def dynamics_section(tables: ModelTables) -> Section | None:
         hurting_figure(hurting, reliability, models),
     ]
     for frame in tables.some(["allocation_histogram"]).values():
-        figures.append(histogram_figure(on_train(frame), models))
+        histogram = histogram_figure(on_train(frame), models)
+        figures += [] if histogram is None else [histogram]
     for frame in tables.some(["allocation_similarity"]).values():
         figures.append(share_similarity_figure(frame, models))
     return replace(DYNAMICS, figures=figures, keys=models.present(windows["train"]))

@@ -20,17 +20,20 @@ _ZERO = 0.5  # half the width of the bar for exactly 0, in decades
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def histogram_figure(histogram: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    """Counts of single parameters by the size of their loss change, both sides beside each other's mirror image."""
-    parts = parts_of(histogram, models)
-    tables = {part: _shares(of_part(histogram, part)) for part in parts}
+def histogram_figure(histogram: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """Counts of single parameters by the size of their loss change, both sides beside each other's mirror image; None
+    where no parameter of a block changed the loss (of a term that is not theirs)."""
+    every = {part: _shares(of_part(histogram, part)) for part in parts_of(histogram, models)}
+    tables = {part: table for part, table in every.items() if (table["side"] != "zero").any()}
+    if not tables:
+        return None
     smallest, largest = _decades(list(tables.values()))
     data = pd.concat([t.assign(series=p.series, stack=p.stack) for p, t in tables.items()], ignore_index=True)
     counted = float(histogram.groupby("model")["count"].sum().mean())
     return ReportFigure(
         id="allocation-histogram",
         question="How many parameters help, and how much does a single one do?",
-        answer=[f"{'; '.join(_sentence(part, table) for part, table in tables.items())}."],
+        answer=[f"{'; '.join(_sentence(part, table) for part, table in every.items())}."],
         panels=[Panel(spec=_chart(table, smallest, largest), title=part.label) for part, table in tables.items()],
         caption=f"On training sentences; {count_text(counted)} changes of single parameters in each of "
         f"{int(histogram['model'].nunique())} trainings, counted in {int(histogram['chords'].max())} steps spread over "
@@ -162,6 +165,8 @@ def _sentence(part: ModelStack, table: pd.DataFrame) -> str:
     shares = table.groupby("side")["count"].sum() / table["count"].sum()
     helped, hurt, zero = (float(shares.get(side, 0.0)) for side in ("helped", "hurt", "zero"))
     moved = table.loc[table["side"] != "zero"]
+    if moved.empty:
+        return f"{part.label}: no parameter of the blocks changed the loss"
     size = _sizes(moved)[1]
     ordered = moved["count"].groupby(size).sum().sort_index().cumsum()
     half = float(ordered.index[int(np.searchsorted(ordered.to_numpy(), ordered.iloc[-1] / 2))])
