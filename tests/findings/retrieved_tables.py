@@ -22,6 +22,8 @@ VARIANTS = {
     "random-token": (LEARNED,),
     "random-span": (LEARNED,),
     "token-level": (LEARNED,),
+    "rag-sequence": (LEARNED,),
+    "rag-token": (LEARNED,),
     "same-wording": ("retrieve-bm25", "retrieve-frozen", LEARNED),
     "pairs": ("read-gold",),
     **{f"exchange-{parts}": (LEARNED,) for parts in ("both", "reader", "retriever", "neither")},
@@ -67,6 +69,8 @@ RIGHT = {  # right answers with what a reader finds, facts held out
     "retrieve-learned+random-token": 0.50,
     "retrieve-learned+random-span": 0.60,
     "retrieve-learned+token-level": 0.95,
+    "retrieve-learned+rag-sequence": 0.96,
+    "retrieve-learned+rag-token": 0.95,
     "read-gold+pairs": 0.98,
 }
 HITS = {
@@ -81,6 +85,8 @@ HITS = {
     "retrieve-learned+random-token": 0.50,
     "retrieve-learned+random-span": 0.60,
     "retrieve-learned+token-level": 0.94,
+    "retrieve-learned+rag-sequence": 0.95,
+    "retrieve-learned+rag-token": 0.94,
     "retrieve-learned+exchange-both": 0.96,
     "retrieve-learned+exchange-retriever": 0.90,
     "retrieve-learned+exchange-reader": 0.50,
@@ -104,7 +110,7 @@ LEFT = {  # right answers without heads that copy: gold, none; and without rando
     "random": ((0.06, 0.06, 0.06, 0.06), (0.06, 0.06, 0.06, 0.06)),
 }
 REMOVED = (0, 1, 2, 4)
-BY_K = {LEARNED: (0.60, 0.75, 0.80, 0.82), f"{LEARNED}+token-level": (0.65, 0.80, 0.76, 0.70)}
+BY_K = {f"{LEARNED}+rag-sequence": (0.60, 0.75, 0.80, 0.82), f"{LEARNED}+rag-token": (0.65, 0.80, 0.76, 0.70)}
 KS = (1, 2, 4, 8)
 NULL_PRIOR = {"language": 0.80, "facts": 0.05}
 ENTROPY = {1: 0.30, 2: 0.75}

@@ -1,11 +1,18 @@
 """The arms: what they share, what they read, and that gradients are those of the marginal written out."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
-from retrieval.tiny_arms import ARMS, tiny_arm, tiny_config, tiny_data, tiny_library, tiny_rows, tiny_world
+from retrieval.tiny_arms import (
+    ARMS,
+    candidates_by_hand,
+    tiny_arm,
+    tiny_config,
+    tiny_data,
+    tiny_library,
+    tiny_rows,
+    tiny_world,
+)
 
 from infoflow.foundation import UserError, stream
 from infoflow.objectives import UNSUPERVISED, Example, Noise, make_objective, retrieval_model
@@ -50,38 +57,6 @@ def by_hand(objective, model, batch):
         else:
             total = total - (prior[:, None] * likely.exp()).sum(dim=0).log().sum()
     return total
-
-
-def candidates_by_hand(objective, model, x, gold, draw):
-    """Ids and logits of one query's candidates; the null passage last."""
-    zero = torch.zeros((), dtype=torch.float64)
-    library, source = model.passage_library, model.source
-    if source == "none":
-        return [NULL], [zero]
-    if source == "gold":
-        ids, scores = ([gold], [zero]) if gold != NULL else ([], [])
-        return [*ids, NULL], [*scores, model.null_logit]
-    if source == "random":
-        others = [id for id in range(len(library)) if id != gold]
-        return [others[draw % len(others)], NULL], [zero, model.null_logit]
-    special = library.vocabulary.is_special
-    if source == "bm25":
-        raw = library.lexical.scores(x[torch.from_numpy(~special[x])].tolist())
-        ids = [id for id in np.lexsort((np.arange(len(raw)), -raw)).tolist() if raw[id] > 0][: objective.k]
-        scores = [model.scale.exp() * torch.tensor(raw[id]) for id in ids]
-        return [*ids, NULL], [*scores, model.null_logit]
-
-    def score(id):
-        tokens, segments = (torch.from_numpy(part)[None] for part in library.encoded(id))
-        query = model.retriever.queries(x[None])[0]
-        passage = model.retriever.passages(tokens, token_type_ids=segments)[0]
-        return query @ passage / math.sqrt(len(query))
-
-    every = torch.stack([score(id) for id in range(len(library))])
-    ids = every.argsort(descending=True).tolist()[: objective.k]
-    if source == "learned":
-        return [*ids, NULL], [*every[ids], score(NULL)]
-    return [*ids, NULL], [*(model.scale.exp() * every[ids].detach()), model.null_logit]
 
 
 @pytest.mark.parametrize("name", ARMS)

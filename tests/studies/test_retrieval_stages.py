@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from transformers import AutoModelForSeq2SeqLM
 from undrawn import undrawn
 
 from infoflow.dynamics import LossChangeRecorder
@@ -561,6 +562,27 @@ def test_scores_of_what_is_found_and_made_of_it(read_run) -> None:
     untrained = learned[~learned["trained"] & (learned["metric"] == "hit") & (learned["k"] == 1)]
     own = untrained.set_index(["queries", "system"])["value"]
     assert own["facts", "own"] == own["facts", "frozen"] == own["facts", "own, first index"]
+
+
+def test_readers_that_write_are_trained_scored_and_published(tmp_path) -> None:
+    variants = ["rag-sequence", "rag-token"]
+    plan = plan_with(arms=["retrieve-learned"], variants=variants, measures=["scores", "knowledge", "heads"])
+    with undrawn():
+        run = study(plan, tmp_path / "run", num_processes=1)
+    scores, knowledge = run.tables["retrieval_scores"], run.tables["knowledge"]
+    for variant, fast in zip(variants, ({"exact_match", "exact_match_fast"}, {"exact_match"}), strict=True):
+        own = scores[(scores["variant"] == variant) & scores["trained"]]
+        assert {"hit", "p1", "loss", "posterior_entropy_2"} <= set(own["metric"])
+        assert {one for one in own["metric"] if one.startswith("exact_match")} == fast
+        asked = knowledge[knowledge["variant"] == variant]
+        assert set(asked["reading"]) == {"raw"}
+        assert {"none", "gold", "own"} <= set(asked["document"])
+    assert set(run.tables["evidence_heads"]["variant"]) == {""}
+    assert not {one for one in scores.loc[scores["variant"] == "", "metric"] if one.startswith("exact_match")}
+    folders = [run.folder.models / f"retrieve-learned+{variant}" / "seed-0" for variant in variants]
+    for folder in folders:
+        assert AutoModelForSeq2SeqLM.from_pretrained(folder).config.is_encoder_decoder
+        assert Retriever.from_pretrained(folder / "retriever")
 
 
 def test_several_processes_make_the_same_tables(read_run, tmp_path) -> None:

@@ -13,6 +13,7 @@ from ._conflict import knowledge_conflict as knowledge_conflict
 from ._course import PREDICTORS as PREDICTORS
 from ._course import RETRIEVAL_COURSE as RETRIEVAL_COURSE
 from ._course import later_answers as later_answers
+from ._decoded import decoded_answers as decoded_answers
 from ._elicited import elicitation_entities as elicitation_entities
 from ._elicited import elicited as elicited
 from ._entry import entry_rows as entry_rows

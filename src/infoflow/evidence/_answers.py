@@ -3,9 +3,10 @@
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import EncoderDecoderModel, PreTrainedModel
 
 from ._inputs import FactInputs
+from ._written_answers import written_token_log_probabilities
 
 BATCH = 128
 
@@ -15,10 +16,11 @@ def answer_log_probabilities(reader: PreTrainedModel, inputs: FactInputs, batch:
 
     $$ \log p(o) = \sum_j \log p(o_j \mid x) - \log \sum_{o'} \exp \sum_j \log p(o'_j \mid x) $$
 
-    j runs over the masks, all of them hidden at once. Choices that a relation does not have get −∞. In nats.
+    j runs over the masks, all of them hidden at once; of an encoder-decoder over the tokens that it writes, each after
+    those before, and the end. Choices that a relation does not have get −∞. In nats.
 
     Args:
-        reader: A BERT with the head of a masked LM, in evaluation mode.
+        reader: A BERT with the head of a masked LM, or an `EncoderDecoderModel`, in evaluation mode.
         inputs: Questions with their documents.
         batch: Rows of a forward pass.
     """
@@ -29,8 +31,11 @@ def answer_log_probabilities(reader: PreTrainedModel, inputs: FactInputs, batch:
 def choice_token_log_probabilities(reader: PreTrainedModel, inputs: FactInputs, batch: int = BATCH) -> np.ndarray:
     r"""\(\log p(o_j \mid x)\) of each token of each object, over the whole vocabulary, (row, choice, target).
 
-    0 where the object has no such token, −∞ in choices that the relation does not have. Arguments as above.
+    0 where the object has no such token, −∞ in choices that the relation does not have. Arguments as above; an
+    encoder-decoder has one target more, the end.
     """
+    if isinstance(reader, EncoderDecoderModel):
+        return written_token_log_probabilities(reader, inputs)
     found = []
     for start in range(0, len(inputs), batch):
         part = inputs.take(np.arange(start, min(start + batch, len(inputs))))

@@ -126,7 +126,8 @@ def own_log_probabilities(
 
 def limit_of(model: Any) -> int:
     """Tokens that the model has positions for."""
-    return int(model.config.max_position_embeddings)
+    config = model.config
+    return int(getattr(config, "encoder", config).max_position_embeddings)
 
 
 def _queries(asked: FactInputs, device: torch.device) -> tuple[Tensor, Tensor]:

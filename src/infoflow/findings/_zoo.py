@@ -29,7 +29,8 @@ RETRIEVE_BM25, RETRIEVE_FROZEN, RETRIEVE_LEARNED = (
     Spec("retrieve-learned"),
 )
 NULL_SHARE = Spec("closed-book", "null-share")
-COLD, STALE, TOKEN_LEVEL = (Spec("retrieve-learned", name) for name in ("cold", "stale", "token-level"))
+COLD, STALE = (Spec("retrieve-learned", name) for name in ("cold", "stale"))
+RAG_SEQUENCE, RAG_TOKEN = (Spec("retrieve-learned", name) for name in ("rag-sequence", "rag-token"))
 RANDOM_TOKENS, RANDOM_SPANS = (Spec("retrieve-learned", name) for name in ("random-token", "random-span"))
 SAME_BM25, SAME_FROZEN, SAME_LEARNED = (
     Spec(f"retrieve-{name}", "same-wording") for name in ("bm25", "frozen", "learned")
@@ -67,7 +68,8 @@ NAMES = {
     NULL_SHARE: "reader of the share without passages alone (closed-book+null-share)",
     COLD: "reader with a retriever that was not warmed up",
     STALE: "reader with a stale index",
-    TOKEN_LEVEL: "reader with passages summed out at each token",
+    RAG_SEQUENCE: "reader that writes",
+    RAG_TOKEN: "reader that writes, with passages summed out at each token",
     RANDOM_TOKENS: "reader with random tokens masked",
     RANDOM_SPANS: "reader with random spans masked",
     SAME_BM25: "reader with BM25 in a world of shared words",

@@ -130,11 +130,11 @@ class RetrievalLM(AbstractObjective):
             )
         asked = (batch.labels != UNSUPERVISED).any(dim=1)
         if not asked.any():  # of the control arm, which skips most queries
-            return {self.name: LossTerm(total=0.0 * module.reader.cls.predictions.bias.sum(), count=0)}
+            return {self.name: LossTerm(total=0.0 * module.bias.sum(), count=0)}
         parts = self._scored(module, batch, asked)
         found = marginal_log_likelihood(**parts, level=self.level)
         self._report(module, parts, found)
-        return {self.name: LossTerm(total=-found.sum(), count=int(parts["tokens"].sum()))}
+        return {self.name: LossTerm(total=-found.sum(), count=batch.supervised_tokens)}
 
     def _scored(self, module: RetrievalModel, batch: Batch, asked: Tensor) -> dict[str, Tensor]:
         """The arguments of the marginal likelihood, of the queries that ask for something."""

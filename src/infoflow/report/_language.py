@@ -64,6 +64,8 @@ _VARIANTS = {
     "same-wording": "in shared words",
     "pairs": "about two entities",
     "token-level": "summed out at tokens",
+    "rag-sequence": "whose reader writes",
+    "rag-token": "whose reader writes, summed out at tokens",
     "exchange-both": "with both parts trained",
     "exchange-reader": "with its reader alone trained",
     "exchange-retriever": "with its retriever alone trained",

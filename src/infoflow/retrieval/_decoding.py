@@ -84,7 +84,10 @@ def rag_sequence_answer(
 
 
 def reader_with_passages(
-    model: Any, input_ids: Int[Tensor, "passage token"], attention_mask: Int[Tensor, "passage token"] | None = None
+    model: Any,
+    input_ids: Int[Tensor, "passage token"],
+    attention_mask: Int[Tensor, "passage token"] | None = None,
+    **others: Tensor,
 ) -> NextTokens:
     """An encoder-decoder of Hugging Face that has read a question with each passage; the encoder runs once.
 
@@ -92,9 +95,10 @@ def reader_with_passages(
         model: For conditional generation.
         input_ids: The question with each passage.
         attention_mask: 0 at padding.
+        **others: What else the encoder takes, such as `token_type_ids`.
     """
     with torch.no_grad():
-        encoded = model.get_encoder()(input_ids=input_ids, attention_mask=attention_mask, return_dict=True)
+        encoded = model.get_encoder()(input_ids=input_ids, attention_mask=attention_mask, return_dict=True, **others)
     states, num = encoded.last_hidden_state, len(input_ids)
 
     def next_tokens(prefixes: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""`RetrievalModel`: a masked LM that reads a query with each of its candidates, and what weighs the candidates."""
+"""`RetrievalModel`: a reader that reads a query with each of its candidates, and what weighs the candidates."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, final
@@ -7,13 +7,14 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from transformers import BertConfig, BertForMaskedLM, PreTrainedModel
+from transformers import BertConfig, BertForMaskedLM, EncoderDecoderModel, PreTrainedModel
 
 from infoflow.foundation import UserError
 from infoflow.models import evaluating
 
 from ._candidates import NULL
 from ._library import Library
+from ._reading import AbstractReading, Targets, reading_of
 from ._retriever import Retriever
 
 Source = Literal["none", "gold", "random", "bm25", "frozen", "learned"]
@@ -44,7 +45,9 @@ class RetrievalModel(PreTrainedModel):
     _supports_sdpa = True
     _supports_attention_backend = True
 
-    def __init__(self, reader: BertForMaskedLM, source: Source, retriever: Retriever | None = None) -> None:
+    def __init__(
+        self, reader: BertForMaskedLM | EncoderDecoderModel, source: Source, retriever: Retriever | None = None
+    ) -> None:
         """
         Args:
             reader: Taken as it is; its weights are not copied.
@@ -71,6 +74,20 @@ class RetrievalModel(PreTrainedModel):
         """Whether scores carry no gradient just now, so that the retriever stays as it is."""
         self.record: list[dict[str, float]] | None = None
         """Where the loss says what it was made of; None: nowhere."""
+
+    @property
+    def _reading(self) -> AbstractReading:
+        return reading_of(self.reader)
+
+    @property
+    def positions(self) -> int:
+        """Tokens that the reader has positions for."""
+        return self._reading.positions
+
+    @property
+    def bias(self) -> Tensor:
+        """A parameter that every answer depends on."""
+        return self._reading.bias
 
     # -- candidates ---------------------------------------------------------------------------------------------------
 
@@ -192,11 +209,10 @@ class RetrievalModel(PreTrainedModel):
 
         The reader sees `[CLS] x [SEP] z [SEP]`, segments 0 and 1; only candidates that are there cost a pass.
         """
-        predicted, index, of_pair, shape = self._predicted(input_ids, attention_mask, labels, choice)
-        asked = labels != _UNSUPERVISED
-        values = predicted.gather(1, labels[of_pair][:, None])[:, 0]
-        targets = torch.arange(shape[2], device=input_ids.device) < asked.sum(dim=1, keepdim=True)
-        return values.new_zeros(shape).index_put(index, values), targets
+        predicted, index, targets = self._predicted(input_ids, attention_mask, labels, choice)
+        query, _, rank = index
+        values = predicted.gather(1, targets.ids[query, rank][:, None])[:, 0]
+        return values.new_zeros(*choice.ids.shape, targets.ids.shape[1]).index_put(index, values), targets.there
 
     def word_log_probabilities(
         self,
@@ -206,46 +222,41 @@ class RetrievalModel(PreTrainedModel):
         choice: Candidates,
     ) -> Float[Tensor, "query candidate target word"]:
         """Of every word of the vocabulary at each masked token, with each candidate; 0 where there is none."""
-        predicted, index, _, shape = self._predicted(input_ids, attention_mask, labels, choice)
-        return predicted.new_zeros((*shape, predicted.shape[1])).index_put(index, predicted)
+        predicted, index, targets = self._predicted(input_ids, attention_mask, labels, choice)
+        shape = (*choice.ids.shape, targets.ids.shape[1], predicted.shape[1])
+        return predicted.new_zeros(shape).index_put(index, predicted)
 
     def _predicted(
         self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor, choice: Candidates
-    ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, Tensor], tuple[int, int, int]]:
-        """Log-probabilities of all words at each masked token of each pair that is read; where they belong among
-        (query, candidate, target); of which query and token they are; and the size of the former."""
+    ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor], Targets]:
+        """Log-probabilities of all words at each target of each pair that is read; where they belong among (query,
+        candidate, target); and the targets."""
         lengths = _lengths(input_ids, attention_mask)
         queries = [row[:length] for row, length in zip(input_ids.cpu().numpy(), lengths, strict=True)]
         empty = choice.there & (choice.ids == NULL)
         # Queries with the empty passage are a pass of their own: beside the others they would be mostly padding.
         passes = [np.argwhere(of) for of in (choice.there & ~empty, empty) if of.any()]
-        asked = labels != _UNSUPERVISED
-        parts = [self._read(queries, pairs, choice.ids, asked) for pairs in passes]
-        predicted, query, candidate, place = (torch.cat(column) for column in zip(*parts, strict=True))
-        rank = asked.cumsum(dim=1) - 1  # which target of its query a masked token is
-        num_targets = max(int(asked.sum(dim=1).max()), 1)
-        index = (query, candidate, rank[query, place])
-        return predicted, index, (query, place), (*choice.ids.shape, num_targets)
+        asked, targets = labels != _UNSUPERVISED, self._reading.targets(labels)
+        parts = [self._read(queries, pairs, choice.ids, asked, targets) for pairs in passes]
+        predicted, query, candidate, rank = (torch.cat(column) for column in zip(*parts, strict=True))
+        return predicted, (query, candidate, rank), targets
 
     def _read(
-        self, queries: list[np.ndarray], pairs: np.ndarray, ids: np.ndarray, asked: Tensor
+        self, queries: list[np.ndarray], pairs: np.ndarray, ids: np.ndarray, asked: Tensor, targets: Targets
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Of each masked token of these pairs: log-probabilities of all words, query, candidate and place."""
+        """Of each target of these pairs: log-probabilities of all words, query, candidate and number."""
         inputs = [torch.from_numpy(array).to(asked.device) for array in self._pairs(queries, pairs, ids)]
         names = ("input_ids", "attention_mask", "token_type_ids")
-        states = self.reader.bert(**dict(zip(names, inputs, strict=True))).last_hidden_state
         query, candidate = (torch.from_numpy(column.copy()).to(asked.device) for column in pairs.T)
-        pair, place = asked[query].nonzero(as_tuple=True)
-        predicted = self.reader.cls(states[pair, place])
-        predicted = (predicted if states.dtype == torch.float64 else predicted.float()).log_softmax(dim=-1)
-        return predicted, query[pair], candidate[pair], place
+        of_pairs = Targets(targets.ids[query], targets.there[query])
+        predicted, pair, rank = self._reading.predicted(dict(zip(names, inputs, strict=True)), asked[query], of_pairs)
+        return predicted, query[pair], candidate[pair], rank
 
     def _pairs(
         self, queries: list[np.ndarray], pairs: np.ndarray, ids: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Tokens, what is no padding, and segments of each (query, candidate) that is read."""
-        limit, pad, end = int(self.config.max_position_embeddings), 0, None
-        rows = []
+        limit, rows = self.positions, []
         for query, candidate in pairs:
             x = queries[query]
             if len(x) >= limit:  # a [SEP] follows

@@ -6,7 +6,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, final
 
 import pandas as pd
-from transformers import BertForMaskedLM
+from transformers import BertForMaskedLM, EncoderDecoderModel
 
 from infoflow.corpus import Corpus, load_corpus
 from infoflow.evidence import (
@@ -63,8 +63,8 @@ class ArmInside:
         return self.arm.load(self.trained)
 
     @property
-    def reader(self) -> BertForMaskedLM:
-        """The masked LM alone."""
+    def reader(self) -> BertForMaskedLM | EncoderDecoderModel:
+        """The masked LM, or the encoder-decoder, alone."""
         return self.model.reader
 
     @cached_property
@@ -104,12 +104,17 @@ def arm_course(arm: ArmModel) -> pd.DataFrame:
 
 
 def _knowledge(inside: ArmInside) -> pd.DataFrame:
-    """As it is, with the edited index, after a short training to answer without a document, without single FFNs."""
+    """As it is, with the edited index; of a masked LM also after a short training to answer without a document, and
+    without single FFNs."""
     own = {"k": inside.arm.objective.k, "level": inside.arm.objective.level}
-    taught = elicited(inside.reader, *inside.about, seed=inside.arm.seed).eval()
     parts = [
         knowledge(inside.model, *inside.about, **own),
         knowledge(inside.model, *inside.about, edited=True, **own),
+    ]
+    if inside.arm.writes:  # what comes next is about masks
+        return pd.concat(parts, ignore_index=True)
+    taught = elicited(inside.reader, *inside.about, seed=inside.arm.seed).eval()
+    parts += [
         knowledge(taught, *inside.about, reading="elicited"),
         knowledge_without_ffn(inside.reader, *inside.about),
     ]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from infoflow.corpus import Fact
-from infoflow.evidence import fact_blocks, fact_inputs, own_log_probabilities, question_candidates
+from infoflow.evidence import decoded_answers, fact_blocks, fact_inputs, own_log_probabilities, question_candidates
 from infoflow.foundation import NUM_BLOCKS, Scale, block_of, hash64, stream
 from infoflow.objectives import UNSUPERVISED, RetrievalLM
 from infoflow.results import ratio_estimate
@@ -32,6 +32,7 @@ _BATCH, _DEPTH = 128, 20
 _CUTS = (1, 2, 4, 20)
 _PASSAGES = (1, 2, 4, 8)  # for dates
 _MOST_FACTS, _MOST_LANGUAGE = 600, 400
+_MOST_DECODED = 64  # facts, in two wordings each
 _COURSE = {"trained": ("trained", "changed"), "held out": ("held out",)}
 _SEARCHES = ("bm25", "frozen", "learned")
 
@@ -71,6 +72,8 @@ class ArmScores:
     | log_likelihood      | facts           | of the answer, in nats                            | vocabulary |
     | p1                  | dates           | right answers with k passages                     | at random  |
     | posterior_entropy_j | dates           | of candidates given the j-th token, in nats       | shuffled   |
+    | exact_match         | facts           | share that a reader which writes spells rightly   | a guess    |
+    | exact_match_fast    | facts           | the same by RAG-Sequence's fast decoding          | a guess    |
     | loss                | language        | nats of a masked word, unread, without a passage  | vocabulary |
 
     Systems: `own` is the model's own search; beside it `bm25`, `frozen` (as the retriever began), and of a learned one
@@ -92,6 +95,8 @@ class ArmScores:
             rows += self._made()
         if self.model.source in _SEARCHES:
             rows += self._dates()
+        if self.model.reader.config.is_encoder_decoder:
+            rows += self._written()
         return RETRIEVAL_SCORES.conform(pd.concat([*parts, pd.DataFrame(rows)], ignore_index=True))
 
     def course(self) -> pd.DataFrame:
@@ -197,6 +202,20 @@ class ArmScores:
         yield _row("facts", "utility", mean[own], blocks[own], 0.0)
         yield _row("facts", "utility_marginal", (likely - sums[:, -1].numpy())[own], blocks[own], 0.0)
         yield _row("facts", "log_likelihood", likely, blocks, self._unlikely(read))
+
+    def _written(self) -> Iterator[dict[str, Any]]:
+        """Decoded over all words, with the passage summed out."""
+        facts = _some(self.world.world.of_kind("trained", "changed", "held out"))
+        facts = [facts[place] for place in spread(len(facts), _MOST_DECODED)]
+        world, tokenizer, level = self.world.world, self.world.tokenizer, self.objective.level
+        options: Any = {"k": self.objective.k, "library": self.model.passage_library}
+        found = question_candidates(self.model, world, tokenizer, facts, **options)
+        asked = self._asked(facts)
+        names = {"exact_match": "thorough"} | ({"exact_match_fast": "fast"} if level == "sequence" else {})
+        for metric, decoding in names.items():
+            options = {"level": level, "decoding": decoding}
+            right = decoded_answers(self.model, world, tokenizer, facts, found, **options).astype(float)
+            yield _row("facts", metric, right, fact_blocks(asked.facts), self._guess(asked), scale="share")
 
     def _priors(self, queries: str, read: _Read, blocks: np.ndarray) -> Iterator[dict[str, Any]]:
         prior = read.log_prior.exp()

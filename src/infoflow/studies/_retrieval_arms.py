@@ -10,6 +10,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from infoflow.architectures import build
 from infoflow.corpus import FACTS_VERSION, FactConfig
 from infoflow.flow import is_first, wait_for_all
 from infoflow.foundation import atomic_folder, digest
@@ -31,7 +32,7 @@ from infoflow.training import (
 )
 
 from ._read_world import ReadWorld, read_world
-from ._retrieval_plan import EXCHANGES, OF_VARIANTS, RetrievalPlan
+from ._retrieval_plan import EXCHANGES, OF_VARIANTS, WRITTEN, RetrievalPlan
 from ._study_models import StudyModels
 
 READ = "read"  # where the workbench keeps facts of finished trainings
@@ -124,6 +125,11 @@ class ArmModel:
         return self.recipe.name + (" at half the rate" if self.halved else "")
 
     @property
+    def writes(self) -> bool:
+        """Whether its reader is an encoder-decoder, which writes its answers."""
+        return self.variant in WRITTEN
+
+    @property
     def source(self) -> str:
         """Where its passages come from."""
         return SOURCES[self.arm]
@@ -163,6 +169,7 @@ class ArmModel:
         """What its first reader, and the questions that it is asked, depend on."""
         plan = self.models.plan
         parts = [] if self.exchanged is None else [self.exchanged.key, self.variant]
+        parts += ["written"] if self.writes else []
         world = _world_key(plan.retrieval.world(self.variant), plan.retrieval)
         return digest([_VERSION, "reader", world, plan.model, plan.match, self.seed, parts])
 
@@ -180,7 +187,7 @@ class ArmModel:
             begins += [self.warm.key, self.variant == "cold" or not plan.retrieval.warm_updates]
         if self.exchanged is not None:
             begins += [self.exchanged.key, self.variant]
-        return begins
+        return [*begins, "written"] if self.writes else begins
 
     @property
     def config(self) -> TrainConfig:
@@ -197,7 +204,7 @@ class ArmModel:
 
     @property
     def weights(self) -> Path:
-        """The reader as a plain masked LM; the other parts lie beside its weights."""
+        """The reader as a plain masked LM or encoder-decoder; the other parts lie beside its weights."""
         return self.folder / "model"
 
     @property
@@ -216,8 +223,9 @@ class ArmModel:
     # -- weights ------------------------------------------------------------------------------------------------------
 
     def first(self) -> RetrievalModel:
-        """As it begins: the reader of its seed, bit for bit that of every arm."""
-        reader, retriever = first_reader(self.models, self.world, self.seed), None
+        """As it begins: the reader of its seed, bit for bit that of every arm; of one that writes its encoder."""
+        begin = first_writer if self.writes else first_reader
+        reader, retriever = begin(self.models, self.world, self.seed), None
         if self.warm is not None:
             retriever = self.warm.first() if self.variant == "cold" else self.warm.load()
         library = None if self.source == "none" else self.world.passage_library()
@@ -326,6 +334,12 @@ def first_reader(models: StudyModels, world: ReadWorld, seed: int) -> Any:
     objective = plan.retrieval.objective("closed-book")
     built = build_models([objective], plan.model, world.vocabulary, seed=seed, match=plan.match)
     return built[objective.name]
+
+
+def first_writer(models: StudyModels, world: ReadWorld, seed: int) -> Any:
+    """An encoder-decoder of a seed before its first update: words and encoder are those of the masked LM."""
+    plan = models.plan
+    return build(BERT.name, "encoder-decoder", plan.model, world.vocabulary, seed=seed, match=plan.match)
 
 
 def arm_models(models: StudyModels, halved: bool = False) -> list[ArmModel]:

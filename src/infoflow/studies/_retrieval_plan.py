@@ -24,7 +24,8 @@ from ._plan_checks import one_of
 
 ArmName = Literal["closed-book", "read-gold", "read-random", "retrieve-bm25", "retrieve-frozen", "retrieve-learned"]
 VariantName = Literal[
-    "null-share", "cold", "stale", "random-token", "random-span", "same-wording", "pairs", "token-level", "exchange"
+    "null-share", "cold", "stale", "random-token", "random-span", "same-wording", "pairs", "token-level", "exchange",
+    "rag-sequence", "rag-token",
 ]
 MeasureName = Literal[
     "scores", "knowledge", "conflict", "lens", "flow", "heads", "ablation", "ranking", "trees", "labels", "examples"
@@ -45,9 +46,13 @@ OF_VARIANTS: Mapping[str, tuple[str, ...]] = {
     "token-level": _LEARNED,  # the passage is summed out at each token
     "same-wording": ("retrieve-bm25", "retrieve-frozen", "retrieve-learned"),  # a world of shared words
     "pairs": ("read-gold",),  # passages about two entities in one relation: only the subject tells them apart
+    "rag-sequence": _LEARNED,  # the reader writes: an encoder-decoder, whose encoder begins as the masked LM
+    "rag-token": _LEARNED,  # the same, the passage summed out at each token
     "exchange": _LEARNED,  # parts of the trained model in place of those of the first, then trained on
 }
 """Arms that each variant is trained of; those that a plan does not have are left out."""
+WRITTEN = ("rag-sequence", "rag-token")
+"""Variants whose reader writes its answers."""
 EXCHANGES = ("exchange-both", "exchange-retriever", "exchange-reader", "exchange-neither")
 """The variants that "exchange" stands for: which parts are those of the trained model."""
 DATES = 2  # relations whose objects are dates
@@ -165,6 +170,7 @@ class RetrievalPlan:
             "random-token": {"masking": "random-token"},
             "random-span": {"masking": "random-span"},
             "token-level": {"level": "token"},
+            "rag-token": {"level": "token"},
         }
         return replace(plain, **changes.get(variant, {}))
 

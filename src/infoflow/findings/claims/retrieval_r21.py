@@ -1,8 +1,8 @@
 """retrieval:R-21. The posterior along an answer.
 
-Rows that it needs: in retrieval_scores of the variant token-level, of the queries "dates", the metrics
-posterior_entropy_1 and posterior_entropy_2, in nats, of the first and the second token; as baseline the same with the
-tokens of an answer in random order.
+Rows that it needs: in retrieval_scores of the variant rag-token, whose reader writes, of the queries "dates", the
+metrics posterior_entropy_1 and posterior_entropy_2, in nats, of the first and the second token; as baseline the same
+with the tokens of an answer in random order.
 """
 
 from .._condition import Condition, exceeds
@@ -10,10 +10,10 @@ from .._finding import Control, Curves, Finding
 from .._retrieval import told
 from .._sources import RAG
 from .._table import Reading, baselines
-from .._zoo import TOKEN_LEVEL
+from .._zoo import RAG_TOKEN
 
 READS: dict[str, Reading] = {
-    name: told(TOKEN_LEVEL, f"posterior_entropy_{place}", "dates") for place, name in ((1, "first"), (2, "second"))
+    name: told(RAG_TOKEN, f"posterior_entropy_{place}", "dates") for place, name in ((1, "first"), (2, "second"))
 }
 
 
@@ -31,5 +31,5 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="tokens of an answer in random order", reads=baselines(READS)),),
-    learned=(TOKEN_LEVEL,),
+    learned=(RAG_TOKEN,),
 )
