@@ -171,8 +171,9 @@ def test_the_answers_are_the_loss_s_own_questions() -> None:
     assert answers.kind == "AUC"
 
 
-def test_the_guess_knows_frequencies_and_the_share_of_draws() -> None:
-    objective = Electra()
+@pytest.mark.parametrize("selected_only", [False, True])
+def test_the_guess_knows_frequencies_and_how_many_draws_miss(selected_only) -> None:
+    objective = Electra(selected_only=selected_only)
     batch, examples = batch_of(objective, (30, 12))
     unigram = np.linspace(1, 5, 120)
     guesses = objective.guesses(batch, unigram)
@@ -182,8 +183,9 @@ def test_the_guess_knows_frequencies_and_the_share_of_draws() -> None:
         for token, times in zip(one["clean"].tolist(), one["times"].tolist(), strict=True)
     )
     assert guesses["generator"] == pytest.approx(expected)
-    replaced, asked = sum(int(one.selected.sum()) for one in examples), 46
-    p = replaced / asked
+    drawn = [one["clean"][place] for one in examples for place in np.flatnonzero(one.selected)]
+    asked = len(drawn) if selected_only else 46
+    p = sum(1 - np.exp(-unigram[token]) for token in drawn) / asked  # a draw by frequency is right that often
     assert guesses["replaced-token"] == pytest.approx(asked * -(p * np.log(p) + (1 - p) * np.log(1 - p)))
 
 

@@ -1,5 +1,6 @@
 """The objectives with noise, heads or models of their own, in a run: interrupted, saved, loaded, gone on with."""
 
+import dataclasses
 import signal
 from pathlib import Path
 
@@ -13,9 +14,21 @@ from training.any_objective import SHAPE, WORDS, OrdinaryRows, data_for, model_f
 from training.tiny import tiny_config
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForPreTraining, ElectraForMaskedLM
 
+from infoflow.architectures import FAMILIES, build
 from infoflow.foundation import UserError
 from infoflow.models import load_model
-from infoflow.objectives import Bart, BiLM, Electra, Mass, NextSentence, SkipGram, SpanBert, SpanCorruption
+from infoflow.objectives import (
+    Bart,
+    BiLM,
+    CausalLM,
+    Electra,
+    MaskedLM,
+    Mass,
+    NextSentence,
+    SkipGram,
+    SpanBert,
+    SpanCorruption,
+)
 from infoflow.training import TrainingData, TrainingHook, TrainingInterrupted, build_models, evaluate, train
 
 pytestmark = pytest.mark.slow
@@ -142,6 +155,20 @@ def test_mixed_precision_reaches_every_part(tmp_path) -> None:
         config = tiny_config(updates=2, precision="bf16")
         result = train(objective, config, data_for(objective), model_for(objective), tmp_path / objective.name)
         assert result.updates == 2
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_mixed_precision_reaches_every_architecture(family, tmp_path) -> None:
+    """T5 hands its position biases to the attention, in the precision of its projections."""
+    for objective in (MaskedLM(), Mass(), CausalLM()):
+        if objective.layout not in FAMILIES[family].layouts:
+            continue
+        data, shape = data_for(objective), dataclasses.replace(SHAPE, dropout=0.0)
+        model = build(family, objective.layout, shape, data.vocabulary, data.target_vocabulary)
+        exact = evaluate(objective, model, data).loss
+        assert evaluate(objective, model, data, precision="bf16").loss == pytest.approx(exact, rel=1e-2)
+        config = tiny_config(updates=2, precision="bf16")
+        assert train(objective, config, data, model, tmp_path / objective.name).updates == 2
 
 
 def test_the_noise_of_an_example_is_not_that_of_another_epoch_or_sentence() -> None:

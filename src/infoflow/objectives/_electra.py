@@ -93,11 +93,13 @@ class Electra(AbstractObjective):
         }
 
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
-        """Of the generator: frequencies; of the discriminator: the share of replaced tokens, taken as that of draws."""
+        """Of the generator: frequencies; of the discriminator: the share of replaced tokens, which is that of draws less
+        those that draw the true token by its frequency."""
         labels, times = batch.labels.cpu().numpy(), batch["times"].cpu().numpy()
         chosen = times > 0
         asked = self.counts(batch)[REPLACED]
-        share = min(max(chosen.sum() / max(asked, 1), 1e-6), 1 - 1e-6)
+        missed = float((1 - np.exp(-unigram[labels[chosen]])).sum())
+        share = min(max(missed / max(asked, 1), 1e-6), 1 - 1e-6)
         entropy = -share * math.log(share) - (1 - share) * math.log(1 - share)
         return {"generator": float((unigram[labels[chosen]] * times[chosen]).sum()), REPLACED: asked * entropy}
 

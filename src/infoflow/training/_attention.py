@@ -35,11 +35,16 @@ def float32_attention(module: PreTrainedModel) -> Iterator[None]:
 def _attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
+    biases = {name: _float32(value) for name, value in options.items()}  # T5 hands on what it adds to the scores
     with torch.autocast(query.device.type, enabled=False):
         output, _ = ALL_ATTENTION_FUNCTIONS["sdpa"](
-            module, query.float(), key.float(), value.float(), attention_mask, **options
+            module, query.float(), key.float(), value.float(), _float32(attention_mask), **biases
         )
     return output.to(query.dtype), None
+
+
+def _float32(value: Any) -> Any:
+    return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 AttentionInterface.register(_NAME, _attention)
