@@ -1,7 +1,7 @@
 """probing:T-2. Syntax in few layers, semantics in many."""
 
 from .._condition import Condition, exceeds
-from .._finding import Control, Curves, Finding
+from .._finding import Control, Curves, Finding, Given
 from .._model_group import MASKED
 from .._probing import depths
 from .._sources import PIPELINE
@@ -42,5 +42,6 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="untrained model", reads=untrained(READS)),),
     learned=(MASKED,),
+    given=Given(),
     minimum_seeds=1,
 )
