@@ -94,3 +94,4 @@ def test_what_needs_other_data_says_so():
 
     found = evaluate(Probed().tables(), [FINDINGS["probing:M-4"], FINDINGS["probing:P-5"]])
     assert set(found["verdict"]) == {"not testable here"}
+    assert "infoflow bert-score with pairs that people scored makes it" in found.iloc[1]["reason"]

@@ -16,11 +16,14 @@ _SHUFFLES = 100
 
 BERT_SCORE = TableSchema(
     name="bert_score",
-    version=1,
+    version=2,
     description="Correlation (Pearson) of BERTScore with human scores of the same pairs, layer by layer.",
     columns=(
         Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
         Column(name="score", dtype="string", unit="", description=", ".join(SCORES)),
+        Column(
+            name="labels", dtype="string", unit="", description="human, or permuted: the same scores in random order"
+        ),
         *estimate_columns(
             "correlation", "Pearson's r over pairs", "mean over 100 shuffles of the human scores", "pairs"
         ),
@@ -28,7 +31,9 @@ BERT_SCORE = TableSchema(
 )
 
 
-def pearson_by_layer(scores: BertScores, human: Sequence[float] | Float[np.ndarray, " pair"]) -> pd.DataFrame:
+def pearson_by_layer(
+    scores: BertScores, human: Sequence[float] | Float[np.ndarray, " pair"], *, labels: str = "human"
+) -> pd.DataFrame:
     r"""How well does each layer's BERTScore agree with people?
 
     $$ r = \frac{\sum_p (s_p - \bar s)(h_p - \bar h)}{\sqrt{\sum_p (s_p - \bar s)^2 \sum_p (h_p - \bar h)^2}} $$
@@ -39,6 +44,7 @@ def pearson_by_layer(scores: BertScores, human: Sequence[float] | Float[np.ndarr
     Args:
         scores: Of all layers, from `bert_score`.
         human: A number for each pair; higher means more alike.
+        labels: What the rows say of these numbers; "permuted" where they are in random order, as a control.
 
     Returns:
         The table `bert_score`.
@@ -61,7 +67,12 @@ def pearson_by_layer(scores: BertScores, human: Sequence[float] | Float[np.ndarr
     draw = stream("bert-score-shuffles")
     shuffled = np.stack([draw.permutation(given) for _ in range(_SHUFFLES)])
     rows = [
-        {"layer": layer, "score": name, **_correlation(getattr(scores, name)[place], given, shuffled, scores.blocks)}
+        {
+            "layer": layer,
+            "score": name,
+            "labels": labels,
+            **_correlation(getattr(scores, name)[place], given, shuffled, scores.blocks),
+        }
         for place, layer in enumerate(scores.layers)
         for name in SCORES
     ]

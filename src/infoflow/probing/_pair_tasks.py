@@ -9,6 +9,7 @@ from ._questions import AskedSentence, Kind, ProbeQuestion, Span, always
 from ._span_tasks import ENTITY
 from ._subtrees import universal
 
+
 def _arc(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
     """Each word with its head, and with one other word of the sentence that is not its head, drawn once per seed."""
     heads = sentence.heads()

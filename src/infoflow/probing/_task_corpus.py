@@ -34,7 +34,7 @@ def load_task_corpus(
     | file | task | read as |
     |---|---|---|
     | `.conllu` | `coreference`, `entity-spans` | with the brackets `Entity` of MISC |
-    | `.conllu` | number and tense, `Case`, `NER`, `ner-spans` | with what FEATS or MISC say of these keys, in any case |
+    | `.conllu` | number and tense, `Case`, `ner-spans` | with what FEATS or MISC say of that key, in any case |
     | `.tsv`, `.tagged`, `.txt` | a tag: `ner`, `upos`, any other name | `word<TAB>tag` lines, blank lines between |
     | `.tsv` without a header | `sentence-label` | `label<TAB>sentence` lines |
     | `.tsv` without a header | `minimal-pairs` | phenomenon, good and bad sentence: the last three columns |
