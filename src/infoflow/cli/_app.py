@@ -59,7 +59,7 @@ _COMMANDS = {
         over_training,
         view,
         explore,
-    ),  # fmt: skip
+    ),
     _results: (dynamics, findings, over_scale, report, merge),
     _surroundings: (doctor, worker),
 }

@@ -19,8 +19,8 @@ def bert_score(
     pairs: Annotated[
         Path,
         Parameter(
-            help="Candidate, reference and perhaps the score of people between tabs (.tsv), or objects with these names "
-            "(.jsonl); .gz too."
+            help="Candidate, reference and perhaps the score of people between tabs (.tsv), or objects with these "
+            "names (.jsonl); .gz too."
         ),
     ],
     columns: Annotated[

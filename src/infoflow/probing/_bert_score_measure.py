@@ -135,7 +135,7 @@ def _means(scores: BertScores, base: BertBaseline, idf: bool, rescaled: bool) ->
             random = float(getattr(base, name)[base.layers.index(layer)])
             if rescaled and not random < 1:
                 raise UserError(
-                    f"At layer {layer} random pairs score {random:.3f}: there is no way from there to 1 to rescale by.\n"
+                    f"At layer {layer} random pairs score {random:.3f}: there is no way from there to 1.\n"
                     "Leave --rescale out, or compare other texts."
                 )
             sums = np.bincount(scores.blocks, weights=getattr(scores, name)[place], minlength=NUM_BLOCKS)

@@ -152,11 +152,7 @@ def _header(path: Path, first: list[str], columns: Sequence[str]) -> list[str]:
 
 def _by_name(cells: Sequence[str], names: Sequence[str], columns: Sequence[str]) -> Cells:
     named = dict(zip(names, cells, strict=False))
-    return (
-        dict(zip(_NAMES, (named[column] for column in columns), strict=False))
-        if _numbers(columns)
-        else named
-    )
+    return dict(zip(_NAMES, map(named.__getitem__, columns), strict=False)) if _numbers(columns) else named
 
 
 def _objects(path: Path) -> Iterator[tuple[int, Cells]]:
