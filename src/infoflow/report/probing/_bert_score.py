@@ -74,7 +74,11 @@ def _intervals(data: pd.DataFrame) -> str:
 
 def _asked(means: pd.DataFrame) -> str:
     weights = "Rare tokens weigh more (idf)." if bool(means["idf"].any()) else "All tokens weigh the same."
-    scale = " Scores are rescaled: 0 is a random pair of this layer, 1 an equal one." if means["rescaled"].any() else ""
+    scale = (
+        " Scores are rescaled: 0 is a random pair of this layer, 1 an equal one."
+        if bool(means["rescaled"].any())
+        else ""
+    )
     return f"{weights}{scale}"
 
 
