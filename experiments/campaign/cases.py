@@ -29,6 +29,10 @@ class World:
         return self.path / "labels.tsv"
 
     @property
+    def pairs(self) -> Path:
+        return self.path / "pairs.tsv"
+
+    @property
     def facts(self) -> Path:
         return self.path / "facts.tsv"
 
@@ -86,6 +90,7 @@ class World:
         nouns = ("cat", "dog", "bird", "house")
         rows = [f"the {noun} sees the {other} {end}".strip() for noun in nouns for other in nouns for end in ends[:5]]
         self.labels.write_text("".join(f"{'long' if len(row) > 24 else 'short'}\t{row}\n" for row in rows))
+        self.pairs.write_text("".join(f"{one}\t{two}\t{len(one)}\n" for one, two in zip(rows, rows[1:], strict=False)))
         self.facts.write_text("".join(f"is\tthe\t{noun}\t[X] or [Y] .\n" for noun in nouns))
         if not self.retriever.exists():
             _write_retriever(self.retriever)
