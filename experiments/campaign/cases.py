@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when the library is imported, which the kinds of cases do
@@ -90,7 +91,7 @@ class World:
         nouns = ("cat", "dog", "bird", "house")
         rows = [f"the {noun} sees the {other} {end}".strip() for noun in nouns for other in nouns for end in ends[:5]]
         self.labels.write_text("".join(f"{'long' if len(row) > 24 else 'short'}\t{row}\n" for row in rows))
-        self.pairs.write_text("".join(f"{one}\t{two}\t{len(one)}\n" for one, two in zip(rows, rows[1:], strict=False)))
+        self.pairs.write_text("".join(f"{one}\t{two}\t{len(one)}\n" for one, two in pairwise(rows)))
         self.facts.write_text("".join(f"is\tthe\t{noun}\t[X] or [Y] .\n" for noun in nouns))
         if not self.retriever.exists():
             _write_retriever(self.retriever)
