@@ -77,14 +77,15 @@ def summary(out: Path) -> None:
     """Small tables of whatever was measured, for this folder."""
     frames: dict[str, list[pd.DataFrame]] = {}
     for folder in sorted(path for path in out.iterdir() if (path / "run.json").exists()):
-        run = check_findings(folder)
+        run, model = check_findings(folder), folder.name.removesuffix("-pairs")
         for name, keys in KEYS.items():
             if name in run.tables:
                 columns = ["model", "trained", *keys, "value", "low", "high", "baseline", "count"]
-                frames.setdefault(name, []).append(_shown(name, run.tables[name])[columns])
-        found = run.findings[(run.findings["model"] != "") & run.findings["effect"].notna()]
+                frames.setdefault(name, []).append(_shown(name, run.tables[name]).assign(model=model)[columns])
+        found = pd.DataFrame(run.findings).assign(told=run.findings["model"], model=model)
+        found = found[(found["told"] != "") & found["effect"].notna()]
         columns = ["id", "model", "verdict", "effect", "low", "high", "threshold", "unit", "control", "control_name"]
-        frames.setdefault("findings", []).append(found[[*columns, "reason", "note"]])
+        frames.setdefault("findings", []).append(found[[*columns, "reason"]])
     target = Path(__file__).parent / "pretrained"
     target.mkdir(exist_ok=True)
     for name, parts in frames.items():
