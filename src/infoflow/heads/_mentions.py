@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 _BRACKET = re.compile(r"(\()?([^()|\s]+)(\))?|(\))")
 _NAME = re.compile(r"^([^-\[]+)")
-_KIND = re.compile(r"^[^-\[]+(?:\[[^\]]*\])?-([^-\d][^-]*)")
+_KIND = re.compile(r"^[^-\[]+(?:\[[^\]]*\])?-([^-\d\[][^-\[]*)")
 _HOLES = ("_", "-", "*", "")
 
 
