@@ -12,8 +12,8 @@ from infoflow.foundation import NUM_BLOCKS, UserError, stream
 from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._bert_score import SCORES, BertBaseline, BertScores, bert_baseline, bert_score
-from ._bert_score_table import pearson_by_layer
+from ._bert_score import SCORES, BertBaseline, BertScores, bert_baseline, bert_score, check_layer
+from ._bert_score_table import human_scores, pearson_by_layer
 from ._text_pairs import TextPairs, read_text_pairs
 
 _LAYER = Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings")
@@ -86,6 +86,9 @@ def bert_score_tables(
 
     Source: [@zhang2020bertscore].
     """
+    check_layer(model, layer)  # before a thousand random pairs are read
+    if pairs.human is not None:
+        human_scores(pairs.human, len(pairs))
     texts = [*pairs.candidates, *pairs.references]
     base = bert_baseline(model, texts, pairs=baseline_pairs, idf=idf, tokens_per_batch=tokens_per_batch)
     how: dict[str, Any] = {"layer": layer, "idf": idf, "tokens_per_batch": tokens_per_batch}

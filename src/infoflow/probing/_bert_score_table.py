@@ -54,16 +54,7 @@ def pearson_by_layer(
 
     Source: [@zhang2020bertscore].
     """
-    given = np.asarray(human, dtype=np.float64)
-    if given.shape != scores.blocks.shape or len(given) < 3:
-        raise UserError(
-            f"A correlation needs one human score for each of three pairs or more. Got {given.size:,} for "
-            f"{len(scores.blocks):,} pairs."
-        )
-    if not np.isfinite(given).all() or np.ptp(given) == 0:
-        raise UserError(
-            "Human scores must be numbers that differ between pairs. Got NaN, infinity, or one number only."
-        )
+    given = human_scores(human, len(scores.blocks))
     draw = stream("bert-score-shuffles")
     shuffled = np.stack([draw.permutation(given) for _ in range(_SHUFFLES)])
     rows = [
@@ -77,6 +68,21 @@ def pearson_by_layer(
         for name in SCORES
     ]
     return BERT_SCORE.conform(pd.DataFrame(rows))
+
+
+def human_scores(human: Sequence[float] | Float[np.ndarray, " pair"], pairs: int) -> Float[np.ndarray, " pair"]:
+    """Scores of people that a correlation can be taken with; else a UserError."""
+    given = np.asarray(human, dtype=np.float64)
+    if given.shape != (pairs,) or pairs < 3:
+        raise UserError(
+            f"A correlation needs one human score for each of three pairs or more. Got {given.size:,} for "
+            f"{pairs:,} pairs."
+        )
+    if not np.isfinite(given).all() or np.ptp(given) == 0:
+        raise UserError(
+            "Human scores must be numbers that differ between pairs. Got NaN, infinity, or one number only."
+        )
+    return given
 
 
 def _correlation(values: np.ndarray, human: np.ndarray, shuffled: np.ndarray, blocks: np.ndarray) -> dict[str, Any]:
