@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when the library is imported, which the kinds of cases do
@@ -27,6 +28,10 @@ class World:
     def labels(self) -> Path:
         """Sentences with a label, as `infoflow tune` reads them."""
         return self.path / "labels.tsv"
+
+    @property
+    def pairs(self) -> Path:
+        return self.path / "pairs.tsv"
 
     @property
     def facts(self) -> Path:
@@ -86,6 +91,7 @@ class World:
         nouns = ("cat", "dog", "bird", "house")
         rows = [f"the {noun} sees the {other} {end}".strip() for noun in nouns for other in nouns for end in ends[:5]]
         self.labels.write_text("".join(f"{'long' if len(row) > 24 else 'short'}\t{row}\n" for row in rows))
+        self.pairs.write_text("".join(f"{one}\t{two}\t{len(one)}\n" for one, two in pairwise(rows)))
         self.facts.write_text("".join(f"is\tthe\t{noun}\t[X] or [Y] .\n" for noun in nouns))
         if not self.retriever.exists():
             _write_retriever(self.retriever)

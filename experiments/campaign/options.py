@@ -62,7 +62,8 @@ _VALUES = {
     **dict.fromkeys(("--sentences", "--seed", "--keep", "--examples"), _WHOLE),
     **dict.fromkeys(("--facts-per-relation", "--prompts-per-family"), _WHOLE),
     **{name: {**_WHOLE, "0": "0"} for name in ("--max-length", "--threads", "--top", "--processes", "--epochs")},
-    **{name: {**_WHOLE, "0": "0"} for name in ("--longest", "--jobs")},
+    **{name: {**_WHOLE, "0": "0"} for name in ("--longest", "--jobs", "--baseline-pairs")},
+    "--columns": {**_CHOICE, "0": "0,1", "beyond": "1,99", "four": "1,2,3,4"},
     "--port": {**_WHOLE, "70000": "70000"},
     "--host": {name: value for name, value in _ANY.items() if name != "empty"},
     "--seeds": {**_WHOLE, "none": ",", "twice": "0,0", "one bad": "0,x"},
@@ -98,6 +99,7 @@ _VALUES = {
     },
     **dict.fromkeys(("--corpus", "--plan", "--train", "--dev", "--test", "--labels", "--words", "--start"), _INPUT),
     **dict.fromkeys(("--tokenizer", "--facts", "--templates", "--training-facts", "--lens", "--claims"), _INPUT),
+    "--pairs": _INPUT,
     "--retriever": _INPUT,
     "--parser": {**_ANY, "missing": "sub/none", "folder": "sub", "device": "/dev/zero", "binary": "binary"},
     **dict.fromkeys(("--out", "--figures"), _OUT),
@@ -149,6 +151,7 @@ def _commands(world: World) -> dict[str, tuple[list[str], dict[str, str]]]:
     corpus = {"--corpus": str(world.sentences)}
     return {
         "analyze": ([model], {**corpus, "--only": "head_confidence"}),
+        "bert-score": ([model], {"--pairs": str(world.pairs), "--baseline-pairs": "5"}),
         "compare": ([model, str(world.other)], corpus),
         "data describe": (["grammar:50"], {}),
         "data get": (["grammar:50"], {}),
@@ -202,7 +205,8 @@ def _of_options(command: str, arguments: list[str], short: dict[str, str], optio
 
 
 def _of_arguments(command: str, arguments: list[str], short: dict[str, str], positions: list[str]) -> Iterator[Case]:
-    named = {"compare": ["MODEL", "MODEL"], "explore": ["MODEL"], "fill-in": ["MODEL"], "over-scale": ["RUNS", "RUNS"]}
+    named = {"compare": ["MODEL", "MODEL"], "over-scale": ["RUNS", "RUNS"]}
+    named |= {command: ["MODEL"] for command in ("bert-score", "explore", "fill-in")}
     for index, position in enumerate(named.get(command, positions)[: len(arguments)]):
         for name, value in _ARGUMENTS.get(position, {}).items():
             given = [*arguments[:index], value, *arguments[index + 1 :]]

@@ -24,6 +24,7 @@ COMMANDS = [
     "compare",
     "heads",
     "fill-in",
+    "bert-score",
     "tune",
     "prune",
     "findings",

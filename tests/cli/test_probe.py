@@ -32,7 +32,7 @@ def test_every_probe_of_one_command(infoflow, masked_lm, no_drawing, tmp_path):
     answer = infoflow("probe", masked_lm, "--task=chunks", probes, *few, "--out=run")
     assert answer.code == 0, answer.err
     names = {"probe_scores", "probe_examples", "probe_mixing", "probe_depth", "probe_codelength", "probe_trees"}
-    assert set(tables(tmp_path / "run")) == names
+    assert set(tables(tmp_path / "run")) == {*names, "given_scores"}
     titles = "\n".join(blocks_of(answer))
     for title in ("chunks: linear", "chunks: mlp", "chunks: edge", "chunks: online", "chunks: variational"):
         assert title in titles
@@ -40,7 +40,7 @@ def test_every_probe_of_one_command(infoflow, masked_lm, no_drawing, tmp_path):
     assert "Depth of edge probes" in titles
     only = infoflow("probe", masked_lm, "--task=chunks", probes, *few, "--only=probe_trees", "--out=o")
     assert only.code == 0, only.err
-    assert set(tables(tmp_path / "o")) == {"probe_trees"}
+    assert set(tables(tmp_path / "o")) == {"probe_trees", "given_scores"}
 
 
 def test_a_tagged_file_with_a_test_file(infoflow, masked_lm, no_drawing, tmp_path):

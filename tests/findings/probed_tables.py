@@ -41,6 +41,7 @@ CUMULATIVE = ((0.70, 0.80, 0.86, 0.88, 0.86), (0.70, 0.705, 0.71, 0.715, 0.72))
 UUAS = ((0.50, 0.62, 0.70, 0.68, 0.64), (0.50, 0.44, 0.43, 0.42, 0.41))
 SPEARMAN = ((0.50, 0.66, 0.76, 0.74, 0.70), (0.50, 0.44, 0.43, 0.42, 0.41))
 CHAIN = 0.48
+AGREEMENT = {"human": ((0.40, 0.50, 0.60, 0.70, 0.60), (0.30,) * 5), "permuted": ((0.0,) * 5, (0.0,) * 5)}
 
 
 def scores(seeds: tuple[int, ...]) -> pd.DataFrame:
@@ -58,6 +59,7 @@ class Probed:
         self.grandparent, self.surviving = copy.deepcopy(GRANDPARENT), copy.deepcopy(SURVIVING)
         self.layers, self.mixes, self.cumulative = dict(LAYERS), dict(MIXES), CUMULATIVE
         self.uuas, self.spearman = UUAS, SPEARMAN
+        self.agreement: dict[str, Any] = dict(AGREEMENT)
 
     def tables(self) -> dict[str, pd.DataFrame]:
         rows = {
@@ -66,6 +68,7 @@ class Probed:
             "probe_depth": self._depths,
             "probe_mixing": self._mixing,
             "probe_trees": self._trees,
+            "bert_score": self._agreements,
         }
         return {name: pd.DataFrame(list(of())) for name, of in rows.items()} | {"task_scores": scores(self.seeds)}
 
@@ -131,3 +134,9 @@ class Probed:
                 for layer, value in enumerate(both[twin]):
                     place = {"structure": "distance", "probe": "structural", "metric": metric, "layer": layer}
                     yield self._row(keys, value, CHAIN, **place)
+
+    def _agreements(self) -> Iterator[dict[str, Any]]:
+        for keys, twin in self._models():
+            for labels, both in self.agreement.items():
+                for layer, value in enumerate(both[twin]):
+                    yield self._row(keys, value, 0.0, score="f", labels=labels, layer=layer)

@@ -9,7 +9,7 @@ from .groups import with_models
 
 pytestmark = pytest.mark.slow
 
-NEVER_TESTED = {"dynamics:L5", "dynamics:V3", "probing:M-4", "probing:P-5"} | {  # by the tables of one study
+NEVER_TESTED = {"dynamics:L5", "dynamics:V3", "probing:M-4"} | {  # by the tables of one study
     f"time:T{number}" for number in (3, 16, 19, 21)
 }
 

@@ -7,7 +7,7 @@ from .probed_tables import BITS, CUMULATIVE, UUAS, Probed
 pytestmark = pytest.mark.slow
 
 TESTED = [f"probing:{name}" for name in ("T-1", "T-2", "T-3", "M-1", "M-2", "M-3", "M-5", "M-6", "P-1", "P-2", "P-3",
-                                         "P-4", "P-6")]  # fmt: skip
+                                         "P-4", "P-5", "P-6")]  # fmt: skip
 
 
 def verdict(name: str, given: Probed, **changes):
@@ -45,6 +45,7 @@ FAILING = {
     "P-2": {"few": {"task": ((0.5, 0.5, 0.5, 0.5, 0.5), (0.48, 0.46, 0.46, 0.45, 0.44))}},
     "P-3": {"scores": {("word", "linear", "accuracy"): ((0.95, 0.9, 0.9, 0.9, 0.9), (0.95, 0.8, 0.7, 0.6, 0.5))}},
     "P-4": {"uuas": ((0.50, 0.49, 0.48, 0.47, 0.46), UUAS[1])},
+    "P-5": {"agreement": {"human": ((0.4, 0.5, 0.6, 0.65, 0.7), (0.3,) * 5)}},
     "P-6": {"grandparent": {"translation": ((0.50, 0.56, 0.70, 0.66, 0.60), (0.4,) * 5)}},
 }
 
@@ -92,5 +93,7 @@ def test_it_cannot_be_tested_without_its_task(name, table, task):
 def test_what_needs_other_data_says_so():
     from infoflow.findings import FINDINGS, evaluate
 
-    found = evaluate(Probed().tables(), [FINDINGS["probing:M-4"], FINDINGS["probing:P-5"]])
+    tables = {name: frame for name, frame in Probed().tables().items() if name != "bert_score"}
+    found = evaluate(tables, [FINDINGS["probing:M-4"], FINDINGS["probing:P-5"]])
     assert set(found["verdict"]) == {"not testable here"}
+    assert "infoflow bert-score with pairs that people scored makes it" in found.iloc[1]["reason"]

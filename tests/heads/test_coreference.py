@@ -70,6 +70,8 @@ def test_brackets_of_both_formats():
     joined = read_mentions(["(e1-person-1-x", "(e2-place[1/2])e1)", "_"])
     assert {(m.entity, m.start, m.end) for m in joined} == {("e1", 0, 1), ("e2", 1, 1)}
     assert all(m.type == "" for m in joined)
+    assert {m.entity: m.kind for m in joined} == {"e1": "person", "e2": "place"}
+    assert {m.kind for m in nested} == {""}
 
 
 def by_definition(reader, candidates):

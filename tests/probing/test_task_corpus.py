@@ -24,6 +24,26 @@ def test_treebanks_bring_the_features_and_mentions_that_are_asked_for(treebank):
     check_task("Case", corpus)
 
 
+def test_keys_of_misc_are_tags_like_any_other_column(tmp_path):
+    path = tmp_path / "a.conllu"
+    rows = [("Ann", "Case=Nom", "NER=B-PER|SpaceAfter=No"), ("Lee", "_", "NER=I-PER"), ("sleeps", "_", "_")]
+    lines = [f"{n}\t{word}\t_\tX\t_\t{f}\t{min(n - 1, 1)}\tdep\t_\t{m}" for n, (word, f, m) in enumerate(rows, 1)]
+    path.write_text("# text = Ann Lee sleeps\n" + "\n".join(lines) + "\n\n")
+    for task in ("NER", "ner", "ner-spans", "NER-spans"):
+        corpus = load_task_corpus(path, [task, "Case"])
+        assert corpus[0].tags["ner"] == ["B-PER", "I-PER", "_"]
+        assert corpus[0].tags["case"] == ["Nom", "_", "_"]
+        check_task(task, corpus)
+    with pytest.raises(UserError, match='No task "nix": neither one of the list nor a tag column'):
+        check_task("nix", load_task_corpus(path, ["nix"]))
+
+
+def test_a_key_of_both_fields_is_read_from_feats(tmp_path):
+    path = tmp_path / "a.conllu"
+    path.write_text("1\tAnn\t_\tX\t_\tCase=Nom\t0\troot\t_\tCase=Dat\n\n")
+    assert load_task_corpus(path, ["case"])[0].tags["case"] == ["Nom"]
+
+
 @pytest.mark.parametrize("name", ["a.tsv", "a.tagged", "a.txt"])
 def test_a_tag_names_the_column_of_a_tagged_file(tmp_path, name):
     path = tmp_path / name

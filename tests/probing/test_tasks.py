@@ -23,7 +23,7 @@ TREEBANK = """\
 7\t.\t.\tPUNCT\t.\t_\t4\tpunct\t_\t_
 
 # text = he knows that she sleeps and they hide in her house
-1\the\the\tPRON\tPRP\tNumber=Sing\t2\tnsubj\t_\tEntity=(e3)
+1\the\the\tPRON\tPRP\tNumber=Sing\t2\tnsubj\t_\tEntity=(e3-person-1-giv)
 2\tknows\tknow\tVERB\tVBZ\tTense=Pres|VerbForm=Fin\t0\troot\t_\t_
 3\tthat\tthat\tSCONJ\tIN\t_\t5\tmark\t_\t_
 4\tshe\tshe\tPRON\tPRP\tNumber=Sing\t5\tnsubj\t_\tEntity=(e4)
@@ -32,7 +32,7 @@ TREEBANK = """\
 7\tthey\tthey\tPRON\tPRP\tNumber=Plur\t8\tnsubj\t_\tEntity=(e5)
 8\thide\thide\tVERB\tVBP\tTense=Pres|VerbForm=Fin\t2\tconj\t_\t_
 9\tin\tin\tADP\tIN\t_\t11\tcase\t_\t_
-10\ther\ther\tPRON\tPRP$\t_\t11\tnmod:poss\t_\tEntity=(e6(e4)
+10\ther\ther\tPRON\tPRP$\t_\t11\tnmod:poss\t_\tEntity=(e6-place-1(e4)
 11\thouse\thouse\tNOUN\tNN\tNumber=Sing\t8\tobl\t_\tEntity=e6)
 
 # text = the dog was kind
@@ -200,6 +200,13 @@ def test_coreference_pairs_mentions_of_a_sentence(treebank):
     assert {row[:2] for row in found if row[2] == "different"} <= {("her", "he"), ("her", "they")}
     counts = Counter(row[3] for row in asked(task))
     assert counts["coreferent"] == counts["different"]
+
+
+def test_mentions_are_asked_for_the_kind_of_their_entity(treebank):
+    task = build_task("entity-spans", treebank)
+    assert labels_of(task, "he") == {("he", None, "person"), ("her house", None, "place")}
+    assert set(task.names) == {"animal", "person", "place"}
+    assert task.left_out["mentions without a kind"] == 5 * COPIES  # e2, e4 twice, e5, e7
 
 
 def test_spans_of_iob2_columns(tmp_path):

@@ -3,6 +3,7 @@
 from cyclopts import App, Group
 
 from ._analyze import analyze
+from ._bert_score import bert_score
 from ._compare import compare
 from ._data import describe, get, list_all
 from ._data_index import index
@@ -44,7 +45,21 @@ _experiments = Group("Train and measure", sort_key=1)
 _results = Group("Results of a run", sort_key=2)
 _surroundings = Group("Data and machine", sort_key=3)
 _COMMANDS = {
-    _experiments: (study, train, tune, analyze, compare, heads, probe, fill_in, prune, over_training, view, explore),
+    _experiments: (
+        study,
+        train,
+        tune,
+        analyze,
+        compare,
+        heads,
+        probe,
+        fill_in,
+        bert_score,
+        prune,
+        over_training,
+        view,
+        explore,
+    ),
     _results: (dynamics, findings, over_scale, report, merge),
     _surroundings: (doctor, worker),
 }

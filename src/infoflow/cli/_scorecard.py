@@ -47,6 +47,8 @@ def _first_models(findings: "pd.DataFrame") -> "tuple[pd.DataFrame, int]":
         return findings, 0
     first = findings.iloc[0]
     own = (findings["architecture"] == first["architecture"]) & (findings["update"] == first["update"])
+    if "model" in findings.columns:  # of a claim on models that were given, the first
+        own = (own | (findings["model"] != "")) & ~findings["id"].duplicated()
     return findings[own], int((~own).sum())
 
 

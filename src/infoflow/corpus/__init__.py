@@ -13,6 +13,8 @@ from ._catalogue import list_corpora as list_corpora
 from ._categories import CategoryParts as CategoryParts
 from ._categories import split_category as split_category
 from ._columns import WHOLE_COLUMNS as WHOLE_COLUMNS
+from ._conllu import CONLLU_COLUMNS as CONLLU_COLUMNS
+from ._conllu import conllu_keys as conllu_keys
 from ._corpus import Corpus as Corpus
 from ._corpus import CorpusSplit as CorpusSplit
 from ._documents import most_of_document as most_of_document

@@ -9,6 +9,7 @@ from ._columns import Row
 from ._lines import check_length, read_lines
 
 CONLLU_COLUMNS = ("text", "words", "upos", "head", "deprel", "lemma", "xpos")
+"""Columns that every treebank has, before keys of FEATS and MISC."""
 
 _ID, _FORM, _LEMMA, _UPOS, _XPOS, _FEATS, _HEAD, _DEPREL, _MISC = 0, 1, 2, 3, 4, 5, 6, 7, 9
 _NUM_FIELDS = 10
@@ -36,6 +37,23 @@ def read_conllu(
             document += document < 0 or any(_begins_document(line) for _, line in block)
             row = row and {**row, "document": document}
         yield row
+
+
+def conllu_keys(path: Path) -> tuple[list[str], list[str]]:
+    """The keys that words of a CoNLL-U file have in FEATS and in MISC, each in the order in which they occur.
+
+    Lines that are not CoNLL-U are passed over: whoever reads the file tells of them.
+    """
+    feats: dict[str, None] = {}
+    misc: dict[str, None] = {}
+    for _, line in read_lines(path):
+        fields = line.split("\t")
+        if len(fields) != _NUM_FIELDS or line.startswith("#"):
+            continue
+        for field, keys in ((fields[_FEATS], feats), (fields[_MISC], misc)):
+            pairs = (pair.partition("=") for pair in field.split("|"))
+            keys.update(dict.fromkeys(key for key, equals, _ in pairs if key and equals))
+    return list(feats), list(misc)
 
 
 def _blocks(path: Path) -> Iterator[list[NumberedLine]]:

@@ -17,6 +17,7 @@ from ._evaluate import evaluate as evaluate
 from ._finding import Control as Control
 from ._finding import Curves as Curves
 from ._finding import Finding as Finding
+from ._finding import Given as Given
 from ._finding import Untested as Untested
 from ._head_numbers import dominant_heads as dominant_heads
 from ._head_numbers import positional_heads as positional_heads

@@ -14,6 +14,7 @@ from ._control import ControlOutcome, strongest, try_control
 from ._converged import unsettled
 from ._estimates import Estimates
 from ._finding import Finding, Untested, several
+from ._given_models import GivenModel, given_models, group_of_given
 from ._learned import shortfall
 from ._model_group import Absent, ModelGroup, model_groups
 from ._registry import FINDINGS
@@ -49,13 +50,35 @@ def judged(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding | Unte
     """The rows of `evaluate`, each with all conditions behind it."""
     chosen = list(findings)
     read = dict.fromkeys(table for finding in chosen for table in finding.tables)
-    for models in model_groups(tables, read):
-        why_not = cache(partial(shortfall, models))  # the same few models for all claims
-        yield from (_judged(finding, models, why_not) for finding in chosen)
+    given = given_models(tables)
+    group = cache(partial(group_of_given, tables, tuple(read)))  # the same few models for all claims
+    for place, models in enumerate(model_groups(tables, read)):
+        why_not = cache(partial(shortfall, models))
+        for finding in chosen:
+            if not given or isinstance(finding, Untested) or finding.given is None:
+                yield _judged(finding, models, why_not)
+            elif place == 0:
+                yield from (_judged_on(finding, one, group) for one in given)
 
 
 _WhyNot = Callable[[Spec, int], str | None]
 """Why the model of an objective and a seed counts as not having learned its task."""
+
+
+def _judged_on(finding: Finding, model: GivenModel, group: Callable[[GivenModel, Spec], ModelGroup]) -> Judged:
+    """The claim on one model that was given."""
+    assert finding.given is not None
+    asked = finding.given.finding or finding
+    models = group(model, asked.learned[0])
+    if finding.given.tasks and model.task not in finding.given.tasks:
+        kinds = " or ".join(finding.given.tasks)
+        reason = f"The claim is about models of the kind {kinds}; {model.name} is of the kind {model.task}."
+        found = Judged(row={**_blank(asked, models), "verdict": UNTESTABLE, "reason": reason})
+    else:
+        found = _judged(asked, models, lambda objective, seed: model.why_not())
+    notes = [*model.notes(asked), *str(found.row["note"]).splitlines()]
+    row = {**found.row, "model": model.name, "note": "\n".join(notes)}
+    return Judged(row=row, outcomes=found.outcomes, deciding=found.deciding)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,10 +90,12 @@ class _Seeds:
     left_out: list[str]  # seeds that were set aside, with the reason
 
 
-def _judged(finding: Finding | Untested, models: ModelGroup, why_not: _WhyNot) -> Judged:
-    row: dict[str, object] = {
+def _blank(finding: Finding | Untested, models: ModelGroup) -> dict[str, object]:
+    """A row of the table before anything was read."""
+    return {
         "id": finding.id,
         "claim": finding.claim,
+        "model": "",
         "architecture": models.architecture,
         "update": models.update,
         "published": finding.published,
@@ -81,6 +106,10 @@ def _judged(finding: Finding | Untested, models: ModelGroup, why_not: _WhyNot) -
         "seeds": 0,
         "effects": [],
     }
+
+
+def _judged(finding: Finding | Untested, models: ModelGroup, why_not: _WhyNot) -> Judged:
+    row = _blank(finding, models)
     if isinstance(finding, Untested):
         return Judged(row={**row, "verdict": UNTESTABLE, "reason": _sentence(finding.why)})
     try:

@@ -46,6 +46,7 @@ class Finding:
     controls: tuple[Control, ...]
     learned: tuple[Spec, ...]  # objectives whose models must have learned their task
     hinders: Hinders | None = None  # a condition of the comparison that tables may show not to be met
+    given: "Given | None" = None  # how it is judged on a model that no study trained; None: not at all
     minimum_seeds: int = 3  # 1 for a claim about each model by itself: nothing in it is a difference between models
 
     def conditions(self, curves: Curves) -> list[Condition]:
@@ -58,6 +59,17 @@ class Finding:
         """The tables that are read, in order of first use; task scores last."""
         readings = [*self.reads.values(), *(r for control in self.controls for r in control.reads.values())]
         return tuple(dict.fromkeys([*(table for reading in readings for table in reading.sources), "task_scores"]))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Given:
+    """How a claim about each model by itself is judged on a model that was given.
+
+    Its readings are of one objective, and take the model for one of it.
+    """
+
+    tasks: tuple[str, ...] = ()  # of models that it can be about: "encoder", "causal-lm", ...; (): all
+    finding: Finding | None = None  # the claim on one model, where it reads several; None: as it stands
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -78,6 +78,7 @@ _MADE_BY = {
         ),
         "a plan that says [retrieval] on = true makes it",
     ),
+    "bert_score": "infoflow bert-score with pairs that people scored makes it",
     "encoder_context": "infoflow study on the run's folder makes it, without training again",
     "head_coreference": f"it needs a corpus with coreference annotation, such as CoNLL-2012 or CorefUD{_LEFT_OUT}",
     "head_probe": _TREES,
@@ -226,6 +227,11 @@ def model_groups(tables: Tables, names: Iterable[str]) -> list[ModelGroup]:
     places = sorted(found, key=lambda place: (order.index(place[0]), place[1] != END, place[1]))
     known: dict = {}
     return [ModelGroup(keyed, architecture, update, known) for architecture, update in places]
+
+
+def group_of(tables: Tables, architecture: str, update: int) -> ModelGroup:
+    """The models of one architecture and update, of tables that are about no others."""
+    return ModelGroup(_KeyedTables(tables), architecture, update)
 
 
 def _places(frame: pd.DataFrame) -> Iterator[tuple[str, int]]:

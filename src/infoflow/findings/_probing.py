@@ -46,7 +46,7 @@ def bits(objective: Spec, labels: str = "task", code: str = "online", metric: st
     )
 
 
-def depths(objective: Spec, tasks: Sequence[str], statistic: str) -> Reading:
+def depths(objective: Spec, tasks: Sequence[str | tuple[str, ...]], statistic: str) -> Reading:
     """A statistic of where in depth each task lies, (1 + R, T)."""
     return together(
         _side_by_side, *(Table("probe_depth", objective).where(task=task, statistic=statistic) for task in tasks)

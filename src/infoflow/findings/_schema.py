@@ -13,11 +13,12 @@ def _number(name: str, description: str) -> Column:
 
 FINDINGS_TABLE = TableSchema(
     name="findings",
-    version=3,
+    version=4,
     description="Published claims, each tested on this run: effect, interval, control and verdict.",
     columns=(
         _text("id", "room and number of the claim"),
         _text("claim", "the claim in plain words"),
+        _text("model", "name of the model that was given; empty: the models of a study"),
         _text("architecture", "family of the blocks of the models that it was tested on"),
         Column(
             name="update",

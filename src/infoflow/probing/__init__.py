@@ -11,6 +11,10 @@ from ._bert_score import BertBaseline as BertBaseline
 from ._bert_score import BertScores as BertScores
 from ._bert_score import bert_baseline as bert_baseline
 from ._bert_score import bert_score as bert_score
+from ._bert_score_measure import BERT_SCORE_LAYERS as BERT_SCORE_LAYERS
+from ._bert_score_measure import BERT_SCORE_PAIRS as BERT_SCORE_PAIRS
+from ._bert_score_measure import BertScoreByLayer as BertScoreByLayer
+from ._bert_score_measure import bert_score_tables as bert_score_tables
 from ._bert_score_table import BERT_SCORE as BERT_SCORE
 from ._bert_score_table import pearson_by_layer as pearson_by_layer
 from ._codelength import DescriptionLength as DescriptionLength
@@ -81,6 +85,8 @@ from ._tasks import TaskDescription as TaskDescription
 from ._tasks import build_task as build_task
 from ._tasks import check_task as check_task
 from ._tasks import tasks as tasks
+from ._text_pairs import TextPairs as TextPairs
+from ._text_pairs import read_text_pairs as read_text_pairs
 from ._tree_scores import TreeScores as TreeScores
 from ._tree_scores import depth_scores as depth_scores
 from ._tree_scores import distance_scores as distance_scores

@@ -146,14 +146,19 @@ def _check(
         raise UserError(
             f"Each candidate needs one reference. Got {len(candidates)} candidates and {len(references)} references."
         )
-    top = len(model.anatomy.reads.layers)
-    if layer is not None and not 0 <= layer <= top:
-        raise UserError(f"layer must lie in 0..{top} for {model.name}; 0 = embeddings. Got {layer}.")
+    check_layer(model, layer)
     if rescale is not None and (rescale.model != model.digest or rescale.idf != idf):
         raise UserError(
             f"The baseline was computed for another model than {model.name}, or for other weights of tokens (idf). "
             "Compute it for this one: bert_baseline(model, sentences, idf=...)."
         )
+
+
+def check_layer(model: Model, layer: int | None) -> None:
+    """Raise a UserError unless the model has that state; None is all of them."""
+    top = len(model.anatomy.reads.layers)
+    if layer is not None and not 0 <= layer <= top:
+        raise UserError(f"layer must lie in 0..{top} for {model.name}; 0 = embeddings. Got {layer}.")
 
 
 def _rescaled(values: np.ndarray, baseline: BertBaseline, name: str, layers: Sequence[int]) -> np.ndarray:

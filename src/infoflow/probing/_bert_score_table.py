@@ -16,11 +16,14 @@ _SHUFFLES = 100
 
 BERT_SCORE = TableSchema(
     name="bert_score",
-    version=1,
+    version=2,
     description="Correlation (Pearson) of BERTScore with human scores of the same pairs, layer by layer.",
     columns=(
         Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
         Column(name="score", dtype="string", unit="", description=", ".join(SCORES)),
+        Column(
+            name="labels", dtype="string", unit="", description="human, or permuted: the same scores in random order"
+        ),
         *estimate_columns(
             "correlation", "Pearson's r over pairs", "mean over 100 shuffles of the human scores", "pairs"
         ),
@@ -28,7 +31,9 @@ BERT_SCORE = TableSchema(
 )
 
 
-def pearson_by_layer(scores: BertScores, human: Sequence[float] | Float[np.ndarray, " pair"]) -> pd.DataFrame:
+def pearson_by_layer(
+    scores: BertScores, human: Sequence[float] | Float[np.ndarray, " pair"], *, labels: str = "human"
+) -> pd.DataFrame:
     r"""How well does each layer's BERTScore agree with people?
 
     $$ r = \frac{\sum_p (s_p - \bar s)(h_p - \bar h)}{\sqrt{\sum_p (s_p - \bar s)^2 \sum_p (h_p - \bar h)^2}} $$
@@ -39,6 +44,7 @@ def pearson_by_layer(scores: BertScores, human: Sequence[float] | Float[np.ndarr
     Args:
         scores: Of all layers, from `bert_score`.
         human: A number for each pair; higher means more alike.
+        labels: What the rows say of these numbers; "permuted" where they are in random order, as a control.
 
     Returns:
         The table `bert_score`.
@@ -48,24 +54,35 @@ def pearson_by_layer(scores: BertScores, human: Sequence[float] | Float[np.ndarr
 
     Source: [@zhang2020bertscore].
     """
+    given = human_scores(human, len(scores.blocks))
+    draw = stream("bert-score-shuffles")
+    shuffled = np.stack([draw.permutation(given) for _ in range(_SHUFFLES)])
+    rows = [
+        {
+            "layer": layer,
+            "score": name,
+            "labels": labels,
+            **_correlation(getattr(scores, name)[place], given, shuffled, scores.blocks),
+        }
+        for place, layer in enumerate(scores.layers)
+        for name in SCORES
+    ]
+    return BERT_SCORE.conform(pd.DataFrame(rows))
+
+
+def human_scores(human: Sequence[float] | Float[np.ndarray, " pair"], pairs: int) -> Float[np.ndarray, " pair"]:
+    """Scores of people that a correlation can be taken with; else a UserError."""
     given = np.asarray(human, dtype=np.float64)
-    if given.shape != scores.blocks.shape or len(given) < 3:
+    if given.shape != (pairs,) or pairs < 3:
         raise UserError(
             f"A correlation needs one human score for each of three pairs or more. Got {given.size:,} for "
-            f"{len(scores.blocks):,} pairs."
+            f"{pairs:,} pairs."
         )
     if not np.isfinite(given).all() or np.ptp(given) == 0:
         raise UserError(
             "Human scores must be numbers that differ between pairs. Got NaN, infinity, or one number only."
         )
-    draw = stream("bert-score-shuffles")
-    shuffled = np.stack([draw.permutation(given) for _ in range(_SHUFFLES)])
-    rows = [
-        {"layer": layer, "score": name, **_correlation(getattr(scores, name)[place], given, shuffled, scores.blocks)}
-        for place, layer in enumerate(scores.layers)
-        for name in SCORES
-    ]
-    return BERT_SCORE.conform(pd.DataFrame(rows))
+    return given
 
 
 def _correlation(values: np.ndarray, human: np.ndarray, shuffled: np.ndarray, blocks: np.ndarray) -> dict[str, Any]:

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from infoflow.heads import read_mentions
 
 from ._questions import AskedSentence, Kind, ProbeQuestion, Span, always
+from ._span_tasks import ENTITY
 from ._subtrees import universal
-
-ENTITY = "entity"
-"""The column of coreference brackets; `Corpus.from_conllu(path, misc=("Entity",))` brings it."""
 
 
 def _arc(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from infoflow.foundation import UserError, as_written
+from infoflow.heads import read_mentions
 
 from ._questions import AskedSentence, Kind, ProbeQuestion, Span, always
 from ._subtrees import dependents, span, subtrees, universal
@@ -51,6 +52,19 @@ def iob_kind(column: str) -> Kind:
 
     about = f"the label of each span of the IOB2 column `{column}`"
     return Kind(unit="span", about=about, needs=(column,), begin=always(ask))
+
+
+ENTITY = "entity"
+"""The column of coreference brackets; `Corpus.from_conllu(path, misc=("Entity",))` brings it."""
+
+
+def _entities(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
+    """Each mention of CorefUD's brackets by the kind of its entity: `(e12-person-1` is a person."""
+    for mention in sorted(read_mentions(sentence.tags(ENTITY)), key=lambda m: (m.start, m.end)):
+        if mention.kind:
+            yield ProbeQuestion(first=(mention.start, mention.end + 1), label=mention.kind)
+        else:
+            left_out["mentions without a kind"] += 1
 
 
 def _constituents(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
@@ -116,4 +130,10 @@ SPAN_TASKS: dict[str, Kind] = {
         begin=always(_chunks),
     ),
     f"ner{SPANS_SUFFIX}": iob_kind("ner"),
+    f"{ENTITY}{SPANS_SUFFIX}": Kind(
+        unit="span",
+        about="the kind of the entity that a mention is of: person, place, ...",
+        needs=(ENTITY,),
+        begin=always(_entities),
+    ),
 }

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from infoflow.corpus import Corpus, load_corpus
+from infoflow.corpus import CONLLU_COLUMNS, Corpus, conllu_keys, load_corpus
 from infoflow.foundation import UserError
 
 from ._pair_tasks import ENTITY
-from ._tasks import MINIMAL_PAIRS_TASK, tag_column
+from ._tasks import MINIMAL_PAIRS_TASK, tag_column, task_needs
 
 _FEATURES = {
     "subject-number": ("Number",),
@@ -33,7 +33,8 @@ def load_task_corpus(
 
     | file | task | read as |
     |---|---|---|
-    | `.conllu` | `coreference`, number and tense, `Case` | with `Entity` of MISC, the features of FEATS |
+    | `.conllu` | `coreference`, `entity-spans` | with the brackets `Entity` of MISC |
+    | `.conllu` | number and tense, `Case`, `ner-spans` | with what FEATS or MISC say of that key, in any case |
     | `.tsv`, `.tagged`, `.txt` | a tag: `ner`, `upos`, any other name | `word<TAB>tag` lines, blank lines between |
     | `.tsv` without a header | `sentence-label` | `label<TAB>sentence` lines |
     | `.tsv` without a header | `minimal-pairs` | phenomenon, good and bad sentence: the last three columns |
@@ -91,6 +92,24 @@ def _by_task(path: Path, tasks: Sequence[str], tags: Sequence[str]) -> Corpus | 
 
 
 def _treebank(path: Path, tasks: Sequence[str]) -> Corpus:
-    features = [feature for task in tasks for feature in _FEATURES.get(task, (task,) if task[:1].isupper() else ())]
-    misc = (ENTITY.capitalize(),) if "coreference" in tasks else ()
-    return Corpus.from_conllu(path, misc=misc, feats=tuple(dict.fromkeys(features)))
+    """With the keys of FEATS and MISC that the tasks ask for; FEATS where both have one."""
+    feats = [feature for task in tasks for feature in _FEATURES.get(task, ())]
+    misc = [ENTITY.capitalize()] if any(ENTITY in task_needs(task) for task in tasks) else []
+    known = {*CONLLU_COLUMNS, *(key.lower() for key in (*feats, *misc))}
+    asked = [name for task in tasks if (name := tag_column(task)) and name.lower() not in known]
+    if asked:
+        of_feats, of_misc = conllu_keys(path)
+        for name in asked:
+            if found := _key(name, of_feats):
+                feats.append(found)
+            elif found := _key(name, of_misc):
+                misc.append(found)
+            elif name[:1].isupper():  # none of this file: a column of `_`, as of a feature that no word has
+                feats.append(name)
+    return Corpus.from_conllu(path, misc=tuple(dict.fromkeys(misc)), feats=tuple(dict.fromkeys(feats)))
+
+
+def _key(name: str, keys: Sequence[str]) -> str | None:
+    """The key of that name, written so, or in other case where one alone is."""
+    alike = [key for key in keys if key.lower() == name.lower()]
+    return name if name in alike else alike[0] if len(alike) == 1 else None

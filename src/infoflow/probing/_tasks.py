@@ -115,13 +115,18 @@ def tag_column(name: str) -> str | None:
     return kind.needs[0] if name.removesuffix(SPANS_SUFFIX) in kind.needs else None
 
 
+def task_needs(name: str) -> tuple[str, ...]:
+    """The columns that a task of the catalogue must have; none of a tag column of one's own."""
+    return _NAMED[name].needs if name in _NAMED else ()
+
+
 def _kind(name: str, corpus: Corpus) -> Kind:
     kind = _NAMED.get(name)
     if kind is None and name.lower() in corpus.columns - _NO_TAGS:
         kind = tag_kind(name.lower())
     tagged = name.removesuffix(SPANS_SUFFIX)
-    if kind is None and name.endswith(SPANS_SUFFIX) and tagged in corpus.columns - _NO_TAGS:
-        kind = iob_kind(tagged)
+    if kind is None and name.endswith(SPANS_SUFFIX) and tagged.lower() in corpus.columns - _NO_TAGS:
+        kind = iob_kind(tagged.lower())
     if kind is None:
         listed = [each.name for each in tasks(corpus)]
         raise UserError(

@@ -171,7 +171,8 @@ def _elsewhere(row: dict[str, Any]) -> str:
     """The verdict at another architecture or moment of training, with its mark."""
     update = int(row.get("update", END))
     moment = {END: "", UNTRAINED: "untrained"}.get(update, f"after {update:,} updates")
-    where = ", ".join(part for part in (str(row.get("architecture") or ""), moment) if part) or "again"
+    named = str(row.get("model") or row.get("architecture") or "")  # of given models, whose architectures may be alike
+    where = ", ".join(part for part in (named, moment) if part) or "again"
     verdict, effect = str(row["verdict"]), _float(row.get("effect"))
     told = f" ({number(effect, decimals(_float(row.get('low')), _float(row.get('high')), effect))})"
     return f"{where}: {VERDICTS.get(verdict, '?')} {verdict}{told if math.isfinite(effect) else ''}"

@@ -11,6 +11,8 @@ from ._engines import stage_of as stage_of
 from ._given import AnalyzeOptions as AnalyzeOptions
 from ._given import distinct_names as distinct_names
 from ._given import untrained as untrained
+from ._given_scores import GIVEN_SCORES as GIVEN_SCORES
+from ._given_scores import given_scores as given_scores
 from ._graph import Graph as Graph
 from ._graph import graph as graph
 from ._learning import LEARNING_CURVES as LEARNING_CURVES
@@ -41,6 +43,7 @@ from ._prune_model import prune as prune
 from ._retrieval_plan import RetrievalPlan as RetrievalPlan
 from ._run import Run as Run
 from ._run_stages import run_stages as run_stages
+from ._score_pairs import score_pairs as score_pairs
 from ._scores import TASK_SCORES as TASK_SCORES
 from ._scores import bleu_scores as bleu_scores
 from ._scores import rouge_scores as rouge_scores

@@ -27,6 +27,7 @@ from infoflow.results import RunFolder
 from ._clock import WallClock, reset_clock, wall_clock
 from ._data import at_most, distinct
 from ._given import AnalyzeOptions, changed, exists, given_models
+from ._given_scores import GIVEN_SCORES
 from ._graph import Graph
 from ._measures import named_measures, standard_measures
 from ._plan_sections import AnalysisPlan
@@ -97,7 +98,7 @@ def _own(
     options: AnalyzeOptions, measures: OwnMeasures | AnalysisPlan | None = None, shard: tuple[int, int] | None = None
 ) -> list[AbstractMeasure]:
     """The user's measures, refused before any work where they cannot be used."""
-    taken = [*known_tables(), TASK_SCORES.name, FINDINGS_TABLE.name]
+    taken = [*known_tables(), TASK_SCORES.name, GIVEN_SCORES.name, FINDINGS_TABLE.name]
     if measures is None or isinstance(measures, str | Path | AnalysisPlan):
         return load_measures(options.own, taken) if options.own else []
     if shard:

@@ -1,7 +1,7 @@
 """probing:M-1. Description length tells a linguistic task from random labels of word types."""
 
 from .._condition import Condition, exceeds
-from .._finding import Control, Curves, Finding
+from .._finding import Control, Curves, Finding, Given
 from .._model_group import MASKED
 from .._probing import bits
 from .._shapes import layer_names
@@ -36,5 +36,6 @@ FINDING = Finding(
         ),
     ),
     learned=(MASKED,),
+    given=Given(),
     minimum_seeds=1,
 )

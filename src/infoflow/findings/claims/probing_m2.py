@@ -1,7 +1,7 @@
 """probing:M-2. Context shortens the code, mostly where it was learned."""
 
 from .._condition import Condition, exceeds, stays_below
-from .._finding import Control, Curves, Finding
+from .._finding import Control, Curves, Finding, Given
 from .._model_group import MASKED
 from .._probing import bits
 from .._sources import DESCRIPTION_LENGTH
@@ -55,5 +55,6 @@ FINDING = Finding(
         ),
     ),
     learned=(MASKED,),
+    given=Given(),
     minimum_seeds=1,
 )

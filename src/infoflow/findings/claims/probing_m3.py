@@ -1,7 +1,7 @@
 """probing:M-3. Layers that learned nothing."""
 
 from .._condition import Condition, stays_below
-from .._finding import Control, Curves, Finding
+from .._finding import Control, Curves, Finding, Given
 from .._model_group import MASKED
 from .._probing import bits
 from .._sources import DESCRIPTION_LENGTH
@@ -32,5 +32,6 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="trained model", reads={"bits": bits(MASKED)}),),
     learned=(MASKED,),
+    given=Given(),
     minimum_seeds=1,
 )

@@ -1,7 +1,7 @@
 """probing:M-5. Which of the two orders layers alike under other settings."""
 
 from .._condition import CORRELATION, Condition, exceeds
-from .._finding import Control, Curves, Finding
+from .._finding import Control, Curves, Finding, Given
 from .._model_group import MASKED
 from .._probing import TOKEN_TASKS, accuracy, bits, shuffled_layers
 from .._shapes import spearman
@@ -38,5 +38,6 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="layers in random order", reads=READS, transform=shuffled_layers),),
     learned=(MASKED,),
+    given=Given(),
     minimum_seeds=1,
 )

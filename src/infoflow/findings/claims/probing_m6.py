@@ -1,7 +1,7 @@
 """probing:M-6. Small probes for linguistic tasks, large ones for random labels."""
 
 from .._condition import Condition, exceeds
-from .._finding import Control, Curves, Finding
+from .._finding import Control, Curves, Finding, Given
 from .._model_group import MASKED
 from .._probing import bits
 from .._shapes import layer_names
@@ -48,5 +48,6 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="shuffled labels in place of the task", reads=_reads("shuffled", "control")),),
     learned=(MASKED,),
+    given=Given(),
     minimum_seeds=1,
 )

@@ -1,7 +1,7 @@
 """probing:P-1. Selectivity over layers."""
 
 from .._condition import Condition, exceeds
-from .._finding import Control, Curves, Finding
+from .._finding import Control, Curves, Finding, Given
 from .._model_group import MASKED
 from .._probing import TOKEN_TASKS, accuracy
 from .._sources import CONTROL_TASKS
@@ -35,5 +35,6 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="untrained model", reads=untrained(READS)),),
     learned=(MASKED,),
+    given=Given(),
     minimum_seeds=1,
 )

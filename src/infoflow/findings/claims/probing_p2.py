@@ -1,7 +1,7 @@
 """probing:P-2. The gain of training by the size of the probe's own training data."""
 
 from .._condition import Condition, exceeds
-from .._finding import Control, Curves, Finding
+from .._finding import Control, Curves, Finding, Given
 from .._model_group import MASKED
 from .._probing import TOKEN_TASKS, WHOLE, at_best
 from .._sources import LESSONS
@@ -41,5 +41,6 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="control task", reads=_reads("control")),),
     learned=(MASKED,),
+    given=Given(),
     minimum_seeds=1,
 )

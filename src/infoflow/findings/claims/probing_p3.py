@@ -1,30 +1,34 @@
 """probing:P-3. Which word it is."""
 
+from functools import partial
+
+from infoflow.results import Spec
+
 from .._condition import Condition, exceeds
-from .._finding import Control, Curves, Finding
-from .._model_group import OBJECTIVES
+from .._finding import Control, Curves, Finding, Given
+from .._model_group import MASKED, OBJECTIVES
 from .._probing import accuracy
 from .._sources import LESSONS
 from .._table import Reading, untrained
 
-READS: dict[str, Reading] = {
-    name: reading
-    for objective in OBJECTIVES
-    for name, reading in {
-        objective.label: accuracy(objective, "word"),
-        **untrained({f"{objective.label}, untrained": accuracy(objective, "word")}),
-    }.items()
-}
+
+def _reads(objectives: tuple[Spec, ...]) -> dict[str, Reading]:
+    return {
+        name: reading
+        for objective in objectives
+        for name, reading in {
+            objective.label: accuracy(objective, "word"),
+            **untrained({f"{objective.label}, untrained": accuracy(objective, "word")}),
+        }.items()
+    }
 
 
-def _gap(curves: Curves, layer: int) -> list:
-    return [curves[f"{one.label}, untrained"][:, [layer]] - curves[one.label][:, [layer]] for one in OBJECTIVES]
-
-
-def test(curves: Curves) -> list[Condition]:
+def test(curves: Curves, objectives: tuple[Spec, ...]) -> list[Condition]:
+    gaps = [curves[f"{one.label}, untrained"][:, [-1]] - curves[one.label][:, [-1]] for one in objectives]
+    of = [f", {one.label}" if len(objectives) > 1 else "" for one in objectives]
     return [
-        exceeds(f"accuracy of word identity at the top, untrained less trained, {one.label}", gap, 0.0, "accuracy")
-        for one, gap in zip(OBJECTIVES, _gap(curves, -1), strict=True)
+        exceeds(f"accuracy of word identity at the top, untrained less trained{which}", gap, 0.0, "accuracy")
+        for which, gap in zip(of, gaps, strict=True)
     ]
 
 
@@ -33,15 +37,21 @@ def _bottom(curves: dict) -> dict:
     return {name: curve[:, [0]] for name, curve in curves.items()}
 
 
-FINDING = Finding(
-    id="probing:P-3",
-    claim="Models of random weights keep which word it is better than trained ones do, at the top.",
-    source=LESSONS,
-    published="random networks do better on word identity (unverified)",
-    statistic="accuracy of a linear probe for the word at the top layer: untrained above trained, all three objectives",
-    reads=READS,
-    test=test,
-    controls=(Control(name="embeddings", reads=READS, transform=_bottom),),
-    learned=OBJECTIVES,
-    minimum_seeds=1,
-)
+def _finding(objectives: tuple[Spec, ...], models: str, given: Given | None = None) -> Finding:
+    reads = _reads(objectives)
+    return Finding(
+        id="probing:P-3",
+        claim="Models of random weights keep which word it is better than trained ones do, at the top.",
+        source=LESSONS,
+        published="random networks do better on word identity (unverified)",
+        statistic=f"accuracy of a linear probe for the word at the top layer: untrained above trained, {models}",
+        reads=reads,
+        test=partial(test, objectives=objectives),
+        controls=(Control(name="embeddings", reads=reads, transform=_bottom),),
+        learned=objectives,
+        given=given,
+        minimum_seeds=1,
+    )
+
+
+FINDING = _finding(OBJECTIVES, "all three objectives", Given(finding=_finding((MASKED,), "of the model given")))

@@ -1,7 +1,7 @@
 """probing:P-4. Trees in the geometry of states."""
 
 from .._condition import Condition, exceeds
-from .._finding import Control, Curves, Finding
+from .._finding import Control, Curves, Finding, Given
 from .._model_group import MASKED
 from .._probing import trees
 from .._shapes import layer_names
@@ -51,5 +51,6 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="untrained model", reads=untrained(READS)),),
     learned=(MASKED,),
+    given=Given(),
     minimum_seeds=1,
 )

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._condition import Condition, exceeds
-from .._finding import Control, Curves, Finding
+from .._finding import Control, Curves, Finding, Given
 from .._model_group import MASKED
 from .._probing import depths
 from .._sources import PIPELINE
@@ -54,5 +54,6 @@ FINDING = Finding(
         Control(name="tasks in any order", reads=READS, transform=_permuted),
     ),
     learned=(MASKED,),
+    given=Given(),
     minimum_seeds=1,
 )

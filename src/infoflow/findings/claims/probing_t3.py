@@ -3,7 +3,7 @@
 import numpy as np
 
 from .._condition import SHARE, Condition, exceeds, stays_below
-from .._finding import Control, Curves, Finding
+from .._finding import Control, Curves, Finding, Given
 from .._model_group import MASKED
 from .._probing import cumulative_shape
 from .._sources import PIPELINE
@@ -38,5 +38,6 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="untrained model", reads=untrained(READS)),),
     learned=(MASKED,),
+    given=Given(),
     minimum_seeds=1,
 )

@@ -87,3 +87,16 @@ FACTS = Method(
     averaged over a family's prompts (Jiang et al. 2020). "All relations": the mean over relations. Nothing is trained.
     """,
 )
+
+BERT_SCORES = Method(
+    id="bert-score",
+    title="BERTScore by layer",
+    text="""
+    Each token of one text is matched with the token of the other whose vector of layer <i>l</i> has the highest cosine
+    with its own. Recall is the mean over the reference's tokens, precision over the candidate's,
+    <i>F</i> = 2<i>PR</i> / (<i>P</i> + <i>R</i>) (Zhang et al. 2020). Tokens such as [CLS] do not count. Random pairs
+    are of different texts among those scored; rescaled scores are (<i>s</i> − <i>b</i>) / (1 − <i>b</i>) with the mean
+    <i>b</i> of random pairs in the same layer. Agreement is Pearson's correlation of <i>F</i> with the scores that
+    people gave the same pairs; "permuted scores" are theirs in random order. Intervals resample pairs.
+    """,
+)

@@ -3,6 +3,7 @@
 from .._figure import ReportFigure, Section
 from .._model_tables import ModelTables
 from ._accuracy import accuracy_figure
+from ._bert_score import bert_score_figure
 from ._bits import bits_figure
 from ._depth import depth_figure
 from ._examples import examples_figure
@@ -31,11 +32,12 @@ PROBING = Section(
         "probe-trees": "probing/trees",
         "probe-pairs": "probing/minimal-pairs",
         "facts-filled-in": "probing/facts",
+        "bert-score": "probing/bert-score",
     },
 )
 _TABLES = (
     "probe_scores", "probe_codelength", "probe_mixing", "probe_depth", "probe_trees", "probe_examples", "minimal_pairs",
-    "fill_in",
+    "fill_in", "bert_score_layers", "bert_score",
 )  # fmt: skip
 
 
@@ -62,4 +64,6 @@ def probing_section(tables: ModelTables) -> Section | None:
         figures.append(pairs_figure(pairs, models))
     if (facts := frames.get("fill_in")) is not None:
         figures.append(facts_figure(facts, models))
+    if (means := frames.get("bert_score_layers")) is not None:
+        figures.append(bert_score_figure(means, frames.get("bert_score"), models))
     return PROBING.told_by(figures, models, main.values())

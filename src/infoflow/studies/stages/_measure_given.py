@@ -16,11 +16,12 @@ from infoflow.flow import (
     measure_shard,
     merge_shards,
 )
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, digest
 from infoflow.models import Model
 from infoflow.results import Recipe, Spec, Subject
 
 from .._given import AnalyzeOptions, GivenModel
+from .._given_scores import GIVEN_SCORES, given_scores
 from .._measures import measures_by_table, pair_measures
 from .._workbench import Computed, Schemas, Workbench
 from ._measure import AbstractMeasureStage
@@ -71,7 +72,8 @@ class MeasureGiven(AbstractMeasureStage):
             parameters=sum(parameter.numel() for parameter in model.module.parameters()),
             model_keys={
                 name: job_key(model, corpus, writing, passes) for name, writing in measures_by_table(measures).items()
-            },
+            }
+            | ({GIVEN_SCORES.name: _scores_key(model, corpus, passes)} if options.probing.on else {}),
             pass_key=job_key(model, corpus, measures, passes),
             merging=merging,
         )
@@ -105,7 +107,7 @@ class MeasureGiven(AbstractMeasureStage):
         return self.pass_key
 
     def measured_schemas(self) -> Schemas:
-        return {measure.name: measure.table for measure in self.measures}
+        return {GIVEN_SCORES.name: GIVEN_SCORES} | {measure.name: measure.table for measure in self.measures}
 
     def run(self) -> dict:
         try:
@@ -114,8 +116,15 @@ class MeasureGiven(AbstractMeasureStage):
             self.release()
 
     def measure(self, names: Sequence[str], with_sample: bool) -> Computed:
+        scores = {}
+        if GIVEN_SCORES.name in names:  # before the measures, so that no measure's failure keeps it from being told
+            scores = {GIVEN_SCORES.name: given_scores(self.model, self.corpus, self.options.max_length)}
+            names = [name for name in names if name != GIVEN_SCORES.name]
         if self.merging and names:
-            return self._merged(with_sample)
+            merged = self._merged(with_sample)
+            return Computed(tables=scores | dict(merged.tables), failures=merged.failures)
+        if not names and not with_sample:
+            return Computed(tables=scores)
         measures = [measure for measure in self.measures if measure.name in names]
         for_pairs = self.pair_measures if with_sample else []
         # The error of the only measure that was asked for is the command's; of several, each keeps to itself.
@@ -124,7 +133,7 @@ class MeasureGiven(AbstractMeasureStage):
         measured = collect(self.model, self.corpus, [*measures, *for_pairs], folder, self.passes, keep_going=several)
         if with_sample:
             self.keep_sample()
-        return Computed(tables=measured.tables, failures=measured.failures)
+        return Computed(tables=scores | dict(measured.tables), failures=measured.failures)
 
     def run_shard(self, index: int, num: int) -> None:
         """Run every `num`-th batch, and leave its sums for `merge`."""
@@ -150,6 +159,10 @@ class MeasureGiven(AbstractMeasureStage):
         if with_sample:  # no shard holds one of all sentences
             self.measure([], with_sample=True)
         return Computed(tables=merged.tables, failures=merged.failures)
+
+
+def _scores_key(model: Model, corpus: Corpus, passes: PassOptions) -> str:
+    return digest([GIVEN_SCORES.name, GIVEN_SCORES.version, job_key(model, corpus, [], passes)])
 
 
 def shards_in(folder: Path) -> list[Path]:

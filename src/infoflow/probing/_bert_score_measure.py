@@ -1,0 +1,158 @@
+"""BERTScore of a model by layer, beside random pairs of the same texts, and how well it agrees with people."""
+
+# L layer, P pair
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from infoflow.flow import Intervention, PassOptions, Reader
+from infoflow.foundation import NUM_BLOCKS, UserError, stream
+from infoflow.models import Model
+from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+
+from ._bert_score import SCORES, BertBaseline, BertScores, bert_baseline, bert_score, check_layer
+from ._bert_score_table import human_scores, pearson_by_layer
+from ._text_pairs import TextPairs, read_text_pairs
+
+_LAYER = Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings")
+
+BERT_SCORE_LAYERS = TableSchema(
+    name="bert_score_layers",
+    version=1,
+    description="Mean BERTScore of pairs of texts by layer, beside that of random pairs of the same texts.",
+    columns=(
+        _LAYER,
+        Column(name="score", dtype="string", unit="", description=", ".join(SCORES)),
+        Column(name="idf", dtype="bool", unit="", description="whether rare tokens weigh more"),
+        Column(name="rescaled", dtype="bool", unit="", description="(s - b) / (1 - b), b the mean of random pairs"),
+        Column(name="random", dtype="float64", unit="cosine", description="mean of random pairs: b, never rescaled"),
+        *estimate_columns(
+            "cosine, or share of the way from random pairs to equal ones", "mean over pairs",
+            "the same of random pairs: a candidate with another pair's reference; 0 where rescaled", "pairs",
+        ),
+    ),
+)  # fmt: skip
+
+BERT_SCORE_PAIRS = TableSchema(
+    name="bert_score_pairs",
+    version=1,
+    description="BERTScore of each pair of texts by layer.",
+    columns=(
+        Column(name="pair", dtype="int64", unit="", description="place in the file, from 0"),
+        _LAYER,
+        *(Column(name=name, dtype="float64", unit="cosine, or as rescaled", description=name) for name in SCORES),
+        Column(name="human", dtype="float64", unit="", description="score of people; NaN: none was given"),
+    ),
+)
+
+
+def bert_score_tables(
+    model: Model,
+    pairs: TextPairs,
+    *,
+    layer: int | None = None,
+    idf: bool = False,
+    rescale: bool = False,
+    baseline_pairs: int = 1000,
+    tokens_per_batch: int = 4096,
+) -> dict[str, pd.DataFrame]:
+    r"""Mean scores of every layer, those of each pair, and their correlation with people where scores are given.
+
+    $$ \bar s_l = \frac{1}{P} \sum_p s_{lp}, \qquad
+       b_l = \frac{1}{B} \sum_b s_l(x_{i_b}, y_{j_b}),\; i_b \ne j_b, \qquad
+       s'_{lp} = \frac{s_{lp} - b_l}{1 - b_l} $$
+
+    s is precision, recall or F of `bert_score`. b is of random pairs of different texts among those given, of the same
+    model and layer (`bert_baseline`): cosines of most models lie far above 0 whatever is compared, so that a score
+    means nothing without it. Intervals of means resample pairs and take b as known.
+
+    Args:
+        model: With a tokenizer.
+        pairs: From `read_text_pairs`, or made.
+        layer: State 0..L; default: all.
+        idf: Weigh rare tokens more, in the scores and in b.
+        rescale: Give s' in place of s. Correlations are the same.
+        baseline_pairs: Random pairs behind b.
+        tokens_per_batch: Padded, at most.
+
+    Returns:
+        The tables `bert_score_layers`, `bert_score_pairs` and, with human scores, `bert_score`: by `labels` those of
+        people, and one permutation of them as a control.
+
+    Raises:
+        UserError: As `bert_score`; all texts are alike; as `pearson_by_layer`.
+
+    Source: [@zhang2020bertscore].
+    """
+    check_layer(model, layer)  # before a thousand random pairs are read
+    if pairs.human is not None:
+        human_scores(pairs.human, len(pairs))
+    texts = [*pairs.candidates, *pairs.references]
+    base = bert_baseline(model, texts, pairs=baseline_pairs, idf=idf, tokens_per_batch=tokens_per_batch)
+    how: dict[str, Any] = {"layer": layer, "idf": idf, "tokens_per_batch": tokens_per_batch}
+    scores = bert_score(model, pairs.candidates, pairs.references, rescale=base if rescale else None, **how)
+    tables = {
+        BERT_SCORE_LAYERS.name: _means(scores, base, idf, rescale),
+        BERT_SCORE_PAIRS.name: _each(scores, pairs.human),
+    }
+    if pairs.human is not None:
+        permuted = stream("bert-score-permuted").permutation(np.array(pairs.human))
+        each = {"human": pairs.human, "permuted": permuted}
+        frames = [pearson_by_layer(scores, given, labels=labels) for labels, given in each.items()]
+        tables["bert_score"] = pd.concat(frames, ignore_index=True)
+    return tables
+
+
+class BertScoreByLayer(Intervention):
+    """`bert_score_tables` as a measure: the mean scores of a file of pairs, whatever the corpus.
+
+    Args:
+        pairs: Path of a file, see `read_text_pairs`.
+        columns: Of the candidate, the reference and the score, see `read_text_pairs`.
+        idf: Weigh rare tokens more.
+        rescale: From random pairs (0) to equal ones (1).
+    """
+
+    table: ClassVar[TableSchema] = BERT_SCORE_LAYERS
+
+    def __init__(self, pairs: str, columns: tuple[str, ...] = (), idf: bool = False, rescale: bool = False) -> None:
+        self._pairs = read_text_pairs(pairs, columns)
+        self.content = self._pairs.digest  # the path says nothing of what is compared
+        self.columns, self.idf, self.rescale = columns, idf, rescale
+
+    def refusal(self, model: Model) -> str | None:
+        return "it has no tokenizer" if model.tokenizer is None else None
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        how: dict[str, Any] = {"idf": self.idf, "rescale": self.rescale, "tokens_per_batch": options.tokens_per_batch}
+        return bert_score_tables(reader.model, self._pairs, **how)[self.table.name]
+
+
+def _means(scores: BertScores, base: BertBaseline, idf: bool, rescaled: bool) -> pd.DataFrame:
+    counts = np.bincount(scores.blocks, minlength=NUM_BLOCKS).astype(float)
+    rows = []
+    for place, layer in enumerate(scores.layers):
+        for name in SCORES:
+            random = float(getattr(base, name)[base.layers.index(layer)])
+            if rescaled and not random < 1:
+                raise UserError(
+                    f"At layer {layer} random pairs score {random:.3f}: there is no way from there to 1.\n"
+                    "Leave --rescale out, or compare other texts."
+                )
+            sums = np.bincount(scores.blocks, weights=getattr(scores, name)[place], minlength=NUM_BLOCKS)
+            told = ratio_estimate(sums, counts, 0.0 if rescaled else random)
+            rows.append({"layer": layer, "score": name, "idf": idf, "rescaled": rescaled, "random": random, **told})
+    return BERT_SCORE_LAYERS.conform(pd.DataFrame(rows))
+
+
+def _each(scores: BertScores, human: tuple[float, ...] | None) -> pd.DataFrame:
+    layers, num = len(scores.layers), scores.f.shape[1]
+    columns = {name: getattr(scores, name).ravel() for name in SCORES}
+    given = np.full(num, np.nan) if human is None else np.array(human)
+    frame = pd.DataFrame(
+        {"pair": np.tile(np.arange(num), layers), "layer": np.repeat(scores.layers, num), **columns,
+         "human": np.tile(given, layers)}
+    )  # fmt: skip
+    return BERT_SCORE_PAIRS.conform(frame)

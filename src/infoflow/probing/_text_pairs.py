@@ -1,0 +1,168 @@
+"""Pairs of texts to compare, perhaps with what people think of them, from a file."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infoflow.corpus import read_lines
+from infoflow.foundation import UserError, as_written, digest, json_fault
+
+Cells = Mapping[str, Any]
+
+_SIDES = ("candidate", "reference")
+_NAMES = (*_SIDES, "score")
+_SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextPairs:
+    """Candidates and references, in the order of a file."""
+
+    name: str
+    candidates: tuple[str, ...]
+    references: tuple[str, ...]
+    human: tuple[float, ...] | None = None
+    """What people gave each pair; higher means more alike."""
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    @property
+    def digest(self) -> str:
+        """Of the texts and scores, whatever file they stood in."""
+        return digest([self.candidates, self.references, self.human])
+
+
+def read_text_pairs(path: Path | str, columns: Sequence[str | int] = ()) -> TextPairs:
+    """The pairs of a file, plain or .gz.
+
+    | file     | holds                                                                                               |
+    |----------|-----------------------------------------------------------------------------------------------------|
+    | `.tsv`   | candidate, reference and perhaps score between tabs; a first line may name its columns               |
+    | `.jsonl` | objects with `candidate`, `reference` and perhaps `score`                                           |
+
+    Args:
+        path: The file.
+        columns: Of the candidate, the reference and, for a third, the score: names, or numbers from 1 of a table
+            whose first line names nothing. Default: the names above; of a table without them the first columns.
+
+    Raises:
+        UserError: The file is missing or not of this form, a text is empty, or a score is no number.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"There is no file {path} of pairs. Check the path.")
+    if not path.name.endswith(_SUFFIXES):
+        raise UserError(f"Pairs are read from {', '.join(_SUFFIXES)}. Got {path}.\nGive it such a name, or convert it.")
+    if columns and len(columns) not in (2, 3):
+        raise UserError(
+            "The columns of pairs are two or three: candidate, reference and perhaps score. Got "
+            f"{', '.join(map(str, columns))}."
+        )
+    asked = [str(column) for column in columns]
+    records = _objects(path) if ".jsonl" in path.name else _rows(path, asked)
+    names, found = asked if asked and not _numbers(asked) else list(_NAMES), []
+    for number, record in records:
+        found.append(_pair(path, number, record, names))
+    if not found:
+        raise UserError(f"{path} holds no pairs. Write one to a line: candidate<TAB>reference.")
+    human = [score for _, _, score in found]
+    if any(score is None for score in human) and any(score is not None for score in human):
+        raise UserError(
+            f"{path}: {sum(score is None for score in human):,} of {len(human):,} pairs have no score.\n"
+            "Give every pair one, or none."
+        )
+    return TextPairs(
+        name=path.name,
+        candidates=tuple(first for first, _, _ in found),
+        references=tuple(second for _, second, _ in found),
+        human=None if human[0] is None else tuple(float(score) for score in human if score is not None),
+    )
+
+
+def _numbers(columns: Sequence[str]) -> bool:
+    """Whether columns are given by their places."""
+    return bool(columns) and all(column.isascii() and column.isdecimal() for column in columns)
+
+
+def _pair(path: Path, number: int, record: Cells, names: Sequence[str]) -> tuple[str, str, float | None]:
+    texts = [record.get(name) for name in names[:2]]
+    for name, text in zip(names[:2], texts, strict=True):
+        if not isinstance(text, str) or not text.strip():
+            got = "nothing" if text is None or text == "" else as_written(text)
+            raise UserError(
+                f"{path}, line {number}: a pair has two texts. Its {name} is {got}.\nComplete or delete the line; "
+                "other columns are named by --columns CANDIDATE,REFERENCE,SCORE."
+            )
+    score = record.get(names[2]) if len(names) > 2 else None
+    return str(texts[0]).strip(), str(texts[1]).strip(), _score(path, number, score)
+
+
+def _score(path: Path, number: int, given: Any) -> float | None:
+    if given is None or (isinstance(given, str) and not given.strip()):
+        return None
+    try:
+        value = math.nan if isinstance(given, bool | list | dict) else float(given)
+    except (ValueError, OverflowError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise UserError(f"{path}, line {number}: the score of people must be a number. Got {as_written(given)}.")
+    return value
+
+
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Cells]]:
+    """The lines of a table by the names of its columns; by numbers where it names none."""
+    names: list[str] | None = None
+    for number, line in read_lines(path):
+        cells = line.split("\t")
+        if not line.strip():
+            continue
+        if names is None:
+            first = [cell.strip() for cell in cells]
+            names = _header(path, first, columns)
+            if not _numbers(columns) and names == first:
+                continue
+        if len(cells) < len(names) if columns else len(cells) < 2:
+            raise UserError(
+                f"{path}, line {number}: {max(len(names), 2)} cells between tabs were expected. Got {len(cells)}.\n"
+                "Correct the line."
+            )
+        yield number, _by_name(cells, names, columns)
+
+
+def _header(path: Path, first: list[str], columns: Sequence[str]) -> list[str]:
+    """The names of the columns, from the first line of a table where they stand there."""
+    if columns and not _numbers(columns):
+        if missing := [name for name in columns if name not in first]:
+            raise UserError(
+                f"{path} has no column {as_written(missing[0])}: its first line names {', '.join(first)[:200]}.\n"
+                "Of a table without names give numbers: --columns 1,2,3."
+            )
+        return first
+    if columns:
+        highest = max(int(column) for column in columns)
+        if min(int(column) for column in columns) < 1 or highest > len(first):
+            raise UserError(f"{path} has {len(first)} columns, numbered from 1. Got --columns {','.join(columns)}.")
+        return [str(place) for place in range(1, highest + 1)]
+    return first if set(_SIDES) <= set(first) else list(_NAMES[: min(len(first), 3)])
+
+
+def _by_name(cells: Sequence[str], names: Sequence[str], columns: Sequence[str]) -> Cells:
+    named = dict(zip(names, cells, strict=False))
+    return dict(zip(_NAMES, map(named.__getitem__, columns), strict=False)) if _numbers(columns) else named
+
+
+def _objects(path: Path) -> Iterator[tuple[int, Cells]]:
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}, line {number}: {json_fault(error)}\nCorrect the line.") from None
+        if not isinstance(value, dict):
+            raise UserError(f"{path}, line {number}: each line must hold an object. Got {as_written(value)}.")
+        yield number, value
