@@ -93,8 +93,8 @@ class Electra(AbstractObjective):
         }
 
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
-        """Of the generator: frequencies; of the discriminator: the share of replaced tokens, which is that of draws less
-        those that draw the true token by its frequency."""
+        """Of the generator: frequencies; of the discriminator: the share of replaced tokens, that of draws less those
+        that draw the true token by its frequency."""
         labels, times = batch.labels.cpu().numpy(), batch["times"].cpu().numpy()
         chosen = times > 0
         asked = self.counts(batch)[REPLACED]

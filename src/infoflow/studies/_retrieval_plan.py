@@ -26,7 +26,7 @@ ArmName = Literal["closed-book", "read-gold", "read-random", "retrieve-bm25", "r
 VariantName = Literal[
     "null-share", "cold", "stale", "random-token", "random-span", "same-wording", "pairs", "token-level", "exchange",
     "rag-sequence", "rag-token",
-]
+]  # fmt: skip
 MeasureName = Literal[
     "scores", "knowledge", "conflict", "lens", "flow", "heads", "ablation", "ranking", "trees", "labels", "examples"
 ]
