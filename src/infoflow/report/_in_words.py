@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ._numbers import estimate_text, listed
-from ._samples import Estimate
+from ._numbers import estimate_text, listed, number
+from ._samples import Estimate, Samples
 
 _NAMED = 3  # at most so many are named that an extreme is not told apart from; more are counted
 
@@ -70,6 +70,33 @@ def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "
     if bottom.candidate.name in top.alike:
         return f"{estimate_text(top.candidate.estimate, unit)} {top.candidate.name}, and not clearly another elsewhere"
     return f"{most} {top.told_after(unit)}; {least} {bottom.told_after(unit)}"
+
+
+def extremes_words(what: str, candidates: Sequence[Candidate], unit: str = "", end: str = "") -> str:
+    """`The share is highest in A, 0.61 (0.58 to 0.64); lowest in B, 0.42 (0.40 to 0.44); chance is 0.5.`, a sentence.
+
+    Args:
+        what: What the number is.
+        candidates: Whose it is.
+        unit: The number's; a percent sign stands next to it.
+        end: A control, or whatever else closes the sentence.
+    """
+    told = both_extremes(candidates, unit).replace(" %", "%")
+    return sentence(f"{what} is {told}{f'; {end}' if end else ''}") if told else ""
+
+
+def clear_cases(candidates: Sequence[Candidate], above: float = 0.0) -> str:
+    """`clearly above 0 in 3 of 4 cases`; "" of a single case, and where there are no intervals."""
+    known = [one.estimate for one in candidates if one.estimate.has_interval]
+    if len(known) < 2:
+        return ""
+    return f"clearly above {number(above)} in {sum(one.low > above for one in known)} of {len(known)} cases"
+
+
+def over_models(values: Mapping[object, float]) -> Estimate:
+    """The mean over trainings with its interval over seeds; the bare mean where there is none, or all are alike."""
+    estimate = Samples.bare(dict(values)).estimate()
+    return estimate if estimate.high > estimate.low else plain(estimate.value)
 
 
 def plain(value: float) -> Estimate:

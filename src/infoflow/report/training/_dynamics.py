@@ -7,6 +7,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure, Section
+from .._in_words import Candidate, extreme, over_models, sentence
 from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import listed, number
@@ -76,6 +77,7 @@ def _loss_figure(windows: dict[str, pd.DataFrame], reliability: pd.DataFrame, mo
         id="allocation-loss",
         question="Do the parts add up to the loss?",
         answer=[_loss_sentence(table, residuals, series), *_held_out_sentence(curves, series)],
+        words=_loss_words(residuals, series),
         panels=[Panel(spec=_loss_chart(list(curves.values()), series))],
         caption=f"Loss on fixed sentences with frozen noise and without dropout; "
         f"{_seeds_text(table)} {int(table.groupby('series')['update'].nunique().max())} points.",
@@ -128,6 +130,27 @@ def _loss_sentence(table: pd.DataFrame, residuals: pd.DataFrame, series: list[Se
             f"{one.label} {_percent(rules.iloc[0])} of a fall of {number(fall)} nats ({rules.index[0]}{first})"
         )
     return f"Sum of all allocations against the loss change: off by {listed(parts)}."
+
+
+def _loss_words(residuals: pd.DataFrame, series: list[Series]) -> str:
+    """How far the sum of the allocations is off by the rule that was used, beside the first order."""
+    used, first = [], []
+    for one in series:
+        own = residuals[residuals["series"] == one.key]
+        by_rule = {
+            str(rule): 100 * rows.groupby("seed")["value"].mean() for rule, rows in own.groupby("rule", sort=False)
+        }
+        for place, (rule, percent) in enumerate(by_rule.items()):
+            told = Candidate(f"in {one.label}", over_models(percent.to_dict()))
+            used += [told] if place == 0 else []
+            first += [told] if rule == "first-order" and place else []
+    worst, plain = extreme(used), extreme(first, least=True)
+    if worst is None:
+        return ""
+    beside = f"; by first order it would be at least {plain.told('%')}" if plain else ""
+    most = "at most " if len(used) > 1 else ""
+    said = f"the sum of all allocations is off by {most}{worst.told('%')} of the loss change{beside}"
+    return sentence(said.replace(" %", "%"))
 
 
 def _percent(share: float) -> str:

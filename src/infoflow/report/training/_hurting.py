@@ -6,8 +6,9 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
+from .._in_words import Candidate, extremes_words, over_models
 from .._language import ShownModels
-from .._numbers import count_text
+from .._numbers import count_text, listed
 from ..forms._chart import tips
 from ..forms._dots import interval_dots
 from ._rows import COMPONENTS, LOSS_CHANGE, ModelStack, of_part, parts_of, shown_component
@@ -32,6 +33,7 @@ def hurting_figure(hurting: pd.DataFrame, reliability: pd.DataFrame, models: Sho
         id="allocation-hurting",
         question="Which components hurt, and how often?",
         answer=[f"{'; '.join(_sentence(part, table) for part, table in tables.items())}.{sure}"],
+        words=_words({part: _rows_of(hurting, part) for part in parts}, step),
         panels=[Panel(spec=_chart(table, step), title=part.label) for part, table in tables.items()],
         caption=f"On training sentences; means over {int(hurting['seed'].nunique())} seeds, "
         f"{count_text(float(hurting['chords'].max()))} {step} each; bars go from the lowest seed to the highest.",
@@ -73,6 +75,19 @@ def _table(rows: pd.DataFrame) -> pd.DataFrame:
     single = rows[rows["level"] == "parameter"].groupby("component")["hurt"].mean().rename("parameters")
     table = table.join(single).reset_index()
     return table.assign(name=table["component"].map(_NAMES))
+
+
+def _words(rows: dict[ModelStack, pd.DataFrame], step: str) -> str:
+    """Which component of which model hurt most often and which least, beside its single parameters."""
+    found, single = [], []
+    for part, own in rows.items():
+        for component, of in own[own["level"] == "block"].groupby("component", sort=False):
+            percent = 100 * of.groupby("seed")["hurt"].mean()
+            found.append(Candidate(f"for {_NAMES[str(component)]} in {part.label}", over_models(percent.to_dict())))
+        single.append(float(100 * own.loc[own["level"] == "parameter", "hurt"].mean()))
+    known = [share for share in single if share == share]
+    beside = f"of single parameters {listed([f'{share:.0f}%' for share in known])}" if known else ""
+    return extremes_words(f"the share of {step} in which a component hurt", found, "%", end=beside)
 
 
 def _sentence(part: ModelStack, table: pd.DataFrame) -> str:
