@@ -93,10 +93,15 @@ def clear_cases(candidates: Sequence[Candidate], above: float = 0.0) -> str:
     return f"clearly above {number(above)} in {sum(one.low > above for one in known)} of {len(known)} cases"
 
 
-def over_models(values: Mapping[object, float]) -> Estimate:
-    """The mean over trainings with its interval over seeds; the bare mean where there is none, or all are alike."""
-    estimate = Samples.bare(dict(values)).estimate()
+def percent_over_models(shares: Mapping[object, float], bounds: tuple[float, float] = (0.0, 100.0)) -> Estimate:
+    """The mean share in percent with its interval over seeds; the bare mean where there is none, or all are alike."""
+    percent = {key: 100 * float(share) for key, share in shares.items()}
+    estimate = Samples.bare(percent).estimate().within(bounds)
     return estimate if estimate.high > estimate.low else plain(estimate.value)
+
+
+ANY_PERCENT = (-math.inf, math.inf)
+"""Bounds of parts of a sum whose terms have both signs."""
 
 
 def plain(value: float) -> Estimate:

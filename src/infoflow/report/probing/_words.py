@@ -93,7 +93,7 @@ def place_words(cases: Sequence[Case]) -> str:
         return f"{best.layer}{alike_text(best)}"
 
     if top.candidate is bottom.candidate:
-        return sentence(f"the best layer is {told(top.candidate)} {top.candidate.name}")
+        return sentence(f"the best layer is {told(top.candidate)} {top.candidate.name}{top.note}")
     if bottom.candidate.name in top.alike:
         return sentence(
             f"the best layer is {told(top.candidate)} {top.candidate.name}, and not clearly another elsewhere"

@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._in_words import Candidate, both_extremes, over_models, sentence
+from .._in_words import Candidate, both_extremes, percent_over_models, sentence
 from .._language import Series, ShownModels
 from .._numbers import listed, number
 from ..forms._chart import amount, finished, lit, tips
@@ -105,7 +105,7 @@ def _by_kind(own: pd.DataFrame) -> pd.DataFrame:
     for point, at in own.groupby("point"):
         left = at.groupby(["seed", "draw"])["alive"].sum().mean()
         for name, kind in at.groupby("name"):
-            estimate = percent_over_seeds(_percent_alive(kind))
+            estimate = percent_over_seeds({seed: 100 * share for seed, share in _share_alive(kind).items()})
             rows.append({"point": point, "name": name, "left": float(left), "percent": estimate.value,
                          "low": estimate.low, "high": estimate.high})  # fmt: skip
     return pd.DataFrame(rows).sort_values(["name", "left"], ascending=False)
@@ -118,7 +118,7 @@ def _words(pool: PrunableHeads, table: pd.DataFrame, own: pd.DataFrame) -> str:
     by, each = ("name", "{}") if len(kinds) > 1 else ("layer", "layer {}")
     at = own.loc[own["point"] == point]
     found = [
-        Candidate(f"in {each.format(name)}", over_models(_percent_alive(rows)))
+        Candidate(f"in {each.format(name)}", percent_over_models(_share_alive(rows)))
         for name in (kinds if by == "name" else sorted(set(at["layer"])))
         for rows in [at.loc[at[by] == name]]
     ]
@@ -126,9 +126,9 @@ def _words(pool: PrunableHeads, table: pd.DataFrame, own: pd.DataFrame) -> str:
     return f"with {number(left, 0)} of {size} heads of {pool.series.label} left, the share alive is {told}"
 
 
-def _percent_alive(rows: pd.DataFrame) -> dict[object, float]:
+def _share_alive(rows: pd.DataFrame) -> dict[object, float]:
     """Of each seed."""
-    return (100 * rows["alive"].astype(float).groupby(rows["seed"]).mean()).to_dict()
+    return rows["alive"].astype(float).groupby(rows["seed"]).mean().to_dict()
 
 
 def _halfway(table: pd.DataFrame) -> tuple[int, float, int]:

@@ -100,8 +100,10 @@ def _words(curves: pd.DataFrame, models: ShownModels) -> str:
             chance = chance.groupby("left", as_index=False)[["value", "unpruned", "size"]].mean()
             random = f", in random order {_share_gone(chance, metric)}" if len(chance) else ""
             gone = _share_gone(own.loc[own["way"] == way.key], metric)
-            worse = f"{METRICS[metric][0]} is {_limit(metric)} worse"
-            found[pool.series.label] = f"{gone} of {pool.heads} can go before {worse} ({way.label}{random})"
+            worse = "BLEU is {:g} worse" if metric == "bleu" else "the loss is {:g} nats worse"
+            found[pool.series.label] = (
+                f"{gone} of {pool.heads} can go before {worse.format(CHEAP[metric])} ({way.label}{random})"
+            )
     return by_answer(found)
 
 

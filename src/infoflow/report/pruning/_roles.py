@@ -7,7 +7,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, PanelGroup, ReportFigure
-from .._in_words import over_models, sentence
+from .._in_words import percent_over_models, sentence
 from .._language import ShownModels
 from .._numbers import estimate_text, listed
 from .._samples import Samples
@@ -76,15 +76,15 @@ def _group(name: str, panels: list[Panel]) -> PanelGroup:
 def _words(told: Functions) -> str:
     """At the telling point, the share of functions that is still held, beside what as many random heads would keep."""
     at = told.counts.loc[told.counts["point"] == told.telling]
-    share = over_models((100 * at["functions"] / at["before"]).groupby(at["seed"]).mean().to_dict())
+    share = percent_over_models((at["functions"] / at["before"]).groupby(at["seed"]).mean().to_dict())
     chance = 100 * float(at["chance"].mean())
-    more = share.low > chance if share.has_interval else share.value > chance
-    less = share.high < chance if share.has_interval else share.value < chance
-    verdict = "more than" if more else "less than" if less else "not clearly more or less than"
+    more, less = share.low > chance, share.high < chance  # neither without an interval
+    verdict = "more than the " if more else "less than the " if less else ""
+    verdict = verdict or ("not clearly more or less than the " if share.has_interval else "beside ")
     held = estimate_text(share, "%").replace(" %", "%")
     return (
         f"with {told.left(told.telling)} of {told.size} heads left, {told.pool.series.label} holds {held} of its "
-        f"functions, {verdict} the {chance:.0f}% that as many random heads would keep"
+        f"functions, {verdict}{chance:.0f}% that as many random heads would keep"
     )
 
 

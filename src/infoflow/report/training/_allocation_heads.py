@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._in_words import Candidate, extreme, over_models, sentence
+from .._in_words import ANY_PERCENT, Candidate, extreme, percent_over_models, sentence
 from .._language import ShownModels
 from .._numbers import number
 from ..forms._chart import color_if, one_at_a_time, tips
@@ -87,10 +87,10 @@ def _words(maps: dict[tuple[ModelStack, str], pd.DataFrame]) -> str:
     """The layer whose heads have the largest part of their map, beside an equal part."""
     found, equal = [], []
     for (part, kind), rows in maps.items():
-        percent = -100 * rows["value"] / rows["value"].abs().groupby(rows["seed"]).transform("sum")
+        shares = -rows["value"] / rows["value"].abs().groupby(rows["seed"]).transform("sum")
         name = f"{'cross-attention of ' if kind == 'cross' else ''}{part.label}"
-        for layer, own in percent.groupby(rows["layer"]):
-            share = over_models(own.groupby(rows["seed"]).sum().to_dict())
+        for layer, own in shares.groupby(rows["layer"]):
+            share = percent_over_models(own.groupby(rows["seed"]).sum().to_dict(), ANY_PERCENT)
             found.append(Candidate(f"in layer {layer} of {name}", share))
         equal.append(100 / rows["layer"].nunique())
     most = extreme(found)

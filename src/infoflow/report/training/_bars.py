@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._in_words import Candidate, extremes_words, over_models
+from .._in_words import ANY_PERCENT, Candidate, extremes_words, percent_over_models
 from .._language import ShownModels
 from .._numbers import listed
 from ..forms._chart import amount, finished, tips, values_of
@@ -164,7 +164,7 @@ def _words(steps: dict[ModelStack, pd.DataFrame], groups: pd.DataFrame) -> str:
         inside = _in_blocks(rows)
         sums = inside.groupby("seed")["value"].sum()
         feed = inside[inside["component"].isin(_FEED_FORWARD)].groupby("seed")["value"].sum()
-        found.append(Candidate(f"in {part.label}", over_models((100 * feed / sums).to_dict())))
+        found.append(Candidate(f"in {part.label}", percent_over_models((feed / sums).to_dict(), ANY_PERCENT)))
         weights = _in_blocks(of_part(groups, part))
         sizes.append(
             weights.loc[weights["component"].isin(_FEED_FORWARD), "parameters"].sum() / weights["parameters"].sum()

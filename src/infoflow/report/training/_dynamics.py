@@ -1,5 +1,6 @@
 """How training did it: which parts of the models lowered the loss, when, and which hurt."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -7,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure, Section
-from .._in_words import Candidate, extreme, over_models, sentence
+from .._in_words import Candidate, extreme, percent_over_models, sentence
 from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import listed, number
@@ -137,11 +138,9 @@ def _loss_words(residuals: pd.DataFrame, series: list[Series]) -> str:
     used, first = [], []
     for one in series:
         own = residuals[residuals["series"] == one.key]
-        by_rule = {
-            str(rule): 100 * rows.groupby("seed")["value"].mean() for rule, rows in own.groupby("rule", sort=False)
-        }
-        for place, (rule, percent) in enumerate(by_rule.items()):
-            told = Candidate(f"in {one.label}", over_models(percent.to_dict()))
+        for place, (rule, rows) in enumerate(own.groupby("rule", sort=False)):
+            off = percent_over_models(rows.groupby("seed")["value"].mean().to_dict(), (0.0, math.inf))
+            told = Candidate(f"in {one.label}", off)
             used += [told] if place == 0 else []
             first += [told] if rule == "first-order" and place else []
     worst, plain = extreme(used), extreme(first, least=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._in_words import Candidate, extremes_words, over_models
+from .._in_words import Candidate, extremes_words, percent_over_models
 from .._language import ShownModels
 from .._numbers import count_text
 from ..forms._chart import CONTROL, finished, tips, values_of, with_field
@@ -171,7 +171,7 @@ def _words(rows: dict[ModelStack, pd.DataFrame]) -> str:
         moved = own.loc[(own["low"] != 0) | (own["high"] != 0)]
         all_moved = moved.groupby("seed")["count"].sum()
         helped = moved.loc[moved["high"] <= 0].groupby("seed")["count"].sum().reindex(all_moved.index, fill_value=0)
-        found.append(Candidate(f"in {part.label}", over_models((100 * helped / all_moved).to_dict())))
+        found.append(Candidate(f"in {part.label}", percent_over_models((helped / all_moved).to_dict())))
     what = "of the changes of single parameters that moved the loss, the share that helped"
     return extremes_words(what, found, "%", end="with random signs it would be 50%")
 

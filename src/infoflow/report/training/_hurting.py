@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._in_words import Candidate, extremes_words, over_models
+from .._in_words import Candidate, extremes_words, percent_over_models
 from .._language import ShownModels
 from .._numbers import count_text, listed
 from ..forms._chart import tips
@@ -82,8 +82,10 @@ def _words(rows: dict[ModelStack, pd.DataFrame], step: str) -> str:
     found, single = [], []
     for part, own in rows.items():
         for component, of in own[own["level"] == "block"].groupby("component", sort=False):
-            percent = 100 * of.groupby("seed")["hurt"].mean()
-            found.append(Candidate(f"for {_NAMES[str(component)]} in {part.label}", over_models(percent.to_dict())))
+            hurt = of.groupby("seed")["hurt"].mean()
+            found.append(
+                Candidate(f"for {_NAMES[str(component)]} in {part.label}", percent_over_models(hurt.to_dict()))
+            )
         single.append(float(100 * own.loc[own["level"] == "parameter", "hurt"].mean()))
     known = [share for share in single if share == share]
     beside = f"of single parameters {listed([f'{share:.0f}%' for share in known])}" if known else ""
