@@ -1,7 +1,7 @@
 """The sentence above a figure's numbers: which line has most, which least; those whose intervals meet stay together."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -98,6 +98,13 @@ def percent_over_models(shares: Mapping[object, float], bounds: tuple[float, flo
     percent = {key: 100 * float(share) for key, share in shares.items()}
     estimate = Samples.bare(percent).estimate().within(bounds)
     return estimate if estimate.high > estimate.low else plain(estimate.value)
+
+
+def percent_span(shares: Iterable[float]) -> str:
+    """`47%`, or `47% to 53%` where shares differ; of numbers that are known."""
+    known = [100 * share for share in shares if math.isfinite(share)]
+    ends = list(dict.fromkeys(f"{end:.0f}%" for end in (min(known), max(known)))) if known else []
+    return " to ".join(ends)
 
 
 ANY_PERCENT = (-math.inf, math.inf)
