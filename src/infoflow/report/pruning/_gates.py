@@ -7,7 +7,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._in_words import Candidate, extremes_words, plain
+from .._in_words import Candidate, extremes_words, percent_span, plain
 from .._language import ShownModels
 from .._numbers import estimate_text, listed
 from .._samples import Estimate
@@ -73,8 +73,7 @@ def _words(starts: dict[PrunableHeads, float], table: pd.DataFrame, name: str) -
     """Where most and fewest gates are undecided at the largest penalty."""
     ends = [(f"for {pool.heads} of {pool.series.label}", _end(pool, table)) for pool in starts]
     found = [Candidate(who, one if one.high > one.low else plain(one.value)) for who, one in ends]
-    low, high = (f"{share:.0f}%" for share in (min(starts.values()), max(starts.values())))
-    before = f"{name} it is {low if low == high else f'{low} to {high}'}"
+    before = f"{name} it is {percent_span(start / 100 for start in starts.values())}"
     return extremes_words("at the largest penalty, the share of undecided gates", found, "%", end=before)
 
 

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._in_words import ANY_PERCENT, Candidate, extreme, percent_over_models, sentence
+from .._in_words import ANY_PERCENT, Candidate, extreme, percent_over_models, percent_span, sentence
 from .._language import ShownModels
 from .._numbers import number
 from ..forms._chart import color_if, one_at_a_time, tips
@@ -92,14 +92,14 @@ def _words(maps: dict[tuple[ModelStack, str], pd.DataFrame]) -> str:
         for layer, own in shares.groupby(rows["layer"]):
             share = percent_over_models(own.groupby(rows["seed"]).sum().to_dict(), ANY_PERCENT)
             found.append(Candidate(f"in layer {layer} of {name}", share))
-        equal.append(100 / rows["layer"].nunique())
+        equal.append(1 / rows["layer"].nunique())
     most = extreme(found)
     if most is None:
         return ""
-    ends = [f"{number(end, 0)}%" for end in (min(equal), max(equal))]
-    beside = ends[0] if ends[0] == ends[1] else " to ".join(ends)
     told = most.told("%").replace(" %", "%")
-    return sentence(f"the largest part of a map that a layer's heads have is {told}; equal layers would have {beside}")
+    return sentence(
+        f"the largest part of a map that a layer's heads have is {told}; equal layers would have {percent_span(equal)}"
+    )
 
 
 def _sentence(part: ModelStack, kind: str, table: pd.DataFrame) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._in_words import ANY_PERCENT, Candidate, extremes_words, percent_over_models
+from .._in_words import ANY_PERCENT, Candidate, extremes_words, percent_over_models, percent_span
 from .._language import ShownModels
 from .._numbers import listed
 from ..forms._chart import amount, finished, tips, values_of
@@ -169,8 +169,7 @@ def _words(steps: dict[ModelStack, pd.DataFrame], groups: pd.DataFrame) -> str:
         sizes.append(
             weights.loc[weights["component"].isin(_FEED_FORWARD), "parameters"].sum() / weights["parameters"].sum()
         )
-    low, high = (f"{size:.0%}" for size in (min(sizes), max(sizes)))
-    beside = f"of the weights of blocks it has {low if low == high else f'{low} to {high}'}"
+    beside = f"of the weights of blocks it has {percent_span(sizes)}"
     return extremes_words("the share of feed-forward in what blocks lowered the loss by", found, "%", end=beside)
 
 

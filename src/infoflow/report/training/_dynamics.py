@@ -146,9 +146,9 @@ def _loss_words(residuals: pd.DataFrame, series: list[Series]) -> str:
     worst, plain = extreme(used), extreme(first, least=True)
     if worst is None:
         return ""
-    beside = f"; by first order it would be at least {plain.told('%')}" if plain else ""
+    beside = f"; to first order it would by at least {plain.told('%')}" if plain else ""
     most = "at most " if len(used) > 1 else ""
-    said = f"the sum of all allocations is off by {most}{worst.told('%')} of the loss change{beside}"
+    said = f"the sum of all allocations misses the loss change by {most}{worst.told('%')}{beside}"
     return sentence(said.replace(" %", "%"))
 
 

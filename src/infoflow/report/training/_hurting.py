@@ -6,9 +6,9 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._in_words import Candidate, extremes_words, percent_over_models
+from .._in_words import Candidate, extremes_words, percent_over_models, percent_span
 from .._language import ShownModels
-from .._numbers import count_text, listed
+from .._numbers import count_text
 from ..forms._chart import tips
 from ..forms._dots import interval_dots
 from ._rows import COMPONENTS, LOSS_CHANGE, ModelStack, of_part, parts_of, shown_component
@@ -86,9 +86,8 @@ def _words(rows: dict[ModelStack, pd.DataFrame], step: str) -> str:
             found.append(
                 Candidate(f"for {_NAMES[str(component)]} in {part.label}", percent_over_models(hurt.to_dict()))
             )
-        single.append(float(100 * own.loc[own["level"] == "parameter", "hurt"].mean()))
-    known = [share for share in single if share == share]
-    beside = f"of single parameters {listed([f'{share:.0f}%' for share in known])}" if known else ""
+        single.append(float(own.loc[own["level"] == "parameter", "hurt"].mean()))
+    beside = f"of single parameters {known}" if (known := percent_span(single)) else ""
     return extremes_words(f"the share of {step} in which a component hurt", found, "%", end=beside)
 
 
