@@ -114,6 +114,23 @@ def test_what_does_not_change_comes_last_and_is_no_number():
     assert card_sentence(measure, frame, effect, series).endswith("rise in model b by 90 points; as before in model a.")
 
 
+def test_what_is_not_told_apart_has_no_more_digits_than_its_interval():
+    def told(value: float, half: float = 0.4) -> Estimate:
+        return Estimate(value=value, low=value - half, high=value + half, seeds=1, count=9)
+
+    measure = next(one for one in MEASURES if one.unit == "nats")
+    series = [Series(key=key, label=f"model {key}", slot=slot) for slot, key in enumerate("ab", 1)]
+    frame = pd.DataFrame({"series": ["a", "b"] * 2, "trained": True, "layer": [0, 0, 1, 1]})
+
+    def said(first: float, second: float) -> str:
+        shown = {"a": told(first), "b": told(second)}
+        effect = Effects(shown=shown, beyond=shown, control=0.0, difference=told(first - second), pair=("a", "b"))
+        return card_sentence(measure, frame, effect, series)
+
+    assert said(0.0653, 0.2451).endswith(": 0.1 to 0.2 nats.")
+    assert said(0.0653, 0.0751).endswith(": 0.1 nats.")
+
+
 def test_an_effect_without_an_interval_has_no_strength(analysis):
     def bare(frame):
         return frame.assign(low=math.nan, high=math.nan).drop(columns="replicates")

@@ -302,8 +302,8 @@ RECORDED = {
     "lowest in masked LM, 28.6%; of the weights of blocks it has 62%.",
     # 10 × 1e-5 × (1, 1.01, 1.02): .0101% ± 4.303 × .0001% / √3; the first order is 50 times that
     "allocation-loss": "The sum of all allocations misses the loss change by at most 0.0101% (0.0099 to 0.0103) in "
-    "causal LM, not clearly apart from that in masked LM; to first order it would by at least 0.505% (0.493 to 0.517) in "
-    "causal LM, not clearly apart from that in masked LM.",
+    "causal LM, not clearly apart from that in masked LM; to first order it would by at least 0.505% (0.493 to 0.517) "
+    "in causal LM, not clearly apart from that in masked LM.",
     "allocation-heads": "The largest part of a map that a layer's heads have is 44.4% in layer 2 of masked LM; equal "
     "layers would have 17%.",
     # 3% × (1, 1.01, 1.02) ± 4.303 × .03% / √3
