@@ -63,7 +63,7 @@ def test_blocks_that_no_change_of_the_loss_is_told_of_leave_the_rest_of_the_sect
         return
     (answer,) = figures["allocation-histogram"].answer
     assert "causal LM: no parameter of the blocks changed the loss; masked LM: in an average step" in answer
-    assert [panel.title for panel in figures["allocation-histogram"].panels][0] == "masked LM"
+    assert next(panel.title for panel in figures["allocation-histogram"].panels) == "masked LM"
 
 
 def test_the_bars_of_the_last_moment_are_the_totals(run, figures) -> None:

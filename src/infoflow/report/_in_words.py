@@ -9,6 +9,7 @@ import pandas as pd
 from ._numbers import estimate_text, listed, number
 from ._samples import Estimate, Samples
 
+_ROUNDING = 1e-9  # percent
 _NAMED = 3  # at most so many are named that an extreme is not told apart from; more are counted
 
 
@@ -97,7 +98,7 @@ def percent_over_models(shares: Mapping[object, float], bounds: tuple[float, flo
     """The mean share in percent with its interval over seeds; the bare mean where there is none, or all are alike."""
     percent = {key: 100 * float(share) for key, share in shares.items()}
     estimate = Samples.bare(percent).estimate().within(bounds)
-    return estimate if estimate.high > estimate.low else plain(estimate.value)
+    return estimate if estimate.high - estimate.low > _ROUNDING else plain(estimate.value)
 
 
 def percent_span(shares: Iterable[float]) -> str:
