@@ -241,7 +241,7 @@ def test_the_claims_line_counts_and_names_the_most_surprising(tmp_path):
     assert told.surprising.startswith("“Three” fails here (opposite): −1")
     assert told.reasons == [("need 3 seeds of each objective", 1)]
     assert "1 untested: 1 needs 3 seeds of each objective." in page
-    distances = [base | {"claim": "Near.", "verdict": "fails", "effect": -0.021, "low": -0.022, "high": -0.02}]
+    distances = [base | {"claim": "Near.", "verdict": "fails", "effect": -0.021, "low": -0.024, "high": -0.018}]
     distances = [row | {"unit": "1 − PWCCA", "threshold": 0.0} for row in distances]
     screen = tell(InMemory(run.read(), {"findings": pd.DataFrame(distances)})).screen
     assert screen.claims.surprising.endswith(": −0.021 (1 − PWCCA), threshold 0")
