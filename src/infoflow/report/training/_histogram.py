@@ -25,7 +25,7 @@ def histogram_figure(histogram: pd.DataFrame, models: ShownModels) -> ReportFigu
     """Counts of single parameters by the size of their loss change, both sides beside each other's mirror image; None
     where no parameter of a block changed the loss (of a term that is not theirs)."""
     every = {part: _shares(of_part(histogram, part)) for part in parts_of(histogram, models)}
-    tables = {part: table for part, table in every.items() if (table["side"] != "zero").any()}
+    tables = {part: table for part, table in every.items() if set(table["side"]) - {"zero"}}
     if not tables:
         return None
     smallest, largest = _decades(list(tables.values()))
