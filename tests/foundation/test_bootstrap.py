@@ -64,3 +64,18 @@ def test_difference_of_two_models_on_the_same_sentences_is_paired():
     first, second = weights @ sums / NUM_BLOCKS, weights @ (sums + 0.1) / NUM_BLOCKS
     assert np.diff(interval(first))[0] > 0.5
     np.testing.assert_allclose(interval(second - first), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("ends", "reached"),
+    [
+        ((0.9, 1.1), (0.75, 1.25)),
+        ((0.5, 1.1), (0.5, 1.25)),
+        ((0.5, 1.5), (0.5, 1.5)),
+        ((float("nan"), float("nan")), (0.75, 1.25)),
+    ],
+)
+def test_a_value_off_a_grid_is_known_to_a_step_at_best(ends, reached):
+    from infoflow.foundation import Interval
+
+    assert Interval(*ends).reaching(1.0, 0.25) == reached

@@ -114,6 +114,23 @@ def test_what_does_not_change_comes_last_and_is_no_number():
     assert card_sentence(measure, frame, effect, series).endswith("rise in model b by 90 points; as before in model a.")
 
 
+def test_what_is_not_told_apart_has_no_more_digits_than_its_interval():
+    def told(value: float, half: float = 0.4) -> Estimate:
+        return Estimate(value=value, low=value - half, high=value + half, seeds=1, count=9)
+
+    measure = next(one for one in MEASURES if one.unit == "nats")
+    series = [Series(key=key, label=f"model {key}", slot=slot) for slot, key in enumerate("ab", 1)]
+    frame = pd.DataFrame({"series": ["a", "b"] * 2, "trained": True, "layer": [0, 0, 1, 1]})
+
+    def said(first: float, second: float) -> str:
+        shown = {"a": told(first), "b": told(second)}
+        effect = Effects(shown=shown, beyond=shown, control=0.0, difference=told(first - second), pair=("a", "b"))
+        return card_sentence(measure, frame, effect, series)
+
+    assert said(0.0653, 0.2451).endswith(": 0.1 to 0.2 nats.")
+    assert said(0.0653, 0.0751).endswith(": 0.1 nats.")
+
+
 def test_an_effect_without_an_interval_has_no_strength(analysis):
     def bare(frame):
         return frame.assign(low=math.nan, high=math.nan).drop(columns="replicates")
@@ -223,6 +240,11 @@ def test_the_claims_line_counts_and_names_the_most_surprising(tmp_path):
     assert (told.tested, told.every, told.surprising_id) == (3, 4, "a:3")
     assert told.surprising.startswith("“Three” fails here (opposite): −1")
     assert told.reasons == [("need 3 seeds of each objective", 1)]
+    assert "1 untested: 1 needs 3 seeds of each objective." in page
+    distances = [base | {"claim": "Near.", "verdict": "fails", "effect": -0.021, "low": -0.024, "high": -0.018}]
+    distances = [row | {"unit": "1 − PWCCA", "threshold": 0.0} for row in distances]
+    screen = tell(InMemory(run.read(), {"findings": pd.DataFrame(distances)})).screen
+    assert screen.claims.surprising.endswith(": −0.021 (1 − PWCCA), threshold 0")
 
 
 def test_claims_are_grouped_by_question(report, story):

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from infoflow.foundation import Interval
+
 from ._interval import Spread
 from ._resampled import ResampledRows
 
@@ -136,8 +138,8 @@ def judge(condition: Condition, spread: Spread, num_tests: int) -> Outcome:
     if condition.of:
         counted = wilson(effect, condition.of * spread.rows.num_seeds)
         ends = [min(ends[0], counted[0]), max(ends[1], counted[1])]
-    if condition.step:
-        ends = [min(ends[0], effect - condition.step), max(ends[1], effect + condition.step)]
+    if condition.step and not np.isnan(ends).any():
+        ends = list(Interval(*ends).reaching(effect, condition.step))
     if condition.bounds is not None:
         ends = [float(np.clip(end, *condition.bounds)) for end in ends]
     low, high = sorted(flip * (end - condition.threshold) for end in ends)

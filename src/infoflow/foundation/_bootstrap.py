@@ -6,6 +6,7 @@ it afterwards. Since blocks and weights are shared, two models measured on the s
 the interval of a difference follows from the replicates' differences.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,15 @@ class Interval(NamedTuple):
 
     low: float
     high: float
+
+    def reaching(self, value: float, step: float) -> "Interval":
+        """The interval of a value that is read off a grid: at least a step to either side; NaN ends lie there.
+
+        >>> Interval(0.9, 1.3).reaching(1.0, 0.25)
+        Interval(low=0.75, high=1.3)
+        """
+        known = [end for end in self if not math.isnan(end)]
+        return Interval(min([*known, value - step]), max([*known, value + step]))
 
 
 def block_of(sentence_ids: np.ndarray) -> np.ndarray:

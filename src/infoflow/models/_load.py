@@ -90,7 +90,7 @@ def load_model(
         with quiet_loading(), patient_hub():
             module = _read(home, dtype)
         if isinstance(home, Path) and is_adapter_folder(home) and not has_tokenizer(home):
-            home = _existing(base_of(home))
+            home = _base(home)
     check_finite(module, name if home is None else home)
     module = module.to(_device(device)).eval()
     source_tokenizer, target_tokenizer = find_tokenizers(tokenizer, home)
@@ -174,7 +174,9 @@ def _read(home: Path | str, dtype: torch.dtype) -> PreTrainedModel:
         if isinstance(home, Path) and is_pruned_folder(home):
             return read_pruned(home, dtype)
         if isinstance(home, Path) and is_adapter_folder(home):
-            return merged(_base(home, dtype), home)
+            base = _base(home)
+            current_display().note(f"The adapter in {home.name} is added to the weights of {_short_name(base)}.")
+            return merged(_read(base, dtype), home)
         local = isinstance(home, Path) or not hub_is_reachable()
         where, revision = hub_arguments(home)
         _check_files(where, revision, local)
@@ -198,13 +200,12 @@ def _read(home: Path | str, dtype: torch.dtype) -> PreTrainedModel:
     return model
 
 
-def _base(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+def _base(folder: Path) -> Path | str:
     """The model that an adapter in a folder was trained on, which must be a whole one."""
     base = _existing(base_of(folder))
     if isinstance(base, Path) and is_adapter_folder(base):
         raise UserError(f"The adapter in {folder} belongs to another adapter, {base}. Merge that one first, with peft.")
-    current_display().note(f"The adapter in {folder.name} is added to the weights of {_short_name(base)}.")
-    return _read(base, dtype)
+    return base
 
 
 def _check_files(home: Path | str, revision: Mapping[str, str], local: bool) -> None:

@@ -1,14 +1,15 @@
 """The sentence above a figure's numbers: which line has most, which least; those whose intervals meet stay together."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
 
-from ._numbers import estimate_text, listed
-from ._samples import Estimate
+from ._numbers import estimate_text, listed, number
+from ._samples import Estimate, Samples
 
+_ROUNDING = 1e-9  # percent
 _NAMED = 3  # at most so many are named that an extreme is not told apart from; more are counted
 
 
@@ -70,6 +71,45 @@ def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "
     if bottom.candidate.name in top.alike:
         return f"{estimate_text(top.candidate.estimate, unit)} {top.candidate.name}, and not clearly another elsewhere"
     return f"{most} {top.told_after(unit)}; {least} {bottom.told_after(unit)}"
+
+
+def extremes_words(what: str, candidates: Sequence[Candidate], unit: str = "", end: str = "") -> str:
+    """`The share is highest in A, 0.61 (0.58 to 0.64); lowest in B, 0.42 (0.40 to 0.44); chance is 0.5.`, a sentence.
+
+    Args:
+        what: What the number is.
+        candidates: Whose it is.
+        unit: The number's; a percent sign stands next to it.
+        end: A control, or whatever else closes the sentence.
+    """
+    told = both_extremes(candidates, unit).replace(" %", "%")
+    return sentence(f"{what} is {told}{f'; {end}' if end else ''}") if told else ""
+
+
+def clear_cases(candidates: Sequence[Candidate], above: float = 0.0) -> str:
+    """`clearly above 0 in 3 of 4 cases`; "" of a single case, and where there are no intervals."""
+    known = [one.estimate for one in candidates if one.estimate.has_interval]
+    if len(known) < 2:
+        return ""
+    return f"clearly above {number(above)} in {sum(one.low > above for one in known)} of {len(known)} cases"
+
+
+def percent_over_models(shares: Mapping[object, float], bounds: tuple[float, float] = (0.0, 100.0)) -> Estimate:
+    """The mean share in percent with its interval over seeds; the bare mean where there is none, or all are alike."""
+    percent = {key: 100 * float(share) for key, share in shares.items()}
+    estimate = Samples.bare(percent).estimate().within(bounds)
+    return estimate if estimate.high - estimate.low > _ROUNDING else plain(estimate.value)
+
+
+def percent_span(shares: Iterable[float]) -> str:
+    """`47%`, or `47% to 53%` where shares differ; of numbers that are known."""
+    known = [100 * share for share in shares if math.isfinite(share)]
+    ends = list(dict.fromkeys(f"{end:.0f}%" for end in (min(known), max(known)))) if known else []
+    return " to ".join(ends)
+
+
+ANY_PERCENT = (-math.inf, math.inf)
+"""Bounds of parts of a sum whose terms have both signs."""
 
 
 def plain(value: float) -> Estimate:

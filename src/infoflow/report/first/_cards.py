@@ -99,12 +99,11 @@ def _sentence(measure: CardMeasure, frame: pd.DataFrame, told: Effects, series: 
 def _nothing_seen(measure: CardMeasure, told: Effects, lines: list[Series], noun: str) -> str:
     values = [told.shown[line.key].value for line in lines]
     unit = f" {measure.unit}" if measure.unit else ""
+    least, most = (_amount(value, measure, told.deciding) for value in (min(values), max(values)))
     if len(lines) == 1:
-        return f"No difference seen from the control in {noun}: {_amount(values[0], measure)}{unit}."
-    return (
-        f"No difference seen between the models in {noun}: {_amount(min(values), measure)} to "
-        f"{_amount(max(values), measure)}{unit}."
-    )
+        return f"No difference seen from the control in {noun}: {most}{unit}."
+    span = most if least == most else f"{least} to {most}"
+    return f"No difference seen between the models in {noun}: {span}{unit}."
 
 
 def _places(measure: CardMeasure, frame: pd.DataFrame, series: list[Series]) -> dict[str, int]:
@@ -150,5 +149,5 @@ def _difference(measure: CardMeasure, told: Effects, series: list[Series]) -> st
     places = decimals(low, high, value)
     unit = " points" if measure.percent else f" {measure.unit}" if measure.unit else ""
     span = f" ({number(low, places)} to {number(high, places)})" if estimate.has_interval else ", no interval known"
-    control = "" if told.control != told.control else f"; control: {_amount(told.control, measure)}"
+    control = "" if told.control != told.control else f"; control: {_amount(told.control, measure, told.deciding)}"
     return f"{who}{number(value, places)}{unit}{span}{control}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from .._failure_kind import KINDS, OTHER, failure_kind
+from .._failure_kind import KINDS, failure_kind, told_kind
 from .._numbers import decimals, number
 
 _ABSENT = re.compile(r"^The table (\S+) is absent")
@@ -58,10 +58,14 @@ def _told(row: dict) -> str:
     claim = str(row["claim"]).rstrip(".")
     low, high, value = (float(row[name]) for name in ("low", "high", "effect"))
     places = decimals(low, high, value)
-    unit = f" {row['unit']}" if row.get("unit") else ""
-    kind = failure_kind(row)
-    words = "" if kind == OTHER else f" ({kind})"
+    unit = _unit(str(row.get("unit") or ""))
+    words = f" ({kind})" if (kind := told_kind(row)) else ""
     return f"“{claim}” fails here{words}: {number(value, places)}{unit}, threshold {number(float(row['threshold']))}"
+
+
+def _unit(unit: str) -> str:
+    """As it stands behind a number: one that begins with a digit, such as 1 − PWCCA, in brackets."""
+    return f" ({unit})" if unit[:1].isdigit() else f" {unit}" if unit else ""
 
 
 def _reasons(texts: list[str]) -> list[tuple[str, int]]:

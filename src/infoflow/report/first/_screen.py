@@ -6,6 +6,7 @@ import pandas as pd
 
 from infoflow.results import RunFolder
 
+from .._failure_kind import OTHER
 from .._language import entries_of_models
 from .._model_tables import ModelTables
 from .._numbers import count_text, listed
@@ -95,9 +96,10 @@ def _of_studies(seeds: pd.Series) -> str:
 
 
 def verdict_words(claims: ClaimsLine) -> str:
-    """`✓ 7 hold, ✗ 9 fail (3 opposite, 3 weaker), ? 1 open`."""
+    """`✓ 7 hold, ✗ 9 fail (3 opposite, 3 weaker), ? 1 open`; failures of no named kind are the rest."""
     holds, fails, open_ = (claims.counts.get(name, 0) for name in ("holds", "fails", "undetermined"))
-    kinds = f" ({listed([f'{count} {kind}' for kind, count in claims.kinds])})" if claims.kinds else ""
+    named = [f"{count} {kind}" for kind, count in claims.kinds if kind != OTHER]
+    kinds = f" ({listed(named)})" if named else ""
     parts = [f"✓ {holds} {'holds' if holds == 1 else 'hold'}"] if holds else []
     parts += [f"✗ {fails} {'fails' if fails == 1 else 'fail'}{kinds}"] if fails else []
     parts += [f"? {open_} open"] if open_ else []

@@ -4,7 +4,7 @@ import pandas as pd
 
 from .._curves import curves, interval_note, layers_of, samples_at
 from .._figure import Method, Panel, ReportFigure, Section
-from .._in_words import Candidate, both_extremes, by_answer, sentence
+from .._in_words import Candidate, by_answer, extremes_words
 from .._language import JOIN, Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
@@ -219,9 +219,10 @@ def _middle_words(frame: pd.DataFrame, models: ShownModels) -> str:
     """In which model the halfway layer names the final favourite most often, and in which least."""
     lens = _best_lens(frame)
     owners = _read_through(frame, models, lens)
-    told = both_extremes([Candidate(f"in {one.label}", _middle(frame, one, lens)[1]) for one in owners])
-    share = f"halfway up, the share of positions at which the {lens} lens names the final favourite is"
-    return sentence(f"{share} {told}") if told else ""
+    found = [Candidate(f"in {one.label}", _middle(frame, one, lens)[1]) for one in owners]
+    return extremes_words(
+        f"halfway up, the share of positions at which the {lens} lens names the final favourite", found
+    )
 
 
 def _middle(frame: pd.DataFrame, owner: Series, lens: str) -> tuple[int, Estimate]:

@@ -124,11 +124,9 @@ def _estimate(rows: pd.DataFrame, steps: int) -> Estimate:
     values = rows["value"].to_numpy(float)
     draws = np.array([np.asarray(one, dtype=float) for one in rows["replicates"]])
     found = interval_over_seeds([(int(seed),) for seed in rows["seed"]], values, draws)
-    mean, step = float(values.mean()), steps * float(rows["gap"].max())
-    ends = [end for end in (found.low, found.high) if np.isfinite(end)]
-    return Estimate(
-        value=mean, low=min([mean - step, *ends]), high=max([mean + step, *ends]), seeds=len(rows), count=len(rows)
-    )
+    mean = float(values.mean())
+    low, high = found.reaching(mean, steps * float(rows["gap"].max()))
+    return Estimate(value=mean, low=low, high=high, seeds=len(rows), count=len(rows))
 
 
 def _sentence(label: str, rows: list[_Row]) -> str:

@@ -27,6 +27,7 @@ from ._rows import (
     task_label,
     tasks_of,
 )
+from ._words import cases_of, gain_words
 
 _TOLD = 4  # tasks that have a sentence of their own
 HOW_UNTRAINED = (
@@ -49,6 +50,7 @@ def accuracy_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
         id="probe-accuracy",
         question="How well can each task be read from each layer?",
         answer=_sentences(own, control, shown, models),
+        words=gain_words("accuracy", cases_of(own, models)),
         panels=[Panel.of(accuracy_chart(tables[task], models), _title(own, task)) for task in shown],
         caption=f"{interval_note(data)} Test part; {_probe_note(own)}. Each panel has its own scale."
         f"{left_out_note(tasks, shown)}",

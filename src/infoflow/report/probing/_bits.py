@@ -8,6 +8,7 @@ from .._curves import interval_note, samples_at
 from .._figure import Panel, ReportFigure
 from .._language import Series, ShownModels
 from .._numbers import estimate_text, listed, number
+from .._samples import Estimate
 from ..forms._layer_chart import LayerChart
 from ..forms._lines import POSITIVE, SHARE
 from ._methods import CODELENGTH
@@ -29,6 +30,7 @@ from ._rows import (
     tasks_of,
     times,
 )
+from ._words import Case, cases_of, told_of
 
 CODES = ("online", "variational")
 _CONTROLS = {"control": CONTROL_TASK, "shuffled": SHUFFLED}
@@ -62,6 +64,7 @@ def bits_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None
             *_beside_accuracy(rows, shown),
             *_codes_agree(of(every, metric="compression"), code, models),
         ],
+        words=_words(own, of(rows, labels="control", metric="compression"), models),
         panels=[
             Panel.of(coded_chart(table, models, *_METRICS[metric]), f"{task_label(task)}: {metric}")
             for (task, metric), table in tables.items()
@@ -85,6 +88,18 @@ def bits_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None
         findings=tuple(f"probing:M-{n}" for n in range(1, 6)),
         payload={"apart": True, "layout": "wide"},
     )
+
+
+def _words(own: pd.DataFrame, control: pd.DataFrame, models: ShownModels) -> str:
+    """How many times shorter labels are than the control's in the same layer; else than without vectors."""
+    cases = cases_of(own, models)
+
+    def over_control(case: Case) -> Estimate | None:
+        beside = samples_at(of(control, task=case.task), case.series.key, case.best.layer)
+        return ratio(case.samples, beside) if beside else None
+
+    told = told_of("compression, as a multiple of the control task's in the same layer,", cases, over_control, 1.0)
+    return told or told_of("compression at its best layer", cases, lambda case: case.best.estimate, 1.0)
 
 
 def in_bits(frame: pd.DataFrame) -> pd.DataFrame:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
+from .._in_words import Candidate, extremes_words
 from .._language import Series, ShownModels
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate, Samples
@@ -14,6 +15,7 @@ from ..forms._hollow import HOLLOW
 from ._depth_chart import WARNING, DepthDots, MixingBars
 from ._methods import DEPTH
 from ._rows import task_label, tasks_of
+from ._words import case_name
 
 _MOST = 8  # models with panels
 _TOLD = 4  # models with a sentence of their own
@@ -40,6 +42,7 @@ def depth_figure(mixing: pd.DataFrame | None, depth: pd.DataFrame | None, models
         id="probe-depth",
         question="At which depth is each task solved?",
         answer=[*_order_sentences(places, series), *_focus_sentence(places, models), *_headroom_sentence(places)],
+        words=_words(places, models),
         panels=panels,
         caption=f"{_bands(trained)}; {int(trained['count'].median()):,} test examples. Weights have one scale; what "
         f"layers add fills each task's row.{f' In the data alone: {listed(left)}.' if left else ''}",
@@ -172,6 +175,20 @@ def _order_sentences(places: pd.DataFrame, series: list[Series]) -> list[str]:
     return [text for text in told if text]
 
 
+def _words(places: pd.DataFrame, models: ShownModels) -> str:
+    """Which task is solved highest in the network, and which lowest; of well-defined expected layers, if there are."""
+    trained = places[(places["group"] == "trained") & (places["warning"] == "")]
+    for statistic, (_, name) in _DEPTHS.items():
+        own = trained[trained["statistic"] == statistic]
+        found = [
+            Candidate(case_name(str(row.task), models[str(row.series)].label), _estimate(row))
+            for row in own.itertuples()
+        ]
+        if found:
+            return extremes_words(f"the {name}", found)
+    return ""
+
+
 def _order_sentence(own: pd.DataFrame, places: pd.DataFrame, series: Series) -> str:
     good, bad = own[own["warning"] == ""].sort_values("value"), own[own["warning"] != ""]
     parts = [f"{row.label} {_text(row)}" for row in good.itertuples()]
@@ -193,8 +210,11 @@ def _running(places: pd.DataFrame, row: object) -> str:
 
 
 def _text(row: object, unit: str = "") -> str:
-    names = ("value", "low", "high", "seeds", "count")
-    return estimate_text(Estimate(**{name: getattr(row, name) for name in names}), unit)
+    return estimate_text(_estimate(row), unit)
+
+
+def _estimate(row: object) -> Estimate:
+    return Estimate(**{name: getattr(row, name) for name in ("value", "low", "high", "seeds", "count")})
 
 
 def _focus_sentence(places: pd.DataFrame, models: ShownModels) -> list[str]:

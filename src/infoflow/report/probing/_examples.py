@@ -7,7 +7,8 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._language import ShownModels
+from .._in_words import Candidate, clear_cases, extremes_words
+from .._language import Series, ShownModels
 from .._numbers import estimate_text, number
 from .._samples import Samples
 from ..forms._chart import amount, bounded, finished, tips
@@ -26,6 +27,7 @@ from ._rows import (
     task_label,
     tasks_of,
 )
+from ._words import case_name
 
 _HEIGHT = 230
 _TOLD = 5  # tasks that the sentence names
@@ -51,6 +53,7 @@ def examples_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
         id="probe-examples",
         question="How many examples does a probe need?",
         answer=_sentences({task: found[task] for task in shown}, models),
+        words=_words({task: found[task] for task in shown}, models),
         panels=[Panel(spec=_chart(data[data["task"] == task], models), title=task_label(task)) for task in shown],
         caption=f"Bands: {bands}. Each model at the layer that is its best with all examples, the untrained one at "
         f"the same.{left_out_note(found, shown)}",
@@ -112,20 +115,34 @@ def _sentences(found: dict[str, pd.DataFrame], models: ShownModels) -> list[str]
     if not gaps:
         return []
     told = [
-        f"{task_label(task)} {_ends([few for few, _ in own])} (with all {_ends([whole for _, whole in own])})"
+        f"{task_label(task)} {_ends([few for _, few, _ in own])} (with all {_ends([whole for *_, whole in own])})"
         for task, own in list(gaps.items())[:_TOLD]
     ]
-    every = [(few - whole).estimate() for own in gaps.values() for few, whole in own]
+    every = [(few - whole).estimate() for own in gaps.values() for _, few, whole in own]
     larger, smaller = (sum(gap.sign == sign for gap in every) for sign in (1, -1))
-    least = int(min(rows["training"].min() for rows in found.values()))
     return [
-        f"With {least:,} examples, accuracy is above that of untrained models by: {'; '.join(told)}.",
+        f"With {_fewest(found):,} examples, accuracy is above that of untrained models by: {'; '.join(told)}.",
         f"The gap is clearly larger with few examples in {larger} of {len(every)} cases (tasks and models), clearly "
         f"smaller in {smaller}.",
     ]
 
 
-def _gaps(rows: pd.DataFrame, models: ShownModels) -> list[tuple[Samples, Samples]]:
+def _words(found: dict[str, pd.DataFrame], models: ShownModels) -> str:
+    """What training adds where examples are fewest."""
+    told = [
+        Candidate(case_name(task, series.label), few.estimate())
+        for task, rows in found.items()
+        for series, few, _ in _gaps(rows, models)
+    ]
+    what = f"with {_fewest(found):,} examples, the gain in accuracy over an untrained model"
+    return extremes_words(what, told, end=clear_cases(told))
+
+
+def _fewest(found: dict[str, pd.DataFrame]) -> int:
+    return int(min(rows["training"].min() for rows in found.values()))
+
+
+def _gaps(rows: pd.DataFrame, models: ShownModels) -> list[tuple[Series, Samples, Samples]]:
     """Of each line with an untrained twin: what training adds with fewest and with all examples."""
     found = []
     for series in models.present(rows):
@@ -133,7 +150,7 @@ def _gaps(rows: pd.DataFrame, models: ShownModels) -> list[tuple[Samples, Sample
         shares = sorted(own["share"].unique())
         few, whole = (_gap(own[own["share"] == share]) for share in (shares[0], shares[-1]))
         if few and whole and len(shares) > 1:
-            found.append((few, whole))
+            found.append((series, few, whole))
     return found
 
 

@@ -11,6 +11,7 @@ from .._numbers import listed, number
 from ._methods import GAINS
 from ._rows import all_examples, any_trained, best_layer, layers_text, of, one_probe, probe_label, task_label, tasks_of
 from ._task_map import TaskMap
+from ._words import cases_of, place_words
 
 _COLUMNS = ["series", "task", "label", "layer", "untrained", "value", "low", "high", "baseline", "share", "best"]
 _TOLD = 6  # models whose best layers are told one by one
@@ -31,6 +32,7 @@ def overview_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
         id="where-is-what",
         question="Where in the network is what?",
         answer=[*_where(own, table, series), *_from_the_start(table), *_untrained(table)],
+        words=place_words([case for case in cases_of(own, models) if task_label(case.task) in labels]),
         panels=[Panel.of(TaskMap(table=table[table["series"] == one.key], labels=labels), one.label) for one in series],
         caption="Colours, and numbers where there is room: 100 × the share of what any layer of these models gains "
         f"over the majority class; framed: each model's best layer.{_beside(table)}{_seeds(own)}{''.join(nothing)}",

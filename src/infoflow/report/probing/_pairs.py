@@ -4,6 +4,7 @@ import pandas as pd
 
 from .._curves import curves, interval_note
 from .._figure import Panel, ReportFigure
+from .._in_words import Candidate, clear_cases, extremes_words
 from .._language import ShownModels
 from .._numbers import estimate_text
 from .._samples import Samples
@@ -33,6 +34,7 @@ def pairs_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         id="probe-pairs",
         question="Which layer first prefers the acceptable sentence?",
         answer=_sentences(of(shares, phenomenon=_ALL), models),
+        words=_words(of(shares, phenomenon=_ALL), models),
         panels=[Panel.of(charts[name], _title(shares, name)) for name in shown],
         caption=f"{interval_note(data)} Sentences are scored whole, by the logit lens at each layer.{more}",
         how_to_read=[
@@ -54,6 +56,17 @@ def _title(shares: pd.DataFrame, phenomenon: str) -> str:
     count = int(of(shares, phenomenon=phenomenon)["count"].max())
     name = "all pairs" if phenomenon == _ALL else phenomenon.replace("_", " ")
     return f"{name} ({count:,})"
+
+
+def _words(own: pd.DataFrame, models: ShownModels) -> str:
+    """Which model prefers most acceptable sentences at its best layer, which fewest."""
+    bests = {series: best_layer(own, series.key) for series in models.present(own[own["trained"]])}
+    told = [Candidate(f"in {series.label}", best.estimate) for series, best in bests.items() if best is not None]
+    return extremes_words(
+        "the share of acceptable sentences preferred, at the best layer,",
+        told,
+        end=f"chance is {_CHANCE}{f', and it is {more}' if (more := clear_cases(told, _CHANCE)) else ''}",
+    )
 
 
 def _sentences(own: pd.DataFrame, models: ShownModels) -> list[str]:

@@ -1,6 +1,6 @@
 """How large a probe a task takes: what is left of a Bayesian probe, or the bits of the probe itself."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -8,11 +8,13 @@ import pandas as pd
 
 from .._curves import interval_note, samples_at
 from .._figure import Panel, ReportFigure
+from .._in_words import Candidate, extremes_words
 from .._language import ShownModels
 from .._numbers import estimate_text, number
 from ._bits import CODES, MOST_CODED, coded_chart, coded_table, in_bits
 from ._methods import CODELENGTH
 from ._rows import any_trained, left_out_note, most_layered, of, one_probe, task_label, tasks_of
+from ._words import case_name
 
 _SIZES = {
     "surviving": ("units of the probe that survive", "units"),
@@ -36,6 +38,7 @@ def size_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None
         id="probe-size",
         question="How large a probe does it take?",
         answer=_sentences(rows, shown, unit, models),
+        words=_words(rows, shown, unit, models),
         panels=[Panel.of(coded_chart(tables[task], models, title, "all units"), task_label(task)) for task in shown],
         caption=f"{interval_note(data)} The {rows['code'].iloc[0]} code. Each panel has its own scale."
         f"{left_out_note(tasks, shown)}",
@@ -70,6 +73,26 @@ def _in_kilobits(rows: pd.DataFrame) -> pd.DataFrame:
     if "replicates" in rows:
         scaled["replicates"] = [None if each is None else np.asarray(each) / 1000 for each in rows["replicates"]]
     return rows.assign(**scaled, baseline=np.nan)
+
+
+def _words(rows: pd.DataFrame, tasks: Iterable[str], unit: str, models: ShownModels) -> str:
+    """The largest and the smallest of the smallest probes, and how many are clearly smaller than the control's."""
+    found, gaps = [], []
+    for task in tasks:
+        own, control = (of(rows, task=task, labels=labels) for labels in ("task", "control"))
+        for key, layer in _smallest(own):
+            here, beside = samples_at(own, key, layer), samples_at(control, key, layer)
+            found.append(Candidate(case_name(task, models[key].label), here.estimate()))
+            gaps += [(beside - here).estimate()] if beside else []
+    smaller = f"clearly smaller than its control's in {sum(gap.sign > 0 for gap in gaps)} of {len(gaps)} cases"
+    return extremes_words("the smallest probe that a task takes", found, unit, end=smaller if gaps else "")
+
+
+def _smallest(own: pd.DataFrame) -> Iterator[tuple[str, int]]:
+    """Of each trained model the layer with the smallest probe."""
+    means = own[own["trained"]].groupby(["series", "layer"])["value"].mean()
+    for key, layers in means.groupby(level=0, sort=False):
+        yield str(key), int(layers.idxmin()[1])  # type: ignore[index]
 
 
 def _sentences(rows: pd.DataFrame, tasks: Iterable[str], unit: str, models: ShownModels) -> list[str]:

@@ -22,6 +22,7 @@ from ._rows import (
     task_label,
     tasks_of,
 )
+from ._words import cases_of, told_of
 
 _TOLD = 5  # tasks whose seen and unseen types are told apart in words
 
@@ -46,6 +47,7 @@ def selectivity_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure
         id="probe-selectivity",
         question="Is it in the vectors, or has the probe learned words by heart?",
         answer=[*_layer_sentences(own, shown, models), *_type_sentences(scores, control, shown, models)],
+        words=told_of("selectivity at its best layer", cases_of(own, models), lambda case: case.best.estimate, 0.0),
         panels=[Panel.of(chart, task_label(task)) for task, chart in charts.items()],
         caption=f"{interval_note(data)} Each panel has its own scale; words of types that training had and had not are "
         f"apart under the pointer and in the data.{left_out_note(tasks, shown)}",

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from .._figure import ReportFigure
+from .._in_words import by_answer
 from .._language import Series, ShownModels
 from .._numbers import listed
 from ._methods import PROBES
@@ -33,6 +34,7 @@ def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: Show
         id="probe-solved",
         question="Which words are read rightly, and from which layer on?",
         answer=[_sentence(own, shown, lines)],
+        words=_words(own[own["task"].astype(str).isin(shown)], lines),
         panels=[],
         caption=f"Single test examples. Of the {own['example'].nunique()} that a hash of their text had chosen before "
         f"anything was trained, the first for each state from which on the probe of {lines[0].label} is right: picked "
@@ -136,6 +138,20 @@ def _strips(rows: pd.DataFrame, line: Series) -> Iterator[dict[str, Any]]:
             "trained": bool(trained),
             "cells": cells,
         }
+
+
+def _words(own: pd.DataFrame, lines: list[Series]) -> str:
+    """Of each model, and of the untrained ones, how many examples are right only above the embeddings."""
+
+    def counted(rows: pd.DataFrame) -> str:
+        task = rows["task"].astype(str)
+        of = [solved_from(each) for _, each in rows.groupby([task, "series", "example"])]
+        return f"{sum(layer > 0 for layer in of)} of {len(of)}" if of else ""
+
+    by_model = {line.label: counted(own[own["trained"] & (own["series"] == line.key)]) for line in lines}
+    untrained = counted(own[~own["trained"]])
+    start = "examples that are right only from a state above the embeddings on: "
+    return by_answer(by_model | ({"untrained models": untrained} if untrained else {}), start)
 
 
 def _sentence(own: pd.DataFrame, tasks: list[str], lines: list[Series]) -> str:

@@ -7,6 +7,7 @@ import pandas as pd
 
 from .._curves import interval_note, samples_at
 from .._figure import Panel, ReportFigure
+from .._in_words import Candidate, clear_cases, extremes_words
 from .._language import Series, ShownModels
 from .._numbers import estimate_text, listed
 from .._samples import Samples
@@ -56,6 +57,7 @@ def trees_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         id="probe-trees",
         question="Do vectors hold the tree of a sentence?",
         answer=[text for score in tables for text in _sentences(score, found[score], models)],
+        words=_words(next(iter(tables)), found, models),
         panels=[Panel.of(_chart(score, table, models), score.title) for score, table in tables.items()],
         caption=f"{_counts(data)} {_trained_on(frame)} Each panel has its own scale.",
         how_to_read=[
@@ -124,6 +126,29 @@ def _sentences(score: _Score, rows: pd.DataFrame, models: ShownModels) -> list[s
         series = max(bests, key=lambda one: bests[one].estimate.value)
         bests = {series: bests[series]}
     return [_sentence(score, rows, series, best) for series, best in list(bests.items())[:_MOST]]
+
+
+def _words(score: _Score, found: dict[_Score, pd.DataFrame], models: ShownModels) -> str:
+    """How far each model's best layer is above the first control that the score has."""
+    rows = found[score]
+    own = of(rows, probe="structural")
+    told: dict[str, list[Candidate]] = {}
+    for series in models.present(own[own["trained"]]):
+        best = best_layer(own, series.key)
+        if best is None:
+            continue
+        here = samples_at(own, series.key, best.layer)
+        controls = {
+            "an untrained model's best layer": _untrained(own, series),
+            "a chain of words": samples_at(of(rows, probe="chain"), series.key, -1),
+            "a random map": samples_at(of(rows, probe="random"), series.key, best.layer),
+        }
+        for name, control in controls.items():
+            if control:
+                told.setdefault(name, []).append(Candidate(f"in {series.label}", (here - control).estimate()))
+    name = next(iter(told), "")
+    what = f"{score.axis.split(' (')[0]} at the best layer, above {name},"
+    return extremes_words(what, told[name], end=clear_cases(told[name])) if name else ""
 
 
 def _sentence(score: _Score, rows: pd.DataFrame, series: Series, best: Best) -> str:

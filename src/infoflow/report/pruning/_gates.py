@@ -7,6 +7,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
+from .._in_words import Candidate, extremes_words, percent_span, plain
 from .._language import ShownModels
 from .._numbers import estimate_text, listed
 from .._samples import Estimate
@@ -39,6 +40,7 @@ def gates_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
             f"Gates that are neither 0 nor 1 at the largest penalty: "
             f"{'; '.join(f'{_last(pool, table)} ({name} {start:.0f}%)' for pool, start in starts.items())}."
         ],
+        words=_words(starts, table, name),
         panels=[Panel(spec=_chart(table, starts, name))],
         caption=f"{over_seeds(seeds)}; {listed([_gates(pool, frame) for pool in pools])}.",
         how_to_read=[
@@ -67,10 +69,23 @@ def _gates(pool: PrunableHeads, frame: pd.DataFrame) -> str:
     return f"{int(pool.of(frame)['size'].iloc[0]):,} gates on {pool.heads} of {pool.series.label}"
 
 
-def _last(pool: PrunableHeads, table: pd.DataFrame) -> str:
+def _words(starts: dict[PrunableHeads, float], table: pd.DataFrame, name: str) -> str:
+    """Where most and fewest gates are undecided at the largest penalty."""
+    ends = [(f"for {pool.heads} of {pool.series.label}", _end(pool, table)) for pool in starts]
+    found = [Candidate(who, one if one.high > one.low else plain(one.value)) for who, one in ends]
+    before = f"{name} it is {percent_span(start / 100 for start in starts.values())}"
+    return extremes_words("at the largest penalty, the share of undecided gates", found, "%", end=before)
+
+
+def _end(pool: PrunableHeads, table: pd.DataFrame) -> Estimate:
+    """Percent undecided at the largest penalty."""
     end = pool.of(table).sort_values("setting").iloc[-1]
     value, low, high = (float(end[name]) for name in ("value", "low", "high"))
-    estimate = Estimate(value=value, low=low, high=high, seeds=int(end["seeds"]), count=0)
+    return Estimate(value=value, low=low, high=high, seeds=int(end["seeds"]), count=0)
+
+
+def _last(pool: PrunableHeads, table: pd.DataFrame) -> str:
+    estimate = _end(pool, table)
     shown = (
         estimate_text(estimate, "%").replace(" %", "%") if estimate.high > estimate.low else f"{estimate.value:.0f}%"
     )

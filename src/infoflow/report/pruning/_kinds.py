@@ -8,6 +8,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
+from .._in_words import Candidate, both_extremes, percent_over_models, sentence
 from .._language import Series, ShownModels
 from .._numbers import listed, number
 from ..forms._chart import amount, finished, lit, tips
@@ -16,7 +17,7 @@ from ..forms._lines import LineKind, control_lines, folded, lines, looks_of
 from ..forms._names import names_above
 from ..heads._names import KINDS, kind_label
 from ._charts import METHOD, heads_left, points_axis, rows_axis
-from ._rows import LEARNED, SUBSET, PrunableHeads, over_seeds, percent_over_seeds, pools_of
+from ._rows import LEARNED, SUBSET, PrunableHeads, over_seeds, percent_over_seeds, widest_of
 
 _LOOKS = {
     order.key: order
@@ -35,8 +36,7 @@ def kinds_figure(heads: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     heads = heads.loc[heads["way"] == way]
     if heads.empty:
         return None
-    widest = {pool.series.key: pool for pool in pools_of(heads, models)}  # the last one of each line
-    own = {pool: _own(pool, heads) for pool in widest.values()}
+    own = {pool: _own(pool, heads) for pool in widest_of(heads, models)}
     tables = {pool: _table(rows) for pool, rows in own.items()}
     panels = [panel for pool, table in tables.items() for panel in _panels(pool, table, own[pool])]
     data = pd.concat([t.assign(series=p.series.key, scope=p.scope) for p, t in tables.items()], ignore_index=True)
@@ -46,6 +46,7 @@ def kinds_figure(heads: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         id="pruning-kinds",
         question="Which heads go first?",
         answer=[_sentence(pool, table) for pool, table in tables.items()],
+        words=sentence("; ".join(_words(pool, tables[pool], rows) for pool, rows in own.items())),
         panels=panels,
         caption=f"Heads that are alive by {gates}. {over_seeds(seeds)}; squares hold their number, rounded. Grey and "
         "dashed: the same share removed of every kind.",
@@ -104,19 +105,44 @@ def _by_kind(own: pd.DataFrame) -> pd.DataFrame:
     for point, at in own.groupby("point"):
         left = at.groupby(["seed", "draw"])["alive"].sum().mean()
         for name, kind in at.groupby("name"):
-            percent = 100 * kind["alive"].astype(float).groupby(kind["seed"]).mean()
-            estimate = percent_over_seeds(percent.to_dict())
+            estimate = percent_over_seeds({seed: 100 * share for seed, share in _share_alive(kind).items()})
             rows.append({"point": point, "name": name, "left": float(left), "percent": estimate.value,
                          "low": estimate.low, "high": estimate.high})  # fmt: skip
     return pd.DataFrame(rows).sort_values(["name", "left"], ascending=False)
 
 
+def _words(pool: PrunableHeads, table: pd.DataFrame, own: pd.DataFrame) -> str:
+    """Where most and fewest heads are alive when half of them are: of which kind, or in which layer."""
+    point, left, size = _halfway(table)
+    kinds = _kinds(table)
+    by, each = ("name", "{}") if len(kinds) > 1 else ("layer", "layer {}")
+    at = own.loc[own["point"] == point]
+    found = [
+        Candidate(f"in {each.format(name)}", percent_over_models(_share_alive(rows)))
+        for name in (kinds if by == "name" else sorted(set(at["layer"])))
+        for rows in [at.loc[at[by] == name]]
+    ]
+    told = both_extremes(found, "%").replace(" %", "%")
+    return f"with {number(left, 0)} of {size} heads of {pool.series.label} left, the share alive is {told}"
+
+
+def _share_alive(rows: pd.DataFrame) -> dict[object, float]:
+    """Of each seed."""
+    return rows["alive"].astype(float).groupby(rows["seed"]).mean().to_dict()
+
+
+def _halfway(table: pd.DataFrame) -> tuple[int, float, int]:
+    """The point nearest to half of the heads, the heads left there, and all."""
+    size = int(table["size"].iloc[0])
+    left = table.groupby("point")["left"].first()
+    point = (left - size / 2).abs().idxmin()
+    return int(str(point)), float(left[point]), size
+
+
 def _sentence(pool: PrunableHeads, table: pd.DataFrame) -> str:
     """The point nearest to half of the heads: what is left of each kind, or of the fullest and the emptiest layer."""
-    size = int(table["size"].iloc[0])
-    point = (table.groupby("point")["left"].first() - size / 2).abs().idxmin()
-    own = table.loc[table["point"] == point]
-    left, kinds = float(own["left"].iloc[0]), _kinds(table)
+    point, left, size = _halfway(table)
+    own, kinds = table.loc[table["point"] == point], _kinds(table)
     start = f"{pool.subject}: with {number(left, 0)} of {size} left"
     if len(kinds) > 1:
         by_kind = own.groupby("name")[["alive", "share"]].agg({"alive": "sum", "share": "mean"})

@@ -7,6 +7,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, PanelGroup, ReportFigure
+from .._in_words import by_answer
 from .._language import ShownModels
 from .._numbers import number
 from ..forms._chart import amount, finished, lit, tips
@@ -25,6 +26,7 @@ from ._rows import (
     quality_curves,
     several,
     signature,
+    widest_of,
 )
 
 _HEIGHT = 240
@@ -43,6 +45,7 @@ def quality_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         id="pruning-quality",
         question="How many heads does a model need?",
         answer=_sentences(curves, models),
+        words=_words(curves, models),
         panels=groups[0].panels,
         caption=f"{several(frame)}; {int(frame['count'].median()):,} sentences behind each point.{grey} Dotted: the "
         f"model before any head went.{signature(frame)}",
@@ -84,6 +87,35 @@ def _sentences(curves: pd.DataFrame, models: ShownModels) -> list[str]:
     return told
 
 
+def _words(curves: pd.DataFrame, models: ShownModels) -> str:
+    """Of each model's widest pool, how many heads can go at almost no cost, by its first way and in random order."""
+    found = {}
+    for pool in widest_of(curves, models):
+        own = pool.of(curves)
+        metric = metrics_of(own)[0]
+        own = own.loc[own["metric"] == metric]
+        way = next((one for one in WAYS if bool((own["way"] == one.key).any())), None)
+        if way is not None:
+            chance = own.loc[own["way"] == RANDOM]
+            chance = chance.groupby("left", as_index=False)[["value", "unpruned", "size"]].mean()
+            random = f", in random order {_share_gone(chance, metric)}" if len(chance) else ""
+            gone = _share_gone(own.loc[own["way"] == way.key], metric)
+            worse = "BLEU is {:g} worse" if metric == "bleu" else "the loss is {:g} nats worse"
+            found[pool.series.label] = (
+                f"{gone} of {pool.heads} can go before {worse.format(CHEAP[metric])} ({way.label}{random})"
+            )
+    return by_answer(found)
+
+
+def _share_gone(line: pd.DataFrame, metric: str) -> str:
+    point = _cheapest(line, metric)
+    return "0%" if point is None else f"{1 - point['left'] / point['size']:.0%}"
+
+
+def _limit(metric: str) -> str:
+    return f"{CHEAP[metric]:g} {'BLEU' if metric == 'bleu' else 'nats'}"
+
+
 def _sentence(own: pd.DataFrame, pool: PrunableHeads, metric: str) -> str:
     """The fewest heads with which the quality is within what counts as cheap, beside as many random ones."""
     size, full, name = int(own["size"].iloc[0]), float(own["unpruned"].iloc[0]), METRICS[metric][0]
@@ -91,7 +123,7 @@ def _sentence(own: pd.DataFrame, pool: PrunableHeads, metric: str) -> str:
     if way is None:
         return f"{pool.subject}: only random choices were made."
     point = _cheapest(own.loc[own["way"] == way.key], metric)
-    limit = f"{CHEAP[metric]:g} {'BLEU' if metric == 'bleu' else 'nats'}"
+    limit = _limit(metric)
     if point is None:
         return (
             f"{pool.subject}: no point of the sweep ({way.label}) stays within {limit} of the model's {number(full)}."

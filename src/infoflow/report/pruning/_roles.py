@@ -7,8 +7,9 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, PanelGroup, ReportFigure
+from .._in_words import percent_over_models, sentence
 from .._language import ShownModels
-from .._numbers import listed
+from .._numbers import estimate_text, listed
 from .._samples import Samples
 from ..forms._chart import NAME, amount, bounded, finished, lit, tips, with_field
 from ..forms._grid import squares
@@ -42,6 +43,7 @@ def roles_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         id="pruning-functions",
         question="Which functions survive?",
         answer=[_sentence(told) for told in sweeps],
+        words=sentence("; ".join(_words(told) for told in sweeps)),
         panels=[*matrices, *overviews],
         caption=_caption(sweeps),
         how_to_read=[
@@ -69,6 +71,21 @@ def roles_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
 
 def _group(name: str, panels: list[Panel]) -> PanelGroup:
     return PanelGroup(id=name, label="", note="", scale=("", ""), panels=panels)
+
+
+def _words(told: Functions) -> str:
+    """At the telling point, the share of functions that is still held, beside what as many random heads would keep."""
+    at = told.counts.loc[told.counts["point"] == told.telling]
+    share = percent_over_models((at["functions"] / at["before"]).groupby(at["seed"]).mean().to_dict())
+    chance = 100 * float(at["chance"].mean())
+    more, less = share.low > chance, share.high < chance  # neither without an interval
+    verdict = "more than the " if more else "less than the " if less else ""
+    verdict = verdict or ("not clearly more or less than the " if share.has_interval else "beside ")
+    held = estimate_text(share, "%").replace(" %", "%")
+    return (
+        f"with {told.left(told.telling)} of {told.size} heads left, {told.pool.series.label} holds {held} of its "
+        f"functions, {verdict}{chance:.0f}% that as many random heads would keep"
+    )
 
 
 def _sentence(told: Functions) -> str:

@@ -91,6 +91,11 @@ def pools_of(frame: pd.DataFrame, models: ShownModels) -> list[PrunableHeads]:
     ]
 
 
+def widest_of(frame: pd.DataFrame, models: ShownModels) -> list[PrunableHeads]:
+    """Of each line the last of its pools, which has most heads."""
+    return list({pool.series.key: pool for pool in pools_of(frame, models)}.values())
+
+
 def with_counts(frame: pd.DataFrame) -> pd.DataFrame:
     """`left` and `size`: heads of the pool that are left, and that it has. What has no gate stays as it was."""
     kept = [row[_KEPT.get(scope, "kept")] for scope, row in zip(frame["scope"], frame.to_dict("records"), strict=True)]

@@ -10,9 +10,10 @@ import pandas as pd
 from infoflow.foundation import interval
 
 from .._figure import Panel, ReportFigure
+from .._in_words import Candidate, clear_cases, extremes_words
 from .._language import ShownModels
 from .._numbers import estimate_text
-from .._samples import Samples
+from .._samples import Estimate, Samples
 from ..forms._chart import CONTROL, amount, finished, lit, tips, with_field
 from ..forms._hollow import point_style
 from ..forms._lines import level, lines
@@ -44,6 +45,7 @@ def scratch_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         id="pruning-scratch",
         question="Could a model with so few heads have been trained from the start?",
         answer=[_sentence(pool.of(pairs), pool, metric[pool]) for pool in pools],
+        words=_words({pool: pool.of(pairs) for pool in pools}, metric),
         panels=[Panel(spec=_chart(pool.of(curves), pool, metric[pool], curves), title=pool.title) for pool in pools],
         caption=f"{several(frame, bands=_bands(pairs))}; {int(frame['count'].median()):,} sentences behind each point."
         f"{signature(frame)}",
@@ -67,14 +69,23 @@ def _bands(pairs: pd.DataFrame) -> str:
     return "whiskers" if points == {1} else "bands and whiskers" if 1 in points else "bands"
 
 
-def _sentence(pairs: pd.DataFrame, pool: PrunableHeads, metric: str) -> str:
-    """Mean difference over the points, paired by seed and sentence."""
-    sign = 1 if metric == "bleu" else -1
-    unit = "BLEU" if metric == "bleu" else "nats per token"
-    gaps = [
-        Samples.of(own) - Samples.of(own.assign(value=own["value_scratch"], replicates=own["replicates_scratch"]))
-        for _, own in pairs.groupby("point")
+def _words(pairs: dict[PrunableHeads, pd.DataFrame], metric: dict[PrunableHeads, str]) -> str:
+    """By how much pruned models are better than those trained so from the start, in the first metric."""
+    first = next(name for name in METRICS if name in metric.values())
+    own = {pool: rows for pool, rows in pairs.items() if metric[pool] == first}
+    found = [
+        Candidate(f"for {pool.heads} of {pool.series.label}", _advantage(rows, first)) for pool, rows in own.items()
     ]
+    return extremes_words("the pruned model's advantage", found, _unit(first), end=clear_cases(found))
+
+
+def _unit(metric: str) -> str:
+    return "BLEU" if metric == "bleu" else "nats per token"
+
+
+def _advantage(pairs: pd.DataFrame, metric: str) -> Estimate:
+    """Mean difference over the points, paired by seed and sentence; above 0 the pruned model is better."""
+    sign, gaps = 1 if metric == "bleu" else -1, _gaps(pairs)
     seeds = sorted(set.intersection(*(set(gap.values) for gap in gaps)))
     replicates = _replicates(gaps, seeds, sign)
     mean = Samples(
@@ -83,12 +94,25 @@ def _sentence(pairs: pd.DataFrame, pool: PrunableHeads, metric: str) -> str:
         intervals={seed: tuple(interval(drawn)) for seed, drawn in replicates.items()},
         count=0,
     )
-    estimate = mean.estimate()
+    return mean.estimate()
+
+
+def _gaps(pairs: pd.DataFrame) -> list[Samples]:
+    """Of each point, the pruned model less the one trained so from the start."""
+    return [
+        Samples.of(own) - Samples.of(own.assign(value=own["value_scratch"], replicates=own["replicates_scratch"]))
+        for _, own in pairs.groupby("point")
+    ]
+
+
+def _sentence(pairs: pd.DataFrame, pool: PrunableHeads, metric: str) -> str:
+    """Which of the two is better, and by how much."""
+    estimate, num = _advantage(pairs, metric), int(pairs["point"].nunique())
     better = "better" if estimate.value > 0 else "worse"
     sure = "" if estimate.sign or not estimate.has_interval else ", which may be chance"
     shown = estimate if estimate.value > 0 else estimate.negated()
-    points = f", the mean over {len(gaps)} points" if len(gaps) > 1 else ""
-    return f"{pool.subject}: the pruned model is {better} by {estimate_text(shown, unit)}{points}{sure}."
+    points = f", the mean over {num} points" if num > 1 else ""
+    return f"{pool.subject}: the pruned model is {better} by {estimate_text(shown, _unit(metric))}{points}{sure}."
 
 
 def _replicates(gaps: list[Samples], seeds: list, sign: int) -> dict[object, np.ndarray]:

@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
+from .._in_words import ANY_PERCENT, Candidate, extreme, percent_over_models, percent_span, sentence
 from .._language import ShownModels
 from .._numbers import number
 from ..forms._chart import color_if, one_at_a_time, tips
@@ -31,6 +32,7 @@ def allocation_heads_figure(by_set: dict[str, pd.DataFrame], models: ShownModels
         id="allocation-heads",
         question="Which attention heads lowered the loss?",
         answer=[f"{'; '.join(_sentence(part, kind, table) for (part, kind), table in maps.items())}."],
+        words=_words(_rows_by_map(heads, models)),
         panels=[
             Panel(
                 spec=_chart([each[part, kind] for each in all_maps.values()], limit),
@@ -56,8 +58,13 @@ def allocation_heads_figure(by_set: dict[str, pd.DataFrame], models: ShownModels
 
 
 def _maps(heads: pd.DataFrame, models: ShownModels) -> dict[tuple[ModelStack, str], pd.DataFrame]:
+    return {key: _map(rows) for key, rows in _rows_by_map(heads, models).items()}
+
+
+def _rows_by_map(heads: pd.DataFrame, models: ShownModels) -> dict[tuple[ModelStack, str], pd.DataFrame]:
+    """The heads of each stack and kind of attention."""
     return {
-        (part, kind): _map(rows[rows["kind"] == kind])
+        (part, kind): rows.loc[(rows["kind"] == kind) & (rows["head"] >= 0)]
         for part in parts_of(heads, models)
         for rows in [of_part(heads, part)]
         for kind in ("self", "cross")
@@ -67,7 +74,6 @@ def _maps(heads: pd.DataFrame, models: ShownModels) -> dict[tuple[ModelStack, st
 
 def _map(rows: pd.DataFrame) -> pd.DataFrame:
     """Share of each head in the sum of absolute values over the map, in percent; mean over seeds, and the spread."""
-    rows = rows.loc[rows["head"] >= 0]
     scale = rows["value"].abs().groupby(rows["seed"]).transform("sum")
     within = rows["value"].abs().groupby([rows["seed"], rows["layer"]]).transform("sum")
     rows = rows.assign(map=-100 * rows["value"] / scale, layer_share=-100 * rows["value"] / within)
@@ -75,6 +81,25 @@ def _map(rows: pd.DataFrame) -> pd.DataFrame:
     grouped: Any = rows.groupby(["layer", "head"])
     table = grouped.agg(map=("map", "mean"), layer_share=("layer_share", "mean"), seeds=("seed", "nunique"))
     return table.reset_index().merge(spread.reset_index(), on="layer")
+
+
+def _words(maps: dict[tuple[ModelStack, str], pd.DataFrame]) -> str:
+    """The layer whose heads have the largest part of their map, beside an equal part."""
+    found, equal = [], []
+    for (part, kind), rows in maps.items():
+        shares = -rows["value"] / rows["value"].abs().groupby(rows["seed"]).transform("sum")
+        name = f"{'cross-attention of ' if kind == 'cross' else ''}{part.label}"
+        for layer, own in shares.groupby(rows["layer"]):
+            share = percent_over_models(own.groupby(rows["seed"]).sum().to_dict(), ANY_PERCENT)
+            found.append(Candidate(f"in layer {layer} of {name}", share))
+        equal.append(1 / rows["layer"].nunique())
+    most = extreme(found)
+    if most is None:
+        return ""
+    told = most.told("%").replace(" %", "%")
+    return sentence(
+        f"the largest part of a map that a layer's heads have is {told}; equal layers would have {percent_span(equal)}"
+    )
 
 
 def _sentence(part: ModelStack, kind: str, table: pd.DataFrame) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
+from .._in_words import ANY_PERCENT, Candidate, extremes_words, percent_over_models, percent_span
 from .._language import ShownModels
 from .._numbers import listed
 from ..forms._chart import amount, finished, tips, values_of
@@ -36,6 +37,7 @@ def bars_figure(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, models: Sh
         id="allocation-bars",
         question="Which layers and components lowered the loss?",
         answer=[_blocks_sentence(tables), _outside_sentence(groups, models), *_held_out_sentence(all_tables)],
+        words=_words({part: of_part(steps["train"], part) for part in parts}, groups),
         panels=[
             Panel(spec=_chart([each[part] for each in all_tables.values()], frames, reach), title=part.label)
             for part in parts
@@ -69,8 +71,7 @@ def _legend(data: pd.DataFrame) -> list[tuple[str, str]]:
 
 def _frames(steps: pd.DataFrame) -> pd.DataFrame:
     """Cumulative share of each layer and component, at about 24 updates; means over seeds."""
-    steps = steps.loc[steps["layer"] >= 0].assign(component=shown_component(steps))
-    steps = steps.loc[steps["component"].isin(COMPONENTS)]
+    steps = _in_blocks(steps)
     sums: Any = steps.groupby(["end", "layer", "component"])["value"].sum() / steps["seed"].nunique()
     grid = sums.unstack(["layer", "component"]).fillna(0.0).sort_index().cumsum()
     grid = 100 * grid / abs(float(grid.iloc[-1].sum()) or 1.0)
@@ -154,6 +155,28 @@ def _blocks_sentence(tables: dict[ModelStack, pd.DataFrame]) -> str:
             f"({by_layer.max():.0f}%)"
         )
     return f"Of what blocks contributed, {'; '.join(texts)}."
+
+
+def _words(steps: dict[ModelStack, pd.DataFrame], groups: pd.DataFrame) -> str:
+    """Where feed-forward blocks did most and least of what blocks did, beside their share of the weights."""
+    found, sizes = [], []
+    for part, rows in steps.items():
+        inside = _in_blocks(rows)
+        sums = inside.groupby("seed")["value"].sum()
+        feed = inside[inside["component"].isin(_FEED_FORWARD)].groupby("seed")["value"].sum()
+        found.append(Candidate(f"in {part.label}", percent_over_models((feed / sums).to_dict(), ANY_PERCENT)))
+        weights = _in_blocks(of_part(groups, part))
+        sizes.append(
+            weights.loc[weights["component"].isin(_FEED_FORWARD), "parameters"].sum() / weights["parameters"].sum()
+        )
+    beside = f"of the weights of blocks it has {percent_span(sizes)}"
+    return extremes_words("the share of feed-forward in what blocks lowered the loss by", found, "%", end=beside)
+
+
+def _in_blocks(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the components that are drawn."""
+    rows = rows.loc[rows["layer"] >= 0].assign(component=shown_component(rows))
+    return rows.loc[rows["component"].isin(COMPONENTS)]
 
 
 def _outside_sentence(groups: pd.DataFrame, models: ShownModels) -> str:

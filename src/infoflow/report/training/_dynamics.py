@@ -1,5 +1,6 @@
 """How training did it: which parts of the models lowered the loss, when, and which hurt."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure, Section
+from .._in_words import Candidate, extreme, percent_over_models, sentence
 from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import listed, number
@@ -76,6 +78,7 @@ def _loss_figure(windows: dict[str, pd.DataFrame], reliability: pd.DataFrame, mo
         id="allocation-loss",
         question="Do the parts add up to the loss?",
         answer=[_loss_sentence(table, residuals, series), *_held_out_sentence(curves, series)],
+        words=_loss_words(residuals, series),
         panels=[Panel(spec=_loss_chart(list(curves.values()), series))],
         caption=f"Loss on fixed sentences with frozen noise and without dropout; "
         f"{_seeds_text(table)} {int(table.groupby('series')['update'].nunique().max())} points.",
@@ -128,6 +131,25 @@ def _loss_sentence(table: pd.DataFrame, residuals: pd.DataFrame, series: list[Se
             f"{one.label} {_percent(rules.iloc[0])} of a fall of {number(fall)} nats ({rules.index[0]}{first})"
         )
     return f"Sum of all allocations against the loss change: off by {listed(parts)}."
+
+
+def _loss_words(residuals: pd.DataFrame, series: list[Series]) -> str:
+    """How far the sum of the allocations is off by the rule that was used, beside the first order."""
+    used, first = [], []
+    for one in series:
+        own = residuals[residuals["series"] == one.key]
+        for place, (rule, rows) in enumerate(own.groupby("rule", sort=False)):
+            off = percent_over_models(rows.groupby("seed")["value"].mean().to_dict(), (0.0, math.inf))
+            told = Candidate(f"in {one.label}", off)
+            used += [told] if place == 0 else []
+            first += [told] if rule == "first-order" and place else []
+    worst, plain = extreme(used), extreme(first, least=True)
+    if worst is None:
+        return ""
+    beside = f"; to first order it would by at least {plain.told('%')}" if plain else ""
+    most = "at most " if len(used) > 1 else ""
+    said = f"the sum of all allocations misses the loss change by {most}{worst.told('%')}{beside}"
+    return sentence(said.replace(" %", "%"))
 
 
 def _percent(share: float) -> str:

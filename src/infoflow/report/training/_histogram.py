@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
+from .._in_words import Candidate, extremes_words, percent_over_models
 from .._language import ShownModels
 from .._numbers import count_text
 from ..forms._chart import CONTROL, finished, tips, values_of, with_field
@@ -24,7 +25,7 @@ def histogram_figure(histogram: pd.DataFrame, models: ShownModels) -> ReportFigu
     """Counts of single parameters by the size of their loss change, both sides beside each other's mirror image; None
     where no parameter of a block changed the loss (of a term that is not theirs)."""
     every = {part: _shares(of_part(histogram, part)) for part in parts_of(histogram, models)}
-    tables = {part: table for part, table in every.items() if (table["side"] != "zero").any()}
+    tables = {part: table for part, table in every.items() if set(table["side"]) - {"zero"}}
     if not tables:
         return None
     smallest, largest = _decades(list(tables.values()))
@@ -34,6 +35,7 @@ def histogram_figure(histogram: pd.DataFrame, models: ShownModels) -> ReportFigu
         id="allocation-histogram",
         question="How many parameters help, and how much does a single one do?",
         answer=[f"{'; '.join(_sentence(part, table) for part, table in every.items())}."],
+        words=_words({part: of_part(histogram, part) for part in tables}),
         panels=[Panel(spec=_chart(table, smallest, largest), title=part.label) for part, table in tables.items()],
         caption=f"On training sentences; {count_text(counted)} changes of single parameters in each of "
         f"{int(histogram['model'].nunique())} trainings, counted in {int(histogram['chords'].max())} steps spread over "
@@ -159,6 +161,19 @@ def _axis(smallest: int, reach: int) -> alt.Axis:
     by_place = {str(side * place): text for place, text in labels.items() for side in (-1, 1)} | {"0": "0"}
     expression = f"{json.dumps(by_place, ensure_ascii=False)}[toString(datum.value)]"
     return alt.Axis(values=sorted(int(place) for place in by_place), labelExpr=expression, labelOverlap="parity")
+
+
+def _words(rows: dict[ModelStack, pd.DataFrame]) -> str:
+    """Of the parameters that changed the loss, the share that helped; half would if signs were drawn at random."""
+    found = []
+    for part, own in rows.items():
+        own = own.loc[(own["layer"] >= 0) & shown_component(own).isin(COMPONENTS)]
+        moved = own.loc[(own["low"] != 0) | (own["high"] != 0)]
+        all_moved = moved.groupby("seed")["count"].sum()
+        helped = moved.loc[moved["high"] <= 0].groupby("seed")["count"].sum().reindex(all_moved.index, fill_value=0)
+        found.append(Candidate(f"in {part.label}", percent_over_models((helped / all_moved).to_dict())))
+    what = "of the changes of single parameters that moved the loss, the share that helped"
+    return extremes_words(what, found, "%", end="with random signs it would be 50%")
 
 
 def _sentence(part: ModelStack, table: pd.DataFrame) -> str:

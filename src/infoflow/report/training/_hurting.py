@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
+from .._in_words import Candidate, extremes_words, percent_over_models, percent_span
 from .._language import ShownModels
 from .._numbers import count_text
 from ..forms._chart import tips
@@ -32,6 +33,7 @@ def hurting_figure(hurting: pd.DataFrame, reliability: pd.DataFrame, models: Sho
         id="allocation-hurting",
         question="Which components hurt, and how often?",
         answer=[f"{'; '.join(_sentence(part, table) for part, table in tables.items())}.{sure}"],
+        words=_words({part: _rows_of(hurting, part) for part in parts}, step),
         panels=[Panel(spec=_chart(table, step), title=part.label) for part, table in tables.items()],
         caption=f"On training sentences; means over {int(hurting['seed'].nunique())} seeds, "
         f"{count_text(float(hurting['chords'].max()))} {step} each; bars go from the lowest seed to the highest.",
@@ -73,6 +75,20 @@ def _table(rows: pd.DataFrame) -> pd.DataFrame:
     single = rows[rows["level"] == "parameter"].groupby("component")["hurt"].mean().rename("parameters")
     table = table.join(single).reset_index()
     return table.assign(name=table["component"].map(_NAMES))
+
+
+def _words(rows: dict[ModelStack, pd.DataFrame], step: str) -> str:
+    """Which component of which model hurt most often and which least, beside its single parameters."""
+    found, single = [], []
+    for part, own in rows.items():
+        for component, of in own[own["level"] == "block"].groupby("component", sort=False):
+            hurt = of.groupby("seed")["hurt"].mean()
+            found.append(
+                Candidate(f"for {_NAMES[str(component)]} in {part.label}", percent_over_models(hurt.to_dict()))
+            )
+        single.append(float(own.loc[own["level"] == "parameter", "hurt"].mean()))
+    beside = f"of single parameters {known}" if (known := percent_span(single)) else ""
+    return extremes_words(f"the share of {step} in which a component hurt", found, "%", end=beside)
 
 
 def _sentence(part: ModelStack, table: pd.DataFrame) -> str:

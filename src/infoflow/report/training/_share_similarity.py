@@ -1,13 +1,16 @@
 """Whether objectives spread the work alike: similarity of share profiles, between and within objectives."""
 
+import math
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
+from .._in_words import Candidate, extremes_words
 from .._language import ShownModels
 from .._numbers import listed, number
+from .._samples import Estimate
 from ..forms._chart import finished, tips
 from ..forms._grid import cells, squares
 from ._rows import LOSS_CHANGE
@@ -24,6 +27,7 @@ def share_similarity_figure(table: pd.DataFrame, models: ShownModels) -> ReportF
         id="allocation-similarity",
         question="Do objectives spread the work alike?",
         answer=[_within_sentence(shown), _translation_sentence(shown)],
+        words=_words(means),
         panels=[Panel(spec=_chart(means))],
         caption="Rank correlation of the shares of all layers × components (self-attention, feed-forward, norms; "
         "embeddings and cross-attention left out): mean, and lowest to highest pair of seeds. Only trainings of "
@@ -59,6 +63,18 @@ def _both_ways(table: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
 def _means(pairs: pd.DataFrame, more: list[str] | None = None) -> pd.DataFrame:
     grouped: Any = pairs.groupby(["first", "second", *(more or [])])["value"]
     return grouped.agg(value="mean", low="min", high="max", pairs="count").reset_index()
+
+
+def _words(means: pd.DataFrame) -> str:
+    """Which two stacks spread the work most alike and which least; brackets are the range over pairs of seeds."""
+    found = []
+    for row in means.loc[means["first"] <= means["second"]].to_dict("records"):
+        first, second, known = row["first"], row["second"], row["high"] > row["low"]
+        name = f"within {first}" if first == second else f"between {first} and {second}"
+        low, high = (row[end] if known else math.nan for end in ("low", "high"))
+        one = Estimate(value=row["value"], low=low, high=high, seeds=int(row["pairs"]), count=0)
+        found.append(Candidate(name, one))
+    return extremes_words("the rank correlation of the shares", found, end="of shuffled shares it is 0")
 
 
 def _told(pairs: pd.DataFrame, first: str, second: str) -> str | None:
