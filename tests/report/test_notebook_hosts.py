@@ -9,7 +9,7 @@ from notebook_hosts import ADDRESSES, served
 pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-COLOURS = {"light": "#ffffff", "dark": "#15181b"}
+COLOURS = {"light": "#ffffff", "dark": "#15181c"}
 NAMES = ("figure", "map", "live", "table", "findings", "anatomy", "view")
 OUTPUT = {"vscode": ".output", "colab": "#output-area"}
 

@@ -141,7 +141,7 @@ def only_one(run: RunFolder) -> Iterator[None]:
     made = [folder for folder in (run.path.absolute(), *run.path.absolute().parents) if not folder.exists()]
     with writable(run.path):
         run.path.mkdir(parents=True, exist_ok=True)
-        lock = (run.path / ".lock").open("w")
+        lock = (run.path / ".lock").open("w", encoding="utf-8")
     with lock:
         try:
             _lock(lock)
