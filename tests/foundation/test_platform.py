@@ -146,6 +146,24 @@ def test_processes_are_looked_for_without_a_signal(windows, monkeypatch, process
     assert _Kernel.closed == ([process] if process in (7, 8) else [])
 
 
+def test_free_memory_is_asked_of_the_kernel(windows, monkeypatch):
+    kernel = types.SimpleNamespace()
+
+    def told(pointer):
+        status = pointer._obj
+        assert status.length == 64  # as the documentation of Windows has it
+        status.free_memory, status.free = 3_000_000_000, 5_000_000_000
+        return 1
+
+    kernel.GlobalMemoryStatusEx = told
+    monkeypatch.setattr(_platform, "windows_kernel", lambda: kernel)
+    assert _platform.memory_on_windows() == 5_000_000_000
+    kernel.GlobalMemoryStatusEx = lambda pointer: 0
+    assert _platform.memory_on_windows() is None
+    monkeypatch.setattr(_platform, "WINDOWS", False)
+    assert _platform.memory_on_windows() is None
+
+
 def test_processes_are_found_here():
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()

@@ -71,6 +71,26 @@ def _is_alive_on_windows(process: int) -> bool:
         kernel.CloseHandle(ctypes.c_void_p(handle))
 
 
+def memory_on_windows() -> int | None:
+    """Bytes that processes may still take there, swap among them; None elsewhere."""
+    if not WINDOWS:
+        return None
+    import ctypes
+
+    class Status(ctypes.Structure):
+        """`MEMORYSTATUSEX`."""
+
+        _fields_ = (
+            *(("length", ctypes.c_uint32), ("load", ctypes.c_uint32)),
+            *(("memory", ctypes.c_uint64), ("free_memory", ctypes.c_uint64)),
+            *(("all", ctypes.c_uint64), ("free", ctypes.c_uint64)),
+            *(("addresses", ctypes.c_uint64), ("free_addresses", ctypes.c_uint64), ("extended", ctypes.c_uint64)),
+        )
+
+    status = Status(length=ctypes.sizeof(Status))
+    return int(status.free) if windows_kernel().GlobalMemoryStatusEx(ctypes.byref(status)) else None
+
+
 def lock_on_windows(descriptor: int, wait: bool) -> bool:
     """`lock_file` by one byte of the file; False where there are no locks.
 
