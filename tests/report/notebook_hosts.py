@@ -6,7 +6,10 @@ out of reach; the frame says how high it is.
 """
 
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
@@ -17,15 +20,36 @@ _COLAB_FRAME = (
     "allow-downloads allow-forms allow-modals allow-pointer-lock allow-popups allow-popups-to-escape-sandbox "
     "allow-scripts allow-storage-access-by-user-activation allow-top-navigation-by-user-activation"
 )
-ADDRESSES = {"vscode": "https://editor.test/", "colab": "https://notebook.test/"}
 
 
-def served(host: str, theme: str, outputs: Sequence[str]) -> dict[str, str]:
-    """Every page of the host by its address."""
-    return (_vscode if host == "vscode" else _colab)(theme, outputs)
+@contextmanager
+def serving(host: str, theme: str, outputs: Sequence[str]) -> Iterator[str]:
+    """The address of the host's page, while it is served; frames have another name of this computer: another origin."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = pages.get(self.path)
+            self.send_response(404 if found is None else 200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write((found or "").encode())
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        port = server.server_address[1]
+        pages = (_vscode if host == "vscode" else _colab)(theme, outputs, f"http://localhost:{port}")
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{port}/"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
-def _vscode(theme: str, outputs: Sequence[str]) -> dict[str, str]:
+def _vscode(theme: str, outputs: Sequence[str], frames_at: str) -> dict[str, str]:
     paper, ink = ("#1f1f1f", "#cccccc") if theme == "dark" else ("#ffffff", "#3b3b3b")
     inner = f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{_POLICY}">
@@ -41,30 +65,30 @@ for (const html of outputs) {{
   document.body.append(element);
 }}</script></body></html>"""
     outer = (
-        f'<!doctype html><title>editor</title><body style="margin:0;background:{paper}">'
-        f'<iframe sandbox="{_VSCODE_FRAME}" src="https://webview.test/" '
-        'style="width:100%;height:6000px;border:0"></iframe>'
+        f'<!doctype html><link rel="icon" href="data:,"><title>editor</title><body style="margin:0;background:{paper}">'
+        f'<iframe sandbox="{_VSCODE_FRAME}" src="{frames_at}/webview" '
+        'style="width:100%;height:6000px;border:0;display:block"></iframe>'
     )
-    return {ADDRESSES["vscode"]: outer, "https://webview.test/": inner}
+    return {"/": outer, "/webview": inner}
 
 
-def _colab(theme: str, outputs: Sequence[str]) -> dict[str, str]:
+def _colab(theme: str, outputs: Sequence[str], frames_at: str) -> dict[str, str]:
     paper, ink = ("#383838", "#d5d5d5") if theme == "dark" else ("#ffffff", "#212121")
     pages = {}
     for number, html in enumerate(outputs):
-        pages[f"https://output.test/{number}"] = f"""<!doctype html><html lang="en" theme="{theme}"><head>
+        pages[f"/{number}"] = f"""<!doctype html><html lang="en" theme="{theme}"><head>
 <meta charset="utf-8"><style>body {{ margin: 0; color: {ink}; font: 14px sans-serif }}</style></head>
-<body><div id="output-area"></div><script>
+<body><div id="output-area" style="display:flow-root"></div><script>
 const area = document.getElementById("output-area");
 area.append(document.createRange().createContextualFragment({_embedded(html)}));
 new ResizeObserver(() => parent.postMessage({{ number: {number}, height: area.scrollHeight }}, "*")).observe(area);
 </script></body></html>"""
     frames = "".join(
-        f'<iframe id="f{number}" sandbox="{_COLAB_FRAME}" src="https://output.test/{number}" '
+        f'<iframe id="f{number}" sandbox="{_COLAB_FRAME}" src="{frames_at}/{number}" '
         'style="width:100%;height:0;border:0;display:block"></iframe>'
         for number in range(len(outputs))
     )
-    pages[ADDRESSES["colab"]] = f"""<!doctype html><html theme="{theme}"><title>notebook</title>
+    pages["/"] = f"""<!doctype html><html theme="{theme}"><link rel="icon" href="data:,"><title>notebook</title>
 <body style="margin:0;background:{paper}">{frames}<script>addEventListener("message", ({{ data }}) => {{
   document.getElementById("f" + data.number).style.height = data.height + "px";
 }});</script>"""

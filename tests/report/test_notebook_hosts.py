@@ -4,13 +4,14 @@ import zlib
 
 import pandas as pd
 import pytest
-from notebook_hosts import ADDRESSES, served
+from notebook_hosts import serving
 
 pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 COLOURS = {"light": "#ffffff", "dark": "#15181c"}
 NAMES = ("figure", "map", "live", "table", "findings", "anatomy", "view")
+LOCAL = ("http://127.0.0.1:", "http://localhost:", "data:", "blob:", "about:")
 OUTPUT = {"vscode": ".output", "colab": "#output-area"}
 
 
@@ -40,41 +41,36 @@ def shown(request, browser, outputs):
     The computer itself is light: Chromium's own default, since a theme that the test sets would hold for all frames.
     """
     host, theme = request.param.split("-")
-    pages, told = served(host, theme, outputs), []
-    context = browser.new_context(viewport={"width": 900, "height": 6000}, color_scheme="null")
-    page = context.new_page()
-    page.on("console", lambda message: told.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: told.append(str(error)))
-
-    def answer(route):
-        if route.request.url in pages:
-            route.fulfill(body=pages[route.request.url], content_type="text/html; charset=utf-8")
+    told: list[str] = []
+    with serving(host, theme, outputs) as address:
+        context = browser.new_context(viewport={"width": 900, "height": 6000}, color_scheme="null")
+        page = context.new_page()
+        page.on("console", lambda one: told.append(one.text) if one.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: told.append(str(error)))
+        page.on("request", lambda one: told.append(one.url) if not one.url.startswith(LOCAL) else None)
+        page.goto(address)
+        if host == "vscode":
+            inner = page.query_selector("iframe").content_frame()
+            inner.wait_for_selector(f"{OUTPUT[host]}:nth-of-type({len(NAMES)})")
+            parts = dict(zip(NAMES, inner.query_selector_all(OUTPUT[host]), strict=True))
         else:
-            told.append(route.request.url)
-            route.abort()
-
-    context.route("http*://**", answer)
-    page.goto(ADDRESSES[host])
-    if host == "vscode":
-        inner = page.query_selector("iframe").content_frame()
-        inner.wait_for_selector(f"{OUTPUT[host]}:nth-of-type({len(NAMES)})")
-        parts = {name: inner.query_selector_all(OUTPUT[host])[number] for number, name in enumerate(NAMES)}
-    else:
-        parts = {
-            name: page.query_selector(f"#f{number}").content_frame().wait_for_selector(OUTPUT[host], state="attached")
-            for number, name in enumerate(NAMES)
-        }
-    yield page, theme, parts, told
-    context.close()
+            frames = [page.query_selector(f"#f{number}").content_frame() for number, _ in enumerate(NAMES)]
+            areas = [frame.wait_for_selector(OUTPUT[host], state="attached") for frame in frames]
+            parts = dict(zip(NAMES, areas, strict=True))
+        yield page, theme, parts, told
+        context.close()
 
 
 def _corner(page, element) -> str:
     """The colour just inside the upper left corner of what is drawn there."""
     box = element.bounding_box()
     png = page.screenshot(clip={"x": int(box["x"]) + 3, "y": int(box["y"]) + 3, "width": 1, "height": 1})
-    start = png.index(b"IDAT")
-    pixels = zlib.decompress(png[start + 4 : start + 4 + int.from_bytes(png[start - 4 : start])])
-    return f"#{pixels[1:4].hex()}"  # behind the first row's filter, which changes nothing of its first pixel
+    packed, place = b"", 8
+    while place < len(png):
+        size = int.from_bytes(png[place : place + 4])
+        packed += png[place + 8 : place + 8 + size] if png[place + 4 : place + 8] == b"IDAT" else b""
+        place += 12 + size
+    return f"#{zlib.decompress(packed)[1:4].hex()}"  # behind a filter, which leaves the first pixel as it is
 
 
 @pytest.mark.parametrize("name", ["figure", "map", "live", "view"])
