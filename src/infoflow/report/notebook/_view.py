@@ -63,7 +63,7 @@ def attention_shown(seen: SentenceAttention) -> str:
     """The sentence, all heads at a glance, and where frames are allowed the page on which each can be looked at."""
     frame = Markup(
         '<iframe sandbox="allow-scripts" title="attention" loading="lazy" srcdoc="{}" '
-        'style="width:100%;height:{}px;border:1px solid #8884"></iframe>'
+        'style="box-sizing:border-box;width:100%;height:{}px;border:1px solid #8884"></iframe>'
     ).format(view_page(seen), _HEIGHT)
     still = Markup("").join(attention_picture(seen, kind) for kind in seen.kinds)
     return str(in_theme(paragraphs(_told(seen)), still, frame))
