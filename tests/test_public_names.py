@@ -25,7 +25,7 @@ INSIDE = {
         "frequency_bins learned objective_map published_values registry retrieval_claims scaling transplant_claim"
     ),
     "flow": "heartbeat symbols",
-    "foundation": "provenance",
+    "foundation": "platform provenance",
     "heads": "ablation context coreference forward_relevance headless_layers significance telling_sentences",
     "models": "bands fast_linear",
     "objectives": "bart spanbert text_to_text word_masking",

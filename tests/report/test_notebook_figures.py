@@ -166,7 +166,10 @@ def test_a_bundle_holds_what_notebooks_may_hold(figures, name):
     assert set(bundle) == {"text/plain", "text/html", "image/png"}
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG\r\n\x1a\n")
     assert len(bundle["text/html"]) + len(bundle["image/png"]) < 300_000
-    assert not re.search(r"<(script|iframe|svg|style)\b|https?://", bundle["text/html"])
+    start, style, shown = re.split(r"<style>(.*?)</style>", bundle["text/html"])
+    assert not re.search(r"<(script|iframe|svg|style)\b|https?://", start + shown)
+    assert set(re.findall(r"\{(.*?)\}", style)) == {"color-scheme:light", "color-scheme:dark"}  # nothing if dropped
+    assert all(part.split("{")[0].endswith(" .infoflow") for part in re.split(r"[,}]", style) if part.strip())
 
 
 def test_pictures_follow_light_and_dark_and_name_no_variable_without_a_colour(figures):

@@ -72,7 +72,9 @@ class AlignedEncoder(nn.Module):
                 {k: v.detach().cpu().contiguous() for k, v in self.projection.state_dict().items()},
                 temporary / _PROJECTION,
             )
-            (temporary / _FACTS).write_text(json.dumps({**(facts or {}), "merge": self.merge}, indent=2) + "\n")
+            (temporary / _FACTS).write_text(
+                json.dumps({**(facts or {}), "merge": self.merge}, indent=2) + "\n", encoding="utf-8"
+            )
 
     @classmethod
     def load(cls, folder: Path | str, device: str = "auto") -> "AlignedEncoder":
@@ -97,7 +99,7 @@ def read_facts(folder: Path | str) -> dict[str, Any]:
     """
     if not (Path(folder) / _FACTS).exists():
         raise UserError(f"{folder} holds no aligned encoder: it has no {_FACTS}. Give the folder of `align_explicit`.")
-    return json.loads((Path(folder) / _FACTS).read_text())
+    return json.loads((Path(folder) / _FACTS).read_text(encoding="utf-8"))
 
 
 def is_saved(folder: Path | str) -> bool:

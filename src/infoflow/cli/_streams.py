@@ -8,7 +8,9 @@ import sys
 import time
 
 _PLAIN = str.maketrans({"–": "-", "−": "-", "—": "-", "×": "x", "…": "...", "→": "->", "“": '"', "”": '"', "’": "'"})
-_GONE = (errno.EPIPE, errno.EBADF, errno.ECONNRESET, errno.EIO)  # the reader went away: nobody misses the rest
+_GONE = [errno.EPIPE, errno.EBADF, errno.ECONNRESET, errno.EIO]  # the reader went away: nobody misses the rest
+if os.name == "nt":
+    _GONE.append(errno.EINVAL)  # what Windows says of a closed pipe
 
 
 class PatientFile(io.RawIOBase):

@@ -176,14 +176,14 @@ def _write(folder: Path, batches: Iterable[list[Alignment]], advance) -> None:
             truncated += sum(row.truncated for row in batch)
             advance(len(batch))
     np.concatenate(lengths).tofile(folder / "lengths.bin")
-    (folder / _FACTS).write_text(json.dumps({"truncated": truncated}))
+    (folder / _FACTS).write_text(json.dumps({"truncated": truncated}), encoding="utf-8")
 
 
 def _mapped(folder: Path, sentence_ids: np.ndarray, limit: int, fast: bool) -> Encoded:
     arrays = {name: _map(folder / f"{name}.bin", kind) for name, kind in _TYPES.items()}
     arrays["spans"] = arrays["spans"].reshape(-1, 2)
     lengths = np.fromfile(folder / "lengths.bin", dtype=np.int32)
-    facts = json.loads((folder / _FACTS).read_text())
+    facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
     return _encoded(arrays, lengths, facts["truncated"], sentence_ids, limit, fast)
 
 

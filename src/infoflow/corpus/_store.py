@@ -92,7 +92,7 @@ def _write(first: pa.RecordBatch, batches: _Batches, name: str, key: str | None)
     def write(folder: Path) -> None:
         _write_batches(folder / _DATA, first, batches, name)
         facts = {"name": name, "digest": batches.digest, "dropped": batches.dropped, "sentences": batches.sentences}
-        (folder / _FACTS).write_text(json.dumps(facts))
+        (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
     if key:
         return _open(cached(_place(key), write, f"The corpus {name}"))
@@ -129,7 +129,7 @@ def _place(key: str) -> str:
 
 
 def _open(folder: Path) -> Stored:
-    facts = json.loads((folder / _FACTS).read_text())
+    facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
     return Stored(dataset=Dataset.from_file(str(folder / _DATA)), digest=facts["digest"], dropped=facts["dropped"])
 
 

@@ -233,4 +233,4 @@ def _check(invitation: Invitation) -> None:
 def _code_digest() -> str:
     """Of all source files of this package."""
     root = Path(__file__).parents[1]
-    return digest({str(path.relative_to(root)): file_digest(path) for path in sorted(root.rglob("*.py"))})
+    return digest({path.relative_to(root).as_posix(): file_digest(path) for path in sorted(root.rglob("*.py"))})

@@ -33,9 +33,10 @@ def stage_lock(path: Path) -> Iterator[bool]:
                     yield waited
                 return
             if _is_still(path, descriptor):  # else who held it has removed the file
-                os.pwrite(descriptor, _holder().encode(), 0)
+                os.write(descriptor, _holder().encode())
                 yield waited
-                path.unlink(missing_ok=True)  # while it is held: nobody else holds a file of this name
+                with suppress(PermissionError):  # Windows keeps an open file, which the next one takes
+                    path.unlink(missing_ok=True)  # while it is held: nobody else holds a file of this name
                 return
         finally:
             os.close(descriptor)

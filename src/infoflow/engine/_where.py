@@ -1,6 +1,7 @@
 """What `--cluster` may name: a port of this machine, a scheduler's address, or the file that it has written."""
 
 import json
+import os
 import re
 import socket
 from pathlib import Path
@@ -44,7 +45,8 @@ def require_free(host: str, port: int) -> None:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if os.name == "posix":  # on Windows every port would look free
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
         raise UserError(

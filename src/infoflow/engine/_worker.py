@@ -10,7 +10,7 @@ import signal
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -207,11 +207,12 @@ async def _leave(worker: Worker) -> None:
 def _on_signals(act: Any) -> Iterator[None]:
     """SIGTERM and Ctrl-C in the event loop."""
     loop = asyncio.get_running_loop()
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    for number in numbers:
-        loop.add_signal_handler(number, act)
-    try:
+    with ExitStack() as undo:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            try:
+                loop.add_signal_handler(number, act)
+                undo.callback(loop.remove_signal_handler, number)
+            except NotImplementedError:  # the loops of Windows
+                before = signal.signal(number, lambda *_: loop.call_soon_threadsafe(act))
+                undo.callback(signal.signal, number, before)
         yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import threading
@@ -161,7 +162,8 @@ def _bound(host: str, port: int) -> socket.socket:
     if not 0 <= port < 65536:
         raise UserError(f"--port is a number in 0..65535; 0 takes a free one. Got {port}.")
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if os.name == "posix":  # on Windows it would let others listen at the same port
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
         made.listen()  # a browser may come before the server has started

@@ -104,14 +104,14 @@ class TokenSample:
         np.savez(folder / _TAGS, **{name: tag.codes for name, tag in self.tags.items()})
         plain = {f.name: getattr(self.facts, f.name) for f in fields(SampleFacts) if f.name not in _OF_TYPES}
         names = {name: tag.names for name, tag in self.tags.items()}
-        (folder / _FACTS).write_text(json.dumps({"facts": plain, "tags": names}))
+        (folder / _FACTS).write_text(json.dumps({"facts": plain, "tags": names}), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> "TokenSample":
         """A sample that `save` completed; states stay on disk until read."""
         with np.load(folder / _OCCURRENCES, allow_pickle=False) as columns:
             occurrences = Occurrences(**columns)
-        plain = json.loads((folder / _FACTS).read_text())
+        plain = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
         with np.load(folder / _TYPES, allow_pickle=False) as columns:
             facts = SampleFacts(**plain["facts"] | {"symbols": tuple(plain["facts"]["symbols"])}, **columns)
         with np.load(folder / _TAGS, allow_pickle=False) as codes:

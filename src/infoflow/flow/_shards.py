@@ -50,7 +50,7 @@ def measure_shard(
         key = job_key(model, corpus, measures, options)
         sums = {path.name: file_digest(path) for path in sorted(folder.glob("*.npz"))}
         manifest = {"job": key, "shard": shard, "num_shards": num_shards, "sha256": sums}
-        (folder / _MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+        (folder / _MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
         shutil.rmtree(folder / "work", ignore_errors=True)  # only token samples make one
     return out
 

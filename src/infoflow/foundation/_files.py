@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from . import _platform
 from ._errors import UserError
 
 _PARTIAL = ".partial"
@@ -36,7 +37,7 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
         yield temporary
         temporary.chmod(mode)  # libraries that replace the file make it private
         _flush(temporary)
-        temporary.replace(path)
+        _platform.replace(temporary, path)
         _flush(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
@@ -67,10 +68,10 @@ def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Pat
             _flush(entry)
         _flush(temporary)
         if path.exists() and not keep_existing:
-            shutil.rmtree(path)
+            _remove_old(path)
         try:
-            temporary.replace(path)
-        except OSError:
+            _platform.replace(temporary, path)
+        except (OSError, UserError):
             if not (keep_existing and path.is_dir()):
                 raise
         _flush(path.parent)
@@ -85,7 +86,7 @@ def sweep_partial(folder: Path) -> None:
     """
     for path in list(folder.rglob(f".*{_PARTIAL}")):
         writer = path.name.removesuffix(_PARTIAL).rpartition(".")[2].partition("-")[0]
-        if writer.isdecimal() and _is_alive(int(writer)):
+        if writer.isdecimal() and _platform.is_alive(int(writer)):
             continue
         with suppress(OSError):
             remove(path)
@@ -112,14 +113,14 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{start}{ending}")
 
 
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # another user's
-        return True
-    return True
+def _remove_old(path: Path) -> None:
+    """On Windows only as a whole: a folder in which a file is open cannot be renamed, and stays as it is."""
+    if _platform.WINDOWS:
+        aside = _beside(path)
+        _platform.replace(path, aside, named=path)
+        shutil.rmtree(aside, ignore_errors=True)
+    else:
+        shutil.rmtree(path)
 
 
 @contextmanager
@@ -139,7 +140,7 @@ def writable(path: Path) -> Iterator[None]:
 
 
 def _flush(path: Path) -> None:
-    if os.name == "nt":  # Windows opens no folders, and flushes no file that is open for reading
+    if _platform.WINDOWS:  # which opens no folders, and flushes no file that is open for reading
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:

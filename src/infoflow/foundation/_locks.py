@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from . import _platform
 from ._display import current_display
 from ._files import writable
 
@@ -33,6 +34,9 @@ def locked(path: Path) -> Iterator[bool]:
         with suppress(OSError):
             file.unlink()
         os.close(descriptor)
+        if _platform.WINDOWS:  # where nobody loses an open file: it is refused if another has it by now
+            with suppress(OSError):
+                file.unlink()
 
 
 def _hold(file: Path, path: Path) -> tuple[int, bool]:
@@ -69,10 +73,10 @@ def lock_file(descriptor: int, wait: bool = False) -> bool:
     Raises:
         BlockingIOError: Another process holds it, and `wait` is off.
     """
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return False
+    if _platform.WINDOWS:
+        return _platform.lock_on_windows(descriptor, wait)
+    import fcntl
+
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -4,13 +4,14 @@ import os
 from pathlib import Path
 
 from ._errors import UserError
+from ._platform import memory_on_windows
 
 _GIGABYTE = 1e9
 
 
 def available_memory() -> int | None:
     """Bytes that the machine, a container and this shell's limits leave; None where nothing tells."""
-    told = [_of_machine(), _of_container(), _of_limits()]
+    told = [_of_machine(), _of_container(), _of_limits(), memory_on_windows()]
     return min((size for size in told if size is not None), default=None)
 
 

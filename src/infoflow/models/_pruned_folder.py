@@ -52,7 +52,7 @@ def save_pruned(model: Model, folder: str | Path, origin: Mapping[str, Any] | No
         "provenance": public_provenance(),
     }
     with atomic_folder(Path(folder)) as path:
-        (path / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+        (path / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
         module.config.save_pretrained(path)
         if module.can_generate():
             module.generation_config.save_pretrained(path)

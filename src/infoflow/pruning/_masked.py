@@ -42,7 +42,7 @@ def save_masked(model: Model, heads: Iterable[Sequence[str | int]], folder: Path
         for tokenizer, place in ((model.tokenizer, temporary), (model.target_tokenizer, temporary / TARGET_FOLDER)):
             if tokenizer is not None:
                 tokenizer.save_pretrained(place)
-        (temporary / MASKED).write_text(json.dumps({"zeroed": chosen}) + "\n")
+        (temporary / MASKED).write_text(json.dumps({"zeroed": chosen}) + "\n", encoding="utf-8")
         (temporary / "README.md").write_text(card or _card(model.name, len(chosen)), encoding="utf-8")
     return path
 

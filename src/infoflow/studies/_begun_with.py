@@ -24,6 +24,6 @@ def is_begun_with(folder: Path, key: str, recorded: bool) -> bool:
     if is_first() and not folder.exists():
         folder.mkdir(parents=True)
         with atomic_write(note) as temporary:
-            temporary.write_text(key)
+            temporary.write_text(key, encoding="utf-8")
     wait_for_all()
-    return note.exists() and note.read_text() == key
+    return note.exists() and note.read_text(encoding="utf-8") == key

@@ -31,7 +31,7 @@ class WallClock:
     def save(self) -> None:
         # A full disk is told of by what the run itself writes.
         with suppress(OSError, UserError), atomic_write(self._file) as path:
-            path.write_text(f"{self.all_calls:.1f}\n")
+            path.write_text(f"{self.all_calls:.1f}\n", encoding="utf-8")
 
 
 @contextmanager
@@ -64,5 +64,5 @@ def reset_clock(run: RunFolder) -> None:
 
 def _before(run: RunFolder) -> float:
     with suppress(OSError, ValueError):
-        return float((run.path / CLOCK_FILE).read_text())
+        return float((run.path / CLOCK_FILE).read_text(encoding="utf-8"))
     return float(run.read().get("seconds") or 0.0)

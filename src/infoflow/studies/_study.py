@@ -1,6 +1,5 @@
 """`study`: train, measure, compare, check, report; an interrupted study continues where it was."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -142,7 +141,7 @@ def only_one(run: RunFolder) -> Iterator[None]:
     made = [folder for folder in (run.path.absolute(), *run.path.absolute().parents) if not folder.exists()]
     with writable(run.path):
         run.path.mkdir(parents=True, exist_ok=True)
-        lock = (run.path / ".lock").open("w")
+        lock = (run.path / ".lock").open("w", encoding="utf-8")
     with lock:
         try:
             _lock(lock)
@@ -170,7 +169,7 @@ def removed_if_refused(run: RunFolder) -> Iterator[None]:
 
 
 def _lock(file: IO[str]) -> None:
-    if not lock_file(file.fileno()) and os.name != "nt":  # on Windows the user takes care
+    if not lock_file(file.fileno()):
         current_display().note(
             f"The file system of {Path(file.name).parent} has no locks: take care that no other infoflow works there."
         )

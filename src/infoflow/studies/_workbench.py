@@ -124,13 +124,13 @@ class Workbench:
             facts = compute()
             if is_first():
                 with sealed_folder(path) as folder:
-                    (folder / _FACTS).write_text(json.dumps(facts))
+                    (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
             wait_for_all()
         return self.read_facts(stage, key)
 
     def read_facts(self, stage: str, key: str) -> dict[str, Any]:
         """The plain values of a part that is there."""
-        return json.loads((self.path(stage, key) / _FACTS).read_text())
+        return json.loads((self.path(stage, key) / _FACTS).read_text(encoding="utf-8"))
 
     def discard(self, stage: str) -> None:
         """Remove a stage's folders: what can be computed again."""

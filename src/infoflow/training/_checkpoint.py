@@ -112,7 +112,9 @@ class Checkpoints:
         """Checkpoints with a training state, newest first; those behind the one that `latest` names do not count."""
         whole = [self.path(update) for update in self.updates() if (self.path(update) / "training").is_dir()]
         pointer = self.folder / "latest"
-        named = self.folder / pointer.read_text(errors="replace").strip() if pointer.exists() else None
+        named = (
+            self.folder / pointer.read_text(errors="replace", encoding="utf-8").strip() if pointer.exists() else None
+        )
         if named in whole:
             whole = whole[: whole.index(named) + 1]
         return whole[::-1] if pointer.exists() else []
@@ -120,7 +122,7 @@ class Checkpoints:
     def best(self) -> dict[str, Any] | None:
         """`update` and `loss` of the checkpoint with the lowest held-out loss."""
         try:
-            return json.loads((self.folder / "best.json").read_text())
+            return json.loads((self.folder / "best.json").read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return None
 
@@ -143,11 +145,11 @@ class Checkpoints:
             save_file(_contiguous(optimizer), training / "optimizer.safetensors")
             save_file(_contiguous(hooks), training / "hooks.safetensors")
             fields = {name: getattr(state, name) for name in TrainingState.__slots__}
-            (training / "state.json").write_text(json.dumps(fields))
+            (training / "state.json").write_text(json.dumps(fields), encoding="utf-8")
         with atomic_write(self.folder / "latest") as temporary:
-            temporary.write_text(path.name)
+            temporary.write_text(path.name, encoding="utf-8")
         with atomic_write(self.folder / "best.json") as temporary:
-            temporary.write_text(json.dumps(state.best))
+            temporary.write_text(json.dumps(state.best), encoding="utf-8")
         return path
 
     def tidy(self, keep_last: int) -> None:
@@ -185,7 +187,7 @@ def why_unreadable(path: Path) -> str:
 def load_training_state(path: Path) -> tuple[TrainingState, dict[str, Tensor], dict[str, Tensor]]:
     """State, optimiser tensors and hook tensors of a checkpoint."""
     training = path / "training"
-    state = TrainingState(**json.loads((training / "state.json").read_text()))
+    state = TrainingState(**json.loads((training / "state.json").read_text(encoding="utf-8")))
     return state, load_file(training / "optimizer.safetensors"), load_file(training / "hooks.safetensors")
 
 

@@ -19,11 +19,11 @@ class MetricsLog:
         self._path = path
         kept = [line for line in read_log(path) if line["update"] <= after_update] if path.exists() else []
         with atomic_write(path) as temporary:
-            temporary.write_text("".join(f"{json.dumps(line)}\n" for line in kept))
+            temporary.write_text("".join(f"{json.dumps(line)}\n" for line in kept), encoding="utf-8")
 
     def write(self, **fields: Any) -> None:
         """Append one line."""
-        with self._path.open("a") as file:
+        with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(fields) + "\n")
 
 
@@ -83,7 +83,7 @@ class LogWindow:
 def read_log(path: Path | str) -> list[dict[str, Any]]:
     """The lines of a log.jsonl; a last line cut off by a kill is left out."""
     lines = []
-    for line in Path(path).read_text().splitlines():
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
         try:
             lines.append(json.loads(line))
         except ValueError:

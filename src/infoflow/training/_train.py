@@ -125,7 +125,7 @@ class _Run:
         path = self.out / "model" / FACTS
         if not path.exists():
             return None
-        saved = json.loads(path.read_text())
+        saved = json.loads(path.read_text(encoding="utf-8"))
         self._check_key(saved.pop("key"))
         load_weights(self.model, self.out / "model", self.objective.exported)
         if self.snapshots and self.accelerator.is_main_process:
@@ -342,7 +342,7 @@ class _Run:
                 save_rest(self.model, part, folder)
                 for name, other in self.objective.beside(self.model).items():
                     save_model(other, folder / name, self.data.tokenizer, self.data.target_tokenizer)
-                (folder / FACTS).write_text(json.dumps({**summary, "key": state.key}))
+                (folder / FACTS).write_text(json.dumps({**summary, "key": state.key}), encoding="utf-8")
             if self.snapshots:
                 self.snapshots.end(self.out / "model")
         self.accelerator.wait_for_everyone()

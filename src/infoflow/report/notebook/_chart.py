@@ -10,6 +10,7 @@ from infoflow.foundation import in_notebook
 from .._figure import Panel
 from .._theme import on_paper
 from ._live import live_html
+from ._markup import in_theme
 from ._picture import ONE_PANEL, picture
 
 RENDERER = "infoflow"
@@ -57,4 +58,4 @@ def render(spec: dict[str, Any], **metadata: Any) -> dict[str, str]:
     panel = Panel(spec={**spec, "width": ONE_PANEL} if spec.get("width") == "container" else spec)
     still = picture(panel, 0, "chart")
     shown = live_html(still, [panel.spec], 0) if metadata.get("live") else still
-    return {"text/html": str(shown), "text/plain": "chart"}
+    return {"text/html": str(in_theme(shown)), "text/plain": "chart"}

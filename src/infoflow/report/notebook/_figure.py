@@ -21,7 +21,7 @@ from .._files import check_columns, check_width, encoded
 from .._theme import on_paper
 from ._chart import altair_chart, beside, show_charts_offline
 from ._live import live_html
-from ._markup import paragraphs, shorter, table_html
+from ._markup import in_theme, paragraphs, shorter, table_html
 from ._picture import ONE_PANEL, SMALL_PANEL, lighter_png, picture
 
 _ROWS = 12  # of the data of a figure that is a table
@@ -192,7 +192,8 @@ class Figure:
         others = [choice for choice in self.choices if choice != chosen]
         more = f"Shown: {chosen}. Also: {', '.join(others)} (figure.choose)." if others else ""
         head = paragraphs(self.question, strong=True) + paragraphs(self.answer)
-        return str(head + Markup("<div>{}</div>").format(body) + paragraphs(self.caption, more, small=True))
+        shown = Markup("<div>{}</div>").format(body)
+        return str(in_theme(head, shown, paragraphs(self.caption, more, small=True)))
 
     def _repr_html_(self) -> str:
         return self._html_around(self._body)

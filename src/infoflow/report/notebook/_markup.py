@@ -1,4 +1,4 @@
-"""The few pieces of HTML that objects show themselves with: no scripts, no styles, so that every viewer keeps them."""
+"""The few pieces of HTML that objects show themselves with: readable too where styles are dropped, and no scripts."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,6 +6,31 @@ import pandas as pd
 from markupsafe import Markup
 
 from infoflow.corpus import printable
+
+_THEMES = {
+    "light": ("[data-jp-theme-light=true]", "html[theme=light]", "[data-vscode-theme-kind$=light]"),
+    "dark": (
+        "[data-jp-theme-light=false]",
+        "html[theme=dark]",
+        "[data-vscode-theme-kind=vscode-dark]",
+        "[data-vscode-theme-kind=vscode-high-contrast]",
+    ),
+}
+"""How Jupyter, Colab and VS Code mark the page that outputs stand in."""
+_STYLE = Markup("").join(
+    Markup("{}{{color-scheme:{}}}").format(Markup(",").join(Markup(f"{mark} .infoflow") for mark in marks), theme)
+    for theme, marks in _THEMES.items()
+)
+
+
+def in_theme(*parts: str) -> Markup:
+    """The parts, in which pictures and frames are light or dark as the notebook is; the computer may be otherwise.
+
+    A picture's own rule of `prefers-color-scheme` is answered by the `color-scheme` of what it stands in. Where the
+    style is dropped, or the page is marked in no known way, it is the reader's own choice.
+    """
+    inside = Markup("").join(parts)
+    return Markup('<div class="infoflow"><style>{}</style>{}</div>').format(_STYLE, inside)
 
 
 def shorter(text: object, most: int = 100) -> str:

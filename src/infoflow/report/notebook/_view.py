@@ -11,7 +11,7 @@ from infoflow.models import Model, load_model
 
 from .._view import view_page, write_view
 from ._attention_picture import attention_picture
-from ._markup import paragraphs, shorter
+from ._markup import in_theme, paragraphs, shorter
 
 _HEIGHT = 780  # pixels of the page's frame
 
@@ -63,10 +63,10 @@ def attention_shown(seen: SentenceAttention) -> str:
     """The sentence, all heads at a glance, and where frames are allowed the page on which each can be looked at."""
     frame = Markup(
         '<iframe sandbox="allow-scripts" title="attention" loading="lazy" srcdoc="{}" '
-        'style="width:100%;height:{}px;border:1px solid #8884"></iframe>'
+        'style="box-sizing:border-box;width:100%;height:{}px;border:1px solid #8884"></iframe>'
     ).format(view_page(seen), _HEIGHT)
     still = Markup("").join(attention_picture(seen, kind) for kind in seen.kinds)
-    return str(paragraphs(_told(seen)) + still + frame)
+    return str(in_theme(paragraphs(_told(seen)), still, frame))
 
 
 def _told(seen: SentenceAttention) -> str:
