@@ -25,7 +25,7 @@ def kept(name: str, frame: pd.DataFrame) -> pd.DataFrame:
     if name == "match":
         return frame[frame["seed"] == frame["seed"].min()].drop(columns=["seed", "trained"])
     if name == "findings":
-        columns = ["id", "verdict", "effect", "low", "high", "threshold", "unit", "seeds", "reason"]
+        columns = ["id", "architecture", "verdict", "effect", "low", "high", "threshold", "unit", "seeds", "reason"]
         return frame.loc[frame["verdict"] != "not testable here", columns]
     return frame
 
