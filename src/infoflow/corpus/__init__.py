@@ -36,6 +36,7 @@ from ._leakage import Leakage as Leakage
 from ._leakage import leakage as leakage
 from ._leakage import repeated as repeated
 from ._lines import read_lines as read_lines
+from ._lines import read_objects as read_objects
 from ._load import load_corpus as load_corpus
 from ._load import load_world as load_world
 from ._parse import PARSER as PARSER

@@ -1,6 +1,7 @@
 """Lines of a text file, plain or gzip, with errors that say where."""
 
 import gzip
+import json
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, as_written, json_fault
 
 from ._printable import printable, shortened
 
@@ -40,6 +41,24 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         while line := file.readline(LONGEST_LINE + 2):
             number += 1
             yield number, _decode(line, path, number)
+
+
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number from 1, JSON object of that line); empty lines are passed over.
+
+    Raises:
+        UserError: As `read_lines`; a line is not JSON, or no object.
+    """
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}, line {number}: {json_fault(error)}\nCorrect the line.") from None
+        if not isinstance(value, dict):
+            raise UserError(f"{path}, line {number}: each line must hold an object. Got {as_written(value)}.")
+        yield number, value
 
 
 @contextmanager

@@ -1,11 +1,10 @@
 """Facts and prompts read from files: tables of a user's, and those of LAMA and LPAQA."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from infoflow.corpus import read_lines
-from infoflow.foundation import UserError, as_written, json_fault
+from infoflow.corpus import read_lines, read_objects
+from infoflow.foundation import UserError, as_written
 
 from ._facts import MANUAL, ClozeFact, Facts, Prompt
 
@@ -121,15 +120,7 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Record]]:
 
 
 def _objects(path: Path) -> Iterator[tuple[int, Record]]:
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}, line {number}: {json_fault(error)}\nCorrect the line.") from None
-        if not isinstance(value, dict):
-            raise UserError(f"{path}, line {number}: each line must hold an object. Got {as_written(value)}.")
+    for number, value in read_objects(path):
         named = {own: next((value[name] for name in names if name in value), "") for own, names in _NAMES.items()}
         if odd := next((name for name, cell in named.items() if not isinstance(cell, str)), None):
             raise UserError(f"{path}, line {number}: {odd} must be text. Got {as_written(named[odd])}.")

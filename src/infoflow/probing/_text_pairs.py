@@ -1,14 +1,13 @@
 """Pairs of texts to compare, perhaps with what people think of them, from a file."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infoflow.corpus import read_lines
-from infoflow.foundation import UserError, as_written, digest, json_fault
+from infoflow.corpus import read_lines, read_objects
+from infoflow.foundation import UserError, as_written, digest
 
 Cells = Mapping[str, Any]
 
@@ -63,7 +62,7 @@ def read_text_pairs(path: Path | str, columns: Sequence[str | int] = ()) -> Text
             f"{', '.join(map(str, columns))}."
         )
     asked = [str(column) for column in columns]
-    records = _objects(path) if ".jsonl" in path.name else _rows(path, asked)
+    records = read_objects(path) if ".jsonl" in path.name else _rows(path, asked)
     names, found = asked if asked and not _numbers(asked) else list(_NAMES), []
     for number, record in records:
         found.append(_pair(path, number, record, names))
@@ -153,16 +152,3 @@ def _header(path: Path, first: list[str], columns: Sequence[str]) -> list[str]:
 def _by_name(cells: Sequence[str], names: Sequence[str], columns: Sequence[str]) -> Cells:
     named = dict(zip(names, cells, strict=False))
     return dict(zip(_NAMES, map(named.__getitem__, columns), strict=False)) if _numbers(columns) else named
-
-
-def _objects(path: Path) -> Iterator[tuple[int, Cells]]:
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}, line {number}: {json_fault(error)}\nCorrect the line.") from None
-        if not isinstance(value, dict):
-            raise UserError(f"{path}, line {number}: each line must hold an object. Got {as_written(value)}.")
-        yield number, value
