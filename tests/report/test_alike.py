@@ -151,9 +151,12 @@ def test_trees_join_by_average_distance(run, figures) -> None:
     assert figures["objective-tree"].answer[0].endswith(told)
 
 
-def test_sentences_say_what_the_tables_hold(figures) -> None:
+def test_sentences_say_what_the_tables_hold(run, figures) -> None:
     first, *_ = figures["objective-map"].answer
     assert "nearest are causal LM and prefix LM of one stack" in first
+    control = run.tables["objective_distances"]
+    control = control[(control["aspect"] == "spaces") & ~control["trained"] & (control["first"] != control["second"])]
+    assert first.endswith(f"Before training no two are farther apart than {control['value'].max():.2f}.")
     strays = figures["objective-map"].answer[1]
     assert strays.startswith("By their spaces, nearest to an objective of another family: ")
     assert "denoising (to translation)" in strays

@@ -159,6 +159,10 @@ def _map_sentences(rows: pd.DataFrame, distances: pd.DataFrame, aspects: list[st
     pairs = first[first["first"] != first["second"]].sort_values("value")
     ends = [(_pair(row, labels), _with_interval(row)) for row in (pairs.iloc[0], pairs.iloc[-1])]
     found = [f"By their spaces, nearest are {ends[0][0]}, {ends[0][1]}, and farthest {ends[1][0]}, {ends[1][1]}."]
+    before = distances[(distances["aspect"] == aspects[0]) & ~distances["trained"]]
+    before = before.loc[before["first"] != before["second"], "value"]
+    if len(before):
+        found[0] += f" Before training no two are farther apart than {number(before.max(), 2)}."
     for aspect in [each for each in aspects if each == aspects[0] or not each.startswith("spaces")]:
         own = rows[(rows["aspect"] == aspect) & rows["trained"] & (rows["seed"] == MEAN)]
         strays = own[own["family"] != own["nearest_family"]]
