@@ -5,7 +5,7 @@ import pytest
 import torch
 from retrieval.tiny_arms import (
     ARMS,
-    candidates_by_hand,
+    marginal_by_hand,
     tiny_arm,
     tiny_config,
     tiny_data,
@@ -20,6 +20,7 @@ from infoflow.retrieval import NULL, Library, Passages
 from infoflow.training import IndexRefresh, evaluate, train
 
 ROWS = np.arange(0, 60, 4)
+MASK = tiny_world()[2].mask
 
 
 def batch_of(objective, rows=ROWS):
@@ -31,32 +32,11 @@ def arm(name, dtype=torch.float64, **options):
     return objective, model.to(dtype).eval()
 
 
-def by_hand(objective, model, batch):
-    """−log p(y|x), query by query and candidate by candidate, without padding: the definition."""
-    total = 0.0
-    library = model.passage_library
-    for row in range(len(batch)):
-        x = batch.input_ids[row][batch.real[row]]
-        labels = batch.labels[row][batch.real[row]]
-        gold, draw, null_only = (batch[name][row].item() for name in ("gold", "draw", "null_only"))
-        ids, scores = candidates_by_hand(objective, model, x, gold, draw)
-        if null_only:
-            ids, scores = [NULL], [scores[-1]]
-        prior = torch.stack(list(scores)).softmax(dim=0)
-        likely = []
-        for id in ids:
-            z = torch.from_numpy(library.body(id)) if id != NULL else x.new_empty(0)
-            tokens = torch.cat([x, z, x[-1:]])
-            segments = torch.tensor([0] * len(x) + [1] * (len(z) + 1))
-            logits = model.reader(input_ids=tokens[None], token_type_ids=segments[None]).logits[0].log_softmax(dim=-1)
-            places = (labels != UNSUPERVISED).nonzero()[:, 0]
-            likely.append(torch.stack([logits[place, labels[place]] for place in places]))
-        likely = torch.stack(likely)  # (candidate, token)
-        if objective.level == "sequence":
-            total = total - (prior * likely.sum(dim=1).exp()).sum().log()
-        else:
-            total = total - (prior[:, None] * likely.exp()).sum(dim=0).log().sum()
-    return total
+def filled_in(reader, tokens, segments, answer):
+    """log p of each word behind a mask, all of them hidden."""
+    logits = reader(input_ids=tokens[None], token_type_ids=segments[None]).logits[0].log_softmax(dim=-1)
+    places = (tokens == MASK).nonzero()[:, 0]
+    return torch.stack([logits[place, word] for place, word in zip(places, answer, strict=True)])
 
 
 @pytest.mark.parametrize("name", ARMS)
@@ -70,7 +50,7 @@ def test_loss_and_every_gradient_are_those_of_the_definition(name, level):
     assert batch["null_only"].any()
     term = objective.loss(model, batch, batch.noise)[objective.name]
     gradients = torch.autograd.grad(term.total, parameters := trained(model), allow_unused=True)
-    wanted = by_hand(objective, model, batch)
+    wanted = marginal_by_hand(objective, model, batch, filled_in)
     torch.testing.assert_close(term.total, wanted, rtol=1e-6, atol=1e-6)
     others = torch.autograd.grad(wanted, parameters, allow_unused=True)
     for found, other in zip(gradients, others, strict=True):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 from retrieval.tiny_arms import (
-    candidates_by_hand,
+    marginal_by_hand,
+    summed_out,
     tiny_arm,
     tiny_config,
     tiny_data,
@@ -14,13 +15,14 @@ from retrieval.tiny_arms import (
     tiny_reader,
     tiny_world,
     tiny_writer,
+    with_passage,
 )
 from transformers import AutoModelForSeq2SeqLM
 
 from infoflow.evidence import decoded_answers, knowledge, own_log_probabilities, question_candidates
 from infoflow.foundation import UserError
 from infoflow.objectives import UNSUPERVISED, retrieval_model
-from infoflow.retrieval import NULL, sequence_log_likelihoods
+from infoflow.retrieval import sequence_log_likelihoods
 from infoflow.training import IndexRefresh, evaluate, train
 
 ROWS = np.arange(0, 60, 4)
@@ -50,30 +52,6 @@ def spelt(reader, tokens, segments, answer):
     return torch.stack(found)
 
 
-def by_hand(objective, model, batch):
-    """−log p(y|x), query by query, candidate by candidate and token by token, without padding."""
-    total, library = 0.0, model.passage_library
-    for row in range(len(batch)):
-        x = batch.input_ids[row][batch.real[row]]
-        labels = batch.labels[row][batch.real[row]]
-        ids, scores = candidates_by_hand(objective, model, x, batch["gold"][row].item(), batch["draw"][row].item())
-        if batch["null_only"][row]:
-            ids, scores = [NULL], [scores[-1]]
-        prior = torch.stack(list(scores)).softmax(dim=0)
-        likely = []
-        for id in ids:
-            z = torch.from_numpy(library.body(id)) if id != NULL else x.new_empty(0)
-            segments = torch.tensor([0] * len(x) + [1] * (len(z) + 1))
-            answer = labels[labels != UNSUPERVISED].tolist()
-            likely.append(spelt(model.reader, torch.cat([x, z, x[-1:]]), segments, answer))
-        likely = torch.stack(likely)  # (candidate, token)
-        if objective.level == "sequence":
-            total = total - (prior * likely.sum(dim=1).exp()).sum().log()
-        else:
-            total = total - (prior[:, None] * likely.exp()).sum(dim=0).log().sum()
-    return total
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("level", ["sequence", "token"])
 def test_loss_and_every_gradient_are_those_of_the_definition(name, level):
@@ -85,7 +63,7 @@ def test_loss_and_every_gradient_are_those_of_the_definition(name, level):
     assert term.count == batch.supervised_tokens
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     gradients = torch.autograd.grad(term.total, parameters, allow_unused=True)
-    wanted = by_hand(objective, model, batch)
+    wanted = marginal_by_hand(objective, model, batch, spelt)
     torch.testing.assert_close(term.total, wanted, rtol=1e-6, atol=1e-6)
     others = torch.autograd.grad(wanted, parameters, allow_unused=True)
     for found, other in zip(gradients, others, strict=True):
@@ -177,24 +155,17 @@ def facts_and_candidates(model, **options):
 
 
 @torch.no_grad()
-def summed_out(model, question, found, number, place, level):
+def log_probability(model, question, found, number, place, level):
     """log p of one object of a question's relation, with every passage that was found."""
     world, tokenizer, vocabulary = tiny_world()
     relation = world.facts[question.fact].relation
     answer = tokenizer.convert_tokens_to_ids(list(world.words.object_words(relation, place)))
     words = tokenizer.convert_tokens_to_ids(question.masked().split())
     x = torch.tensor([vocabulary.start, *words, vocabulary.end])
-    likely, prior = [], []
-    for id, there, weight in zip(found.ids[number], found.there[number], found.log_prior[number], strict=True):
-        if there:
-            z = torch.from_numpy(model.passage_library.body(int(id))) if id != NULL else x.new_empty(0)
-            segments = torch.tensor([0] * len(x) + [1] * (len(z) + 1))
-            likely.append(spelt(model.reader, torch.cat([x, z, x[-1:]]), segments, answer).double())
-            prior.append(float(weight))
-    weights, likely = torch.tensor(prior, dtype=torch.float64).exp()[:, None], torch.stack(likely)
-    if level == "sequence":
-        return (weights[:, 0] * likely.sum(dim=1).exp()).sum().log()
-    return (weights * likely.exp()).sum(dim=0).log().sum()
+    there = found.there[number]
+    read = [with_passage(model, x, id) for id in found.ids[number][there]]
+    likely = torch.stack([spelt(model.reader, *one, answer).double() for one in read])
+    return summed_out(torch.from_numpy(found.log_prior[number][there]).exp(), likely, level)
 
 
 @pytest.mark.parametrize("level", ["sequence", "token"])
@@ -207,7 +178,7 @@ def test_objects_are_weighed_by_what_the_reader_would_write(taught, level):
     for number, question in list(enumerate(world.questions(facts)))[::5]:
         relation = world.facts[question.fact].relation
         choices = range(world.config.choices(relation))
-        wanted = torch.stack([summed_out(taught, question, found, number, place, level) for place in choices])
+        wanted = torch.stack([log_probability(taught, question, found, number, place, level) for place in choices])
         np.testing.assert_allclose(logs[number][: len(wanted)], wanted.log_softmax(dim=0), rtol=1e-4, atol=1e-4)
 
 
@@ -222,7 +193,9 @@ def test_what_is_surer_than_all_else_is_decoded(taught, level, decoding):
     facts, found = facts_and_candidates(taught)
     right = decoded_answers(taught, world, tokenizer, facts, found, level=level, decoding=decoding)
     questions = list(enumerate(world.questions(facts)))
-    logs = [summed_out(taught, one, found, number, world.facts[one.fact].object, level) for number, one in questions]
+    logs = [
+        log_probability(taught, one, found, number, world.facts[one.fact].object, level) for number, one in questions
+    ]
     sure = torch.stack(logs).exp().numpy() > 0.5
     assert sure.any()
     assert right[sure].all()

@@ -8,7 +8,7 @@ import torch
 
 from infoflow.architectures import ModelConfig, build
 from infoflow.corpus import FactConfig, Vocabulary, generate_facts
-from infoflow.objectives import SOURCES, make_objective, retrieval_model
+from infoflow.objectives import SOURCES, UNSUPERVISED, make_objective, retrieval_model
 from infoflow.retrieval import NULL, Library, Passages, build_retriever, retriever_config
 from infoflow.training import TrainConfig, TrainingData, fact_query_rows
 
@@ -96,3 +96,35 @@ def candidates_by_hand(objective, model, x, gold, draw):
     if source == "learned":
         return [*ids, NULL], [*every[ids], score(NULL)]
     return [*ids, NULL], [*(model.scale.exp() * every[ids].detach()), model.null_logit]
+
+
+def with_passage(model, x, id):
+    """A query with a passage behind it, without padding, and its segments."""
+    z = torch.from_numpy(model.passage_library.body(int(id))) if id != NULL else x.new_empty(0)
+    return torch.cat([x, z, x[-1:]]), torch.tensor([0] * len(x) + [1] * (len(z) + 1))
+
+
+def summed_out(prior, likely, level):
+    """log p of an answer, from the prior (candidate,) and the log-probabilities of its tokens (candidate, token)."""
+    if level == "sequence":
+        return (prior * likely.sum(dim=1).exp()).sum().log()
+    return (prior[:, None] * likely.exp()).sum(dim=0).log().sum()
+
+
+def marginal_by_hand(objective, model, batch, likelihood):
+    """−log p(y|x), query by query and candidate by candidate, without padding: the definition.
+
+    `likelihood` gives log p of each token of an answer from reader, tokens, segments and the words asked for.
+    """
+    total = 0.0
+    for row in range(len(batch)):
+        x = batch.input_ids[row][batch.real[row]]
+        labels = batch.labels[row][batch.real[row]]
+        gold, draw, null_only = (batch[name][row].item() for name in ("gold", "draw", "null_only"))
+        ids, scores = candidates_by_hand(objective, model, x, gold, draw)
+        if null_only:
+            ids, scores = [NULL], [scores[-1]]
+        answer = labels[labels != UNSUPERVISED].tolist()
+        likely = torch.stack([likelihood(model.reader, *with_passage(model, x, id), answer) for id in ids])
+        total = total - summed_out(torch.stack(list(scores)).softmax(dim=0), likely, objective.level)
+    return total

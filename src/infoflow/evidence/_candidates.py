@@ -11,7 +11,7 @@ from torch import Tensor
 
 from infoflow.corpus import Fact, FactWorld
 from infoflow.foundation import hash64
-from infoflow.retrieval import NULL, Library, Passages, RetrievalModel, marginal_log_likelihood
+from infoflow.retrieval import NULL, Library, Passages, RetrievalModel, marginal_log_likelihood, num_positions
 
 from ._answers import choice_token_log_probabilities
 from ._inputs import FactInputs, TokenPart, fact_inputs
@@ -106,13 +106,8 @@ def own_log_probabilities(
         edited: As given to it.
         level: Where the passage is summed out.
     """
-    logs = []
-    for column in range(found.ids.shape[1]):
-        passages = np.where(found.there, found.ids, NULL)[:, column].tolist()
-        read = fact_inputs(
-            world, tokenizer, facts, "retrieved", passages=passages, edited=edited, limit=limit_of(model)
-        )
-        logs.append(choice_token_log_probabilities(model.reader, read))
+    asked = inputs_with_candidates(model, world, tokenizer, facts, found, edited)
+    logs = [choice_token_log_probabilities(model.reader, inputs) for inputs in asked]
     likely = np.stack(logs, axis=2)  # (question, choice, candidate, target)
     num_questions, num_choices, num_candidates, num_targets = likely.shape
     marginal = marginal_log_likelihood(
@@ -124,10 +119,23 @@ def own_log_probabilities(
     return marginal.reshape(num_questions, num_choices).log_softmax(dim=1).numpy()
 
 
+def inputs_with_candidates(
+    model: RetrievalModel,
+    world: FactWorld,
+    tokenizer: Any,
+    facts: Collection[Fact],
+    found: QuestionCandidates,
+    edited: bool,
+) -> Iterator[FactInputs]:
+    """All questions with their first candidate, then with their second, and so on; without one where there is none."""
+    for ids in np.where(found.there, found.ids, NULL).T:
+        options: Any = {"passages": ids.tolist(), "edited": edited, "limit": limit_of(model)}
+        yield fact_inputs(world, tokenizer, facts, "retrieved", **options)
+
+
 def limit_of(model: Any) -> int:
     """Tokens that the model has positions for."""
-    config = model.config
-    return int(getattr(config, "encoder", config).max_position_embeddings)
+    return num_positions(model.config)
 
 
 def _queries(asked: FactInputs, device: torch.device) -> tuple[Tensor, Tensor]:

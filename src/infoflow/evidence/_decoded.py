@@ -9,7 +9,6 @@ import torch
 from infoflow.corpus import Fact, FactWorld
 from infoflow.foundation import UserError
 from infoflow.retrieval import (
-    NULL,
     RetrievalModel,
     SearchLimits,
     rag_sequence_answer,
@@ -17,8 +16,7 @@ from infoflow.retrieval import (
     reader_with_passages,
 )
 
-from ._candidates import QuestionCandidates, limit_of
-from ._inputs import fact_inputs
+from ._candidates import QuestionCandidates, inputs_with_candidates
 
 _LONGEST = 4  # tokens of an answer; objects have two at most
 
@@ -53,23 +51,19 @@ def decoded_answers(
         UserError: The reader writes nothing.
     """
     reader: Any = model.reader
-    if not reader.config.is_encoder_decoder:
+    if not model.writes:
         raise UserError(
             f"Answers are decoded of a reader that writes them. Got a {type(reader).__name__}, which fills in masks.\n"
             "Ask for own_log_probabilities, or train the variant rag-sequence or rag-token."
         )
     limits = SearchLimits(int(reader.config.decoder_start_token_id), int(reader.config.eos_token_id), beams, _LONGEST)
-    read = []  # the questions with each candidate
-    for column in range(found.ids.shape[1]):
-        passages = np.where(found.there, found.ids, NULL)[:, column].tolist()
-        options: Any = {"passages": passages, "edited": edited, "limit": limit_of(model)}
-        read.append(fact_inputs(world, tokenizer, facts, "retrieved", **options))
+    pad = int(reader.config.pad_token_id or 0)
+    read = list(inputs_with_candidates(model, world, tokenizer, facts, found, edited))
     right = np.zeros(len(read[0]), dtype=bool)
     for question, wanted in enumerate(read[0].candidates[np.arange(len(right)), read[0].answers]):
         there = np.flatnonzero(found.there[question])
         rows = [read[column].take(np.array([question])).tensors(reader.device) for column in there]
         width = max(row["input_ids"].shape[1] for row in rows)
-        pad = int(reader.config.pad_token_id or 0)
         named = {
             name: torch.cat([_widened(row[name], width, pad if name == "input_ids" else 0) for row in rows])
             for name in rows[0]

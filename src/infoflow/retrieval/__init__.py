@@ -52,6 +52,7 @@ from ._ranking import recall_at as recall_at
 from ._ranking import reciprocal_rank as reciprocal_rank
 from ._reader import Candidates as Candidates
 from ._reader import RetrievalModel as RetrievalModel
+from ._reading import num_positions as num_positions
 from ._retrieval_anatomy import retrieval_anatomy as retrieval_anatomy
 from ._retriever import Retriever as Retriever
 from ._retriever import RetrieverConfig as RetrieverConfig

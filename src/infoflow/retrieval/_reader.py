@@ -14,7 +14,7 @@ from infoflow.models import evaluating
 
 from ._candidates import NULL
 from ._library import Library
-from ._reading import AbstractReading, Targets, reading_of
+from ._reading import AbstractReading, Targets, num_positions, reading_of
 from ._retriever import Retriever
 
 Source = Literal["none", "gold", "random", "bm25", "frozen", "learned"]
@@ -82,7 +82,12 @@ class RetrievalModel(PreTrainedModel):
     @property
     def positions(self) -> int:
         """Tokens that the reader has positions for."""
-        return self._reading.positions
+        return num_positions(self.config)
+
+    @property
+    def writes(self) -> bool:
+        """Whether the reader writes its answers, and does not fill in masks."""
+        return isinstance(self.reader, EncoderDecoderModel)
 
     @property
     def bias(self) -> Tensor:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, final
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from transformers import EncoderDecoderModel, PreTrainedModel
+from transformers import EncoderDecoderModel, PreTrainedConfig, PreTrainedModel
 
 _UNSUPERVISED = -100  # as in `objectives`, a room below which this one lies
 
@@ -33,11 +33,6 @@ class AbstractReading(ABC):
 
     def __init__(self, reader: PreTrainedModel) -> None:
         self._reader: Any = reader
-
-    @property
-    @abstractmethod
-    def positions(self) -> int:
-        """Tokens that the reader has positions for."""
 
     @property
     @abstractmethod
@@ -66,10 +61,6 @@ class MaskedReading(AbstractReading):
     """A masked LM fills in all masks at once."""
 
     @property
-    def positions(self) -> int:
-        return int(self._reader.config.max_position_embeddings)
-
-    @property
     def bias(self) -> Tensor:
         return self._reader.cls.predictions.bias
 
@@ -87,10 +78,6 @@ class MaskedReading(AbstractReading):
 @final
 class WrittenReading(AbstractReading):
     """A decoder writes the words behind the masks one after the other, and an end."""
-
-    @property
-    def positions(self) -> int:
-        return int(self._reader.config.encoder.max_position_embeddings)
 
     @property
     def bias(self) -> Tensor:
@@ -114,6 +101,11 @@ class WrittenReading(AbstractReading):
 def reading_of(reader: PreTrainedModel) -> AbstractReading:
     """How this reader answers."""
     return WrittenReading(reader) if isinstance(reader, EncoderDecoderModel) else MaskedReading(reader)
+
+
+def num_positions(config: PreTrainedConfig) -> int:
+    """Tokens that a reader of this configuration has positions for; of an encoder-decoder those of its encoder."""
+    return int(getattr(config, "encoder", config).max_position_embeddings)
 
 
 def written(

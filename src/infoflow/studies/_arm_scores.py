@@ -95,7 +95,7 @@ class ArmScores:
             rows += self._made()
         if self.model.source in _SEARCHES:
             rows += self._dates()
-        if self.model.reader.config.is_encoder_decoder:
+        if self.model.writes:
             rows += self._written()
         return RETRIEVAL_SCORES.conform(pd.concat([*parts, pd.DataFrame(rows)], ignore_index=True))
 

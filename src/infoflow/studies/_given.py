@@ -26,6 +26,7 @@ from infoflow.foundation import (
 from infoflow.models import Model, kept_heads, load_model
 from infoflow.objectives import AbstractObjective, MaskedLM
 from infoflow.pruning import prune
+from infoflow.results import Recipe, Spec, Subject
 from infoflow.training import trained_objective
 
 from ._plan_sections import AnalysisPlan
@@ -100,11 +101,21 @@ class GivenModel:
         model = model if self.trained else untrained(model, options.seed)
         return dataclasses.replace(model, name=self.name)
 
+    def subject(self, model: Model) -> Subject:
+        """What tables call it, once it is loaded."""
+        recipe = Recipe(objective=Spec(model.task), architecture=Spec(family_of(model)), seed=0)
+        return Subject(recipe=recipe, update=None if self.trained else 0, given=self.name)
+
     @property
     def corruption(self) -> AbstractObjective | None:
         """How its training corrupted text, where its folder says so, and not as it is taken to be without a word."""
         objective = trained_objective(self.source)
         return None if objective == MaskedLM() else objective
+
+
+def family_of(model: Model) -> str:
+    """What transformers calls the architecture."""
+    return str(getattr(model.module.config, "model_type", ""))
 
 
 def given_models(sources: Sequence[str], options: AnalyzeOptions) -> list[GivenModel]:

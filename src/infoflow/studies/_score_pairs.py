@@ -1,6 +1,5 @@
 """`score_pairs`: BERTScore of pairs of texts by every layer of models, in a run folder with its page."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import pandas as pd
 
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, provenance
-from infoflow.models import Model
 from infoflow.probing import (
     BERT_SCORE,
     BERT_SCORE_LAYERS,
@@ -18,9 +16,9 @@ from infoflow.probing import (
     read_text_pairs,
 )
 from infoflow.report import check_replaceable, write_report
-from infoflow.results import KEYS, Recipe, RunFolder, Spec, Subject
+from infoflow.results import KEYS, RunFolder
 
-from ._given import AnalyzeOptions, GivenModel, given_models
+from ._given import AnalyzeOptions, given_models
 from ._given_scores import GIVEN_SCORES, given_scores
 from ._run import Run
 
@@ -90,7 +88,7 @@ def score_pairs(
         how = {"layer": layer, "idf": idf, "rescale": rescale, "baseline_pairs": baseline_pairs}
         tables = bert_score_tables(model, read, **how)
         tables[GIVEN_SCORES.name] = given_scores(model, corpus)
-        keys = _keys(given, model)
+        keys = given.subject(model).keys()
         for name, frame in tables.items():
             if name != BERT_SCORE_PAIRS.name or given.trained:  # single pairs by random weights say nothing
                 frames.setdefault(name, []).append(frame.assign(**keys))
@@ -114,10 +112,3 @@ def score_pairs(
     )
     write_report(run)
     return Run(run)
-
-
-def _keys(given: GivenModel, model: Model) -> dict:
-    recipe = Recipe(
-        objective=Spec(model.task), architecture=Spec(str(getattr(model.module.config, "model_type", ""))), seed=0
-    )
-    return dataclasses.replace(Subject(recipe=recipe, given=given.name), update=None if given.trained else 0).keys()

@@ -35,10 +35,10 @@ def float32_attention(module: PreTrainedModel) -> Iterator[None]:
 def _attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
-    biases = {name: _float32(value) for name, value in options.items()}  # T5 hands on what it adds to the scores
+    options = {name: _float32(value) for name, value in options.items()}  # T5 hands on what it adds to the scores
     with torch.autocast(query.device.type, enabled=False):
         output, _ = ALL_ATTENTION_FUNCTIONS["sdpa"](
-            module, query.float(), key.float(), value.float(), _float32(attention_mask), **biases
+            module, query.float(), key.float(), value.float(), _float32(attention_mask), **options
         )
     return output.to(query.dtype), None
 

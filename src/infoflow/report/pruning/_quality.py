@@ -112,10 +112,6 @@ def _share_gone(line: pd.DataFrame, metric: str) -> str:
     return "0%" if point is None else f"{1 - point['left'] / point['size']:.0%}"
 
 
-def _limit(metric: str) -> str:
-    return f"{CHEAP[metric]:g} {'BLEU' if metric == 'bleu' else 'nats'}"
-
-
 def _sentence(own: pd.DataFrame, pool: PrunableHeads, metric: str) -> str:
     """The fewest heads with which the quality is within what counts as cheap, beside as many random ones."""
     size, full, name = int(own["size"].iloc[0]), float(own["unpruned"].iloc[0]), METRICS[metric][0]
@@ -123,7 +119,7 @@ def _sentence(own: pd.DataFrame, pool: PrunableHeads, metric: str) -> str:
     if way is None:
         return f"{pool.subject}: only random choices were made."
     point = _cheapest(own.loc[own["way"] == way.key], metric)
-    limit = _limit(metric)
+    limit = f"{CHEAP[metric]:g} {'BLEU' if metric == 'bleu' else 'nats'}"
     if point is None:
         return (
             f"{pool.subject}: no point of the sweep ({way.label}) stays within {limit} of the model's {number(full)}."

@@ -18,7 +18,6 @@ from infoflow.flow import (
 )
 from infoflow.foundation import UserError, digest
 from infoflow.models import Model
-from infoflow.results import Recipe, Spec, Subject
 
 from .._given import AnalyzeOptions, GivenModel
 from .._given_scores import GIVEN_SCORES, given_scores
@@ -60,9 +59,8 @@ class MeasureGiven(AbstractMeasureStage):
         """The stage; the model is read for it, and stays loaded until `release`."""
         model = given.load(options)
         passes = dataclasses.replace(passes, corruption=given.corruption)
-        recipe = Recipe(objective=Spec(model.task), architecture=Spec(_family(model)), seed=0)
         stage = cls(
-            subject=Subject(recipe=recipe, update=None if given.trained else 0, given=given.name),
+            subject=given.subject(model),
             bench=bench,
             given=given,
             options=options,
@@ -168,7 +166,3 @@ def _scores_key(model: Model, corpus: Corpus, passes: PassOptions) -> str:
 def shards_in(folder: Path) -> list[Path]:
     """Finished shards under `folder`; a killed one leaves a hidden folder."""
     return sorted(path for path in folder.rglob("*-of-*") if path.is_dir() and path.name[0].isdigit())
-
-
-def _family(model: Model) -> str:
-    return str(getattr(model.module.config, "model_type", ""))

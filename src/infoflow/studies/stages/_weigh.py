@@ -18,7 +18,7 @@ from infoflow.models import Model, SequenceLosses, concatenate_losses, sequence_
 from infoflow.over_training import SuiteCheckpoint, Weight, weigh
 
 from .._data import at_most
-from .._given import AnalyzeOptions, GivenModel
+from .._given import AnalyzeOptions, GivenModel, family_of
 from .._workbench import Workbench
 from ._stage import AbstractStage
 
@@ -98,7 +98,7 @@ class WeighCheckpoint(AbstractStage):
         return {
             "fault": "",
             "task": model.task,
-            "family": str(getattr(model.module.config, "model_type", "")),
+            "family": family_of(model),
             "parameters": sum(parameter.numel() for parameter in model.module.parameters()),
             "loss": None if math.isnan(loss) else loss,
             "loss_error": None if math.isnan(spread) else spread,
