@@ -1,5 +1,6 @@
 """The findings table: its form, and that nothing in the tables can break it."""
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -104,6 +105,24 @@ def test_no_replicates_no_interval(published, replicates):
     row = evaluate(published, [FINDINGS["representations:V-9"]]).iloc[0]
     assert row["verdict"] == "not testable here"
     assert "no bootstrap replicates" in row["reason"]
+
+
+def test_replicates_that_repeat_the_estimate_are_no_interval(make_study):
+    """One seed and no bootstrap behind it: the numbers have no interval, and there is no verdict on them."""
+    from infoflow.findings import FINDINGS, evaluate
+
+    tables = make_study(seeds=(0,), noise=0.05).tables()
+    claim = [FINDINGS["representations:V-3"]]
+    sampled = evaluate(tables, claim).iloc[0]
+    assert sampled["covers"] == "sentences"
+    table = tables["mutual_information"]
+    repeated = [np.full(len(row["replicates"]), row["value"]) for _, row in table.iterrows()]
+    row = evaluate({**tables, "mutual_information": table.assign(replicates=repeated)}, claim).iloc[0]
+    assert row["effect"] == pytest.approx(sampled["effect"])
+    assert row["verdict"] == "not testable here"
+    assert "they have no interval" in row["reason"]
+    assert row["covers"] == ""
+    assert np.isnan([row["low"], row["high"]]).all()
 
 
 def test_types_of_stored_tables_are_read(published, tmp_path):

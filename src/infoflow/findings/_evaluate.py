@@ -61,6 +61,8 @@ def judged(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding | Unte
                 yield from (_judged_on(finding, one, group) for one in given)
 
 
+_NO_INTERVAL = "there is one seed, and no bootstrap over sentences behind these numbers, so they have no interval"
+
 _WhyNot = Callable[[Spec, int], str | None]
 """Why the model of an objective and a seed counts as not having learned its task."""
 
@@ -148,7 +150,10 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], s
     deciding = outcomes[index]
     controls = [try_control(c, finding, models, set(seeds.used), deciding, index) for c in finding.controls]
     shown = strongest(controls, deciding.condition.side)
-    verdict, reason = _verdict(deciding, shown, [*seeds.obstacles, *_hindrance(finding, curves, deciding)])
+    covers = _covers(deciding, found)
+    alone = [] if covers or len(seeds.used) > 1 else [_NO_INTERVAL]
+    obstacles = [*seeds.obstacles, *alone, *_hindrance(finding, curves, deciding)]
+    verdict, reason = _verdict(deciding, shown, obstacles)
     if verdict in ("holds", "fails") and (moves := unsettled(finding, models, set(seeds.used), outcomes, index)):
         verdict, reason = "undetermined", f"{reason} {_sentence(moves)}"
     if verdict != UNTESTABLE and len(seeds.used) == 1:
@@ -157,9 +162,9 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], s
         "verdict": verdict,
         "reason": reason,
         "effect": deciding.effect,
-        "low": deciding.low,
-        "high": deciding.high,
-        "covers": _covers(deciding, found),
+        "low": deciding.low if covers else float("nan"),
+        "high": deciding.high if covers else float("nan"),
+        "covers": covers,
         "effects": deciding.effects,
         "threshold": deciding.condition.threshold,
         "unit": deciding.condition.unit,
@@ -178,11 +183,9 @@ def _hindrance(finding: Finding, curves: dict[str, np.ndarray], deciding: Outcom
 
 
 def _covers(deciding: Outcome, found: dict[str, Estimates]) -> str:
-    """Whose choice the interval allows for; numbers without a bootstrap repeat themselves in every replicate."""
+    """Whose choice the interval allows for, "" of no interval: without a bootstrap every replicate is the estimate."""
     sentences = any(np.ptp(np.nan_to_num(one.replicates_URK), axis=1).any() for one in found.values())
-    return " and ".join(
-        ["seeds"] * deciding.covers_seeds + ["sentences"] * bool(sentences or not deciding.covers_seeds)
-    )
+    return " and ".join(["seeds"] * deciding.covers_seeds + ["sentences"] * bool(sentences))
 
 
 def _verdict(deciding: Outcome, control: ControlOutcome | None, obstacles: list[str]) -> tuple[Verdict, str]:

@@ -30,7 +30,10 @@ FINDINGS_TABLE = TableSchema(
         _number("effect", "estimate of the condition that decides the verdict; NaN where nothing was measured"),
         _number("low", "lower end of its 95% interval: see covers"),
         _number("high", "upper end of its 95% interval"),
-        _text("covers", "whose choice the interval covers: seeds and sentences, sentences (one seed), or seeds"),
+        _text(
+            "covers",
+            "whose choice the interval covers: seeds and sentences, sentences (one seed), seeds, or nobody's: empty",
+        ),
         _number("threshold", "what the interval must lie beyond; the reason says on which side"),
         _text("unit", "unit of effect, interval, threshold and control"),
         _number("control", "the same number where the claim should not show: see control_name"),
