@@ -27,6 +27,8 @@ from ._model_group import MASKED as MASKED
 from ._model_group import TRANSLATION as TRANSLATION
 from ._model_group import Absent as Absent
 from ._model_group import model_groups as model_groups
+from ._more_seeds import MOST_SEEDS as MOST_SEEDS
+from ._more_seeds import seeds_to_decide as seeds_to_decide
 from ._objective_map import MAP_TABLES as MAP_TABLES
 from ._objective_map import OBJECTIVE_DISTANCES as OBJECTIVE_DISTANCES
 from ._objective_map import OBJECTIVE_FAMILIES as OBJECTIVE_FAMILIES

@@ -7,6 +7,7 @@ from functools import cache, partial
 import numpy as np
 import pandas as pd
 
+from infoflow.foundation import Interval
 from infoflow.results import Spec
 
 from ._condition import UNTESTABLE, Outcome, Verdict, judge_all, short
@@ -17,6 +18,7 @@ from ._finding import Finding, Untested, several
 from ._given_models import GivenModel, given_models, group_of_given
 from ._learned import shortfall
 from ._model_group import Absent, ModelGroup, model_groups
+from ._more_seeds import seeds_to_decide, told_seeds
 from ._registry import FINDINGS
 from ._resampled import resampled_curves
 from ._schema import FINDINGS_TABLE
@@ -106,6 +108,7 @@ def _blank(finding: Finding | Untested, models: ModelGroup) -> dict[str, object]
         **dict.fromkeys(("effect", "low", "high", "threshold", "control"), float("nan")),
         **dict.fromkeys(("covers", "unit", "control_name", "note"), ""),
         "seeds": 0,
+        "seeds_needed": 0,
         "effects": [],
     }
 
@@ -156,6 +159,8 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], s
     verdict, reason = _verdict(deciding, shown, obstacles)
     if verdict in ("holds", "fails") and (moves := unsettled(finding, models, set(seeds.used), outcomes, index)):
         verdict, reason = "undetermined", f"{reason} {_sentence(moves)}"
+    needed = _seeds_needed(deciding, len(seeds.used)) if verdict == "undetermined" else None
+    reason = " ".join(filter(None, [reason, told_seeds(needed, len(seeds.used))]))
     if verdict != UNTESTABLE and len(seeds.used) == 1:
         reason += " One seed: the interval covers the choice of sentences, not that of first weights."
     row: dict[str, object] = {
@@ -171,9 +176,24 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], s
         "control": shown.value if shown else float("nan"),
         "control_name": shown.name if shown else "",
         "seeds": len(seeds.used),
+        "seeds_needed": needed or 0,
         "note": "\n".join([*(f"{o}: {o.verdict}" for o in outcomes), *map(str, controls), *seeds.left_out]),
     }
     return Judged(row=row, outcomes=outcomes, deciding=index)
+
+
+def _seeds_needed(deciding: Outcome, seeds: int) -> int | None:
+    """How many seeds would decide it; None too where its own interval decides, and something else keeps it open."""
+    if deciding.verdict != "undetermined":
+        return None
+    return seeds_to_decide(
+        deciding.effect,
+        Interval(deciding.low, deciding.high),
+        deciding.condition.threshold,
+        seeds=seeds,
+        seed_error=deciding.seed_error,
+        sentence_error=deciding.sentence_error,
+    )
 
 
 def _hindrance(finding: Finding, curves: dict[str, np.ndarray], deciding: Outcome) -> list[str]:

@@ -44,6 +44,12 @@ FINDINGS_TABLE = TableSchema(
         _text("tables", "the tables that were read, comma separated"),
         Column(name="seeds", dtype="int64", unit="seeds", description="number of seeds behind the effect"),
         Column(
+            name="seeds_needed",
+            dtype="int64",
+            unit="seeds",
+            description="about how many of this spread would decide it; above 1000: none would; 0: decided, unknown",
+        ),
+        Column(
             name="effects",
             dtype="list<float64>",
             unit="see unit",

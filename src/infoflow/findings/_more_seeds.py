@@ -1,0 +1,67 @@
+"""How many seeds would decide a claim that is undetermined."""
+
+import math
+
+from infoflow.foundation import NUM_REPLICATES, Interval, sentence_df, t_quantile
+
+MOST_SEEDS = 1000
+"""Beyond so many, more seeds are no answer."""
+
+
+def seeds_to_decide(
+    effect: float, interval: Interval, threshold: float, *, seeds: int, seed_error: float, sentence_error: float
+) -> int | None:
+    r"""The least number of seeds whose interval would leave the threshold out, if the effect is what it seems to be.
+
+    With $k$ seeds the squared standard error is $e^2$ by the seeds, and $s^2$ by the sentences beyond what the spread
+    over seeds holds. $n$ seeds on the same sentences have $a^2 = e^2 k / n$ and the half width
+
+    $$ h(n) = \max\left(\frac{t_{n-1}\, a^2 + t_s\, s^2}{\sqrt{a^2 + s^2}},\ t_s\, s\right) $$
+
+    as `infoflow.foundation.join_halves` has it, with $t_{n-1}$ Student's quantile. The interval's reach towards the
+    threshold, which may be wider (several layers, a rank correlation), is taken to shrink as $h(n) / h(k)$; the answer
+    is the least $n > k$ at which it falls short of the threshold. It is a plan, no promise: an effect that truly is
+    this large is decided by $n$ seeds about every second time, and the spread of few seeds is itself known to a factor
+    of two.
+
+    Args:
+        effect: The estimate.
+        interval: Its 95 % interval, with `seeds` seeds.
+        threshold: What the interval must leave out.
+        seeds: $k$, how many there are.
+        seed_error: $e$, standard error of the effect by the choice of seeds, in its unit; NaN: not known.
+        sentence_error: $s$, likewise by that of sentences.
+
+    Returns:
+        The number; None where there is nothing to tell: one seed, an interval that leaves the threshold out already, or
+        one that does not come from the seeds' spread. `MOST_SEEDS` + 1: no number up to `MOST_SEEDS` would do.
+    """
+    gap = abs(effect - threshold)
+    reach = abs((interval.low if effect > threshold else interval.high) - effect)
+    if seeds < 2 or not all(map(math.isfinite, (gap, reach, sentence_error))) or reach < gap or not seed_error > 0:
+        return None
+    t_sentences = t_quantile(sentence_df(NUM_REPLICATES))
+
+    def half(num: int) -> float:
+        by_seeds, by_sentences = seed_error**2 * seeds / num, sentence_error**2
+        joined = (t_quantile(num - 1) * by_seeds + t_sentences * by_sentences) / math.sqrt(by_seeds + by_sentences)
+        return max(joined, t_sentences * sentence_error)
+
+    def decides(num: int) -> bool:
+        return reach * half(num) < gap * half(seeds)
+
+    if not decides(MOST_SEEDS):
+        return MOST_SEEDS + 1
+    low, high = seeds, MOST_SEEDS  # the half width falls with every seed
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if decides(middle) else (middle, high)
+    return high
+
+
+def told_seeds(needed: int | None, seeds: int) -> str:
+    """The same as a sentence, empty where there is nothing to tell."""
+    if needed is None:
+        return ""
+    many = f"about {needed:,}" if needed <= MOST_SEEDS else f"no number up to {MOST_SEEDS:,}"
+    return f"At this effect, and with the spread of these {seeds} seeds, {many} would decide it."
