@@ -389,7 +389,7 @@ def test_no_class_at_all():
 
 def test_a_class_of_its_own_for_every_word():
     words = [[f"a{n}", "b"] for n in range(40)]
-    unseen = r"none for the part dev\. Left out are \d+ examples of the dev part whose class is not in the training part"
+    unseen = r"none for the part dev\. Left out are \d+ examples of the dev part whose class is not in the training"
     with pytest.raises(UserError, match=unseen):
         build_task("upos", tagged(words, upos=[[f"X{n}", f"Y{n}"] for n in range(40)]))
 
