@@ -27,17 +27,19 @@ def test_probe_prints_each_task_beside_its_controls(infoflow, masked_lm, no_draw
 
 
 def test_every_probe_of_one_command(infoflow, masked_lm, no_drawing, tmp_path):
-    probes = "--probe=linear,mlp,edge,online,variational,structural"
+    probes = "--probe=linear,mlp,edge,online,variational,structural,attention"
     few = ("--corpus=grammar:60", "--log=plain", "--set=probing.sentences=24", "--no-control")
     answer = infoflow("probe", masked_lm, "--task=chunks", probes, *few, "--out=run")
     assert answer.code == 0, answer.err
-    names = {"probe_scores", "probe_examples", "probe_mixing", "probe_depth", "probe_codelength", "probe_trees"}
+    edges = {"probe_mixing", "probe_depth"}
+    names = {"probe_scores", "probe_examples", *edges, "probe_codelength", "probe_trees", "head_probe"}
     assert set(tables(tmp_path / "run")) == {*names, "given_scores"}
     titles = "\n".join(blocks_of(answer))
     for title in ("chunks: linear", "chunks: mlp", "chunks: edge", "chunks: online", "chunks: variational"):
         assert title in titles
     assert "Structural probe of distance in the encoder: uuas" in titles
     assert "Depth of edge probes" in titles
+    assert "Trees in the attention of the encoder" in titles
     only = infoflow("probe", masked_lm, "--task=chunks", probes, *few, "--only=probe_trees", "--out=o")
     assert only.code == 0, only.err
     assert set(tables(tmp_path / "o")) == {"probe_trees", "given_scores"}

@@ -383,8 +383,15 @@ def test_one_class_and_too_many():
 
 def test_no_class_at_all():
     words = [[f"a{n}", "b"] for n in range(40)]
-    with pytest.raises(UserError, match="leaves none for the part train"):
+    with pytest.raises(UserError, match=r"leaves none for the part train\. Left out are 80 words without a tag\.\n"):
         build_task("upos", tagged(words, upos=[["_", "_"]] * 40))
+
+
+def test_a_class_of_its_own_for_every_word():
+    words = [[f"a{n}", "b"] for n in range(40)]
+    unseen = r"none for the part dev\. Left out are \d+ examples of the dev part whose class is not in the training"
+    with pytest.raises(UserError, match=unseen):
+        build_task("upos", tagged(words, upos=[[f"X{n}", f"Y{n}"] for n in range(40)]))
 
 
 @pytest.mark.parametrize("num", [1, 2])

@@ -11,7 +11,7 @@ from infoflow.flow import PassOptions
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.studies import ProbingPlan, Run, StudyModels, StudyPlan, graph, prepare, study
-from infoflow.studies.stages import ProbeModel
+from infoflow.studies.stages import MeasureModel, ProbeModel
 
 pytestmark = pytest.mark.slow
 
@@ -81,6 +81,17 @@ def test_a_further_probe_leaves_the_others_as_they_are(trained, tiny_plan: Study
         assert stage.table_keys()["probe_scores"] == before["probe_scores"]
         assert not stage.is_done()
         assert stage.bench.missing("measured", stage.table_keys()) == ["probe_mixing", "probe_depth"]
+
+
+def test_trees_in_attention_are_probed_once(tiny_plan: StudyPlan, treebank, tmp_path) -> None:
+    plan = probing(tiny_plan, probes=("attention",), corpus=str(treebank))
+    asked = dataclasses.replace(plan.analysis, tables=("task_scores", "head_probe"))
+    writing: dict[type, set[str]] = {MeasureModel: set(), ProbeModel: set()}
+    for stage in graph(dataclasses.replace(plan, analysis=asked), tmp_path):
+        if isinstance(stage, MeasureModel | ProbeModel):
+            writing[type(stage)] |= set(stage.by_table)
+    assert "head_probe" not in writing[MeasureModel]
+    assert writing[ProbeModel] == {"head_probe"}
 
 
 def test_nothing_is_probed_unless_asked(tiny_plan: StudyPlan, tmp_path) -> None:

@@ -41,7 +41,7 @@ def probe(
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
         task: What is asked, separated by commas: upos, arc, ner-spans, length, minimal-pairs, a column of tags...
-        probe: linear, mlp, edge, online, variational, structural, separated by commas. Default: linear.
+        probe: linear, mlp, edge, online, variational, structural, attention, separated by commas. Default: linear.
         tags: Names of the columns of a tagged file, in their order. Default: the tag that is asked for.
         labels: A file with one label of a sentence a line, for the task sentence-label.
         label_column: Column of each sentence's label in a table.
@@ -191,6 +191,21 @@ def _show_trees(frame: "pd.DataFrame") -> None:
         show()
 
 
+def _show_attention(frame: "pd.DataFrame") -> None:
+    """Words attached to their head by probes that read all heads' attention, words, or both."""
+    for (stack,), part in _parts(frame, "stack"):
+        own, untrained = (
+            {row["probe"]: row for row in part.loc[part["trained"] == trained].to_dict("records")}
+            for trained in (True, False)
+        )
+        rows = [
+            [name, _interval(row), _value(untrained.get(name)), f"{row['baseline']:.3f}"] for name, row in own.items()
+        ]
+        columns = ["probe", "words on their head [95% interval]", "untrained", "neighbour"]
+        show_table(columns, rows, f"Trees in the attention of the {stack}")
+        show()
+
+
 def _show_pairs(frame: "pd.DataFrame") -> None:
     """Shares of minimal pairs, of all layer by layer, and of each phenomenon at the top."""
     from infoflow.probing import ALL_PAIRS
@@ -219,5 +234,6 @@ _SHOWN = {
     "probe_mixing": _show_mixing,
     "probe_depth": _show_depth,
     "probe_trees": _show_trees,
+    "head_probe": _show_attention,
     "minimal_pairs": _show_pairs,
 }

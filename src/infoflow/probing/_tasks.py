@@ -88,14 +88,13 @@ def build_task(
     ask = kind.begin(lambda: _sentences(*parts[0], seed))
     asked = [_asked(kind, source, own, seed, ask, left_out) for source, own in parts]
     names = tuple(dict.fromkeys(question.label for _, question in asked[0].questions))
-    _check_classes(name, names, corpus)
+    _check_classes(name, names, corpus, left_out)
     found = [_part(part, each, names, left_out) for part, each in zip(_PARTS, asked, strict=True)]
     for part, each in zip(_PARTS, found, strict=True):
-        _check_part(name, part, len(each.examples), corpus)
+        _check_part(name, part, len(each.examples), corpus, left_out)
     counted = {reason: count for reason, count in left_out.items() if count}
     if counted:
-        listed = "; ".join(f"{count:,} {reason}" for reason, count in counted.items())
-        current_display().note(f"{name} of {corpus.name} leaves out {listed}.")
+        current_display().note(f"{name} of {corpus.name} leaves out {_listed(left_out)}.")
     return ProbeTask(
         name=name,
         unit=kind.unit,
@@ -249,17 +248,23 @@ def _part(part: str, asked: _Asked, names: Sequence[str], left_out: Counter[str]
     return Part(corpus=asked.corpus, examples=examples)
 
 
-def _check_part(name: str, part: str, size: int, corpus: Corpus) -> None:
+def _listed(left_out: Counter[str]) -> str:
+    return "; ".join(f"{count:,} {reason}" for reason, count in left_out.items() if count)
+
+
+def _check_part(name: str, part: str, size: int, corpus: Corpus, left_out: Counter[str] | None = None) -> None:
     if size == 0:
+        why = f" Left out are {listed}." if left_out and (listed := _listed(left_out)) else ""
         raise UserError(
             f"The task {name} needs sentences with an example for a training, a development and a test part. "
-            f"{corpus.name} ({len(corpus):,} sentences) leaves none for the part {part}.\nGive a larger corpus."
+            f"{corpus.name} ({len(corpus):,} sentences) leaves none for the part {part}.{why}\n"
+            f"Give a larger corpus{', or choose another task' if why else ''}."
         )
 
 
-def _check_classes(name: str, names: Sequence[str], corpus: Corpus) -> None:
+def _check_classes(name: str, names: Sequence[str], corpus: Corpus, left_out: Counter[str]) -> None:
     if len(names) == 0:
-        _check_part(name, "train", 0, corpus)
+        _check_part(name, "train", 0, corpus, left_out)
     if len(names) == 1:
         raise UserError(
             f"A task needs at least two classes. In the training part of {corpus.name}, {name} has one: "

@@ -166,7 +166,8 @@ def _asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> 
     """The standard measures and the probes, or those that write the tables of `only`; the user's own in any case."""
     probes = probing_measures(options.probing)
     if not options.only:
-        return [*standard_measures(options.measures), *probes, *own]
+        taken = {measure.name for measure in probes}  # a table that a plan of probes asks for is written once
+        return [*(each for each in standard_measures(options.measures) if each.name not in taken), *probes, *own]
     others = {measure.name for measure in (*probes, *own)}
     named = named_measures(options.measures, [name for name in options.only if name not in others], others=[*others])
     return [*named, *(measure for measure in probes if measure.name in options.only), *own]

@@ -31,7 +31,7 @@ def probe(
     Args:
         model: What `load_model` takes: a folder, a .gguf file, or a name.
         task: What is asked, one name or several: upos, arc, ner-spans, length, minimal-pairs, a column of tags...
-        probes: linear, mlp, edge, online, variational, structural; linear where none is named.
+        probes: linear, mlp, edge, online, variational, structural, attention; linear where none is named.
         options: Corpus and settings, as of `analyze`.
         out: The run folder.
         changes: Fields of `AnalyzeOptions` by name, such as `corpus="treebank.conllu"`.

@@ -7,6 +7,7 @@ from infoflow.flow import AbstractMeasure
 from infoflow.foundation import SilentDisplay, use_display
 from infoflow.probing import (
     MINIMAL_PAIRS_TASK,
+    AttentionProbe,
     Codelength,
     EdgeDepth,
     EdgeProbe,
@@ -20,20 +21,22 @@ from infoflow.probing import (
 )
 
 from ._parts import at_most, distinct
-from ._probing_plan import ProbingPlan
+from ._probing_plan import OF_ATTENTION, OF_TREES, ProbingPlan
 
 if TYPE_CHECKING:
     from ._given import AnalyzeOptions
 
 
 def probing_measures(plan: ProbingPlan) -> list[AbstractMeasure]:
-    """Each task with each probe; structural probes and minimal pairs once."""
+    """Each task with each probe; probes of trees and minimal pairs once."""
     found: list[AbstractMeasure] = []
     for task in dict.fromkeys(task for task in plan.tasks if task != MINIMAL_PAIRS_TASK):
         for probe in plan.probes_of(task):
             found += _probe(plan, task, probe)
-    if plan.trees:
+    if OF_TREES in plan.probes:
         found.append(StructuralProbe(sentences=plan.sentences, seeds=plan.seeds))
+    if OF_ATTENTION in plan.probes:
+        found.append(AttentionProbe(sentences=plan.sentences))
     if MINIMAL_PAIRS_TASK in plan.tasks:
         found.append(MinimalPairs(pairs=plan.sentences))
     return found
@@ -96,7 +99,7 @@ def check_tasks(plan: ProbingPlan, corpus: Corpus) -> None:
 
 
 def _tasks(plan: ProbingPlan) -> list[str]:
-    """The plan's tasks; structural probes need what arcs need."""
+    """The plan's tasks; probes of trees need what arcs need."""
     return [*plan.tasks, *(["arc"] if plan.trees else [])]
 
 

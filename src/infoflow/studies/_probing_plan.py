@@ -9,7 +9,10 @@ from ._plan_checks import one_of
 
 OF_TREES = "structural"
 """The probe of the geometry of trees: it has no task."""
-PROBES = ("linear", "mlp", "edge", "online", "variational", OF_TREES)
+OF_ATTENTION = "attention"
+"""Probes that read a tree off the attention of all heads: they have no task either."""
+WITHOUT_TASK = (OF_TREES, OF_ATTENTION)
+PROBES = ("linear", "mlp", "edge", "online", "variational", *WITHOUT_TASK)
 Sizes = Annotated[tuple[Annotated[float, Limits(above=0, at_most=1)], ...], Limits(filled=True)]
 Kinds = Annotated[tuple[str, ...], Limits(filled=True)]
 _Few = Annotated[int, Limits(at_least=1, at_most=100)]
@@ -18,7 +21,7 @@ _Three = Annotated[int, Limits(at_least=3, at_most=10**9)]  # one to train, to s
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbingPlan:
-    """What is probed in every model, trained and not; nothing unless tasks or structural probes are named.
+    """What is probed in every model, trained and not; nothing unless tasks or probes of trees are named.
 
     Tasks of plain text (`word`, `position`, `length`, `word-content`, `bigram-shift`) can be read off any sentences;
     the others need a corpus with that annotation. `infoflow probe MODEL` without a task names all tasks and what each
@@ -26,7 +29,7 @@ class ProbingPlan:
     """
 
     tasks: tuple[str, ...] = ()  # and "minimal-pairs"
-    probes: Kinds = ("linear",)  # linear, mlp, edge, online, variational, of all tasks or, as "mlp:upos", of one
+    probes: Kinds = ("linear",)  # of all tasks or, as "mlp:upos", of one; structural and attention of trees
     corpus: str = ""  # of a study: anything that `load_corpus` takes; "": the sentences that its models are analysed on
     corpus_sentences: CountOrNone = 0  # of it at most, chosen by hash; 0: all
     sentences: _Three = 2000  # of each task: three fifths train, a fifth stops, a fifth is scored
@@ -46,10 +49,10 @@ class ProbingPlan:
 
     @property
     def trees(self) -> bool:
-        """Whether it asks for structural probes, which have no task."""
-        return OF_TREES in self.probes
+        """Whether it asks for probes of trees, which have no task."""
+        return any(name in self.probes for name in WITHOUT_TASK)
 
     def probes_of(self, task: str) -> list[str]:
         """The probes that a task is asked with."""
         asked = (probe.partition(":") for probe in self.probes)
-        return list(dict.fromkeys(name for name, _, of in asked if name != OF_TREES and of in ("", task)))
+        return list(dict.fromkeys(name for name, _, of in asked if name not in WITHOUT_TASK and of in ("", task)))

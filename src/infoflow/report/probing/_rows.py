@@ -29,6 +29,7 @@ TASKS = {
     "arc-label": "relations of arcs",
     "ner": "named entities (tags)",
     "ner-spans": "named entities",
+    "entity-spans": "mentions by kind",
     "coreference": "coreference",
 }
 """What tasks are called, in reading order; others have the names of their columns, and come last."""

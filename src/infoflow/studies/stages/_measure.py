@@ -32,6 +32,7 @@ from infoflow.objectives import AbstractObjective
 from infoflow.results import KEYS, Recipe, Subject, TableSchema
 
 from .._measures import measures_by_table, pair_measures, standard_measures
+from .._probing import probing_tables
 from .._scores import TASK_SCORES, bleu_scores, content_ids_of, rouge_scores, task_scores
 from .._study_models import StudyModels
 from .._transfer import transfer, transfer_keys
@@ -251,7 +252,9 @@ class MeasureModel(AbstractScoredMeasure):
 
     @cached_property
     def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
-        return measures_by_table(standard_measures(self.models.plan.analysis))
+        probed = probing_tables(self.models.plan.probing)  # written by `ProbeModel`, on its sentences
+        standard = standard_measures(self.models.plan.analysis)
+        return measures_by_table([measure for measure in standard if measure.name not in probed])
 
     @property
     def pair_measures(self) -> list[PairMeasure]:
