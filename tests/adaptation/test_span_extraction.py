@@ -187,7 +187,7 @@ def test_an_encoder_made_causal_is_refused_too():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_an_encoder_that_hardly_looks_around_is_no_decoder_in_half_precision(seed):
-    """What it says of the first token is the same to the digits of bfloat16 whatever follows, for half of these seeds."""
+    """Of half of these seeds what is said of the first token is the same in bfloat16 whatever follows."""
     torch.manual_seed(seed)
     config = BertConfig(
         vocab_size=len(TOKENIZER), hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
