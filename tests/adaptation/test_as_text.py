@@ -25,7 +25,9 @@ def test_labels_become_texts():
     written = as_text(data)
     assert (written.shape, written.labels, written.name) == ("generation", (), "task")
     assert _pairs(written) == [("It shines.", "good"), ("It rains.", "bad")]
-    task = make_task(written, main="exact_match", prefix="weather: ")
+    assert make_task(written).main == "exact_match"
+    task = make_task(written, main="rouge1", prefix="weather: ")
+    assert task.main == "rouge1"
     assert isinstance(task, Generation)
     assert task.prefix == "weather: "
 

@@ -14,6 +14,7 @@ WRONG = {
     "rank": [0, 1.5, 10**6],
     "alpha": [0, -1, math.inf],
     "learning_rates": [(0,), (-1e-3,), ("x",), 1e-3, (math.nan,), (1e-3, 1e-3), (11,)],
+    "patience": [-1, 1.5, "2"],
     "epochs": [0, -1, 2.5, True],
     "head_epochs": [0, 2.5],
     "batch_examples": [0, -3, "many"],

@@ -1,6 +1,6 @@
 """A small tuning, also as a script that kills itself at a chosen update of a chosen training.
 
-python tests/adaptation/tune_small.py OUT METHOD [--die TRAINING UPDATE]
+python tests/adaptation/tune_small.py OUT METHOD [--patience PASSES] [--die TRAINING UPDATE]
 """
 
 import argparse
@@ -30,13 +30,14 @@ class DieAt(TrainingHook):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def tuned(out: Path, method: str, die: tuple[int, int] | None = None) -> Tuned:
+def tuned(out: Path, method: str, die: tuple[int, int] | None = None, patience: int = 0) -> Tuned:
     """Two rates and two seeds, three trainings; `die`: at which update of which training, from 1."""
     config = TuneConfig(
         method=method,  # type: ignore[arg-type]
         layers=1,
         epochs=3,
         head_epochs=3,
+        patience=patience,
         batch_examples=16,
         learning_rates=(1e-2, 1e-3),
         seeds=(0, 1),
@@ -56,9 +57,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("method")
+    parser.add_argument("--patience", type=int, default=0)
     parser.add_argument("--die", type=int, nargs=2)
     arguments = parser.parse_args()
-    tuned(arguments.out, arguments.method, arguments.die)
+    tuned(arguments.out, arguments.method, arguments.die, arguments.patience)
 
 
 if __name__ == "__main__":

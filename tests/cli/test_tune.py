@@ -1,5 +1,7 @@
 """`infoflow tune`."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -47,10 +49,45 @@ def test_settings_and_a_second_call(infoflow, causal_lm, files):
     assert RunFolder.existing("run").read()["plan"]["tune"]["rank"] == 2
 
 
+def test_a_model_that_writes_answers_in_words(infoflow, causal_lm, files):
+    answer = infoflow("tune", causal_lm, *files, *SHORT, "--as-text", "--out=run")
+    assert answer.code == 0, answer.err
+    scores = RunFolder.existing("run").tables["tuned_scores"]
+    assert set(scores["shape"]) == {"generation"}
+    assert set(scores[scores["main"]]["metric"]) == {"exact_match"}
+    assert set(RunFolder.existing("run").tables["task_answers"]["wanted"]) == {"long", "short"}
+
+
+def test_intervals_stay_within_what_a_metric_can_be(infoflow, masked_lm, files):
+    """Two seeds of tuning that differ have an interval of many points."""
+    answer = infoflow("tune", masked_lm, *files, "--rates=3e-2", "--seeds=0,1", "--epochs=1", "--out=run")
+    assert answer.code == 0, answer.err
+    ends = [float(low) for low in re.findall(r"\[(-?[0-9.]+), ", answer.out)]
+    assert ends
+    assert min(ends) >= -1
+    accuracy = next(line for line in answer.out.splitlines() if line.startswith("accuracy"))
+    assert "[-" not in accuracy
+
+
+def test_a_refused_tuning_leaves_nothing_behind(infoflow, causal_lm, tmp_path):
+    """The message comes when a batch is computed: the folder has been begun by then."""
+    questions = [{"id": str(n), "question": "who ?", "answers": [{"text": "cat", "answer_start": 4}]} for n in range(9)]
+    passage = {"context": "the cat sees a dog", "qas": questions}
+    (tmp_path / "asked.json").write_text(json.dumps({"data": [{"title": "", "paragraphs": [passage]}]}))
+    parts = [f"--{part}=asked.json" for part in ("train", "dev", "test")]
+    answer = infoflow("tune", causal_lm, *parts, *SHORT, "--out=refused")
+    assert answer.code == 2, answer.err
+    assert "--as-text" in answer.err
+    assert not Path("refused").exists()
+
+
 def test_mistakes_are_told(infoflow, masked_lm, files):
+    Path("empty.jsonl").write_text("")
     untitled = [one for one in files if not one.startswith("--task")]
     for arguments, message in (
         ([masked_lm, "--train=absent.tsv"], "absent.tsv"),
+        ([masked_lm, "--train=empty.jsonl"], "without columns or rows"),
+        ([masked_lm, *files, "--set=tune.patience=-1"], "tune.patience must be"),
         ([masked_lm, *files, "--seeds=one"], "--seeds takes whole numbers"),
         ([masked_lm, *files, "--rates=fast"], "--rates takes numbers"),
         ([masked_lm, *files, "--rates=-1"], "tune.learning_rates"),

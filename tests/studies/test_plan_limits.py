@@ -45,7 +45,7 @@ _ZERO = {  # what 0 switches off, leaves unlimited, or starts from
     ),
     "probing.corpus_sentences",
     *(f"domain.{name}" for name in ("sentences", "updates", "warmup", "scratch_updates", "vocabulary")),
-    *("domain.extend_vocabulary", "domain.loss_sentences"),
+    *("domain.extend_vocabulary", "domain.loss_sentences", "tune.patience"),
     *(f"retrieval.{name}" for name in ("language", "world_seed", "null_share", "freeze_retriever", "retriever_width")),
     *("retrieval.warm_updates", "retrieval.save_every", "retrieval.allocation_tokens", "retrieval.checkpoints"),
 }
@@ -69,7 +69,10 @@ _EMPTY_LIST = {"pairs", "analysis.tables", "pruning.greedy", "pruning.keep", "pr
     "probing.tasks",
     *("pruning.scratch_points", "checkpoints.light", "checkpoints.heavy", "checkpoints.references"),
     *("tune", "domain.objectives", "retrieval.variants", "retrieval.seeds"),
-    *(f"tune.{name}" for name in ("columns", "learning_rates", "objectives", "controls")),
+    *(
+        f"tune.{name}"
+        for name in ("columns", "learning_rates", "frozen_rates", "objectives", "inside_objectives", "controls")
+    ),
 }
 _NOTHING = {"training.max_source_tokens", "training.batch_sentences"}
 _SENSIBLE = {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from undrawn import undrawn
 
-from infoflow.adaptation import INSIDE
+from infoflow.adaptation import INSIDE, make_task
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.results import KEYS, RunFolder
@@ -165,9 +165,46 @@ def test_untrained_models_are_tuned_once_for_all_objectives_that_begin_alike(tmp
     assert [stage.last for stage in frozen] == [True, True]
 
 
+def test_the_inside_of_named_objectives(tmp_path) -> None:
+    """Untrained models that several objectives share stay for the one whose inside is looked at."""
+    objectives = ["prefix-lm", "span-corruption"]
+    values = {**PLAN, "objectives": objectives, "domain": {}, "tune": [{**TASK, "inside_objectives": objectives[:1]}]}
+    stages = graph(StudyPlan.from_json(values), tmp_path / "run")
+    looked_at = {_whose(stage.tuned) for stage in stages.of(InsideTuned)}
+    assert looked_at == {("prefix-lm", True), ("prefix-lm", False)}
+    whole = [stage.tuned for stage in stages.of(Tune) if (stage.tuned.method, stage.tuned.control) == ("full", "")]
+    assert {_whose(one) for one in whole if one.stays} == {*looked_at, ("span-corruption", False)}
+
+
+def _whose(tuned) -> tuple[str, bool]:
+    return tuned.subject.recipe.objective.label, tuned.subject.trained
+
+
+def test_tasks_that_are_asked_in_words(tmp_path) -> None:
+    """Are for models that write, and models are chosen by exact match."""
+    values = {**PLAN, "objectives": ["masked-lm", "span-corruption"], "domain": {}, "tune": [{**TASK, "as_text": True}]}
+    stages = graph(StudyPlan.from_json(values), tmp_path / "run").of(Tune)
+    assert {stage.tuned.subject.recipe.objective.name for stage in stages} == {"span-corruption"}
+    tuned = stages[0].tuned
+    data = tuned.models.tasks.data(tuned.asked)
+    assert (data.shape, make_task(data).main) == ("generation", "exact_match")
+    assert set(data.train.column("translation")) == {"good", "bad"}
+
+
+def test_frozen_features_may_have_rates_of_their_own() -> None:
+    asked = TunePlan(name="grammar-tags", learning_rates=(1e-4,), frozen_rates=(1e-2, 3e-3))
+    assert asked.config("full", 0, "", "cpu").rates == (1e-4,)
+    assert asked.config("frozen", 0, "", "cpu").rates == (1e-2, 3e-3)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
+        (
+            {"tune": [{"name": "grammar-tags", "inside_objectives": ["bart"]}]},
+            r"tune\[0\].inside_objectives must be among .*bart",
+        ),
+        ({"tune": [{"name": "grammar-tags", "patience": 2}]}, r"tune.patience must be 0 where .*Got 2"),
         ({"tune": [{"name": "x"}]}, r"tune.name must be a built-in task \(grammar-tags.*Got \"x\""),
         ({"tune": [{"name": "grammar-tags", "test": "a"}]}, r"tune.test must go with tune.train\. Got \"a\" alone"),
         ({"tune": [{"name": "grammar-tags"}] * 2}, r"tune must be tables of different names\. Got \"grammar-tags\""),

@@ -26,8 +26,7 @@ def as_text(data: TaskData) -> TaskData:
     | choice         | `question: … choices: (1) … (2) … context: …`      | the right choice                |
     | span           | `question: … context: …`                           | the answer, or "no answer"      |
 
-    What is asked at all is said by `Generation.prefix`, such as "sentiment: ". The metric that fits is exact match:
-    `make_task(as_text(data), main="exact_match")`.
+    What is asked at all is said by `Generation.prefix`, such as "sentiment: ". Models are chosen by exact match.
 
     Raises:
         UserError: Tags of words are no text; other shapes are not known.
@@ -42,7 +41,7 @@ def as_text(data: TaskData) -> TaskData:
             f"Shapes that can: {', '.join(_WAYS)}, choice. Tag words with a model that has a head for it."
         )
     parts = {part: _written(getattr(data, part), data.shape) for part in ("train", "dev", "test")}
-    return replace(data, shape="generation", labels=(), **parts)
+    return replace(data, shape="generation", labels=(), options={"main": "exact_match"}, **parts)
 
 
 def _written(corpus: Corpus, shape: Shape) -> Corpus:

@@ -17,13 +17,15 @@ from ._task import AbstractTask, Shape, TaskData
 
 
 def make_task(data: TaskData, **options: Any) -> AbstractTask:
-    """The task that asks what `data` asks, an objective for `training.train`; `options` are fields of its class.
+    """The task that asks what `data` asks, an objective for `training.train`; `options` are fields of its class, before
+    those of `data`.
 
     Raises:
         UserError: No class of the shape, or no such option.
     """
     if data.shape not in MAKERS:
         raise UserError(f"No task of the shape {data.shape} can be made. Shapes: {', '.join(MAKERS)}.")
+    options = {**data.options, **options}
     task: Any = MAKERS[data.shape](data)
     known = [field.name for field in fields(task)]
     if unknown := [option for option in options if option not in known]:

@@ -175,8 +175,8 @@ class SpanExtraction(AbstractTask):
             raise UserError(
                 f"A span task needs a model that sees the whole passage. {kind} is a decoder: its state at a word "
                 "knows nothing of what follows, so it cannot tell where the answer begins.\n"
-                "Use an encoder or an encoder–decoder, let the decoder write the answer (as_text), or set causal_spans "
-                "to try it nevertheless."
+                "Use an encoder or an encoder–decoder, let the decoder write the answer (--as-text; as_text in a plan "
+                "and in Python), or in Python set causal_spans to try it nevertheless."
             )
 
     def _scored(

@@ -39,6 +39,8 @@ class TaskData:
     """Classes or tags, those of `train` first seen first; of shapes without classes none."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Examples that could not be asked, by reason: counts, never silent."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the task's class that go with these data, for `make_task`."""
 
 
 def check_task_name(name: str) -> None:

@@ -16,6 +16,7 @@ from infoflow.foundation import UserError, as_written, atomic_folder, current_di
 from infoflow.models import Model, load_model
 from infoflow.training import LengthBucketSampler, TrainConfig, TrainingHook, TrainResult, save_model, train
 
+from ._early_stop import EarlyStop
 from ._feature_store import FeatureStore
 from ._frozen_body import frozen_body
 from ._lora import merge_adapters
@@ -123,13 +124,20 @@ class _Tuning:
         """Every seed, from the folder or from training."""
         sweep_partial(self.home)
         self._open()
-        first = self.config.seeds[0]
+        try:
+            self._each_seed()
+        except UserError:
+            if not any(self.home.rglob("*.safetensors")):  # refused before anything was learned: nothing stays
+                shutil.rmtree(self.home, ignore_errors=True)
+            raise
+        shutil.rmtree(self.home / _WORK, ignore_errors=True)
+        return self._tuned(strategy)
+
+    def _each_seed(self) -> None:
         for seed in self.config.seeds:
             folder = self.home / f"seed-{seed}"
             if not (folder / TASK_FILE).exists():
-                self._finish(seed, self._choose(first), folder)
-        shutil.rmtree(self.home / _WORK, ignore_errors=True)
-        return self._tuned(strategy)
+                self._finish(seed, self._choose(self.config.seeds[0]), folder)
 
     # -- folder -------------------------------------------------------------------------------------------------------
 
@@ -197,11 +205,17 @@ class _Tuning:
             tell_of_pooler(built, self.model, self.task)
             self._told = True
         module = prepare(built, self.task, self.config, seed)
-        hooks = self.hooks(seed, rate) if self.hooks else ()
         settings = self._settings(seed, rate)
+        hooks = [*(self.hooks(seed, rate) if self.hooks else ()), *self._early_stop(settings.updates)]
         frozen, features = self.config.method == "frozen", self.features / self.model.digest
         with frozen_body(module, FeatureStore(features)) if frozen else nullcontext():
             yield module, train(self.task, settings, self.parts.training, module, self._work(seed, rate), hooks=hooks)
+
+    def _early_stop(self, updates: int) -> list[TrainingHook]:
+        """What ends a training that gains nothing on dev, behind all other hooks; it scores after every pass."""
+        if not self.config.patience:
+            return []
+        return [EarlyStop(self._main, updates // self.config.passes, self.config.patience)]
 
     def _settings(self, seed: int, rate: float) -> TrainConfig:
         config, lengths = self.config, np.asarray(self.parts.training.source.lengths)

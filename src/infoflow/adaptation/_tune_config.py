@@ -50,6 +50,7 @@ class TuneConfig:
     learning_rates: tuple[LearningRate, ...] = ()  # peaks; the best on dev is taken; none: the method's own grid
     epochs: Count = 4
     head_epochs: Count = 40  # of `frozen`, in place of `epochs`: what the body computes is looked up
+    patience: CountOrNone = 0  # passes without gain on dev that end a training, whose best weights stay; 0: never
     batch_examples: Count = 32
     warmup: Share = 0.1  # of all updates; then the rate falls linearly to 0
     weight_decay: Annotated[float, Limits(at_least=0, at_most=100)] = 0.01
@@ -90,4 +91,6 @@ class TuneConfig:
     def key(self) -> dict[str, Any]:
         """What tuned models follow from, as flat JSON."""
         values = {name: value for name, value in asdict(self).items() if name not in _FREE}
+        if not self.patience:  # as it was in versions without it
+            del values["patience"]
         return {**values, "learning_rates": list(self.rates), "first_seed": self.seeds[0]}

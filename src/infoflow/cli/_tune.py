@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _KIND = "tune"
 _UNTRAINED = "untrained"
+_LEAST = {"pearson": -1.0, "spearman": -1.0, "matthews": -1.0, "r2": float("-inf")}  # others: 0
 Part = Annotated[str | None, Parameter(show_default=False)]
 Column = Annotated[str | None, Parameter(show_default=False)]
 
@@ -41,6 +42,7 @@ def tune(
     test: Part = None,
     task: Annotated[str | None, Parameter(help="Its name in tables and folders. Default: that of the folder.")] = None,
     shape: Literal["classification", "regression", "tagging", "span", "choice", "generation"] | None = None,
+    as_text: Annotated[bool, Parameter(negative=())] = False,
     text_column: TextColumn = None,
     second_column: Column = None,
     label_column: Column = None,
@@ -75,6 +77,7 @@ def tune(
         dev: Examples that the learning rate is chosen on. Default: split off training.
         test: Examples that are reported. Default: split off training.
         shape: What is asked. Default: read off the file.
+        as_text: Let the model write the answer in words, as T5 does: any shape but tagging becomes generation.
         second_column: Column of the second text of a pair, in a table.
         label_column: Column of the label, in a table.
         tags: Column of the words' tags, where there are several.
@@ -88,6 +91,7 @@ def tune(
     """
     with working(session):
         from infoflow.adaptation import TuneConfig, load_task
+        from infoflow.adaptation import as_text as written
         from infoflow.models import load_model
         from infoflow.results import RunFolder
         from infoflow.studies import removed_if_refused
@@ -112,6 +116,7 @@ def tune(
             tags=tags,
             **{name: column for name, column in columns.items() if column},
         )
+        data = written(data) if as_text else data
         with removed_if_refused(RunFolder(folder)):
             _begin(folder, model, data, config)
             loaded = load_model(model, tokenizer, device or "auto")
@@ -207,12 +212,12 @@ def _show(tuned: "dict[str, Tuned]", data: "TaskData") -> None:
 def _cells(scores: "pd.DataFrame", metric: str) -> list[str]:
     test = scores[(scores["metric"] == metric) & (scores["part"] == "test")]
     dev = scores[(scores["metric"] == metric) & (scores["part"] == "dev")]
-    value, low, high = _over_seeds(test.to_dict("records"))
+    value, low, high = _over_seeds(test.to_dict("records"), _LEAST.get(metric, 0.0))
     rates = ", ".join(f"{rate:g}" for rate in dict.fromkeys(test["learning_rate"]))
     return [estimate(value, low, high), f"{test['baseline'].mean():.3f}", f"{dev['value'].mean():.3f}", rates]
 
 
-def _over_seeds(rows: Sequence[dict[str, Any]]) -> tuple[float, float, float]:
+def _over_seeds(rows: Sequence[dict[str, Any]], least: float) -> tuple[float, float, float]:
     """The mean of a metric with its interval over seeds and examples; of one seed its own."""
     import numpy as np
 
@@ -223,4 +228,4 @@ def _over_seeds(rows: Sequence[dict[str, Any]]) -> tuple[float, float, float]:
     values = np.array([row["value"] for row in rows])
     replicates = np.array([row["replicates"] for row in rows], dtype=float)
     ends = interval_over_seeds([(row["tuning_seed"],) for row in rows], values, replicates)
-    return float(values.mean()), ends.low, min(ends.high, 1.0)  # every metric is 1 at best
+    return float(values.mean()), max(ends.low, least), min(ends.high, 1.0)  # every metric is 1 at best

@@ -151,6 +151,8 @@ def check_columns(
 ) -> None:
     """Raise a UserError that lists the columns unless `text` is one, and the others where they are named."""
     listed = f"Its columns: {', '.join(map(str, columns)) or '(none)'}."
+    if not text and not columns:
+        raise UserError(f"{name} is a table without columns or rows.\nGive one with text in it.")
     if not text:
         raise UserError(
             f"{name} is a table, so the column of its sentences must be named. No name was given.\n{listed} "

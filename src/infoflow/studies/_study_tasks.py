@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
-from infoflow.adaptation import Shape, TaskData, built_in_task, load_task
+from infoflow.adaptation import Shape, TaskData, as_text, built_in_task, load_task
 from infoflow.architectures import EncoderLayout, Layout
 from infoflow.flow import first_then_others, is_first, wait_for_all
 from infoflow.foundation import SilentDisplay, atomic_write, current_display, digest, use_display, version
@@ -48,7 +48,7 @@ class StudyTasks:
 
     @cached_property
     def _of(self) -> str:
-        asked = [[one.name, one.train, one.dev, one.test, one.shape, one.columns, one.size] for one in self._plan.tune]
+        asked = [_source(one) for one in self._plan.tune]
         return digest([version("infoflow"), _VERSION, asked])
 
     def data(self, asked: TunePlan) -> TaskData:
@@ -121,7 +121,18 @@ def unlabelled(data: TaskData) -> list[str]:
     return list(dict.fromkeys(text for name in columns for text in corpus.column(name) if text))
 
 
+def _source(asked: TunePlan) -> list[Any]:
+    """Where a task comes from, and how it is asked."""
+    words = ["as text"] if asked.as_text else []
+    return [asked.name, asked.train, asked.dev, asked.test, asked.shape, asked.columns, asked.size, *words]
+
+
 def _task_data(asked: TunePlan) -> TaskData:
+    data = _labelled_data(asked)
+    return as_text(data) if asked.as_text else data
+
+
+def _labelled_data(asked: TunePlan) -> TaskData:
     if not asked.train:
         return built_in_task(asked.name, asked.size)
     parts = {"train": asked.train, "dev": asked.dev or None, "test": asked.test or None}

@@ -39,9 +39,16 @@ class TunedSubject:
 
     @property
     def inside(self) -> bool:
-        """Whether what tuning did to layers and heads is looked at, so that the tuned models stay; of models that
-        were not trained too, as a control."""
-        return self.asked.inside and self._whole
+        """Whether what tuning did to layers and heads is looked at; of models that were not trained too, as a
+        control."""
+        named = self.asked.inside_objectives
+        return self.asked.inside and self._whole and (not named or self.subject.recipe.objective.label in named)
+
+    @property
+    def stays(self) -> bool:
+        """Whether the tuned models stay to be looked at, and who learned the task is followed. Those that were not
+        trained are the same for many objectives, of which one may be looked at."""
+        return self.inside or (self.asked.inside and self._whole and not self.subject.trained)
 
     @property
     def plain(self) -> bool:

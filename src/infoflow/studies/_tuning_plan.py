@@ -33,7 +33,8 @@ Sizes = Annotated[tuple[CountOrNone, ...], Limits(filled=True)]
 Seeds = Annotated[tuple[Seed, ...], Limits(filled=True)]
 Shapes = Literal["", "classification", "regression", "tagging", "span", "choice", "generation"]
 Size = Annotated[int, Limits(at_least=20, at_most=10**6)]
-_SHARED = {"epochs", "batch_examples", "max_length", "seeds", "learning_rates", "layers", "rank"}  # with `TuneConfig`
+# Settings that a plan shares with `TuneConfig`.
+_SHARED = {"epochs", "patience", "batch_examples", "max_length", "seeds", "learning_rates", "layers", "rank"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,13 +53,16 @@ class TunePlan:
     train: str = ""
     dev: str = ""  # on which learning rates are chosen; "": a tenth of the texts of `train`
     test: str = ""  # "": a fifth of them
+    as_text: bool = False  # the answer is written in words, as T5 does: for models that write, all shapes but tagging
     shape: Shapes = ""  # "": as the columns of `train` say
     columns: tuple[str, ...] = ()  # "text=COLUMN", "second=COLUMN", "label=COLUMN", "tags=COLUMN", ...
     size: Size = 1000  # examples of a built-in task
     methods: Methods = ("full", "frozen")  # and top, decay, lora
     examples: Sizes = (0,)  # labelled examples that a model is tuned on, nested; 0: all
     learning_rates: tuple[LearningRate, ...] = ()  # peaks, chosen on dev; empty: the methods' own grids
+    frozen_rates: tuple[LearningRate, ...] = ()  # of the method "frozen"; empty: as learning_rates
     epochs: Count = 4
+    patience: CountOrNone = 0  # passes without gain on dev that end a training, whose best weights stay; 0: never
     batch_examples: Count = 32
     max_length: MaxLength = 128  # tokens of an input
     layers: Count = 2  # of the method "top"
@@ -67,6 +71,7 @@ class TunePlan:
     objectives: tuple[str, ...] = ()  # whose models; empty: all that fit
     controls: tuple[Control, ...] = ("untrained", "shuffled-labels")
     inside: bool = True  # what full tuning on all examples does to layers and heads
+    inside_objectives: tuple[str, ...] = ()  # of whose models; empty: of all that are tuned
 
     def __post_init__(self) -> None:
         check_settings(self, "tune")
@@ -80,9 +85,14 @@ class TunePlan:
             raise UserError(
                 f"tune.{given[0]} must go with tune.train. Got {as_written(getattr(self, given[0]))} alone."
             )
+        if self.patience and self.inside and "full" in self.methods:
+            raise UserError(
+                "tune.patience must be 0 where tune.inside is true: who learned the task is followed to the end. "
+                f"Got {self.patience}. Set inside = false."
+            )
         if wrong := [column for column in self.columns if not all(column.partition("=")[::2])]:
             raise UserError(f'tune.columns must be written "text=COLUMN". Got {as_written(wrong[0])}.')
-        for name in ("methods", "examples", "learning_rates", "seeds", "controls"):
+        for name in ("methods", "examples", "learning_rates", "frozen_rates", "seeds", "controls"):
             if len(set(values := getattr(self, name))) < len(values):
                 raise UserError(f"tune.{name} must be a list of different values. Got {as_written(values)}.")
 
@@ -95,6 +105,8 @@ class TunePlan:
     def config(self, method: str, examples: int, control: str, device: str) -> TuneConfig:
         """What one tuning is told."""
         shared: dict[str, Any] = {name: getattr(self, name) for name in _SHARED}
+        if method == "frozen" and self.frozen_rates:
+            shared["learning_rates"] = self.frozen_rates
         return TuneConfig(method=method, examples=examples, control=control, device=device, **shared)  # type: ignore[arg-type]
 
 
@@ -164,8 +176,9 @@ class Adapts(Protocol):
 def check_adaptation(plan: Adapts) -> None:
     """Raise a UserError where tables for tuning and for the domain do not go with the rest of the plan."""
     for number, asked in enumerate(plan.tune):
-        if asked.objectives:
-            one_of(f"tune[{number}].objectives", asked.objectives, plan.objectives)
+        for field in ("objectives", "inside_objectives"):
+            if named := getattr(asked, field):
+                one_of(f"tune[{number}].{field}", named, plan.objectives)
     names = [asked.name for asked in plan.tune]
     if repeated := _repeated(names):
         raise UserError(f"tune must be tables of different names. Got {as_written(repeated)} twice. Rename one.")

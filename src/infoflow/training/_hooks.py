@@ -26,6 +26,11 @@ class TrainingHook:
 
     name = "hook"
 
+    @property
+    def ended(self) -> bool:
+        """Whether training is to end here, before its last update."""
+        return False
+
     def on_step_begin(self, step: Step) -> None:
         """Before the gradients of this update are computed."""
 

@@ -158,12 +158,17 @@ class _Run:
         remaining = (self.config.updates - self.state.update) * tokens_per_update
         label = f"train {self.objective.name}"
         with stop_request() as request, current_display().progress(label, remaining, "tokens") as progress:
-            while self.state.update < self.config.updates:
+            while not self._ended:
                 result = self._step(stop=request.received)
                 shown = self._record(result)
                 progress.advance(result.source_tokens, **shown)
                 self._snapshot(result)
                 self._keep(stop=result.stop)
+
+    @property
+    def _ended(self) -> bool:
+        """Whether this was the last update, by the settings or for a hook."""
+        return self.state.update >= self.config.updates or any(hook.ended for hook in self.hooks)
 
     def _step(self, stop: bool) -> UpdateResult:
         update = self.state.update + 1
@@ -196,7 +201,7 @@ class _Run:
         state.target_tokens += result.target_tokens
         state.supervised_tokens += sum(result.counts.values())
         self.window.add(result)
-        if state.update % self.config.log_every and state.update < self.config.updates:
+        if state.update % self.config.log_every and not self._ended:
             return {}
         self._require_finite()
         line = self.window.close(self.objective.term_weights)
@@ -245,7 +250,7 @@ class _Run:
     def _keep(self, stop: bool) -> None:
         """Evaluate and save where this update calls for it."""
         config, update = self.config, self.state.update
-        final = update == config.updates
+        final = self._ended
         evaluated = final or (config.evaluate_every > 0 and update % config.evaluate_every == 0)
         regular = config.save_every > 0 and update % config.save_every == 0
         if evaluated or regular or stop:

@@ -29,7 +29,7 @@ _TOKENS = 20  # of an example, for costs
 class Tune(AbstractStage):
     """One pretrained model × task × method × size × control × strategy.
 
-    Tuned models are removed when they are scored, but for those whose inside is looked at.
+    Tuned models are removed when they are scored, but for those that stay to be looked at.
     """
 
     kind = "tune"
@@ -65,16 +65,16 @@ class Tune(AbstractStage):
 
     def is_done(self) -> bool:
         tuned = self.tuned
-        there = not tuned.inside or tuned.folder.is_dir()
+        there = not tuned.stays or tuned.folder.is_dir()
         return agree(there and tuned.models.bench.done(TUNED, self._results))
 
     def run(self) -> dict[str, Any]:
         tuned, bench = self.tuned, self.tuned.models.bench
-        if tuned.inside and not tuned.folder.is_dir():
+        if tuned.stays and not tuned.folder.is_dir():
             bench.remove(TUNED, self._results)  # its models are gone
         bench.tables(TUNED, self._results, _SCHEMAS, self._tune)
         if is_first():
-            if not tuned.inside:
+            if not tuned.stays:
                 shutil.rmtree(tuned.folder, ignore_errors=True)
             if self.last:
                 shutil.rmtree(tuned.features, ignore_errors=True)
@@ -100,7 +100,7 @@ class Tune(AbstractStage):
         data, model, config = tuned.models.tasks.data(tuned.asked), tuned.load(), tuned.config
         task, folder = make_task(data), tuned.folder
         hooks = None
-        if tuned.inside:
+        if tuned.stays:
             kept = folder / "allocation"
             hooks = AllocationHooks(model=model, data=data, task=task, config=config, folder=kept)
         # What is said of texts and heads is the same for all ways of tuning a model: it is told of one.
