@@ -1,0 +1,193 @@
+"""Tables and verdicts of a study of retrieval, small enough to commit: CSV files without replicates beside this script.
+
+    infoflow study experiments/retrieval/plan.toml --out runs/retrieval
+    python experiments/retrieval/collect.py runs/retrieval
+
+| file | holds |
+|---|---|
+| `findings.csv` | verdict and effect of each claim of the room |
+| `training.csv` | share of training queries that each reader answers, the guess, seconds of its training |
+| `knowledge.csv` | right answers and stored bits by arm, document, index, reading and kind of fact |
+| `found.csv` | hit, MRR, collapse of what is found, weight of the empty passage, exact match and F1 |
+| `conflict.csv` | whose answer is given where the passage contradicts memory |
+| `depth.csv` | half and centre: where the answer can be read, with each document |
+| `knock_outs.csv` | right answers lost without attention from a block upward |
+| `heads.csv` | right answers after the heads that copy most are removed, beside random ones |
+| `ranking.csv` | whether attention ranks passages |
+| `figures` | those of the report's section (a finished run) |
+
+Values are means over seeds, with 95% intervals over seeds and facts; `seeds` says over how many. Of a run that is still
+going it has what is measured so far, without findings and figures. It prints the tables of README.md.
+"""
+
+import argparse
+import shutil
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from infoflow.foundation import interval_over_seeds
+from infoflow.report import write_figures
+from infoflow.studies import Run
+
+HERE = Path(__file__).parent
+EXPOSURES = ("trained x1", "trained x16", "held out")
+FILES = {
+    "knowledge": ("knowledge", ["document", "index", "reading", "of", "metric"]),
+    "found": ("retrieval_scores", ["system", "queries", "metric", "k"]),
+    "conflict": ("knowledge_conflict", ["of", "metric"]),
+    "depth": ("knowledge_lens", ["of", "document", "lens", "place", "metric"]),
+    "knock_outs": ("evidence_flow", ["facts", "document", "what", "layer"]),
+    "heads": ("evidence_ablation", ["facts", "document", "removed"]),
+    "ranking": ("attention_ranking", ["metric"]),
+}
+SHARES = ("p1", "p1_old", "p1_new", "old", "document", "memorisation_ratio", "hit", "recall", "mrr", "em", "f1")
+FIGURES = (
+    "knowledge-arms", "stored-bits", "evidence-depth", "evidence-upward", "evidence-heads", "evidence-ablation",
+    "conflict", "index-swap", "retrieval-scores", "null-passage", "retrieval-learning", "retrieval-learned", "retrieval-course",
+)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--to", type=Path, default=HERE)
+    options = parser.parse_args()
+    run = Run.open(options.run)
+    options.to.mkdir(parents=True, exist_ok=True)
+    tables = measured(run)
+    for name, (table, by) in FILES.items():
+        if table in tables:
+            write(over_seeds(kept(table, tables[table]), by), options.to / f"{name}.csv")
+    if "retrieval_runs" in tables:
+        write(training(tables), options.to / "training.csv")
+    if "findings" in run.tables:
+        write(findings(run), options.to / "findings.csv")
+        copy_figures(run, options.to / "figures")
+    if "knowledge" in tables:
+        print(answers(over_seeds(kept("knowledge", tables["knowledge"]), FILES["knowledge"][1])))
+
+
+def measured(run: Run) -> dict[str, pd.DataFrame]:
+    """The run's tables; of a run that is still going those of the stages that are done."""
+    names = {"retrieval_runs", *(table for table, _ in FILES.values())}
+    if "findings" in run.tables:
+        return {name: pd.DataFrame(run.tables[name]) for name in names if name in run.tables}
+    parts: dict[str, list[pd.DataFrame]] = defaultdict(list)
+    for stage in run.stages:
+        if stage.is_done():
+            for name, frame in stage.tables().items():
+                parts[name].append(pd.DataFrame(frame))
+    return {name: pd.concat(parts[name], ignore_index=True) for name in names if name in parts}
+
+
+def kept(table: str, rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that are committed, with the name of the arm and the kind of facts in one column."""
+    if table == "knowledge":
+        rows = rows[(rows["layer"] == -1) & (rows["metric"] != "nats")]  # layers: one block's FFN gives its mean
+    elif table == "retrieval_scores":
+        rows = rows[~rows["metric"].isin(["training_p1", "learned"]) & ~rows["system"].isin(["random", "oracle"])]
+    elif table == "knowledge_conflict":
+        rows = rows[rows["layer"] == -1]
+    elif table == "knowledge_lens":
+        rows = rows[rows["metric"].isin(["half", "centre"])]
+    elif table == "evidence_flow":
+        rows = rows[(rows["method"] == "knock-out") & (rows["scope"] == "upward") & (rows["metric"] == "p1")]
+    elif table == "evidence_ablation":
+        rows = rows[rows["metric"] == "p1"]
+    if "weight" in rows:
+        exposure = np.where(rows["weight"] > 0, " x" + rows["weight"].astype(str), "")
+        rows = rows.assign(of=rows["facts"].astype(str) + exposure)
+    return rows.assign(arm=arms(rows))
+
+
+def arms(rows: pd.DataFrame) -> pd.Series:
+    """`read-gold`, `read-gold+pairs`, `read-gold, untrained`."""
+    variant = rows["variant"].astype(str)
+    named = rows["objective"].astype(str) + np.where(variant == "", "", "+" + variant)
+    return named + np.where(rows["trained"], "", ", untrained")
+
+
+def over_seeds(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Mean over seeds and its interval for each arm and values of `by`; of one seed the interval of its table."""
+    found = []
+    for values, own in rows.dropna(subset="value").groupby(["arm", *by], sort=True):
+        row = dict(zip(["arm", *by], values if isinstance(values, tuple) else (values,), strict=True))
+        low, high = interval(own)
+        if row.get("metric", "p1") in SHARES:
+            low, high = max(low, 0.0), min(high, 1.0)
+        baseline = own["baseline"].astype(float).mean()
+        row |= {"value": own["value"].mean(), "low": low, "high": high, "baseline": baseline}
+        found.append(row | {"seeds": own["seed"].nunique(), "count": int(own["count"].median())})
+    return pd.DataFrame(found)
+
+
+def interval(own: pd.DataFrame) -> tuple[float, float]:
+    if len(own) == 1:
+        return float(own["low"].iloc[0]), float(own["high"].iloc[0])
+    draws = [np.asarray(one, dtype=float) for one in own["replicates"]] if "replicates" in own else []
+    paired = len(draws) == len(own) and len({len(one) for one in draws}) == 1
+    seeds = [(int(seed),) for seed in own["seed"]]
+    ends = interval_over_seeds(seeds, own["value"].to_numpy(float), np.stack(draws) if paired else None)
+    return float(ends.low), float(ends.high)
+
+
+def training(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Of each reader and seed: what it answers of its training queries, a guess, whether it learned, what it cost."""
+    runs = tables["retrieval_runs"]
+    columns = ["arm", "seed", "training_p1", "chance", "learned", "learning_rate", "updates", "seconds", "cpu_seconds"]
+    return runs[runs["trained"].astype(bool)].assign(arm=arms)[columns].sort_values(["arm", "seed"])
+
+
+def findings(run: Run) -> pd.DataFrame:
+    rows = pd.DataFrame(run.findings)
+    rows = rows[rows["id"].str.startswith("retrieval:")]
+    columns = ["id", "verdict", "effect", "low", "high", "unit", "threshold", "covers", "seeds", "reason"]
+    number = rows["id"].str.extract(r"(\d+)$")[0].astype(int)
+    return rows.assign(number=number).sort_values("number")[[name for name in columns if name in rows]]
+
+
+def copy_figures(run: Run, folder: Path) -> None:
+    """The report's figures of the section, as SVG; of one with a choice of statistics each."""
+    with tempfile.TemporaryDirectory() as temporary:
+        paths = [path for path in write_figures(run.folder, temporary, ("svg",)) if path.stem.startswith(FIGURES)]
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in paths:
+            shutil.copyfile(path, folder / path.name)
+    print(f"figures: {len(paths)}")
+
+
+def answers(known: pd.DataFrame) -> str:
+    """The first table of README.md: right answers of trained readers by document and kind of fact."""
+    known = known.query("metric == 'p1' and index == 'as-trained' and reading == 'raw'")
+    value = known.set_index(["arm", "document", "of"])["value"]
+    columns = {"none": EXPOSURES, "gold": EXPOSURES, "own": EXPOSURES, "random": ("trained x16",)}
+    lines = [
+        "| arm | nothing: 1, 16, held out | right passage | what it finds itself | random passage: 16 |",
+        "|---" * 5 + "|",
+    ]
+    for arm in dict.fromkeys(known["arm"]):
+        if "untrained" not in arm:
+            cells = [
+                " ".join(short(value.get((arm, document, of), np.nan)) for of in kinds)
+                for document, kinds in columns.items()
+            ]
+            lines.append(f"| {arm} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def short(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:.2f}".replace("0.", ".")
+
+
+def write(frame: pd.DataFrame, path: Path) -> None:
+    if len(frame):
+        frame.to_csv(path, index=False, float_format="%.4g")
+        print(f"{path.name}: {len(frame)} rows")
+
+
+if __name__ == "__main__":
+    main()
