@@ -71,7 +71,7 @@ _HOMES = {
 _NAMES = {"train": "train_model"}  # in their rooms
 _ROOMS = (
     "alignment", "dynamics", "heads", "objectives", "over_training", "probing", "pruning", "representations", "models",
-    "architectures", "training", "adaptation", "findings", "report", "explorer",
+    "architectures", "training", "adaptation", "findings", "report", "explorer", "studies",
 )  # fmt: skip
 
 __all__ = sorted([*_HOMES, "alignment", "dynamics", "heads", "objectives", "probing", "pruning", "representations"])

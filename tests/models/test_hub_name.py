@@ -51,6 +51,13 @@ def test_each_revision_of_a_cached_model_is_its_own(cache, states):
     assert load_model(states["main"], tokenizer=f"{NAME}@step1000").tokenizer is not None
 
 
+def test_a_revision_can_be_said_beside_the_name(cache, states):
+    assert load_model(NAME, revision="step1000").name == f"{NAME}@step1000"
+    for source in (f"{NAME}@main", states["main"], str(states["main"]), load_model(states["main"]).module):
+        with pytest.raises(UserError, match=r"A revision belongs to a name on the model hub"):
+            load_model(source, revision="step1000")
+
+
 def test_a_revision_that_is_missing_is_told_with_those_that_are_there(cache):
     with pytest.raises(UserError) as told:
         load_model(f"{NAME}@step9")

@@ -60,6 +60,19 @@ def test_only_the_formats_asked_for(small, tmp_path):
     assert {path.suffix for path in write_figures(small, tmp_path, ("svg",))} == {".svg"}
 
 
+def test_a_run_writes_its_figures_itself_and_stands_for_its_folder(small, tmp_path):
+    import infoflow
+
+    run = infoflow.Run(small.path)
+    alone = run.write_figures(tmp_path / "figures", ("svg",), width=3.3, columns=1)
+    assert [path.read_bytes() for path in alone] == [
+        path.read_bytes() for path in write_figures(run, tmp_path / "same", ("svg",), 3.3, 1)
+    ]
+    assert infoflow.write_report(run) == infoflow.write_report(str(small.path)) == small.report
+    with pytest.raises(UserError, match="is not a run folder"):
+        infoflow.Run(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,5 +1,6 @@
 """Maps of occurrences in every layer."""
 
+import logging
 from itertools import pairwise
 
 import numpy as np
@@ -66,6 +67,13 @@ def test_each_map_lies_on_the_one_below(library):
     moved = np.linalg.norm(maps[2] - maps[1], axis=1).mean()  # two equal layers
     shuffled = np.linalg.norm(maps[2][::-1] - maps[1], axis=1).mean()
     assert moved < 0.4 * shuffled
+
+
+def test_a_start_from_the_map_below_raises_no_warning(library, caplog):
+    states, _ = layers_of_groups()
+    layer_maps(states, perplexity=10)
+    assert caplog.messages == []
+    assert logging.getLogger("openTSNE.tsne").filters == []
 
 
 def test_same_input_same_maps(library):

@@ -173,8 +173,8 @@ def check_measures(measures: Any) -> None:
     got = f"the class {odd.__name__}" if isinstance(odd, type) else as_written(odd)
     raise UserError(
         f"measures must be objects, such as infoflow.heads.Confidence(). Got {got}.\n"
-        "Write for example measure(model, corpus, [infoflow.heads.Confidence()]); tables are named "
-        "on the command line: infoflow analyze MODEL --only head_confidence."
+        "Write for example measure(model, corpus, [infoflow.heads.Confidence()]); tables are named in "
+        'infoflow.analyze("MODEL", corpus="FILE", only=["head_confidence"]), and on the command line after --only.'
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from huggingface_hub import constants
 from huggingface_hub.file_download import repo_folder_name
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, as_written
 
 _SHOWN = 8
 
@@ -24,6 +24,20 @@ def at_revision(name: str) -> tuple[str, str | None]:
     """
     before, at, behind = name.rpartition("@")
     return (before, behind) if at else (name, None)
+
+
+def named_at(source: object, revision: str) -> str:
+    """The name on the hub with its revision.
+
+    Raises:
+        UserError: It is no name on the hub, or has one already.
+    """
+    if not isinstance(source, str) or Path(source).expanduser().exists() or at_revision(source)[1] is not None:
+        raise UserError(
+            "A revision belongs to a name on the model hub, and is said once: NAME@REVISION, or revision=. "
+            f"Got revision {as_written(revision)} of {as_written(source)}."
+        )
+    return f"{source}@{revision}"
 
 
 def hub_arguments(name: Path | str) -> tuple[Path | str, dict[str, Any]]:

@@ -40,7 +40,7 @@ from ._checks import (
 from ._discovery import discover
 from ._first_pass import vocabulary_size
 from ._hub import hub_is_reachable
-from ._hub_name import at_revision, hub_arguments
+from ._hub_name import at_revision, hub_arguments, named_at
 from ._model import Model, Task
 from ._own import OWN, AbstractOwnModel
 from ._pruned_folder import is_pruned_folder, read_pruned
@@ -60,6 +60,7 @@ def load_model(
     device: str | torch.device = "auto",
     *,
     dtype: torch.dtype = torch.float32,
+    revision: str | None = None,
 ) -> Model:
     """A model with its head, its tokenizer and its anatomy, in evaluation mode.
 
@@ -72,6 +73,7 @@ def load_model(
             any, the model takes token ids but no text.
         device: "auto" (a GPU where there is one), "cpu", "cuda", ...
         dtype: Precision of weights that are read from disk.
+        revision: Branch, tag or commit of a name on the hub, for `NAME@REVISION`.
 
     The class is the one that `config.architectures` names, so the head that was trained is kept. Weights are read from
     safetensors, or from `.bin` files with `weights_only`; nothing is unpickled and no remote code runs. Attention in
@@ -81,6 +83,8 @@ def load_model(
         UserError: Nothing is found there, weights are missing, the tokenizer does not fit, or the family cannot be
             tapped (with the reason).
     """
+    if revision is not None:
+        source = named_at(source, revision)
     if isinstance(source, PreTrainedModel):
         module, name, home = source, source.name_or_path or source.config.model_type, None
         device = source.device if device == "auto" else device

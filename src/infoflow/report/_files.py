@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 
 from infoflow.foundation import UserError, atomic_write
@@ -21,7 +22,7 @@ _NARROWEST = 1.5  # inches of a panel: below, the labels of the axes run into ea
 
 
 def write_figures(
-    run: RunFolder,
+    run: RunFolder | PathLike[str] | str,
     folder: Path | str,
     formats: Iterable[str] = ("svg", "png", "pdf"),
     width_inches: float = 6.8,
@@ -35,7 +36,7 @@ def write_figures(
     three in 6.8.
 
     Raises:
-        UserError: An unknown format, a width outside 2 to 20 inches, or so many columns that panels are too narrow.
+        UserError: There is no run, an unknown format, a width outside 2 to 20 inches, or so many columns that panels are too narrow.
     """
     formats = tuple(formats)
     unknown = sorted(set(formats) - {"svg", "png", "pdf"})
@@ -45,7 +46,7 @@ def write_figures(
     check_width(width_inches)
     check_columns(columns, width_inches)
     paths = []
-    for figure in _drawn_figures(run):
+    for figure in _drawn_figures(RunFolder.of(run)):
         svg = paper_svg(figure, width_inches, columns)
         for kind in formats:
             path = Path(folder) / f"{figure.id.replace(' ', '-')}.{kind}"

@@ -5,6 +5,7 @@ import gzip
 import re
 from collections.abc import Callable, Collection
 from functools import cache
+from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,7 +50,7 @@ _LONG_CSV, _LONGEST_CSV = 40_000, 150_000  # characters: compressed from the one
 _ONE_PANEL, _SMALL_PANEL = 620, 330  # pixels of the static pictures
 
 
-def write_report(run: RunFolder, anonymous: bool = False) -> Path:
+def write_report(run: RunFolder | PathLike[str] | str, anonymous: bool = False) -> Path:
     """Write the run's report.html: one file, readable offline, complete or not at all.
 
     It tells the names of local files, of no folder; `anonymous`, not even those.
@@ -57,8 +58,9 @@ def write_report(run: RunFolder, anonymous: bool = False) -> Path:
     It shows what the run's tables hold and leaves out what they do not. Returns its path.
 
     Raises:
-        UserError: The run is damaged, or another's file has the report's name.
+        UserError: There is no run, it is damaged, or another's file has the report's name.
     """
+    run = RunFolder.of(run)
     check_replaceable(run.report)
     shown = ShownRun(run.path, anonymous)
     page = pack_figures(render_page(shown, tell(shown)))

@@ -1,6 +1,8 @@
 """Maps of the same points in every layer: t-SNE, each layer started from the one below and turned onto it."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -118,7 +120,23 @@ def _by_opentsne(x: Float[Tensor, "point width"], start: Map, perplexity: float,
         random_state=0,
         n_jobs=1,
     )
-    return np.asarray(tsne.fit(x.numpy()), dtype=np.float64)
+    with _wide_start_untold():
+        return np.asarray(tsne.fit(x.numpy()), dtype=np.float64)
+
+
+@contextmanager
+def _wide_start_untold() -> Iterator[None]:
+    """Without openTSNE's warning, once a map, that its start is wide: the start is the map of the layer before."""
+    log = logging.getLogger("openTSNE.tsne")
+
+    def other(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("Standard deviation of embedding")
+
+    log.addFilter(other)
+    try:
+        yield
+    finally:
+        log.removeFilter(other)
 
 
 def _standardised(points: Map) -> Map:

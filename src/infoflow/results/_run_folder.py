@@ -1,6 +1,7 @@
 """The folder that a run leaves: run.json, models/, tables/, report.html."""
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +42,15 @@ class RunFolder:
                 "Give the folder that `infoflow study` or `infoflow analyze` wrote (its --out)."
             )
         return folder
+
+    @classmethod
+    def of(cls, run: "RunFolder | os.PathLike[str] | str") -> "RunFolder":
+        """The run folder that is meant: itself, or the one at a path (a `Run` is one).
+
+        Raises:
+            UserError: There is none.
+        """
+        return run if isinstance(run, RunFolder) else cls.existing(Path(run))
 
     def require_tables(self) -> None:
         """Refuse a run without results, and say which of them are gone.

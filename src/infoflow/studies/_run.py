@@ -1,6 +1,7 @@
 """A finished run, for people and programs."""
 
 import dataclasses
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pandas as pd
 from infoflow.findings import FINDINGS_TABLE
 from infoflow.flow import Failure
 from infoflow.foundation import UserError, shown_by
-from infoflow.report import Figures, Findings, ShownRun, write_report
+from infoflow.report import Figures, Findings, ShownRun, write_figures, write_report
 from infoflow.results import RunFolder, ShownTables
 
 from ._graph import Graph, graph
@@ -21,8 +22,8 @@ _OF_FAILURES = {field.name for field in dataclasses.fields(Failure)}
 class Run:
     """Tables, findings and report of a run folder."""
 
-    def __init__(self, folder: RunFolder) -> None:
-        self.folder = folder
+    def __init__(self, folder: RunFolder | Path | str) -> None:
+        self.folder = RunFolder.of(folder)
 
     @classmethod
     def open(cls, path: Path | str) -> "Run":
@@ -88,7 +89,24 @@ class Run:
         """Write `report.html` anew; its path."""
         return write_report(self.folder)
 
+    def write_figures(
+        self,
+        folder: Path | str,
+        formats: Iterable[str] = ("svg", "png", "pdf"),
+        width: float = 6.8,
+        columns: int | None = None,
+    ) -> list[Path]:
+        """Write every figure of the report as `<folder>/<figure>.<format>`, `width` inches wide; their paths.
+
+        See `infoflow.report.write_figures`; one figure alone is saved by `run.figures[...].save("name.pdf")`.
+        """
+        return write_figures(self.folder, folder, formats, width, columns)
+
     _repr_html_ = shown_by("infoflow.report", "run_shown")
+
+    def __fspath__(self) -> str:
+        """What takes a run's folder takes a run."""
+        return str(self.path)
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {len(self.tables)} tables)\nrun.tables, run.figures, run.findings"
