@@ -289,7 +289,7 @@ def test_text_of_passages_is_escaped(tmp_path) -> None:
 
 def test_examples_show_passages_probabilities_and_layers(run, figures) -> None:
     cards = figures["retrieval-examples"].payload["cards"]
-    assert [card["model"] for card in cards] == ["closed book"] * 2 + ["learned retriever"] * 2
+    assert [card["model"] for card in cards] == ["closed book", "learned retriever"] * 2
     last = cards[-1]
     assert [one["prior"] for one in last["passages"]] == ["0.90", "0.07", "0.03"]
     assert [one["text"] for one in last["passages"]][-1] == "∅"
@@ -299,6 +299,22 @@ def test_examples_show_passages_probabilities_and_layers(run, figures) -> None:
     page = write_report(run).read_text(encoding="utf-8")
     assert "ben roth works as a nurse" in page
     assert "(holds the fact)" in page
+
+
+def test_all_readers_are_shown_with_the_same_questions(tmp_path) -> None:
+    """Also where there are many of both: a closed book alone would fill the room."""
+    run = retrieved.write_run(tmp_path, Retrieved(seeds=(1,)), only=("retrieval_examples",))
+    table = pd.DataFrame(run.tables["retrieval_examples"])
+    more = [table.assign(question=f"{number}: " + table["question"]) for number in range(9)]
+    retrieved.write_table(run, "retrieval_examples", pd.concat(more, ignore_index=True))
+    cards = drawn_figures(run, "retrieval")["retrieval-examples"].payload["cards"]
+    asked = {
+        label: [(card["question"], card["facts"]) for card in cards if card["model"] == label]
+        for label in ("closed book", "learned retriever")
+    }
+    assert len(cards) == 24
+    assert asked["closed book"] == asked["learned retriever"]
+    assert [kind for _, kind in asked["closed book"]] == ["trained", "held out"] * 6
 
 
 def test_the_first_screen_has_cards_of_readers(run):

@@ -1,5 +1,6 @@
 """Single questions: the passages that are found, their probabilities, and what each layer would answer."""
 
+from collections import Counter
 from typing import Any
 
 import pandas as pd
@@ -9,7 +10,7 @@ from .._language import ShownModels
 from .._numbers import number
 from ._methods import FOUND
 
-_MOST = 12  # questions
+_MOST = 24  # cards: a question to one reader each
 _LETTERS = 260  # of a text
 
 
@@ -20,21 +21,20 @@ def examples_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
     if own.empty:
         return None
     labels = {one.key: one.label for one in models.series}
-    cards = [
-        _card(rows, labels.get(str(rows["series"].iloc[0]), ""))
-        for _, rows in own.groupby(["series", "question"], sort=False)
-    ][:_MOST]
+    asked = [rows[rows["series"] == one] for rows in _questions(own) for one in rows["series"].unique()]
+    cards = [_card(rows, labels.get(str(rows["series"].iloc[0]), "")) for rows in asked][:_MOST]
+    questions = len({card["question"] for card in cards})
     right = sum(bool(card["right"]) for card in cards)
     return ReportFigure(
         id="retrieval-examples",
         question="What does a reader see, and what would each layer say?",
-        answer=[f"{right} of {len(cards)} questions are answered rightly with the most likely passage."],
+        answer=[f"{right} of {len(cards)} times the answer is right with the most likely passage."],
         panels=[],
-        caption=f"{len(cards)} questions of one seed, chosen before anything was measured. They illustrate, and prove "
-        "nothing.",
+        caption=f"{questions} question{'s' if questions > 1 else ''} to each reader of one seed, chosen before "
+        "anything was measured. They illustrate, and prove nothing.",
         how_to_read=[
-            "Each card is a question. Its rows are the passages that the model finds, among them the empty one, ∅: "
-            "π is what the retriever gives each before the answer is known, ρ after.",
+            "Each card is a question to one reader. Its rows are the passages that it finds, among them the empty one, "
+            "∅: π is what the retriever gives each before the answer is known, ρ after.",
             "To the right, what the logit lens reads at the mask from each state, from the embeddings to the top: the "
             "likeliest object and its probability. The right one is marked ✓.",
         ],
@@ -44,6 +44,20 @@ def examples_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
         template="retrieval_examples.html.jinja",
         payload={"cards": cards},
     )
+
+
+def _questions(own: pd.DataFrame) -> list[pd.DataFrame]:
+    """As many questions as there is room for with all readers, the same ones to each; of the kinds of facts in turn."""
+    room = max(1, _MOST // own["series"].nunique())
+    by_question = [rows for _, rows in own.groupby("question", sort=False)]
+    seen: Counter[str] = Counter()
+    turns = []
+    for rows in by_question:
+        kind = str(rows["facts"].iloc[0])
+        turns.append(seen[kind])
+        seen[kind] += 1
+    order = sorted(range(len(by_question)), key=lambda place: turns[place])
+    return [by_question[place] for place in order[:room]]
 
 
 def _card(rows: pd.DataFrame, label: str) -> dict[str, Any]:
