@@ -20,6 +20,7 @@ from infoflow.report.first._effects import Effects as Effects
 from infoflow.report.first._effects import effects as effects
 from infoflow.report.first._measures import MEASURES as MEASURES
 from infoflow.report.first._measures import measured as measured
+from infoflow.report.first._spark import spark as spark
 from infoflow.report.forms._time_axis import TimeAxis
 from infoflow.report.over_training._course import CheckpointTables
 from infoflow.results import RunFolder

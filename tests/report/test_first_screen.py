@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import MEASURES, Effects, Estimate, ModelTables, Series, card_sentence, effects, measured, tell
+from drawn import MEASURES, Effects, Estimate, ModelTables, Series, card_sentence, effects, measured, spark, tell
 from synthetic_run import make_study, with_tables, write_again
 from whole_study import InMemory
 
@@ -59,7 +59,9 @@ def test_cards_are_those_of_the_largest_effects_one_per_section(tables, screen, 
             sections.setdefault(measure.section, []).append(measure.figure)
     best = {max(own, key=strengths.get) for own in sections.values()}
     rest = sorted(set(strengths) - best, key=lambda figure: -strengths[figure])
-    wanted = (sorted(best, key=lambda figure: -strengths[figure]) + rest)[:3]
+    wanted = sorted(best, key=lambda figure: -strengths[figure]) + rest
+    wanted.sort(key=lambda figure: strengths[figure] < 1)  # what is clear comes first
+    wanted = wanted[:3]
     assert {card.figure for card in screen.cards} == set(wanted)
     for card in screen.cards:
         measure = measure_of(card.figure)
@@ -73,8 +75,35 @@ def test_a_card_says_what_each_model_does_with_interval_and_control(screen):
     card = next(card for card in screen.cards if card.figure in ("mi-input", "mi-output"))
     assert all(label in card.sentence for label in ("causal LM", "masked LM"))
     assert " to " in card.difference
-    assert "control: " in card.difference
+    assert " beyond the control, which reaches " in card.difference
     assert card.clear
+
+
+def test_a_model_that_has_not_learned_decides_no_card(tables):
+    """Where two others are there, these two are compared, however far it lies from them."""
+    for measure in MEASURES:
+        frame = measured(measure, tables)
+        told = None if frame is None else effects(measure, frame)
+        if told is None or told.pair is None or len(told.shown) < 3:
+            continue
+        spoiled = told.pair[0]
+        without = effects(measure, frame, {spoiled})
+        assert spoiled not in without.pair
+        assert without.shown == told.shown  # its line stays in the picture and the sentence
+        assert without.strength <= told.strength
+        assert effects(measure, frame, set(told.shown)).pair == told.pair
+
+
+def test_untrained_models_that_end_apart_are_each_named():
+    rows = [
+        {"series": name, "group": group, "layer": layer, "value": at, "low": at, "high": at}
+        for name, ends in (("a", (1.0, 0.0)), ("b", (0.9, 0.5)), ("c", (0.1, 0.51)))
+        for group, at in zip(("trained", "untrained"), ends, strict=True)
+        for layer in (0, 1)
+    ]
+    series = [Series(key=key, label=f"model {key}", slot=slot) for slot, key in enumerate("abc", 1)]
+    picture = spark(pd.DataFrame(rows), series, set(), ("layer", "nats"), False, "a picture")
+    assert picture.count(">untrained<") == 2
 
 
 def screen_of(study, name, change):
@@ -111,7 +140,21 @@ def test_what_does_not_change_comes_last_and_is_no_number():
     effect = Effects(shown=shown, beyond=shown, control=0.0, difference=told(-0.899, 0.02), pair=("a", "b"))
     series = [Series(key=key, label=f"model {key}", slot=slot) for slot, key in enumerate(shown, 1)]
     frame = pd.DataFrame({"series": ["a", "b"] * 2, "trained": True, "layer": [0, 0, 1, 1]})
-    assert card_sentence(measure, frame, effect, series).endswith("rise in model b by 90 points; as before in model a.")
+    assert card_sentence(measure, frame, effect, series).endswith("rise in model b by 90 points; unclear in model a.")
+
+
+def test_a_verb_is_said_once_where_all_do_the_same():
+    def told(value: float) -> Estimate:
+        return Estimate(value=value, low=value - 0.01, high=value + 0.01, seeds=3, count=9)
+
+    measure = measure_of("layer-change")
+    shown = {"a": told(0.1), "b": told(0.3), "c": told(-0.2)}
+    effect = Effects(shown=shown, beyond=shown, control=0.0, difference=told(-0.2), pair=("a", "b"))
+    series = [Series(key=key, label=f"model {key}", slot=slot) for slot, key in enumerate(shown, 1)]
+    frame = pd.DataFrame({"series": list("abc") * 2, "trained": True, "layer": [0, 0, 0, 1, 1, 1]})
+    assert card_sentence(measure, frame, effect, series).endswith(
+        "rises in model a by 0.100; in model b by 0.300; falls in model c by 0.200."
+    )
 
 
 def test_what_is_not_told_apart_has_no_more_digits_than_its_interval():

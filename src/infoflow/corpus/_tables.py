@@ -161,7 +161,9 @@ def check_columns(
         )
     for column in (text, translation, document, *others):
         if column is not None and column not in columns and column.split(".")[0] not in columns:
-            named = " Name that of the sentences: --text-column NAME (in Python text_column=)." if column == text else ""
+            named = (
+                " Name that of the sentences: --text-column NAME (in Python text_column=)." if column == text else ""
+            )
             raise UserError(f"{name} has no column {column}.\n{listed}{named}")
         if column is not None and list(columns).count(column) > 1:
             raise UserError(f"{name} has several columns {column}.\nGive each its own name.")

@@ -36,7 +36,8 @@ def write_figures(
     three in 6.8.
 
     Raises:
-        UserError: There is no run, an unknown format, a width outside 2 to 20 inches, or so many columns that panels are too narrow.
+        UserError: There is no run, an unknown format, a width outside 2 to 20 inches, or so many columns that panels
+            are too narrow.
     """
     formats = tuple(formats)
     unknown = sorted(set(formats) - {"svg", "png", "pdf"})

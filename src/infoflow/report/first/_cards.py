@@ -19,9 +19,10 @@ _EACH = 3  # lines at most of which each is named in a sentence
 
 HOW_CHOSEN = (
     "Each measure is summed up by one number per model, less its control (the untrained model, or the measure's "
-    "own baseline). The cards are those where two models differ most against the interval of their difference, one "
-    "per section of the report as far as that goes; of a single model, those whose own number is largest against its "
-    "interval. The choice is among many measures and no interval allows for it: read the figures behind the cards."
+    "own baseline). The cards are those where two models that have learned their task differ most against the "
+    "interval of their difference, one per section of the report as far as that is clear; of a single model, those whose "
+    "own number is largest against its interval. The choice is among many measures and no interval allows for it: "
+    "read the figures behind the cards."
 )
 
 
@@ -49,13 +50,13 @@ def cards(tables: ModelTables, figures: set[str], dull: set[str]) -> list[Card]:
     found = []
     for measure in MEASURES:
         frame = measured(measure, tables) if measure.figure in figures else None
-        if frame is not None and (told := effects(measure, frame)).shown:
+        if frame is not None and (told := effects(measure, frame, dull)).shown:
             found.append((measure, frame, told))
     found.sort(key=lambda one: -one[2].strength)  # stable: of equals the report's order
     sections = [one[0].section for one in found]
     first = [one for place, one in enumerate(found) if one[0].section not in sections[:place]]
-    more = [one for one in found if one not in first]  # where there are fewer sections than cards
-    chosen = [*first, *more][:CARDS]
+    more = [one for one in found if one not in first]  # where fewer sections than cards have something to tell
+    chosen = sorted([*first, *more], key=lambda one: not one[2].clear)[:CARDS]
     return [_card(*one, tables, dull) for one in sorted(chosen, key=lambda one: MEASURES.index(one[0]))]
 
 
@@ -90,10 +91,17 @@ def _sentence(measure: CardMeasure, frame: pd.DataFrame, told: Effects, series: 
         lines = [line for line in lines if line.key in told.pair]
     lines.sort(key=lambda line: _is_still(measure, told.shown[line.key]))  # what changes comes first
     clauses = [_clause(measure, told, line, first=not place) for place, line in enumerate(lines)]
+    clauses = [_without_verb(clause, clauses[max(place - 1, 0)], place) for place, clause in enumerate(clauses)]
     left = len(told.shown) - len(lines)
     rest = f"; {left} more in the figure" if left else ""
     sentence = f"{measure.opening.format(**places)}{'; '.join(clauses)}{rest}."
     return sentence[:1].upper() + sentence[1:]
+
+
+def _without_verb(clause: str, before: str, place: int) -> str:
+    """`rises in masked LM by 2` behind `rises in causal LM by 1` as `in masked LM by 2`."""
+    verb = clause.split(" in ")[0] + " in "
+    return clause.removeprefix(verb.removesuffix("in ")) if place and before.startswith(verb) else clause
 
 
 def _nothing_seen(measure: CardMeasure, told: Effects, lines: list[Series], noun: str) -> str:
@@ -116,7 +124,7 @@ def _places(measure: CardMeasure, frame: pd.DataFrame, series: list[Series]) -> 
 def _clause(measure: CardMeasure, told: Effects, line: Series, first: bool) -> str:
     estimate = told.shown[line.key]
     if not first and _is_still(measure, estimate):
-        return f"as before in {line.label}"
+        return f"unclear in {line.label}"
     verb = measure.rises if estimate.value >= 0 else measure.falls
     subject = verb.format(line=line.label) if "{line}" in verb else f"{line.label} {verb}"
     amount = _amount(abs(estimate.value) if measure.rises != measure.falls else estimate.value, measure, told.deciding)
@@ -141,13 +149,18 @@ def _amount(value: float, measure: CardMeasure, estimate: Estimate | None = None
 
 
 def _difference(measure: CardMeasure, told: Effects, series: list[Series]) -> str:
-    """`causal LM − masked LM: −0.26 nats (−0.28 to −0.24) beyond the control; control at most 0.01`."""
+    """`causal LM − masked LM: −0.26 nats (−0.28 to −0.24) beyond the control, which reaches 0.01`."""
     estimate, scale = told.deciding, 100 if measure.percent else 1
     labels = {line.key: line.label for line in series}
-    who = f"{labels[told.pair[0]]} − {labels[told.pair[1]]}: " if told.pair else "Beyond the control: "
+    who = f"{labels[told.pair[0]]} − {labels[told.pair[1]]}: " if told.pair else ""
     value, low, high = (scale * end for end in (estimate.value, estimate.low, estimate.high))
     places = decimals(low, high, value)
-    unit = " points" if measure.percent else f" {measure.unit}" if measure.unit else ""
+    points = measure.percent
+    unit = " points" if points else f" {measure.unit}" if measure.unit else ""
     span = f" ({number(low, places)} to {number(high, places)})" if estimate.has_interval else ", no interval known"
-    control = "" if told.control != told.control else f"; control: {_amount(told.control, measure, told.deciding)}"
+    control = ""
+    if told.control == told.control:
+        reached = _amount(told.control, measure, told.deciding)
+        reached = f"{reached.removesuffix(' %')} points" if points else reached
+        control = f" beyond the control, which reaches {reached}"
     return f"{who}{number(value, places)}{unit}{span}{control}"

@@ -1,6 +1,7 @@
 """How far one number of each model lies beyond its control, and by how much models differ in it."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -45,14 +46,22 @@ def strength(estimate: Estimate) -> float:
     return abs(estimate.value) / half if half > 0 else math.inf if estimate.value else 0.0
 
 
-def effects(measure: CardMeasure, frame: pd.DataFrame) -> Effects:
-    """The numbers of every line in `frame`, the rows of `measured`."""
+def effects(measure: CardMeasure, frame: pd.DataFrame, dull: Collection[str] = ()) -> Effects:
+    """The numbers of every line in `frame`, the rows of `measured`.
+
+    Models of `dull`, which have not learned their task, are compared only where fewer than two others are there.
+    """
     trained = {str(key): contrast(measure, frame, str(key)) for key in dict.fromkeys(frame["series"])}
     trained = {key: own for key, own in trained.items() if own}
     controls = {key: _control(measure, frame, key, own) for key, own in trained.items()}
     beyond = {key: own - controls[key] if controls[key] else own for key, own in trained.items()}
     sizes = [abs(one.estimate().value) for one in controls.values() if one]
-    pair = max(combinations(beyond, 2), key=lambda two: strength(_differ(beyond, *two)), default=None)
+    learned = [key for key in beyond if key not in dull]
+    pair = max(
+        combinations(learned if len(learned) > 1 else beyond, 2),
+        key=lambda two: strength(_differ(beyond, *two)),
+        default=None,
+    )
     return Effects(
         shown={key: own.estimate() for key, own in trained.items()},
         beyond={key: own.estimate() for key, own in beyond.items()},

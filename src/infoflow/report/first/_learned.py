@@ -96,7 +96,8 @@ def _passed(metric: Metric, rows: pd.DataFrame) -> str:
 
 
 def _failed(label: str, metric: Metric, short: list[dict], seeds: int) -> str:
-    values = listed([number(float(row["value"])) for row in short])
+    places = min(decimals(float(row["low"]), float(row["high"]), float(row["value"])) for row in short)
+    values = listed([number(float(row["value"]), places) for row in short])
     which = "" if len(short) == seeds else f" in {len(short)} of {seeds} seeds"
     needed = metric.needed(float(short[0]["baseline"]))
     return f"{label} has not learned its task{which}: {metric.label} {values}, {needed}"

@@ -10,7 +10,7 @@ from .._language import Series
 from .._numbers import number
 
 _WIDTH, _HEIGHT = 320, 146
-_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 88, 22, 24
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 88, 22, 24  # on the left there is room for −0.0089
 _ROW = 13  # pixels between labels
 _NAMED = 6  # lines at most that have their name beside them
 _SHORT = 13  # characters of a name
@@ -53,7 +53,7 @@ def spark(
     parts = [_axes(frame, axes, percent, places)]
     parts += [_band(line, frame) for line in lines]
     parts += [_path(line, frame) for line in lines]
-    named = [line for line in lines if line.name]
+    named = _named(lines, frame)
     if len([line for line in named if line.name != _UNTRAINED]) <= _NAMED:
         parts += [_label(line.name, line.color, y) for line, y in _apart(named, frame)]
     body = Markup("").join(parts)
@@ -77,8 +77,22 @@ class _Frame:
         return round(_HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * part, 1)
 
 
+def _named(lines: list[Line], frame: _Frame) -> list[Line]:
+    """The lines with a name beside them: of untrained models that end at one height the first tells for all."""
+    named: list[Line] = []
+    for line in lines:
+        near = [
+            other
+            for other in named
+            if other.name == line.name == _UNTRAINED
+            and abs(frame.y(other.points[-1][1]) - frame.y(line.points[-1][1])) < _ROW
+        ]
+        if not near:
+            named.append(line)
+    return named
+
+
 def _lines(table: pd.DataFrame, series: list[Series], dull: set[str]) -> Iterable[Line]:
-    unnamed = _UNTRAINED  # the first such line tells for all
     for one in series:
         for group in ("untrained", "trained"):
             rows = table[(table["series"] == one.key) & (table["group"] == group)].sort_values(by="layer")
@@ -91,9 +105,8 @@ def _lines(table: pd.DataFrame, series: list[Series], dull: set[str]) -> Iterabl
                 band=list(zip(known["layer"], known["low"], known["high"], strict=True)),
                 color=_GREY if grey else one.color,
                 dash=_CONTROL if group == "untrained" else one.dash,
-                name=one.label if group == "trained" else unnamed,
+                name=one.label if group == "trained" else _UNTRAINED,
             )
-            unnamed = "" if group == "untrained" else unnamed
 
 
 def _axes(frame: _Frame, axes: tuple[str, str], percent: bool, places: tuple[str, str] | None) -> Markup:
