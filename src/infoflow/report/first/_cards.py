@@ -20,9 +20,9 @@ _EACH = 3  # lines at most of which each is named in a sentence
 HOW_CHOSEN = (
     "Each measure is summed up by one number per model, less its control (the untrained model, or the measure's "
     "own baseline). The cards are those where two models that have learned their task differ most against the "
-    "interval of their difference, one per section of the report as far as that is clear; of a single model, those whose "
-    "own number is largest against its interval. The choice is among many measures and no interval allows for it: "
-    "read the figures behind the cards."
+    "interval of their difference, one per section of the report as far as that is clear; of a single model, those "
+    "whose own number is largest against its interval. The choice is among many measures and no interval allows for "
+    "it: read the figures behind the cards."
 )
 
 
