@@ -87,18 +87,21 @@ def measured(run: Run) -> dict[str, pd.DataFrame]:
 
 def kept(table: str, rows: pd.DataFrame) -> pd.DataFrame:
     """The rows that are committed, with the name of the arm and the kind of facts in one column."""
-    if table == "knowledge":
-        rows = rows[(rows["layer"] == -1) & (rows["metric"] != "nats")]  # layers: one block's FFN gives its mean
+    keep = np.ones(len(rows), dtype=bool)
+    if table == "knowledge":  # layers: one block's FFN gives its mean
+        plain = (rows["variant"] == "") & (rows["index"] == "as-trained") & (rows["reading"] == "raw")
+        keep = (rows["layer"] == -1) & (rows["metric"] != "nats") & (rows["trained"] | plain)
     elif table == "retrieval_scores":
-        rows = rows[~rows["metric"].isin(["training_p1", "learned"]) & ~rows["system"].isin(["random", "oracle"])]
+        keep = ~rows["metric"].isin(["training_p1", "learned"]) & ~rows["system"].isin(["random", "oracle"])
     elif table == "knowledge_conflict":
-        rows = rows[rows["layer"] == -1]
+        keep = rows["layer"] == -1
     elif table == "knowledge_lens":
-        rows = rows[rows["metric"].isin(["half", "centre"])]
+        keep = rows["metric"].isin(["half", "centre"])
     elif table == "evidence_flow":
-        rows = rows[(rows["method"] == "knock-out") & (rows["scope"] == "upward") & (rows["metric"] == "p1")]
+        keep = (rows["method"] == "knock-out") & (rows["scope"] == "upward") & (rows["metric"] == "p1")
     elif table == "evidence_ablation":
-        rows = rows[rows["metric"] == "p1"]
+        keep = rows["metric"] == "p1"
+    rows = pd.DataFrame(rows[keep])
     if "weight" in rows:
         exposure = np.where(rows["weight"] > 0, " x" + rows["weight"].astype(str), "")
         rows = rows.assign(of=rows["facts"].astype(str) + exposure)

@@ -48,7 +48,7 @@ def examples_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
 
 def _questions(own: pd.DataFrame) -> list[pd.DataFrame]:
     """As many questions as there is room for with all readers, the same ones to each; of the kinds of facts in turn."""
-    room = max(1, _MOST // own["series"].nunique())
+    room = max(1, _MOST // len(own["series"].unique()))
     by_question = [rows for _, rows in own.groupby("question", sort=False)]
     seen: Counter[str] = Counter()
     turns = []
