@@ -85,7 +85,12 @@ def corpus_shown(corpus: Corpus) -> str:
 
 def _verdicts(findings: Any) -> str:
     counts = findings.drop_duplicates("id")["verdict"].value_counts()
-    told = [f"{sign} {counts[verdict]} {verdict}" for verdict, sign in VERDICTS.items() if verdict in counts]
+    several = {"holds": "hold", "fails": "fail"}
+    told = [
+        f"{sign} {counts[verdict]} {verdict if counts[verdict] == 1 else several.get(verdict, verdict)}"
+        for verdict, sign in VERDICTS.items()
+        if verdict in counts
+    ]
     return f"Published claims: {', '.join(told)}."
 
 
