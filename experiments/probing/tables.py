@@ -15,23 +15,23 @@ NAMES = {
     "coreference": "coreference",
 }
 LAYERS = {"minilm": range(7), "smollm2": range(0, 31, 5)}
+
+
+def scores(probe: str, task: str, labels: str = "task") -> tuple[str, dict[str, str]]:
+    """Where accuracies of a probe stand: the table, and the rows' values."""
+    return "probe_scores", {"task": task, "probe": probe, "labels": labels, "metric": "accuracy"}
+
+
+def codes(code: str, labels: str) -> tuple[str, dict[str, str]]:
+    """Likewise how much shorter than uniform a code of parts of speech is."""
+    return "probe_codelength", {"task": "upos", "code": code, "labels": labels, "metric": "compression"}
+
+
 CURVES: dict[str, tuple[str, dict[str, str]]] = {
-    "parts of speech, linear probe": (
-        "probe_scores",
-        {"task": "upos", "probe": "linear", "labels": "task", "metric": "accuracy"},
-    ),
-    "its control task": (
-        "probe_scores",
-        {"task": "upos", "probe": "linear", "labels": "control", "metric": "accuracy"},
-    ),
-    "parts of speech, MLP": (
-        "probe_scores",
-        {"task": "upos", "probe": "mlp", "labels": "task", "metric": "accuracy"},
-    ),
-    "which word, linear probe": (
-        "probe_scores",
-        {"task": "word", "probe": "linear", "labels": "task", "metric": "accuracy"},
-    ),
+    "parts of speech, linear probe": scores("linear", "upos"),
+    "its control task": scores("linear", "upos", "control"),
+    "parts of speech, MLP": scores("mlp", "upos"),
+    "which word, linear probe": scores("linear", "word"),
     "edges of trees, structural probe": (
         "probe_trees",
         {"structure": "distance", "probe": "structural", "metric": "uuas"},
@@ -40,10 +40,7 @@ CURVES: dict[str, tuple[str, dict[str, str]]] = {
     "its correlation with people": ("bert_score", {"labels": "human"}),
     "with permuted scores": ("bert_score", {"labels": "permuted"}),
     **{
-        f"{code} code of {told}, compression": (
-            "probe_codelength",
-            {"task": "upos", "code": code, "labels": labels, "metric": "compression"},
-        )
+        f"{code} code of {told}, compression": codes(code, labels)
         for code in ("online", "variational")
         for labels, told in (("task", "parts of speech"), ("control", "control task"), ("shuffled", "shuffled labels"))
     },
@@ -53,13 +50,10 @@ CLAIMS += [f"probing:P-{one}" for one in range(1, 6)]
 
 
 def number(value: float, digits: int = 3) -> str:
-    return (
-        "–"
-        if math.isnan(value)
-        else f"{value:.{digits}f}".replace("0.", ".", 1)
-        if abs(value) < 1
-        else f"{value:.{digits}f}"
-    )
+    if math.isnan(value):
+        return "–"
+    told = f"{value:.{digits}f}"
+    return told.replace("0.", ".", 1) if abs(value) < 1 else told
 
 
 def row(cells: Sequence[str]) -> str:

@@ -60,6 +60,8 @@ def main() -> None:
     run = Run.open(options.run)
     options.to.mkdir(parents=True, exist_ok=True)
     tables = measured(run)
+    if not tables:
+        raise SystemExit(f"{options.run} has no table yet: arms are measured when all plain ones are trained.")
     for name, (table, by) in FILES.items():
         if table in tables:
             write(over_seeds(kept(table, tables[table]), by), options.to / f"{name}.csv")

@@ -123,11 +123,13 @@ class _Tuning:
     def run(self, strategy: str) -> Tuned:
         """Every seed, from the folder or from training."""
         sweep_partial(self.home)
+        begun = not self.home.exists()
         self._open()
         try:
             self._each_seed()
         except UserError:
-            if not any(self.home.rglob("*.safetensors")):  # refused before anything was learned: nothing stays
+            # What this call made goes where it was refused before anything was learned; what lay there stays.
+            if begun and not any(self.home.rglob("*.safetensors")):
                 shutil.rmtree(self.home, ignore_errors=True)
             raise
         shutil.rmtree(self.home / _WORK, ignore_errors=True)

@@ -184,8 +184,6 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], s
 
 def _seeds_needed(deciding: Outcome, seeds: int) -> int | None:
     """How many seeds would decide it; None too where its own interval decides, and something else keeps it open."""
-    if deciding.verdict != "undetermined":
-        return None
     return seeds_to_decide(
         deciding.effect,
         Interval(deciding.low, deciding.high),

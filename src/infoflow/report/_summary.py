@@ -105,16 +105,23 @@ def findings_of(every: pd.DataFrame, figures: list[ReportFigure]) -> list[Scorec
     ]
 
 
+def verdict_verb(verdict: str, count: int) -> str:
+    """A verdict behind so many claims: `1 holds`, `2 hold`."""
+    return {"holds": "hold", "fails": "fail"}.get(verdict, verdict) if count > 1 else verdict
+
+
 def verdict_line(findings: list[ScorecardRow]) -> str:
     """How many claims hold, fail, and so on."""
     counts = {verdict: sum(f.verdict == verdict for f in findings) for verdict in VERDICTS}
     words = {
-        "holds": ("holds", "hold"),
-        "fails": ("fails", "fail"),
         "undetermined": ("stays undetermined", "stay undetermined"),
         "not testable here": ("cannot be tested here", "cannot be tested here"),
     }
-    parts = [f"{count} {words[verdict][count > 1]}" for verdict, count in counts.items() if count]
+    told = {
+        verdict: words[verdict][count > 1] if verdict in words else verdict_verb(verdict, count)
+        for verdict, count in counts.items()
+    }
+    parts = [f"{count} {told[verdict]}" for verdict, count in counts.items() if count]
     claims = "claim was" if len(findings) == 1 else "claims were"
     return f"{len(findings)} {claims} checked on these models: {listed(parts)}."
 

@@ -9,7 +9,7 @@ from infoflow.corpus import Corpus
 from infoflow.models import Anatomy, Model
 from infoflow.results import ShownTables, Table
 
-from .._summary import VERDICTS, study_line
+from .._summary import VERDICTS, study_line, verdict_verb
 from ._markup import folded, grid, paragraphs, shorter, summary, table_html
 
 _ROWS = 8  # of a table
@@ -85,9 +85,8 @@ def corpus_shown(corpus: Corpus) -> str:
 
 def _verdicts(findings: Any) -> str:
     counts = findings.drop_duplicates("id")["verdict"].value_counts()
-    several = {"holds": "hold", "fails": "fail"}
     told = [
-        f"{sign} {counts[verdict]} {verdict if counts[verdict] == 1 else several.get(verdict, verdict)}"
+        f"{sign} {counts[verdict]} {verdict_verb(verdict, counts[verdict])}"
         for verdict, sign in VERDICTS.items()
         if verdict in counts
     ]
