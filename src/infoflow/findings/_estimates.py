@@ -22,16 +22,18 @@ class Estimates:
     values_UK: np.ndarray
     replicates_URK: np.ndarray
     depth: int = 0  # the highest layer of a curve over layers
+    sampled: bool = True  # whether there is a bootstrap over sentences behind the replicates
 
     @classmethod
-    def of(cls, found: Mapping[tuple[int, ...], np.ndarray], depth: int = 0) -> "Estimates":
+    def of(cls, found: Mapping[tuple[int, ...], np.ndarray], depth: int = 0, sampled: bool = True) -> "Estimates":
         """Of each unit's numbers (1 + R, K), the estimate first; replicates are cut to their common number."""
         common = min(len(rows) for rows in found.values())
-        rows_URK = np.stack([rows[:common] for rows in found.values()])
+        rows_URK = np.stack([np.asarray(rows[:common]) for rows in found.values()])
         # Replicates of one point of a curve lie side by side, so that sums over them are exact to the last bit.
         by_point_UKR = np.ascontiguousarray(rows_URK[:, 1:].transpose(0, 2, 1)) if depth else None
         replicates_URK = rows_URK[:, 1:] if by_point_UKR is None else by_point_UKR.transpose(0, 2, 1)
-        return cls(units=tuple(found), values_UK=rows_URK[:, 0], replicates_URK=replicates_URK, depth=depth)
+        values_UK = rows_URK[:, 0]
+        return cls(units=tuple(found), values_UK=values_UK, replicates_URK=replicates_URK, depth=depth, sampled=sampled)
 
     @property
     def seeds(self) -> set[int]:

@@ -201,9 +201,9 @@ def _hindrance(finding: Finding, curves: dict[str, np.ndarray], deciding: Outcom
 
 
 def _covers(deciding: Outcome, found: dict[str, Estimates]) -> str:
-    """Whose choice the interval allows for, "" of no interval: without a bootstrap every replicate is the estimate."""
-    sentences = any(np.ptp(np.nan_to_num(one.replicates_URK), axis=1).any() for one in found.values())
-    return " and ".join(["seeds"] * deciding.covers_seeds + ["sentences"] * bool(sentences))
+    """Whose choice the interval allows for, "" of no interval."""
+    sentences = any(one.sampled for one in found.values())
+    return " and ".join(["seeds"] * deciding.covers_seeds + ["sentences"] * sentences)
 
 
 def _verdict(deciding: Outcome, control: ControlOutcome | None, obstacles: list[str]) -> tuple[Verdict, str]:

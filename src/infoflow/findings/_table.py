@@ -61,6 +61,11 @@ class SeedRows:
         common = min(len(row) for row in lists)
         return np.stack([row[:common] for row in lists]).T
 
+    @property
+    def sampled(self) -> bool:
+        """Whether replicates differ: without a bootstrap each repeats the number."""
+        return varies(self.replicates)
+
     def column(self, name: str) -> np.ndarray:
         return self.frame[name].to_numpy(dtype=float)
 
@@ -208,7 +213,13 @@ class Reading:
         if len(sizes) > 1:
             what = "rows" if self.first_layer is None else "layers"
             raise Absent(f"{names} holds different {what} for different seeds")
-        return Estimates.of(known, depth=0 if self.first_layer is None else self.first_layer + sizes.pop() - 1)
+        read = [part[unit] for unit in known for part in parts if unit in part]
+        sampled = any(
+            varies(rows[1:]) or not isinstance(rows, Exact) and any(one.sampled for one in read)
+            for rows in known.values()
+        )
+        depth = 0 if self.first_layer is None else self.first_layer + sizes.pop() - 1
+        return Estimates.of(known, depth=depth, sampled=sampled)
 
 
 def together(function: Function, *tables: Table, optional: int = 0, **options: Any) -> Reading:
@@ -234,9 +245,18 @@ def one_number(rows: SeedRows) -> np.ndarray:
     return numbers
 
 
-def exact(values: Any) -> np.ndarray:
+class Exact(np.ndarray):
+    """Numbers without a bootstrap over sentences; those of a bootstrap may be constant too, as a share of few tasks."""
+
+
+def exact(values: Any) -> Exact:
     """Numbers without a bootstrap over sentences: replicates repeat them, so that intervals come from seeds alone."""
-    return np.tile(np.asarray(values, dtype=float), (1 + NUM_REPLICATES, 1))
+    return np.tile(np.asarray(values, dtype=float), (1 + NUM_REPLICATES, 1)).view(Exact)
+
+
+def varies(rows: np.ndarray) -> bool:
+    """Whether a column differs between rows."""
+    return len(rows) > 1 and bool(np.ptp(np.nan_to_num(rows), axis=0).any())
 
 
 def gather(reads: Mapping[str, Reading], models: ModelGroup, within: set[int] | None = None) -> dict[str, Estimates]:
