@@ -215,7 +215,7 @@ class Reading:
             raise Absent(f"{names} holds different {what} for different seeds")
         read = [part[unit] for unit in known for part in parts if unit in part]
         sampled = any(
-            varies(rows[1:]) or not isinstance(rows, Exact) and any(one.sampled for one in read)
+            varies(rows[1:]) or (not isinstance(rows, Exact) and any(one.sampled for one in read))
             for rows in known.values()
         )
         depth = 0 if self.first_layer is None else self.first_layer + sizes.pop() - 1

@@ -40,8 +40,11 @@ from infoflow.retrieval import RETRIEVAL_SCORES, RetrievalModel
 
 from ._arm_scores import ArmScores
 from ._parts import distinct
+from ._read_text import ReadText
 from ._read_world import read_world
 from ._retrieval_arms import ArmModel
+from ._retrieval_plan import OF_TEXT
+from ._text_scores import TextScores
 
 _OF_VARIANTS = ("scores", "knowledge")  # but for "pairs", of which all is looked at
 _HEAVY = 96  # facts of each group that knock-outs and the like are made on
@@ -89,8 +92,10 @@ class ArmMeasure(NamedTuple):
 
 def _scores(inside: ArmInside) -> pd.DataFrame:
     arm, asked = inside.arm, inside.arm.models.plan.retrieval
-    unread = read_world(asked.world(arm.variant), asked.world_seed + 1, arm.models.plan.model.positions)
     first = arm.load(trained=False) if arm.source == "learned" else None
+    if isinstance(arm.matter, ReadText):
+        return TextScores(inside.model, arm.objective, arm.matter, first).table()
+    unread = read_world(asked.world(arm.variant), asked.world_seed + 1, arm.models.plan.model.positions)
     return ArmScores(inside.model, arm.objective, arm.world, unread, first).table()
 
 
@@ -189,6 +194,8 @@ MEASURED: Mapping[str, ArmMeasure] = {
 def measured_of(arm: ArmModel) -> list[str]:
     """Which measures the plan asks for of an arm."""
     asked = arm.models.plan.retrieval.measures
+    if arm.models.plan.retrieval.corpus:
+        return [name for name in asked if name in OF_TEXT]
     wanted = asked if arm.variant in ("", "pairs") else [name for name in asked if name in _OF_VARIANTS]
     ranks = arm.source in ("bm25", "frozen", "learned")
     return [name for name in wanted if name != "ranking" or ranks]

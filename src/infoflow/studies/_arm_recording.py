@@ -49,7 +49,7 @@ def arm_recorders(arm: ArmModel, model: RetrievalModel, folder: Path) -> list[Lo
         return []
     asked, parts = arm.models.plan.retrieval, arm.models.plan.dynamics.parts
     objective = dataclasses.replace(arm.objective, fixed_negatives=asked.allocation_negatives)
-    sample = evaluation_set("train", objective, arm.world.queries, asked.allocation_tokens, parts, micro_tokens=_PASS)
+    sample = evaluation_set("train", objective, arm.matter.queries, asked.allocation_tokens, parts, micro_tokens=_PASS)
     out = arm.models.bench.path(RECORDED, recording_key(arm))
     return [LossChangeRecorder([sample], retrieval_anatomy(model), _config(arm), out)]
 

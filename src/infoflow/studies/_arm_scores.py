@@ -110,11 +110,11 @@ class ArmScores:
             blocks, guess = fact_blocks(asked.facts), self._guess(asked)
             read = self._read(asked, self.objective.k)
             likely = self._marginal(read)
-            rows.append(_row(name, "p1", self._right(facts, self.objective.k, False), blocks, guess, scale="share"))
-            rows.append(_row(name, "log_likelihood", likely, blocks, self._unlikely(read)))
+            rows.append(own_row(name, "p1", self._right(facts, self.objective.k, False), blocks, guess, scale="share"))
+            rows.append(own_row(name, "log_likelihood", likely, blocks, self._unlikely(read)))
             if self.model.source != "none":
                 without = torch.where(read.targets, read.logs[:, -1], 0.0).sum(dim=1).numpy()
-                rows.append(_row(name, "utility", likely - without, blocks, 0.0))
+                rows.append(own_row(name, "utility", likely - without, blocks, 0.0))
         found = pd.DataFrame(rows).rename(columns={"queries": "facts"})
         return found.drop(columns=["system", "k"])
 
@@ -199,9 +199,9 @@ class ArmScores:
         gains = torch.where(read.there[:, :-1], sums[:, :-1] - sums[:, -1:], 0.0).sum(dim=1)
         mean = (gains / read.there[:, :-1].sum(dim=1).clamp_min(1)).numpy()
         likely = self._marginal(read)
-        yield _row("facts", "utility", mean[own], blocks[own], 0.0)
-        yield _row("facts", "utility_marginal", (likely - sums[:, -1].numpy())[own], blocks[own], 0.0)
-        yield _row("facts", "log_likelihood", likely, blocks, self._unlikely(read))
+        yield own_row("facts", "utility", mean[own], blocks[own], 0.0)
+        yield own_row("facts", "utility_marginal", (likely - sums[:, -1].numpy())[own], blocks[own], 0.0)
+        yield own_row("facts", "log_likelihood", likely, blocks, self._unlikely(read))
 
     def _written(self) -> Iterator[dict[str, Any]]:
         """Decoded over all words, with the passage summed out."""
@@ -215,14 +215,14 @@ class ArmScores:
         for metric, decoding in names.items():
             options = {"level": level, "decoding": decoding}
             right = decoded_answers(self.model, world, tokenizer, facts, found, **options).astype(float)
-            yield _row("facts", metric, right, fact_blocks(asked.facts), self._guess(asked), scale="share")
+            yield own_row("facts", metric, right, fact_blocks(asked.facts), self._guess(asked), scale="share")
 
     def _priors(self, queries: str, read: _Read, blocks: np.ndarray) -> Iterator[dict[str, Any]]:
         prior = read.log_prior.exp()
         num = read.there.sum(dim=1).double()
         entropy = torch.special.entr(prior).sum(dim=1).numpy()
-        yield _row(queries, "null_prior", prior[:, -1].numpy(), blocks, float((1 / num).mean()), scale="share")
-        yield _row(queries, "prior_entropy", entropy, blocks, float(num.log().mean()), scale="positive")
+        yield own_row(queries, "null_prior", prior[:, -1].numpy(), blocks, float((1 / num).mean()), scale="share")
+        yield own_row(queries, "prior_entropy", entropy, blocks, float(num.log().mean()), scale="positive")
 
     def _dates(self) -> Iterator[dict[str, Any]]:
         world = self.world.world
@@ -235,13 +235,13 @@ class ArmScores:
             if k > len(self._library):
                 continue
             right, guess = (self._right(chosen, k, at_random) for at_random in (False, True))
-            yield _row("dates", "p1", right, blocks, float(guess.mean()), k=k, scale="share")
+            yield own_row("dates", "p1", right, blocks, float(guess.mean()), k=k, scale="share")
         read = self._read(asked, self.objective.k)
         entropies = [self._posterior_entropy(read, place) for place in range(read.logs.shape[2])]
         shuffled = stream("answer-order").permuted(np.stack(entropies), axis=0)  # the tokens of each answer
         for place, (entropy, control) in enumerate(zip(entropies, shuffled, strict=True), start=1):
             name = f"posterior_entropy_{place}"
-            yield _row("dates", name, entropy, blocks, float(control.mean()), scale="positive")
+            yield own_row("dates", name, entropy, blocks, float(control.mean()), scale="positive")
 
     def _posterior_entropy(self, read: _Read, place: int) -> np.ndarray:
         posterior = (read.log_prior + read.logs[:, :, place]).softmax(dim=1)
@@ -312,7 +312,7 @@ class ArmScores:
                 losses.append(-logs[:, 0, 0].double().cpu().numpy())
                 if self.model.source in _SEARCHES:
                     priors.append(self._prior_of(batch))
-        yield _row(
+        yield own_row(
             "language", "loss", np.concatenate(losses), blocks, np.log(self.unread.vocabulary.size), scale="positive"
         )
         if priors:
@@ -367,7 +367,7 @@ def _slices(num: int) -> Iterator[slice]:
     yield from (slice(start, min(start + _BATCH, num)) for start in range(0, num, _BATCH))
 
 
-def _row(
+def own_row(
     queries: str,
     metric: str,
     values: np.ndarray,

@@ -4,45 +4,38 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, final
 
-from infoflow.corpus import FactConfig, FactWorld, Vocabulary, generate_facts
+from infoflow.corpus import FactConfig, FactWorld, generate_facts
 from infoflow.retrieval import Library, Passages
-from infoflow.training import PassageRows, TrainingData, fact_query_rows
+from infoflow.training import fact_query_rows
+
+from ._reading_matter import AbstractReadingMatter
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class ReadWorld:
-    """A world with its tokenizer; readers of a study share it."""
+class ReadWorld(AbstractReadingMatter):
+    """A world with its tokenizer."""
 
     world: FactWorld
-    positions: int  # tokens of an input at most
+    positions: int
 
     @cached_property
     def tokenizer(self) -> Any:
         """A word each."""
         return self.world.tokenizer(self.positions)
 
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """Of the tokenizer."""
-        return Vocabulary.from_tokenizer(self.tokenizer)
-
     def passage_library(self, edited: bool = False) -> Library:
-        """Its passages anew: a model keeps its own index there."""
         return Library(Passages.from_rows(self.world.passages(edited)), self.tokenizer, self.positions)
 
     @cached_property
-    def queries(self) -> TrainingData:
-        """The training text: objects are asked for."""
-        return self._data(fact_query_rows(self.world, self.tokenizer, self.passage_library()))
+    def query_rows(self) -> Any:
+        """Objects are asked for."""
+        return fact_query_rows(self.world, self.tokenizer, self.passage_library())
 
-    @cached_property
-    def cloze(self) -> TrainingData:
-        """Passages by their sentences."""
-        return self._data(PassageRows(self.passage_library()))
-
-    def _data(self, rows: Any) -> TrainingData:
-        return TrainingData(source=rows, vocabulary=self.vocabulary, tokenizer=self.tokenizer)
+    @property
+    def chance(self) -> float:
+        """A guess among the objects of a relation."""
+        return 1 / self.world.config.objects
 
 
 @lru_cache(maxsize=3)

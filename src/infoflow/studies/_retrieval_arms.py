@@ -31,7 +31,10 @@ from infoflow.training import (
     usable_device,
 )
 
+from ._plan import StudyPlan
+from ._read_text import ReadText, read_text
 from ._read_world import ReadWorld, read_world
+from ._reading_matter import AbstractReadingMatter
 from ._retrieval_plan import EXCHANGES, OF_VARIANTS, WRITTEN, RetrievalPlan
 from ._study_models import StudyModels
 
@@ -53,18 +56,23 @@ class WarmModel:
     seed: int
 
     @property
-    def world(self) -> ReadWorld:
+    def matter(self) -> AbstractReadingMatter:
         """Passages do not depend on how queries are worded."""
-        asked = self.models.plan.retrieval
-        config = dataclasses.replace(asked.world(), passages=self.passages, wording="different")  # type: ignore[arg-type]
-        return read_world(config, asked.world_seed, self.models.plan.model.positions)
+        if self.models.plan.retrieval.corpus:
+            return _text(self.models.plan)
+        return read_world(self._config, self.models.plan.retrieval.world_seed, self.models.plan.model.positions)
+
+    @property
+    def _config(self) -> FactConfig:
+        config = self.models.plan.retrieval.world()
+        return dataclasses.replace(config, passages=self.passages, wording="different")  # type: ignore[arg-type]
 
     @cached_property
     def key(self) -> str:
         """What its weights depend on."""
         asked = self.models.plan.retrieval
         shape = [asked.retriever_layers, asked.retriever_width, asked.vector_width]
-        world = _world_key(self.world.world.config, asked)
+        world = _matter_key(self.models.plan, self._config)
         return digest([_VERSION, "warm", world, self.models.plan.model, shape, _settings(self.config), InverseCloze()])
 
     @property
@@ -86,7 +94,7 @@ class WarmModel:
     def first(self) -> Retriever:
         """With random weights of the seed."""
         plan = self.models.plan
-        asked, reader = plan.retrieval, first_reader(self.models, self.world, self.seed)
+        asked, reader = plan.retrieval, first_reader(self.models, self.matter, self.seed)
         width = asked.retriever_width or plan.model.width
         shape = {"hidden_size": width, "intermediate_size": plan.model.feedforward * width // plan.model.width}
         shape |= {"num_hidden_layers": asked.retriever_layers, "vector_width": asked.vector_width}
@@ -94,7 +102,7 @@ class WarmModel:
 
     def train(self) -> TrainResult:
         """Train it, or as much of it as is missing."""
-        return train(InverseCloze(), self.config, self.world.cloze, self.first(), self.folder)
+        return train(InverseCloze(), self.config, self.matter.cloze, self.first(), self.folder)
 
     def load(self) -> Retriever:
         """As the inverse cloze task left it; as it began where the plan has no such updates."""
@@ -140,8 +148,13 @@ class ArmModel:
         return self.models.plan.retrieval.objective(self.arm, self.variant)
 
     @property
-    def world(self) -> ReadWorld:
+    def matter(self) -> AbstractReadingMatter:
         """What it reads about."""
+        return _text(self.models.plan) if self.models.plan.retrieval.corpus else self.world
+
+    @property
+    def world(self) -> ReadWorld:
+        """The same, where it is a world of facts."""
         asked = self.models.plan.retrieval
         return read_world(asked.world(self.variant), asked.world_seed, self.models.plan.model.positions)
 
@@ -161,7 +174,7 @@ class ArmModel:
     @cached_property
     def key(self) -> str:
         """What its weights depend on."""
-        world = _world_key(self.models.plan.retrieval.world(self.variant), self.models.plan.retrieval)
+        world = _matter_key(self.models.plan, self.models.plan.retrieval.world(self.variant))
         return digest([_VERSION, self.arm, world, self._begins, self.objective, _settings(self.config)])
 
     @cached_property
@@ -170,7 +183,7 @@ class ArmModel:
         plan = self.models.plan
         parts = [] if self.exchanged is None else [self.exchanged.key, self.variant]
         parts += ["written"] if self.writes else []
-        world = _world_key(plan.retrieval.world(self.variant), plan.retrieval)
+        world = _matter_key(plan, plan.retrieval.world(self.variant))
         return digest([_VERSION, "reader", world, plan.model, plan.match, self.seed, parts])
 
     @cached_property
@@ -225,10 +238,10 @@ class ArmModel:
     def first(self) -> RetrievalModel:
         """As it begins: the reader of its seed, bit for bit that of every arm; of one that writes its encoder."""
         begin = first_writer if self.writes else first_reader
-        reader, retriever = begin(self.models, self.world, self.seed), None
+        reader, retriever = begin(self.models, self.matter, self.seed), None
         if self.warm is not None:
             retriever = self.warm.first() if self.variant == "cold" else self.warm.load()
-        library = None if self.source == "none" else self.world.passage_library()
+        library = None if self.source == "none" else self.matter.passage_library()
         model = retrieval_model(self.objective, reader, library, retriever)
         if self.exchanged is not None:
             self._put_in(model, self.exchanged.load())
@@ -295,13 +308,13 @@ class ArmModel:
             hooks.insert(1, _KeepLearning(index, learning))
         wanted = self.wanted
         kept = SnapshotPlan(steps=lambda _: wanted) if wanted else None
-        data = self.world.queries
+        data = self.matter.queries
         return model, train(self.objective, self.config, data, model, folder, hooks=hooks, snapshots=kept)
 
     def _save_retriever(self, retriever: Retriever) -> None:
         with atomic_folder(self.weights / RETRIEVER) as folder:
             retriever.save_pretrained(folder)
-            self.world.tokenizer.save_pretrained(folder)
+            self.matter.tokenizer.save_pretrained(folder)
 
     def load(self, trained: bool = True, update: int | None = None) -> RetrievalModel:
         """The model in evaluation mode, with an index of its own weights; of a kept `update`, or at the end."""
@@ -328,18 +341,18 @@ class _KeepLearning(TrainingHook):
             write_table(self._path, self._index.table, RETRIEVAL_LEARNING)
 
 
-def first_reader(models: StudyModels, world: ReadWorld, seed: int) -> Any:
+def first_reader(models: StudyModels, matter: AbstractReadingMatter, seed: int) -> Any:
     """The masked LM of a seed before its first update."""
     plan = models.plan
     objective = plan.retrieval.objective("closed-book")
-    built = build_models([objective], plan.model, world.vocabulary, seed=seed, match=plan.match)
+    built = build_models([objective], plan.model, matter.vocabulary, seed=seed, match=plan.match)
     return built[objective.name]
 
 
-def first_writer(models: StudyModels, world: ReadWorld, seed: int) -> Any:
+def first_writer(models: StudyModels, matter: AbstractReadingMatter, seed: int) -> Any:
     """An encoder-decoder of a seed before its first update: words and encoder are those of the masked LM."""
     plan = models.plan
-    return build(BERT.name, "encoder-decoder", plan.model, world.vocabulary, seed=seed, match=plan.match)
+    return build(BERT.name, "encoder-decoder", plan.model, matter.vocabulary, seed=seed, match=plan.match)
 
 
 def arm_models(models: StudyModels, halved: bool = False) -> list[ArmModel]:
@@ -393,5 +406,11 @@ def _settings(config: TrainConfig) -> dict[str, Any]:
     return {name: value for name, value in dataclasses.asdict(config).items() if name not in _FREE}
 
 
-def _world_key(config: FactConfig, asked: RetrievalPlan) -> list[Any]:
-    return [FACTS_VERSION, config, asked.world_seed]
+def _matter_key(plan: StudyPlan, config: FactConfig) -> list[Any]:
+    """What is read about: a world, or the text that the plan names instead."""
+    return ["text", _text(plan).digest] if plan.retrieval.corpus else [FACTS_VERSION, config, plan.retrieval.world_seed]
+
+
+def _text(plan: StudyPlan) -> ReadText:
+    asked = plan.retrieval
+    return read_text(asked.corpus, asked.test, plan.corpus.vocabulary, plan.model.positions, asked.answer_tokens)

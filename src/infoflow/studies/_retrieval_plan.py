@@ -55,20 +55,31 @@ WRITTEN = ("rag-sequence", "rag-token")
 """Variants whose reader writes its answers."""
 EXCHANGES = ("exchange-both", "exchange-retriever", "exchange-reader", "exchange-neither")
 """The variants that "exchange" stands for: which parts are those of the trained model."""
+OF_FACTS = ("same-wording", "pairs", *WRITTEN)
+"""Variants that only a generated world has."""
+OF_TEXT: tuple[MeasureName, ...] = ("scores",)
+"""Measures that real text has."""
 DATES = 2  # relations whose objects are dates
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetrievalPlan:
-    """A world of facts, and readers that are trained on questions about it; off unless asked for.
+    """A world of facts or real text, and readers that are trained on questions about it; off unless asked for.
 
     Each reader is a masked LM of the study's `[model]`, trained as `[training]` says but for what stands here. The
     arms of a seed share their first reader bit for bit, their queries, masks and order. Every arm costs `updates` of
     64 short queries, each read 1 + k times where passages are searched: relative to `closed-book` 3.5 (`read-gold`,
     `read-random`), 6 (`retrieve-bm25`) and 8 (`retrieve-learned`) times as much.
+
+    With `corpus` readers are trained on questions about real passages: in SQuAD's format, or a table with columns for
+    passage, question and answers. What is asked of a world of facts (exposures, facts withheld or changed, an edited
+    index) does not exist there: the settings of the world are not read, and of the measures only "scores" is.
     """
 
     on: bool = False
+    corpus: str = ""  # questions to train on, a file or hf:NAME; empty: a generated world of facts
+    test: str = ""  # questions that are kept from training; empty: those about a fifth of the passages of `corpus`
+    answer_tokens: Annotated[int, Limits(at_least=1, at_most=10)] = 3  # of an answer in `corpus`, each behind a mask
     entities: Annotated[int, Limits(at_least=2, at_most=1024)] = 256  # of the world
     relations: Relations = 8  # even; the last two are dates
     objects: Annotated[int, Limits(at_least=3, at_most=4096)] = 16  # of a pair of relations, which share them
@@ -125,7 +136,32 @@ class RetrievalPlan:
                     f"retrieval.variants must be of arms that are trained: {name} is of {', '.join(OF_VARIANTS[name])}."
                     f" Got the arms {', '.join(self.arms)}. Add one, or leave {name} out."
                 )
+        if self.corpus:
+            self._check_text()
+        elif self.test:
+            raise UserError(
+                f"retrieval.test must go with retrieval.corpus, the questions of training. Got {as_written(self.test)} "
+                "alone."
+            )
         self.world()
+
+    def _check_text(self) -> None:
+        """Raise a UserError where what only a world of facts has is asked of real text."""
+        if wrong := [name for name in self.variants if name in OF_FACTS]:
+            raise UserError(
+                f"retrieval.variants must not hold {wrong[0]} with retrieval.corpus: it is about a generated world. "
+                "Leave it out."
+            )
+        if not set(self.measures) & set(OF_TEXT):
+            raise UserError(
+                f"retrieval.measures must hold {' or '.join(OF_TEXT)} with retrieval.corpus: the others are about "
+                f"facts. Got {', '.join(self.measures)}."
+            )
+        if self.checkpoints:
+            raise UserError(
+                f"retrieval.checkpoints must be 0 with retrieval.corpus: answers over training are told of facts. Got "
+                f"{self.checkpoints}."
+            )
 
     def world(self, variant: str = "") -> FactConfig:
         """The world that a variant reads about.

@@ -28,6 +28,8 @@ from ._query_rows import PassageRows as PassageRows
 from ._query_rows import QueryRows as QueryRows
 from ._query_rows import fact_query_rows as fact_query_rows
 from ._query_rows import query_rows as query_rows
+from ._question_rows import QuestionRows as QuestionRows
+from ._question_rows import question_rows as question_rows
 from ._sampler import LengthBucketSampler as LengthBucketSampler
 from ._sampler import micro_batches as micro_batches
 from ._schedule import learning_rate as learning_rate

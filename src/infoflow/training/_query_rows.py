@@ -10,6 +10,8 @@ from infoflow.foundation import UserError, current_display, digest
 from infoflow.objectives import Example
 from infoflow.retrieval import NULL, Library, origins, salient_spans
 
+from ._data import TokenRows
+
 
 class QueryRows:
     """Masked queries to be: `ExampleRows` of a sentence with the token ranges of its spans, its gold passage, and the
@@ -17,7 +19,7 @@ class QueryRows:
 
     def __init__(
         self,
-        encoded: Encoded,
+        encoded: TokenRows,
         rows: np.ndarray,
         spans: Sequence[np.ndarray],
         gold: np.ndarray,
@@ -28,7 +30,7 @@ class QueryRows:
     ) -> None:
         """
         Args:
-            encoded: The sentences.
+            encoded: The sentences, in tokens.
             rows: Which of them are queries.
             spans: First token and end of each span of these, int64 (span, 2); none: any token may be asked for.
             gold: The passage that answers each, −1 where none does.

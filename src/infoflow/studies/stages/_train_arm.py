@@ -172,8 +172,8 @@ def _train(model: ArmModel) -> dict[str, Any]:
     started = time.process_time()
     module, result = model.train(lambda module: arm_recorders(model, module, model.folder))
     cpu = time.process_time() - started
-    chance = 1 / model.models.plan.retrieval.objects
-    found = training_accuracy(module.eval(), model.objective, model.world.queries, chance)
+    chance = model.matter.chance
+    found = training_accuracy(module.eval(), model.objective, model.matter.queries, chance)
     if is_first():
         keep_sums(model.weights)
     if not found.learned:

@@ -1,0 +1,93 @@
+"""Rows for training on questions about real text: a question, and behind it the answer that is asked for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from infoflow.foundation import UserError
+from infoflow.retrieval import Library
+
+from ._query_rows import QueryRows
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class QuestionRows:
+    """Questions that can be asked by masks, and which of those that were given they are."""
+
+    rows: QueryRows
+    kept: np.ndarray  # int64 (query,)
+    num_cut: int  # queries whose question lost tokens at its end
+
+
+def question_rows(
+    questions: Sequence[str],
+    answers: Sequence[str],
+    ids: np.ndarray,
+    tokenizer: Any,
+    library: Library,
+    gold: np.ndarray,
+    *,
+    max_length: int = 128,
+    answer_tokens: int = 3,
+) -> QuestionRows:
+    """Queries `[CLS] question answer [SEP]`, whose answer is the only span, so that it is what an objective masks.
+
+    Those whose answer has no token, or more than `answer_tokens`, are left out. A question that does not fit loses
+    tokens at its end, never a mask. The number of masks tells how long the answer is.
+
+    Args:
+        questions: Their texts.
+        answers: The answer of each that is asked for.
+        ids: A stable number of each, int64.
+        tokenizer: Of reader and retriever.
+        library: The passages.
+        gold: The passage that answers each, −1 where none does.
+        max_length: Tokens of a query at most, special ones included.
+        answer_tokens: Of an answer at most.
+
+    Raises:
+        UserError: No question is left.
+    """
+    options: Any = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+    asked, wanted = (tokenizer(list(texts), **options).input_ids for texts in (questions, answers))
+    kept = np.array([row for row, answer in enumerate(wanted) if 0 < len(answer) <= answer_tokens], dtype=np.int64)
+    if not len(kept):
+        raise UserError(
+            f"No question has an answer of at most {answer_tokens} tokens: {len(questions):,} were given.\n"
+            "Allow longer answers (retrieval.answer_tokens), or a larger vocabulary (corpus.vocabulary)."
+        )
+    vocabulary = library.vocabulary
+    tokens, spans, num_cut = [], [], 0
+    for row in kept.tolist():
+        room = max_length - 2 - len(wanted[row])
+        num_cut += len(asked[row]) > room
+        question = asked[row][: max(room, 0)]
+        tokens.append(np.array([vocabulary.start, *question, *wanted[row], vocabulary.end], dtype=np.int64))
+        spans.append(np.array([[1 + len(question), 1 + len(question) + len(wanted[row])]], dtype=np.int64))
+    rows = QueryRows(
+        _Tokens(tokens, np.asarray(ids)[kept]),
+        np.arange(len(kept)),
+        spans,
+        np.asarray(gold)[kept],
+        [()] * len(kept),
+        library=library.digest,
+        vocabulary=vocabulary,
+        unknown=int(tokenizer.unk_token_id if tokenizer.unk_token_id is not None else vocabulary.pad),
+    )
+    return QuestionRows(rows, kept, num_cut)
+
+
+@final
+class _Tokens:
+    """Token ids of each query: `TokenRows`."""
+
+    def __init__(self, tokens: Sequence[np.ndarray], ids: np.ndarray) -> None:
+        self._tokens = tokens
+        self.sentence_ids = ids
+        self.lengths = np.array([len(row) for row in tokens], dtype=np.int64)
+
+    def row(self, index: int) -> np.ndarray:
+        return self._tokens[index]
