@@ -66,7 +66,7 @@ def scores_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
         panels=[Panel(spec=spec)],
         caption=f"{seeds_note(data)} Dashed tick: passages drawn at random. Grey cross: before training.",
         how_to_read=[
-            "A row is a way of training; across, the share of questions whose first passage holds the fact. Fixed "
+            "A row is a way of training; across, the share of questions whose first passage answers them. Fixed "
             "sources of passages (right ones, random ones) search nothing and have no row.",
             "BM25 finds the entity and cannot choose the passage where questions use other words for the relation. It "
             "would be surprising if a retriever were far right of the others and its reader no better.",

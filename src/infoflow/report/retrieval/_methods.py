@@ -74,3 +74,15 @@ COURSE = Method(
     that read passages; control: the updates of each training in random order. After Guu et al. (2020), appendix D.
     """,
 )
+ANSWERED = Method(
+    id="retrieval-answered",
+    title="Questions about real text",
+    text="""
+    Readers are trained to fill in the answers of questions about passages, a mask for each token; they differ in the
+    passages that they may read. Each mask gets the word with the largest Σ<sub><i>z</i></sub> π(<i>z</i>)
+    <i>p</i>(<i>w</i>|<i>z</i>, <i>x</i>), of one passage the one with the largest <i>p</i>(<i>w</i>|<i>z</i>,
+    <i>x</i>). An answer counts as exact if it equals one of the right ones once case, punctuation and articles are
+    taken away (as SQuAD's script does). The passage that a question was asked about is the right one; a long passage is
+    cut around its answers. Control: the most frequent right answer, said to all.
+    """,
+)

@@ -7,6 +7,7 @@ import pandas as pd
 from .._figure import ReportFigure, Section
 from .._language import ShownModels
 from .._model_tables import ModelTables
+from ._answers import answers_figure
 from ._course import course_figure
 from ._depth import depth_figure
 from ._examples import examples_figure
@@ -31,6 +32,7 @@ RETRIEVAL = Section(
         "evidence-ablation": "retrieval/ablation",
         "conflict": "retrieval/conflict",
         "index-swap": "retrieval/index",
+        "text-answers": "retrieval/answers",
         "retrieval-scores": "retrieval/scores",
         "null-passage": "retrieval/null-passage",
         "retrieval-learning": "retrieval/learning",
@@ -48,6 +50,7 @@ _FIGURES: tuple[tuple[str, Callable[[pd.DataFrame, ShownModels], ReportFigure | 
     ("evidence_ablation", ablation_figure),
     ("knowledge_conflict", conflict_figure),
     ("knowledge", index_figure),
+    ("retrieval_scores", answers_figure),
     ("retrieval_scores", scores_figure),
     ("retrieval_scores", null_figure),
     ("retrieval_learning", learning_figure),

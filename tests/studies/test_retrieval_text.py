@@ -1,0 +1,173 @@
+"""Readers of real text: what a study of them measures, beside an explicit loop; what does not go together."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from undrawn import undrawn
+
+from infoflow.foundation import UserError
+from infoflow.results import RunFolder
+from infoflow.retrieval import NULL, exact_match, token_f1
+from infoflow.studies import RetrievalPlan, Run, StudyModels, StudyPlan, study
+from infoflow.studies._arm_measures import ArmInside
+from infoflow.studies._retrieval_arms import arm_models
+from infoflow.studies._text_scores import TextScores
+
+GIVEN = ["ada", "ben", "eva", "ida", "max", "tom", "ute", "zoe"]
+TOWNS, JOBS = ["oslo", "rome", "bonn", "kyiv"], ["baker", "nurse", "night guard"]
+ARMS = ["closed-book", "read-gold", "retrieve-bm25", "retrieve-learned"]
+
+
+def write_questions(path, names, start):
+    rows = []
+    for place, name in enumerate(names):
+        town, job = TOWNS[(place + start) % 4], JOBS[(place + start) % 3]
+        text = f"{name} lives in {town} and works as a {job} ."
+        rows.append({"text": text, "question": f"where does {name} live ?", "answers": [town, f"in {town}"]})
+        rows.append({"text": text, "question": f"what does {name} work as ?", "answers": [job]})
+    path.write_text("\n".join(map(json.dumps, rows)))
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory) -> StudyPlan:
+    folder = tmp_path_factory.mktemp("questions")
+    names = [f"{one} {two}" for one in GIVEN for two in ("lund", "roth", "vogt")]
+    write_questions(folder / "train.jsonl", names[:18], 0)
+    write_questions(folder / "test.jsonl", names[18:], 1)
+    return StudyPlan.from_json(
+        {
+            "objectives": ["masked-lm"],
+            "corpus": {"name": "grammar:300", "vocabulary": 150, "test": 0.3, "validation": 0.1},
+            "model": {"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "dropout": 0.0, "positions": 48},
+            "training": {"updates": 2, "batch_tokens": 256, "device": "cpu"},
+            "analysis": {"tables": ["task_scores"], "untrained": False},
+            "alignment": {"on": False},
+            "retrieval": {
+                "on": True,
+                "corpus": str(folder / "train.jsonl"),
+                "test": str(folder / "test.jsonl"),
+                "arms": ARMS,
+                "variants": [],
+                "updates": 40,
+                "queries": 12,
+                "warm_updates": 4,
+                "save_every": 20,
+                "refresh_every": 10,
+                "vector_width": 8,
+                "learning_rate": 1e-2,
+                "repeat": False,
+            },
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def run(plan, tmp_path_factory) -> Run:
+    folder = tmp_path_factory.mktemp("text") / "run"
+    with undrawn():
+        study(plan, folder, num_processes=1)
+    return Run.open(folder)
+
+
+@pytest.mark.slow
+def test_every_arm_tells_what_it_answers_and_finds(run, plan):
+    scores = run.tables["retrieval_scores"]
+    answers = scores[scores["metric"].isin(["em", "f1"]) & scores["trained"]]
+    documents = {name: set(rows["system"]) for name, rows in answers.groupby("objective")}
+    assert documents.pop("closed-book") == {"none", "gold", "random"}
+    assert all(found == {"none", "gold", "random", "own"} for found in documents.values())
+    assert set(answers["queries"]) == {"trained", "held out"}
+    hits = scores[(scores["metric"] == "hit") & (scores["k"] == 1) & scores["trained"]]
+    assert set(hits["system"]) == {"own", "bm25", "frozen", "oracle", "random"}
+    words = hits[(hits["system"] == "bm25") & (hits["queries"] == "held out")]
+    assert (words["value"] > 0.5).all()  # names decide
+    matter = arm_models(StudyModels(plan, RunFolder(run.path)))[0].matter
+    said = [one.answers[0] for one in matter.parts["train"]]
+    assert set(run.tables["retrieval_runs"]["chance"]) == {max(map(said.count, said)) / len(said)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["retrieve-bm25", "retrieve-learned"])
+def test_answers_are_those_of_an_explicit_loop(run, plan, name):
+    """Passages one at a time, the query and the passage put together by hand, in float64."""
+    models = StudyModels(plan, RunFolder(run.path))
+    arm = next(one for one in arm_models(models) if one.arm == name)
+    inside = ArmInside(arm, True)
+    scores = TextScores(inside.model, arm.objective, arm.matter, None)
+    asked = scores._asked(arm.matter.questions["held out"])
+    library, tokenizer = inside.model.passage_library, arm.matter.tokenizer
+    none = np.zeros(len(asked.texts), dtype=bool)
+    choice = inside.model.choose(
+        asked.ids, asked.mask, arm.objective.k, asked.gold, np.zeros(len(none), dtype=np.int64), [()] * len(none), none
+    )
+    with torch.no_grad():
+        logits = inside.model.logits(asked.ids, asked.mask, choice).double()
+    reader = inside.model.reader.double()
+    em, f1, gains = [], [], []
+    for row, answers in enumerate(asked.answers):
+        query = asked.ids[row][asked.mask[row].bool()].tolist()
+        there = choice.there[row]
+        prior = logits[row][torch.from_numpy(there)].softmax(dim=0)
+        mixed, without = 0.0, None
+        places = [place for place, token in enumerate(query) if token == tokenizer.mask_token_id]
+        for weight, id in zip(prior, choice.ids[row][there], strict=True):
+            body = [] if id == NULL else library.body(int(id)).tolist()
+            ids = torch.tensor([[*query, *body, tokenizer.sep_token_id]])
+            segments = torch.tensor([[0] * len(query) + [1] * (len(body) + 1)])
+            with torch.no_grad():
+                words = reader(input_ids=ids, token_type_ids=segments).logits[0, places].softmax(dim=-1)
+            mixed = mixed + weight * words
+            targets = asked.labels[row][asked.labels[row] != -100]
+            own = words[range(len(places)), targets].log().sum()
+            without = own if id == NULL else without
+            gains.append((row, weight, own))
+        said = tokenizer.decode(mixed.argmax(dim=-1)).strip()
+        em.append(exact_match(said, answers))
+        f1.append(token_f1(said, answers))
+        mine = [(weight, own) for place, weight, own in gains if place == row]
+        gains = [one for one in gains if one[0] != row]
+        gains.append((row, 1.0, torch.logsumexp(torch.stack([w.log() + own for w, own in mine]), dim=0) - without))
+    inside.model.reader.float()
+    table = run.tables["retrieval_scores"]
+    own = table[(table["objective"] == name) & table["trained"] & (table["system"] == "own")]
+    own = own[own["queries"] == "held out"].set_index("metric")["value"]
+    assert own["em"] == pytest.approx(np.mean(em))
+    assert own["f1"] == pytest.approx(np.mean(f1))
+    assert own["utility_marginal"] == pytest.approx(np.mean([float(gain) for _, _, gain in gains]), abs=1e-4)
+
+
+@pytest.mark.slow
+def test_what_is_told_of_a_reader_does_not_depend_on_the_size_of_batches(run, plan, monkeypatch):
+    models = StudyModels(plan, RunFolder(run.path))
+    arm = next(one for one in arm_models(models) if one.arm == "read-gold")
+    scores = TextScores(ArmInside(arm, True).model, arm.objective, arm.matter, None)
+    whole = scores.table()
+    monkeypatch.setattr("infoflow.studies._text_scores._BATCH", 5)
+    np.testing.assert_allclose(scores.table()["value"], whole["value"], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_tokenizer_has_not_seen_the_test_questions(plan, tmp_path):
+    models = StudyModels(plan, RunFolder(tmp_path))
+    matter = arm_models(models)[0].matter
+    assert {one.text for one in matter.parts["test"]} <= set(matter._texts)  # the index has their passages
+    trained = matter.tokenizer.get_vocab()
+    changed = {**matter.parts, "test": matter.parts["test"].select(range(4))}
+    object.__setattr__(matter, "parts", changed)
+    assert matter.tokenizer.get_vocab() == trained
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"corpus": "a.json", "variants": ("pairs",)}, "must not hold pairs with retrieval.corpus"),
+        ({"corpus": "a.json", "measures": ("lens",)}, "must hold scores with retrieval.corpus"),
+        ({"corpus": "a.json", "checkpoints": 3}, "must be 0 with retrieval.corpus"),
+        ({"test": "a.json"}, "must go with retrieval.corpus"),
+    ],
+)
+def test_what_only_a_generated_world_has_is_refused(settings, message):
+    with pytest.raises(UserError, match=message):
+        RetrievalPlan(**settings)
