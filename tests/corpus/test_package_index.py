@@ -144,6 +144,28 @@ def test_the_environment_counts_without_pip(pip_says, monkeypatch):
     assert pip_settings().indexes == ("https://environment/simple",)
 
 
+def test_uv_s_variables_count_behind_pip_s(pip_says, monkeypatch):
+    pip_says("")
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "company=https://uv.example/simple")
+    monkeypatch.setenv("UV_INDEX", "https://one.example/simple other=https://two.example/simple?a=b")
+    found = index.pip_settings()
+    assert found.indexes == (
+        "https://uv.example/simple",
+        "https://one.example/simple",
+        "https://two.example/simple?a=b",
+    )
+    monkeypatch.setenv("PIP_INDEX_URL", "https://pip.example/simple")
+    assert index.pip_settings().indexes[0] == "https://pip.example/simple"
+
+
+def test_an_environment_without_pip_asks_the_one_that_comes_with_python(monkeypatch):
+    """As uv makes them: without it no index would be known, and no corpus could be fetched."""
+    whole = list(index._pips())
+    assert whole[0] == [sys.executable, "-m", "pip"]
+    monkeypatch.setattr(index, "_pips", lambda: iter([[sys.executable, "-m", "no_such_pip"], *whole[1:]]))
+    assert "--index-url" in index._pip("download", "--help")
+
+
 def test_this_pip_can_be_asked(monkeypatch):
     """The real pip: its default index stands in its help."""
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")

