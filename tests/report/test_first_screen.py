@@ -106,6 +106,20 @@ def test_untrained_models_that_end_apart_are_each_named():
     assert picture.count(">untrained<") == 2
 
 
+@pytest.mark.parametrize(
+    ("values", "low", "high", "ends"),
+    [((0.05, 0.95), -0.1, 1.2, ("0 %", "100 %")), ((0.3, 0.8), 0.2, 0.9, ("20 %", "90 %"))],
+)
+def test_an_axis_of_shares_does_not_leave_them(values, low, high, ends):
+    """Of three seeds an interval may lie beyond what a share can be."""
+    rows = [
+        {"series": "a", "group": "trained", "layer": layer, "value": at, "low": low, "high": high}
+        for layer, at in enumerate(values)
+    ]
+    picture = spark(pd.DataFrame(rows), [Series(key="a", label="a", slot=1)], set(), ("layer", "%"), True, "a picture")
+    assert all(f">{end}<" in picture for end in ends)
+
+
 def screen_of(study, name, change):
     """The first screen of a run that has this table alone, changed."""
     return tell(InMemory(study.read(), {name: change(study.tables[name])})).screen

@@ -431,3 +431,35 @@ def test_words_say_of_each_line_what_its_numbers_say(run, figures):
     known = known[known["place"] == known["place"].max()]
     best = known.loc[known["value"].idxmax(), "name"]
     assert best in figures["knowledge-arms"].words.split(", least")[0]
+
+
+def test_answers_about_real_text_are_told_by_what_is_read(tmp_path) -> None:
+    """A panel for each kind of question and passage that there is; the sentence has its numbers."""
+    given = Retrieved(seeds=(1, 2))
+    shares = {
+        ("trained", "none"): 0.3,
+        ("held out", "none"): 0.1,
+        ("held out", "gold"): 0.6,
+        ("held out", "random"): 0.05,
+    }
+    rows = [
+        given._row(keys, share if keys["trained"] else 0.0, 0.02, system=system, queries=queries, metric="em", k=0)
+        for label, keys in given.models("closed-book", "read-gold")
+        for (queries, system), share in shares.items()
+        if label == "read-gold" or system != "gold"
+    ]
+    run = retrieved.write_run(tmp_path, given, only=("retrieval_learning",))
+    retrieved.write_table(run, "retrieval_scores", pd.DataFrame(rows))
+    figure = drawn_figures(run, "retrieval")["text-answers"]
+    assert [panel.title for panel in figure.panels] == [
+        "questions of training, no passage",
+        "new questions, no passage",
+        "new questions, the right passage",
+        "new questions, a random passage",
+    ]
+    assert_explained([figure], ())
+    (gold,) = (str(one) for one in figure.answer if "the right passage" in str(one))
+    assert re.search(r"(2[89]|3[0-2])% of questions of training, no passage", gold)
+    assert re.search(r"(5[89]|6[0-2])% of new questions, the right passage", gold)
+    data = figure.data[(figure.data["system"] == "gold") & figure.data["trained"]]
+    assert data["value"].tolist() == pytest.approx([0.6], abs=0.02)

@@ -49,6 +49,8 @@ def spark(
     room = (max(ys) - min(ys)) or abs(max(ys)) or 1.0
     ends = [end for line in lines for _, low, high in line.band for end in (low, high)]
     low, high = max(min(ys + ends), min(ys) - room / 2), min(max(ys + ends), max(ys) + room / 2)
+    if percent and 0 <= min(ys) <= max(ys) <= 1:  # a share's interval over few seeds may lie beyond
+        low, high = max(low, 0.0), min(high, 1.0)
     frame = _Frame(min(xs), max(xs), low, high)
     parts = [_axes(frame, axes, percent, places)]
     parts += [_band(line, frame) for line in lines]
