@@ -74,7 +74,7 @@ def _told(data: pd.DataFrame, models: ShownModels) -> list[str]:
     said = []
     for one in models.present(data[data["trained"]]):
         parts = [
-            f"{number(100 * value, 0)}% {title}"
+            f"{number(100 * value, 0)}% of {title}"
             for (queries, system), title in _PANELS.items()
             if system != "random"
             and (value := mean_of(data, series=one.key, queries=queries, system=system)) is not None
