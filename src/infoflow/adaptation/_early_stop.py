@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from infoflow.models import learning_parameters
 from infoflow.training import Step, TrainingHook
 
 _WEIGHT = "weight:"
@@ -43,12 +44,14 @@ class EarlyStop(TrainingHook):
             self._waited += 1
             return
         self._best, self._waited = score, 0
-        self._weights = {name: weight.detach().cpu().clone() for name, weight in _trained(step.module).items()}
+        self._weights = {
+            name: weight.detach().cpu().clone() for name, weight in learning_parameters(step.module).items()
+        }
 
     def on_train_end(self, module: PreTrainedModel) -> None:
         """Put the best weights back."""
         with torch.no_grad():
-            for name, weight in _trained(module).items():
+            for name, weight in learning_parameters(module).items():
                 if name in self._weights:
                     weight.copy_(self._weights[name])
 
@@ -65,8 +68,3 @@ class EarlyStop(TrainingHook):
         self._weights = {
             name.removeprefix(_WEIGHT): weight for name, weight in state.items() if name.startswith(_WEIGHT)
         }
-
-
-def _trained(module: PreTrainedModel) -> dict[str, Tensor]:
-    """The parameters that learn; tied ones once."""
-    return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from infoflow.dynamics import LossChangeRecorder, RecordConfig, Recording, evaluation_set, undisturbed
 from infoflow.foundation import UserError
-from infoflow.models import Anatomy, ParameterGroup, ParameterSlice, discover
+from infoflow.models import Anatomy, ParameterGroup, ParameterSlice, discover, learning_parameters
 from infoflow.training import Step, TrainingData, TrainingHook
 
 from ._body import OF_HEADS, component_name
@@ -101,7 +101,7 @@ class TuningAllocation(TrainingHook):
 
 def tuned_anatomy(module: PreTrainedModel) -> Anatomy:
     """The anatomy of what is trained; of a head alone, above a body that need not run, its parameters."""
-    trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    trained = learning_parameters(module)
     body = {parameter for parameter in module.base_model.parameters() if parameter.requires_grad}
     if module.base_model is module or any(parameter in body for parameter in trained.values()):
         with undisturbed(module):  # it runs the model, which may be in training: dropout, half precision

@@ -10,7 +10,7 @@ from jaxtyping import Float, Float64, Int
 from torch import Tensor, nn
 
 from infoflow.foundation import UserError
-from infoflow.models import Anatomy, Attention, ParameterGroup
+from infoflow.models import Anatomy, Attention, ParameterGroup, learning_parameters
 
 NO_HEAD = -1
 NO_LAYER = -1
@@ -95,7 +95,7 @@ def find_cells(module: nn.Module, anatomy: Anatomy, separate_bias: bool = False)
     by_parameter: dict[str, list[ParameterGroup]] = {}
     for group in anatomy.parameter_groups:
         by_parameter.setdefault(group.slice.parameter, []).append(group)
-    parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    parameters = learning_parameters(module)
     index: dict[Cell, int] = {}
     lines, cell_of_line = [], []
     for name, parameter in parameters.items():

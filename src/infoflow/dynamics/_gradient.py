@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from infoflow.foundation import UserError
+from infoflow.models import learning_parameters
 from infoflow.objectives import AbstractObjective
 
 from ._pass import ModelPass
@@ -18,7 +19,7 @@ class FlatParameters:
     """The trainable parameters of a module as one vector: read, written back bit for bit, differentiated."""
 
     def __init__(self, module: nn.Module) -> None:
-        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+        named = list(learning_parameters(module).items())
         if not named:
             raise UserError("Loss change allocation needs trainable parameters. Got a model that is frozen.")
         wrong = [name for name, p in named if p.dtype not in (torch.float32, torch.float64)]

@@ -46,6 +46,7 @@ from ._inputs import left_padding as left_padding
 from ._inputs import model_inputs as model_inputs
 from ._inputs import pad_rows as pad_rows
 from ._inputs import without_cache as without_cache
+from ._learning import learning_parameters as learning_parameters
 from ._load import check_loading as check_loading
 from ._load import load_model as load_model
 from ._load import quiet_loading as quiet_loading

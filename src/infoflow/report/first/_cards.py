@@ -90,18 +90,15 @@ def _sentence(measure: CardMeasure, frame: pd.DataFrame, told: Effects, series: 
     if len(lines) > _EACH and told.pair:
         lines = [line for line in lines if line.key in told.pair]
     lines.sort(key=lambda line: _is_still(measure, told.shown[line.key]))  # what changes comes first
-    clauses = [_clause(measure, told, line, first=not place) for place, line in enumerate(lines)]
-    clauses = [_without_verb(clause, clauses[max(place - 1, 0)], place) for place, clause in enumerate(clauses)]
+    verbs = [_verb(measure, told.shown[line.key], first=not place) for place, line in enumerate(lines)]
+    clauses = [
+        _clause(measure, told, line, verb, first=not place, again=place > 0 and verb == verbs[place - 1])
+        for place, (line, verb) in enumerate(zip(lines, verbs, strict=True))
+    ]
     left = len(told.shown) - len(lines)
     rest = f"; {left} more in the figure" if left else ""
     sentence = f"{measure.opening.format(**places)}{'; '.join(clauses)}{rest}."
     return sentence[:1].upper() + sentence[1:]
-
-
-def _without_verb(clause: str, before: str, place: int) -> str:
-    """`rises in masked LM by 2` behind `rises in causal LM by 1` as `in masked LM by 2`."""
-    verb = clause.split(" in ")[0] + " in "
-    return clause.removeprefix(verb.removesuffix("in ")) if place and before.startswith(verb) else clause
 
 
 def _nothing_seen(measure: CardMeasure, told: Effects, lines: list[Series], noun: str) -> str:
@@ -121,12 +118,24 @@ def _places(measure: CardMeasure, frame: pd.DataFrame, series: list[Series]) -> 
     return {"first": layers[0], "last": layers[-1], "middle": middle, "reached": reached(measure, layers)}
 
 
-def _clause(measure: CardMeasure, told: Effects, line: Series, first: bool) -> str:
-    estimate = told.shown[line.key]
+_UNCLEAR = "unclear in {line}"
+
+
+def _verb(measure: CardMeasure, estimate: Estimate, first: bool) -> str:
+    """What a line does, with a place for its name."""
     if not first and _is_still(measure, estimate):
-        return f"unclear in {line.label}"
+        return _UNCLEAR
     verb = measure.rises if estimate.value >= 0 else measure.falls
-    subject = verb.format(line=line.label) if "{line}" in verb else f"{line.label} {verb}"
+    return verb if "{line}" in verb else f"{{line}} {verb}"
+
+
+def _clause(measure: CardMeasure, told: Effects, line: Series, verb: str, first: bool, again: bool) -> str:
+    """`rises in masked LM by 2`; behind a clause that says so too (`again`) `in masked LM by 2`."""
+    _, inside, behind = verb.partition(" in {line}")
+    subject = (f"in {{line}}{behind}" if again and inside else verb).format(line=line.label)
+    if verb == _UNCLEAR:
+        return subject
+    estimate = told.shown[line.key]
     amount = _amount(abs(estimate.value) if measure.rises != measure.falls else estimate.value, measure, told.deciding)
     if measure.percent and verb.endswith(" by"):
         amount = f"{amount.removesuffix(' %')} points"

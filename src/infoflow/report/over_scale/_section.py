@@ -10,6 +10,7 @@ from infoflow.results import END
 from .._figure import Method, Panel, ReportFigure, Section
 from .._model_tables import ModelTables
 from .._numbers import listed, number
+from .._summary import verdict_verb
 from ._claim_panel import claim_panel
 from ._rows import Grid, tested_rows
 from ._warmups import timed_stages
@@ -129,8 +130,7 @@ def _sentences(claims: list[dict[str, Any]]) -> list[str]:
     counts = {verdict: sum(one["verdict"] == verdict for one in claims) for verdict in _VERDICTS}
     claims_told = "one claim" if num == 1 else f"{num} claims"
     held = f"Of {claims_told} that could be tested at two scales or more, {counts['holds'] or 'none'}"
-    verb = "holds" if counts["holds"] < 2 else "hold"
-    said = [f"{held} {verb} in the largest run."]
+    said = [f"{held} {verdict_verb('holds', counts['holds'])} in the largest run."]
     for word, verb in (("grows", "grow"), ("falls", "fall"), ("flat", "are flat")):
         names = [one["short"] for one in claims if _place(one["told"])[:1] == [_WORDS.index(word)]]
         if names:

@@ -10,7 +10,7 @@ from infoflow.findings import movement, verdict_runs
 
 from .._figure import Method, Panel, ReportFigure
 from .._numbers import number
-from .._summary import VERDICTS
+from .._summary import VERDICTS, verdict_verb
 from ..forms._chart import finished, tips, values_of
 from ..forms._grid import cells
 from ..forms._time_axis import short
@@ -137,8 +137,9 @@ def _sentence(rows: list[dict[str, Any]]) -> str:
     ]
     always = sum(all(cell["verdict"] == "holds" for cell in row["cells"]) for row in rows)
     count = "one claim" if len(rows) == 1 else f"{len(rows)} claims"
-    verb = "holds" if len(holds) < 2 else "hold"
-    parts = [f"Of {count} that could be tested {len(holds) or 'none'} {verb} at the end of training"]
+    parts = [
+        f"Of {count} that could be tested {len(holds) or 'none'} {verdict_verb('holds', len(holds))} at the end of training"
+    ]
     if always:
         parts.append(f"{always} of them at every checkpoint")
     if lost:
