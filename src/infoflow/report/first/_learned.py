@@ -97,7 +97,15 @@ def _passed(metric: Metric, rows: pd.DataFrame) -> str:
 
 def _failed(label: str, metric: Metric, short: list[dict], seeds: int) -> str:
     places = min(decimals(float(row["low"]), float(row["high"]), float(row["value"])) for row in short)
-    values = listed([number(float(row["value"]), places) for row in short])
+    values = listed([_short_value(metric, row, places) for row in short])
     which = "" if len(short) == seeds else f" in {len(short)} of {seeds} seeds"
     needed = metric.needed(float(short[0]["baseline"]))
     return f"{label} has not learned its task{which}: {metric.label} {values}, {needed}"
+
+
+def _short_value(metric: Metric, row: dict, places: int) -> str:
+    """A score that falls short; where its interval alone does, with that."""
+    value, low, high = (float(row[name]) for name in ("value", "low", "high"))
+    if not metric.learned(value, value, float(row["baseline"])):
+        return number(value, places)
+    return f"{number(value, places + 1)} ({number(low, places + 1)} to {number(high, places + 1)})"

@@ -137,9 +137,8 @@ def _sentence(rows: list[dict[str, Any]]) -> str:
     ]
     always = sum(all(cell["verdict"] == "holds" for cell in row["cells"]) for row in rows)
     count = "one claim" if len(rows) == 1 else f"{len(rows)} claims"
-    parts = [
-        f"Of {count} that could be tested {len(holds) or 'none'} {verdict_verb('holds', len(holds))} at the end of training"
-    ]
+    held = f"{len(holds) or 'none'} {verdict_verb('holds', len(holds))}"
+    parts = [f"Of {count} that could be tested {held} at the end of training"]
     if always:
         parts.append(f"{always} of them at every checkpoint")
     if lost:
