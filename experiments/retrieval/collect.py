@@ -47,9 +47,9 @@ FILES = {
 SHARES = ("p1", "p1_old", "p1_new", "old", "document", "memorisation_ratio", "hit", "recall", "mrr", "em", "f1")
 FIGURES = (
     "knowledge-arms", "stored-bits", "evidence-depth", "evidence-upward", "evidence-heads", "evidence-ablation",
-    "conflict", "index-swap", "retrieval-scores", "null-passage", "retrieval-learning", "retrieval-learned",
-    "retrieval-course",
+    "conflict", "index-swap", "retrieval-scores", "null-passage", "retrieval-learned", "retrieval-course",
 )  # fmt: skip
+"""All of the section but the learning curves, which are half a megabyte, and the examples."""
 
 
 def main() -> None:
