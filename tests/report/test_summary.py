@@ -3,12 +3,14 @@ import math
 import re
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 import small_run
 from drawn import drawn_figures, tell
 from synthetic_run import write_again
 
 from infoflow.report import write_report
+from infoflow.report._language import seeds_of_lines
 from infoflow.results import RunFolder
 
 
@@ -149,3 +151,12 @@ def test_a_long_answer_shows_its_first_sentence_and_folds_the_rest(study):
     worded = replace(figure, words="In words.")
     assert worded.folds
     assert (worded.first, worded.further) == (worded.answer, [])
+
+
+def test_seeds_are_counted_by_way_of_training():
+    """Readers with passages may have other seeds than the models beside them."""
+    rows = [("masked-lm", "", 0), *(("read-gold", variant, seed) for variant in ("", "pairs") for seed in (0, 1, 2))]
+    entries = pd.DataFrame(rows, columns=["objective", "variant", "seed"])
+    assert seeds_of_lines(entries) == [1, 3]
+    assert seeds_of_lines(entries[1:]) == [3]
+    assert seeds_of_lines(entries.drop(columns="seed")) == [1]

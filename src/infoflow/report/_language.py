@@ -330,6 +330,24 @@ def entries_of_models(run: RunFolder) -> pd.DataFrame:
     return with_keys(entries) if "objective" in entries else entries
 
 
+def entries_with_readers(run: RunFolder) -> pd.DataFrame:
+    """The same, and a row for each reader with passages: they are no models of run.json, and may have other seeds."""
+    entries = entries_of_models(run)
+    if "retrieval_runs" not in run.tables or "model" not in entries:
+        return entries
+    readers = pd.DataFrame(run.tables["retrieval_runs"].rename(columns={"query_tokens": "source_tokens"}))
+    return pd.concat([entries, readers[[name for name in readers if name in entries]]])
+
+
+def seeds_of_lines(entries: pd.DataFrame) -> list[int]:
+    """How many seeds each way of training has, fewest first; one of entries that do not say."""
+    if "seed" not in entries or entries.empty:
+        return [1]
+    lines = [name for name in ("objective", "variant") if name in entries]
+    counts = entries.groupby(lines, dropna=False)["seed"].nunique() if lines else [entries["seed"].nunique()]
+    return sorted(set(map(int, counts)))
+
+
 def _first_architecture(run: RunFolder, models: pd.DataFrame) -> str:
     named = ["training_runs", "task_scores"]  # in the order of the plan
     tables = {name: run.tables[name] for name in named if name in run.tables}

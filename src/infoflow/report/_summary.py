@@ -12,7 +12,7 @@ from infoflow.results import END, UNTRAINED, RunFolder
 
 from ._failure_kind import told_kind
 from ._figure import ReportFigure
-from ._language import ShownModels, entries_of_models, objective_label
+from ._language import ShownModels, entries_with_readers, objective_label, seeds_of_lines
 from ._numbers import count_text, decimals, duration_text, listed, number
 
 VERDICTS = {"holds": "✓", "fails": "✗", "undetermined": "?", "not testable here": "–"}  # verdict → its mark
@@ -65,7 +65,7 @@ def study_line(run: RunFolder, models: ShownModels) -> str:
     if runs := manifest.get("runs"):
         return _runs_phrase(runs)
     corpus = manifest.get("corpus", {})
-    parts = [_models_phrase(entries_of_models(run), models)]
+    parts = [_models_phrase(entries_with_readers(run), models)]
     if corpus.get("name"):
         sizes = [f"{count_text(corpus[key])} {key}" for key in ("sentences", "words") if corpus.get(key)]
         verb = "trained and measured on" if manifest.get("kind") == "study" else "measured on"
@@ -78,10 +78,7 @@ def study_line(run: RunFolder, models: ShownModels) -> str:
 def model_rows(run: RunFolder, models: ShownModels) -> list[ModelRow]:
     """The table of models; a column appears where some model fills it."""
     rows = []
-    entries = entries_of_models(run)
-    if "retrieval_runs" in run.tables and "model" in entries:  # readers are no models of run.json
-        readers = run.tables["retrieval_runs"].rename(columns={"query_tokens": "source_tokens"})
-        entries = pd.concat([entries, pd.DataFrame(readers)[[name for name in readers if name in entries]]])
+    entries = entries_with_readers(run)
     entries = models.named(entries) if "model" in entries else entries.assign(series="")
     for series in models.series:
         own = entries[entries["series"] == series.key]
@@ -143,12 +140,13 @@ def _short_corpus(name: str) -> str:
 
 def _models_phrase(entries: pd.DataFrame, models: ShownModels) -> str:
     if models.by == "objective" and models.series:
-        seeds = len(set(entries["seed"])) if "seed" in entries else 1
+        seeds = seeds_of_lines(entries)
+        told = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
         names = listed([series.label for series in models.series])
         each = " each" if len(models.series) > 1 else ""
         families = len(set(entries["architecture"])) if "architecture" in entries else 1
         shapes = "one architecture" if families < 2 else f"{models.architecture}, the first of {families} architectures"
-        return f"{names[:1].upper()}{names[1:]}: {shapes}, {seeds} seed{'s' if seeds > 1 else ''}{each}"
+        return f"{names[:1].upper()}{names[1:]}: {shapes}, {told} seed{'s' if seeds[-1] > 1 else ''}{each}"
     return listed([series.label for series in models.series]) or "No model"
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from infoflow.results import RunFolder
 
 from .._failure_kind import OTHER
-from .._language import entries_of_models
+from .._language import entries_with_readers, seeds_of_lines
 from .._model_tables import ModelTables
 from .._numbers import count_text, listed
 from ._cards import HOW_CHOSEN, Card, cards
@@ -39,7 +39,7 @@ def first_screen(run: RunFolder, tables: ModelTables, figures: set[str]) -> Scre
     scored = learned(tables)
     dull = set(scored.dull) if scored else set()
     findings = run.tables.get("findings")
-    seeds = _seeds(run, tables)
+    seeds = _seeds(run)
     return Screen(
         badge="one seed: exploratory" if tables.models.by == "objective" and seeds == 1 else "",
         cards=cards(tables, figures, dull),
@@ -50,9 +50,8 @@ def first_screen(run: RunFolder, tables: ModelTables, figures: set[str]) -> Scre
     )
 
 
-def _seeds(run: RunFolder, tables: ModelTables) -> int:
-    models = entries_of_models(run)
-    return int(models["seed"].nunique()) if "seed" in models and len(models) else 1
+def _seeds(run: RunFolder) -> int:
+    return seeds_of_lines(entries_with_readers(run))[-1]
 
 
 def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
@@ -67,7 +66,7 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
         told = ["One seed: bands cover sentences, not first weights, and marks are hollow"]
     else:
         told = [f"{seeds} seeds: bands cover first weights and sentences" + (" (wide: two)" if seeds == 2 else "")]
-    models = entries_of_models(run)
+    models = entries_with_readers(run)
     if "parameters" in models and len(models):
         sizes = [float(size) for size in models["parameters"] if pd.notna(size)]
         if sizes:

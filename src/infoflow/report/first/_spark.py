@@ -13,7 +13,7 @@ _WIDTH, _HEIGHT = 320, 146
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 88, 22, 24  # on the left there is room for −0.0089
 _ROW = 13  # pixels between labels
 _NAMED = 6  # lines at most that have their name beside them
-_SHORT = 13  # characters of a name
+_SHORT = 12  # characters of a name
 _GREY = "var(--control)"
 _UNTRAINED, _CONTROL = "untrained", (4, 3)  # its name and its dash
 
@@ -49,7 +49,8 @@ def spark(
     room = (max(ys) - min(ys)) or abs(max(ys)) or 1.0
     ends = [end for line in lines for _, low, high in line.band for end in (low, high)]
     low, high = max(min(ys + ends), min(ys) - room / 2), min(max(ys + ends), max(ys) + room / 2)
-    if percent and 0 <= min(ys) <= max(ys) <= 1:  # a share's interval over few seeds may lie beyond
+    share = percent or axes[1].startswith("probability")
+    if share and 0 <= min(ys) <= max(ys) <= 1:  # an interval over few seeds may lie beyond
         low, high = max(low, 0.0), min(high, 1.0)
     frame = _Frame(min(xs), max(xs), low, high)
     parts = [_axes(frame, axes, percent, places)]
