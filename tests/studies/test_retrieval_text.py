@@ -96,9 +96,10 @@ def test_answers_are_those_of_an_explicit_loop(run, plan, name):
     arm = next(one for one in arm_models(models) if one.arm == name)
     inside = ArmInside(arm, True)
     scores = TextScores(inside.model, arm.objective, arm.matter, None)
-    asked = scores._asked(arm.matter.questions["held out"])
+    given = scores._questions(arm.matter.questions["held out"])
+    asked = given.asked
     library, tokenizer = inside.model.passage_library, arm.matter.tokenizer
-    none = np.zeros(len(asked.texts), dtype=bool)
+    none = np.zeros(len(given.texts), dtype=bool)
     choice = inside.model.choose(
         asked.ids, asked.mask, arm.objective.k, asked.gold, np.zeros(len(none), dtype=np.int64), [()] * len(none), none
     )
@@ -106,7 +107,7 @@ def test_answers_are_those_of_an_explicit_loop(run, plan, name):
         logits = inside.model.logits(asked.ids, asked.mask, choice).double()
     reader = inside.model.reader.double()
     em, f1, gains = [], [], []
-    for row, answers in enumerate(asked.answers):
+    for row, answers in enumerate(given.answers):
         query = asked.ids[row][asked.mask[row].bool()].tolist()
         there = choice.there[row]
         prior = logits[row][torch.from_numpy(there)].softmax(dim=0)
@@ -144,7 +145,7 @@ def test_what_is_told_of_a_reader_does_not_depend_on_the_size_of_batches(run, pl
     arm = next(one for one in arm_models(models) if one.arm == "read-gold")
     scores = TextScores(ArmInside(arm, True).model, arm.objective, arm.matter, None)
     whole = scores.table()
-    monkeypatch.setattr("infoflow.studies._text_scores._BATCH", 5)
+    monkeypatch.setattr("infoflow.studies._question_reading._BATCH", 5)
     np.testing.assert_allclose(scores.table()["value"], whole["value"], atol=1e-5)
 
 

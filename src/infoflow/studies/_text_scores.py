@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 import pandas as pd
@@ -19,29 +19,23 @@ from infoflow.retrieval import (
     Library,
     RetrievalModel,
     answer_scores,
-    marginal_log_likelihood,
     question_blocks,
     retrieval_scores,
 )
 
-from ._arm_scores import own_row
+from ._question_reading import SEARCHES, Asked, QuestionReading, alone, ranked_by_words, slices
 from ._read_text import HELD_OUT, TRAINED, Questions, ReadText
 from ._training_accuracy import spread
 
 DOCUMENTS = ("none", "gold", "random", "own")
-_BATCH, _DEPTH = 64, 20
 _CUTS = (1, 2, 5, 20)
 _MOST = 600  # questions of a part
-_SEARCHES = ("bm25", "frozen", "learned")
 
 
-class _Asked(NamedTuple):
+class _Questions(NamedTuple):
     """Some questions as a retrieval model reads them."""
 
-    ids: Tensor  # [CLS] question [MASK] … [SEP]
-    mask: Tensor
-    labels: Tensor
-    gold: np.ndarray
+    asked: Asked
     texts: list[str]
     answers: list[tuple[str, ...]]
 
@@ -79,28 +73,26 @@ class TextScores:
         return RETRIEVAL_SCORES.conform(pd.concat(parts, ignore_index=True))
 
     def _of(self, name: str) -> Iterator[pd.DataFrame]:
-        asked = self._asked(self.text.questions[name])
+        given = self._questions(self.text.questions[name])
         for document in DOCUMENTS:
             if document == "own" and self.model.source == "none":
                 continue
-            said = self._said(asked, document)
-            yield answer_scores(said, asked.answers, asked.texts, system=document, queries=name)
-        yield pd.DataFrame(list(self._likely(asked, name)))
-        if self.model.source in _SEARCHES:
-            relevant = [[int(one)] for one in asked.gold]
-            found = self._found(asked)
-            yield retrieval_scores(found, relevant, asked.texts, len(self._library), _CUTS, name)
-
-    # -- answers ------------------------------------------------------------------------------------------------------
+            said = self._said(given.asked, document)
+            yield answer_scores(said, given.answers, given.texts, system=document, queries=name)
+        blocks = question_blocks(given.texts)
+        yield pd.DataFrame(list(self._reading.made(name, given.asked, blocks, self.text.vocabulary.size)))
+        if self.model.source in SEARCHES:
+            relevant = [[int(one)] for one in given.asked.gold]
+            found = self._found(given.asked)
+            yield retrieval_scores(found, relevant, given.texts, len(self._library), _CUTS, name)
 
     @torch.no_grad()
-    def _said(self, asked: _Asked, document: str) -> list[str]:
+    def _said(self, asked: Asked, document: str) -> list[str]:
         """What is answered with a document."""
         said: list[str] = []
-        for rows in _slices(len(asked.texts)):
+        for rows in slices(asked):
             ids, mask, labels = asked.ids[rows], asked.mask[rows], asked.labels[rows]
-            choice = self._choice(asked, rows, document)
-            prior = self._log_prior(ids, mask, choice).exp()
+            choice, prior = self._read_beside(asked, rows, document)
             words = self.model.word_log_probabilities(ids, mask, labels, choice).double().cpu()
             best = (prior[:, :, None, None] * words.exp()).sum(dim=1).argmax(dim=-1)  # (query, target)
             lengths = (labels != UNSUPERVISED).sum(dim=1).tolist()
@@ -110,96 +102,36 @@ class TextScores:
             ]
         return said
 
-    def _likely(self, asked: _Asked, name: str) -> Iterator[dict[str, Any]]:
-        """What is found adds to the answer's likelihood."""
-        blocks = question_blocks(asked.texts)
-        logs, priors, there, targets = self._read(asked)
-        likely = marginal_log_likelihood(
-            priors, logs, level=self.objective.level, candidates=there, tokens=targets
-        ).numpy()
-        unlikely = -targets.sum(dim=1).double().mean().item() * float(np.log(self.text.vocabulary.size))
-        yield own_row(name, "log_likelihood", likely, blocks, unlikely)
-        if self.model.source == "none":
-            return
-        sums = torch.where(targets[:, None], logs, 0.0).sum(dim=2)
-        read = there[:, :-1].any(dim=1).numpy()
-        gains = torch.where(there[:, :-1], sums[:, :-1] - sums[:, -1:], 0.0).sum(dim=1)
-        mean = (gains / there[:, :-1].sum(dim=1).clamp_min(1)).numpy()
-        yield own_row(name, "utility", mean[read], blocks[read], 0.0)
-        yield own_row(name, "utility_marginal", (likely - sums[:, -1].numpy())[read], blocks[read], 0.0)
-        if self.model.source in _SEARCHES:
-            null, num = priors.exp()[:, -1].numpy(), there.sum(dim=1).double()
-            yield own_row(name, "null_prior", null, blocks, float((1 / num).mean()), scale="share")
-
-    @torch.no_grad()
-    def _read(self, asked: _Asked) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(query, candidate, target) log-likelihoods, log priors, which candidates and which targets there are."""
-        parts, width = [], int((asked.labels != UNSUPERVISED).sum(dim=1).max())
-        for rows in _slices(len(asked.texts)):
-            ids, mask, labels = asked.ids[rows], asked.mask[rows], asked.labels[rows]
-            choice = self._choice(asked, rows, "own")
-            logs, targets = self.model.log_likelihoods(ids, mask, labels, choice)
-            missing = width - targets.shape[1]
-            logs, targets = (torch.nn.functional.pad(one, (0, missing)) for one in (logs.double().cpu(), targets.cpu()))
-            parts.append((logs, self._log_prior(ids, mask, choice), torch.from_numpy(choice.there), targets))
-        logs, priors, there, targets = (torch.cat(one) for one in zip(*parts, strict=True))
-        return logs, priors, there, targets
-
-    def _choice(self, asked: _Asked, rows: slice, document: str) -> Candidates:
-        """What each question reads: one passage, or the candidates of the model."""
-        ids, mask, gold = asked.ids[rows], asked.mask[rows], asked.gold[rows]
-        draws = np.array([hash64("own-candidates", 0, text) % (1 << 62) for text in asked.texts[rows]])
+    def _read_beside(self, asked: Asked, rows: slice, document: str) -> tuple[Candidates, Tensor]:
+        """What each question reads, one passage or the candidates of the model, and with which weight."""
         if document == "own":
-            none = np.zeros(len(gold), dtype=bool)
-            return self.model.choose(ids, mask, self.objective.k, gold, draws, [()] * len(gold), none)
-        others = draws % max(len(self._library) - 1, 1)
+            choice = self._reading.choice(asked, rows)
+            return choice, self._reading.log_prior(asked.ids[rows], asked.mask[rows], choice).exp()
+        gold = asked.gold[rows]
+        others = asked.draws[rows] % max(len(self._library) - 1, 1)
         drawn = others + (others >= gold) if len(self._library) > 1 else np.full(len(gold), NULL)
-        one = {"none": np.full(len(gold), NULL), "gold": gold, "random": drawn}[document][:, None]
-        return Candidates(ids=one, there=np.ones(one.shape, dtype=bool), scores=np.zeros(one.shape))
+        choice = alone({"none": np.full(len(gold), NULL), "gold": gold, "random": drawn}[document])
+        return choice, torch.ones(choice.ids.shape, dtype=torch.float64)
 
-    def _log_prior(self, ids: Tensor, mask: Tensor, choice: Candidates) -> Tensor:
-        if choice.ids.shape[1] == 1:
-            return torch.zeros(choice.ids.shape, dtype=torch.float64)
-        scores = self.model.logits(ids, mask, choice).double().cpu()
-        return scores.masked_fill(~torch.from_numpy(choice.there), -torch.inf).log_softmax(dim=1)
-
-    # -- what is found ------------------------------------------------------------------------------------------------
-
-    def _found(self, asked: _Asked) -> dict[str, np.ndarray]:
-        systems = {"own": self._ranked(self.model, asked)}
+    def _found(self, asked: Asked) -> dict[str, np.ndarray]:
+        systems = {"own": self._reading.ranked(asked, self._library)}
         if self.model.source != "bm25":
-            systems["bm25"] = self._by_words(asked)
-        if self.first is not None:
-            systems["frozen"] = self._ranked(self.first, asked)
+            systems["bm25"] = ranked_by_words(asked, self._library)
+        if self.first is not None and self.first.passage_library is not None:
+            first = QuestionReading(self.first, self.objective)
+            systems["frozen"] = first.ranked(asked, self.first.passage_library)
         return systems
 
-    @torch.no_grad()
-    def _ranked(self, model: RetrievalModel, asked: _Asked) -> np.ndarray:
-        """The passages of each question, best first."""
-        if model.source == "bm25":
-            return self._by_words(asked)
-        assert model.retriever is not None
-        assert model.passage_library is not None
-        parts = [model.retriever.queries(asked.ids[rows], asked.mask[rows]) for rows in _slices(len(asked.texts))]
-        return model.passage_library.by_vectors(torch.cat(parts), self._depth, [()] * len(asked.texts)).ids
-
-    def _by_words(self, asked: _Asked) -> np.ndarray:
-        special = self.text.vocabulary.is_special
-        words = [row[~special[row]] for row in asked.ids.cpu().numpy()]
-        return self._library.by_words(words, self._depth, [()] * len(words)).ids
-
-    @property
-    def _depth(self) -> int:
-        return min(_DEPTH, len(self._library))
+    @cached_property
+    def _reading(self) -> QuestionReading:
+        return QuestionReading(self.model, self.objective)
 
     @cached_property
     def _library(self) -> Library:
         """The model's own; of a closed book, which has none, that of the text."""
         return self.model.passage_library or self.text.passage_library()
 
-    # -- questions ----------------------------------------------------------------------------------------------------
-
-    def _asked(self, questions: Questions) -> _Asked:
+    def _questions(self, questions: Questions) -> _Questions:
         """At most so many, with their answers masked."""
         rows = spread(len(questions.texts), _MOST)
         tokens = [questions.rows.row(int(row)) for row in rows]
@@ -213,8 +145,5 @@ class TextScores:
             ids[row, start:end] = self.text.vocabulary.mask
         arrays = (torch.from_numpy(one).to(self.model.device) for one in (ids, mask, labels))
         texts, answers = ([column[row] for row in rows] for column in (questions.texts, questions.answers))
-        return _Asked(*arrays, questions.gold[rows], texts, answers)
-
-
-def _slices(num: int) -> Iterator[slice]:
-    yield from (slice(start, min(start + _BATCH, num)) for start in range(0, num, _BATCH))
+        draws = np.array([hash64("own-candidates", 0, text) % (1 << 62) for text in texts])
+        return _Questions(Asked(*arrays, gold=questions.gold[rows], draws=draws), texts, answers)
