@@ -11,6 +11,7 @@ from infoflow.report._figure import Section as Section
 from infoflow.report._language import Series as Series
 from infoflow.report._language import ShownModels as ShownModels
 from infoflow.report._language import objective_label as objective_label
+from infoflow.report._language import seeds_of_lines as seeds_of_lines
 from infoflow.report._model_tables import ModelTables as ModelTables
 from infoflow.report._samples import Estimate as Estimate
 from infoflow.report._story import SECTIONS as SECTIONS
@@ -18,6 +19,7 @@ from infoflow.report._story import tell as tell
 from infoflow.report.first._cards import _sentence as card_sentence  # noqa: F401
 from infoflow.report.first._effects import Effects as Effects
 from infoflow.report.first._effects import effects as effects
+from infoflow.report.first._learned import _failed as failed_sentence  # noqa: F401
 from infoflow.report.first._measures import MEASURES as MEASURES
 from infoflow.report.first._measures import measured as measured
 from infoflow.report.first._spark import spark as spark

@@ -6,13 +6,24 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import MEASURES, Effects, Estimate, ModelTables, Series, card_sentence, effects, measured, spark, tell
+from drawn import (
+    MEASURES,
+    Effects,
+    Estimate,
+    ModelTables,
+    Series,
+    card_sentence,
+    effects,
+    failed_sentence,
+    measured,
+    spark,
+    tell,
+)
 from synthetic_run import make_study, with_tables, write_again
 from whole_study import InMemory
 
 from infoflow.objectives import OBJECTIVES
 from infoflow.report import write_report
-from infoflow.report.first._learned import _failed
 from infoflow.results import RunFolder
 
 
@@ -125,7 +136,7 @@ def test_an_axis_of_shares_does_not_leave_them(values, low, high, ends):
 def test_a_score_that_falls_short_by_its_interval_alone_is_told_with_it():
     scores = [(12.1, 10.1, 14.2), (6.4, 5.0, 8.0)]
     short = [dict(zip(("value", "low", "high"), one, strict=True), baseline=0.3) for one in scores]
-    told = _failed("Translation", OBJECTIVES["translation"].metrics[1], short, 3)
+    told = failed_sentence("Translation", OBJECTIVES["translation"].metrics[1], short, 3)
     assert told.endswith("in 2 of 3 seeds: BLEU 12.1 (10.1 to 14.2) and 6, needed above 10.3")
 
 

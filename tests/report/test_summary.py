@@ -6,11 +6,10 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import small_run
-from drawn import drawn_figures, tell
+from drawn import drawn_figures, seeds_of_lines, tell
 from synthetic_run import write_again
 
 from infoflow.report import write_report
-from infoflow.report._language import seeds_of_lines
 from infoflow.results import RunFolder
 
 

@@ -63,6 +63,7 @@ _TEXT = {"title", "corpus.name", "corpus.validation_name", "corpus.test_name", "
     "corpus.document_column",
     *(f"domain.{name}" for name in ("corpus", "text_column", "translation_column", "document_column")),
     *(f"tune.{name}" for name in ("name", "train")),
+    "retrieval.corpus",
 }
 _EMPTY_LIST = {"pairs", "analysis.tables", "pruning.greedy", "pruning.keep", "pruning.subset"} | {
     "pruning.scratch_scopes",
@@ -80,7 +81,7 @@ _SENSIBLE = {
     "-1": _NEVER,
     "1.5": _BROKEN,
     "text": _TEXT,
-    "empty text": {*_TEXT, "checkpoints.schedule", "tune.dev", "tune.test", "tune.shape"}
+    "empty text": {*_TEXT, "checkpoints.schedule", "tune.dev", "tune.test", "tune.shape", "retrieval.test"}
     - {"corpus.name", "tune.name"},
     "empty list": _EMPTY_LIST,
     "empty table": {"variants"},
