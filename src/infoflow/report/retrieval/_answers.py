@@ -15,6 +15,7 @@ from ._rows import arms, drawn, mean_of, seeds_note
 
 _PANELS = {
     ("trained", "none"): "questions of training, no passage",
+    ("trained", "gold"): "questions of training, the right passage",
     ("held out", "none"): "new questions, no passage",
     ("held out", "own"): "new questions, what it finds itself",
     ("held out", "gold"): "new questions, the right passage",
@@ -39,7 +40,7 @@ def answers_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         spec = interval_dots(
             trained.assign(short=[number(value, 2) for value in trained["value"]]),
             {"color": color_of(series), "shape": shape_of(series)},
-            title="exact match (share of questions)",
+            title="exact match",
             bounds=(0.0, 1.0),
             domain=(-0.01, min(1.02, 1.15 * float(data["high"].max()) + 0.02)),
             tooltip=tips("label:N|trained as", "shown:N|exact match", "baseline:Q|most frequent answer|.3f"),
