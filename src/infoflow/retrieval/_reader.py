@@ -123,7 +123,7 @@ class RetrievalModel(PreTrainedModel):
         if self.source == "gold":
             ids = gold[:, None]
         elif self.source == "random":
-            ids = self._drawn(draws, gold)[:, None]
+            ids = self.drawn(draws, gold)[:, None]
         elif self.source != "none" and not null_only.all():
             ids, scores = self._searched(input_ids, attention_mask, k, exclude)
         if scores.shape != ids.shape:
@@ -136,7 +136,7 @@ class RetrievalModel(PreTrainedModel):
             scores=np.concatenate([np.where(there, scores, 0.0), np.zeros((num, 1))], axis=1),
         )
 
-    def _drawn(self, draws: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    def drawn(self, draws: np.ndarray, gold: np.ndarray) -> np.ndarray:
         """A passage of each query, uniform among those that do not answer it; −1 where there is none."""
         num = len(self._library())
         others = num - (gold != NULL)

@@ -252,17 +252,10 @@ class ArmScores:
     def _prior_of(self, batch: Any) -> tuple[Tensor, Tensor]:
         """Of what the model finds for sentences, for which no passage helps."""
         num = len(batch.input_ids)
-        nothing = np.zeros(num, dtype=bool)
-        choice = self.model.choose(
-            batch.input_ids,
-            batch.attention_mask,
-            self.objective.k,
-            np.full(num, NULL),
-            np.zeros(num, dtype=np.int64),
-            [()] * num,
-            nothing,
-        )
-        return self._reading.log_prior(batch.input_ids, batch.attention_mask, choice), torch.from_numpy(choice.there)
+        gold, draws = np.full(num, NULL), np.zeros(num, dtype=np.int64)
+        asked = Asked(batch.input_ids, batch.attention_mask, batch.labels, gold=gold, draws=draws)
+        choice = self._reading.choice(asked, slice(num))
+        return self._reading.log_prior(asked.ids, asked.mask, choice), torch.from_numpy(choice.there)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 

@@ -57,9 +57,8 @@ class ReadText(AbstractReadingMatter):
         parts = [self.parts[name].digest for name in ("train", "dev", "test")]
         return digest(["questions", *parts, self.vocabulary_size, self.positions, self.answer_tokens])
 
-    def passage_library(self, edited: bool = False) -> Library:
+    def passage_library(self) -> Library:
         """Passages longer than what is read are cut around their answers, so that the right one can be told."""
-        assert not edited, "real text has no edited index"
         return Library(Passages.from_rows(self._texts), self.tokenizer, self.positions, answers=self._answers)
 
     @property
@@ -69,7 +68,8 @@ class ReadText(AbstractReadingMatter):
     @cached_property
     def questions(self) -> dict[str, Questions]:
         """Those of training, and those that are kept from it."""
-        return {TRAINED: self._questions("train"), HELD_OUT: self._questions("test")}
+        library = self.passage_library()
+        return {TRAINED: self._questions("train", library), HELD_OUT: self._questions("test", library)}
 
     @cached_property
     def chance(self) -> float:
@@ -95,7 +95,7 @@ class ReadText(AbstractReadingMatter):
                     found.setdefault(self._places[one.text], []).extend(one.answers)
         return found
 
-    def _questions(self, part: str) -> Questions:
+    def _questions(self, part: str, library: Library) -> Questions:
         corpus = self.parts[part]
         asked = corpus.select([row for row, one in enumerate(corpus) if one.answers])
         texts, answers = [str(one.question) for one in asked], [tuple(one.answers or ()) for one in asked]
@@ -106,7 +106,7 @@ class ReadText(AbstractReadingMatter):
             shortest,
             asked.ids,
             self.tokenizer,
-            self.passage_library(),
+            library,
             gold,
             max_length=int(_QUERY_SHARE * self.positions),
             answer_tokens=self.answer_tokens,

@@ -25,6 +25,7 @@ class ReadWorld(AbstractReadingMatter):
         return self.world.tokenizer(self.positions)
 
     def passage_library(self, edited: bool = False) -> Library:
+        """Its passages, or those of the edited index."""
         return Library(Passages.from_rows(self.world.passages(edited)), self.tokenizer, self.positions)
 
     @cached_property

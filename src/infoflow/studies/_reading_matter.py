@@ -20,8 +20,8 @@ class AbstractReadingMatter(ABC):
         """Of reader and retriever."""
 
     @abstractmethod
-    def passage_library(self, edited: bool = False) -> Library:
-        """Its passages anew: a model keeps its own index there. `edited`: of the edited index, where there is one."""
+    def passage_library(self) -> Library:
+        """Its passages anew: a model keeps its own index there."""
 
     @property
     @abstractmethod

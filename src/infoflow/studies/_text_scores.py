@@ -13,7 +13,6 @@ from torch import Tensor
 from infoflow.foundation import hash64
 from infoflow.objectives import UNSUPERVISED, RetrievalLM
 from infoflow.retrieval import (
-    NULL,
     RETRIEVAL_SCORES,
     Candidates,
     Library,
@@ -23,7 +22,7 @@ from infoflow.retrieval import (
     retrieval_scores,
 )
 
-from ._question_reading import SEARCHES, Asked, QuestionReading, alone, ranked_by_words, slices
+from ._question_reading import SEARCHES, Asked, QuestionReading, alone, ranked_by_words, slices, without_passage
 from ._read_text import HELD_OUT, TRAINED, Questions, ReadText
 from ._training_accuracy import spread
 
@@ -108,9 +107,10 @@ class TextScores:
             choice = self._reading.choice(asked, rows)
             return choice, self._reading.log_prior(asked.ids[rows], asked.mask[rows], choice).exp()
         gold = asked.gold[rows]
-        others = asked.draws[rows] % max(len(self._library) - 1, 1)
-        drawn = others + (others >= gold) if len(self._library) > 1 else np.full(len(gold), NULL)
-        choice = alone({"none": np.full(len(gold), NULL), "gold": gold, "random": drawn}[document])
+        if document == "none":
+            choice = without_passage(len(gold))
+        else:
+            choice = alone(gold if document == "gold" else self.model.drawn(asked.draws[rows], gold))
         return choice, torch.ones(choice.ids.shape, dtype=torch.float64)
 
     def _found(self, asked: Asked) -> dict[str, np.ndarray]:

@@ -78,6 +78,7 @@ def _card(measure: CardMeasure, frame: pd.DataFrame, told: Effects, tables: Mode
             measure.percent,
             f"{measure.question} {sentence}",
             measure.ends,
+            measure.bounded,
         ),
     )
 

@@ -34,6 +34,7 @@ class CardMeasure:
     what: str = ""  # behind the first number
     noun: str = ""  # what does not differ where nothing is seen: "in {noun}"
     percent: bool = False
+    bounded: bool = False  # whether it lies between 0 and 1, as what is told in per cent does
     axis: str = ""  # what is up in the picture
     untrained: bool = True  # whether an untrained model is a control of it
     x: str = "layer"
@@ -262,6 +263,7 @@ MEASURES = (
     CardMeasure(
         figure="evidence-depth",
         axis="probability of the answer",
+        bounded=True,
         noun="how much of the passage's answer is read",
         section="retrieval",
         question="Where does evidence arrive?",

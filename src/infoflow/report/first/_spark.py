@@ -37,11 +37,12 @@ def spark(
     percent: bool,
     name: str,
     places: tuple[str, str] | None = None,
+    bounded: bool = False,
 ) -> Markup:
     """Lines of a table of `curves` as one SVG; untrained models, and lines of `dull`, in grey.
 
-    `axes`: what is across, and the unit of what is up; `places`: names of the first and the last place. Bands that are
-    much wider than the lines' span are cut.
+    `axes`: what is across, and the unit of what is up; `places`: names of the first and the last place; `bounded`:
+    numbers lie between 0 and 1, as those in per cent do. Bands that are much wider than the lines' span are cut.
     """
     lines = list(_lines(table, list(series), dull))
     xs = [at for line in lines for at, _ in line.points]
@@ -49,8 +50,7 @@ def spark(
     room = (max(ys) - min(ys)) or abs(max(ys)) or 1.0
     ends = [end for line in lines for _, low, high in line.band for end in (low, high)]
     low, high = max(min(ys + ends), min(ys) - room / 2), min(max(ys + ends), max(ys) + room / 2)
-    share = percent or axes[1].startswith("probability")
-    if share and 0 <= min(ys) <= max(ys) <= 1:  # an interval over few seeds may lie beyond
+    if (percent or bounded) and 0 <= min(ys) <= max(ys) <= 1:  # an interval over few seeds may lie beyond
         low, high = max(low, 0.0), min(high, 1.0)
     frame = _Frame(min(xs), max(xs), low, high)
     parts = [_axes(frame, axes, percent, places)]
