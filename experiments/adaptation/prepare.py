@@ -1,12 +1,13 @@
 """Cut tasks to the size of the experiment: python prepare.py DATA OUT.
 
-DATA has pairs/sick, classify/scicite, ner/scierc-ner.
+DATA has pairs/sick, classify/scicite, ner/scierc-ner, and for `domain.toml` books and acl-abstracts.
 
 Lines are taken in the order of their files; sentences of at most 24 words (12 for each of a pair)
 fit the positions that pretraining saw.
 """
 
 import gzip
+import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -44,6 +45,8 @@ def main(data: Path, out: Path) -> None:
             suffix = "tagged" if name == "scierc" else "tsv"
             (folder / f"{part}.{suffix}").write_text("\n".join(rows[:size]) + "\n", encoding="utf-8")
             print(name, part, len(rows[:size]), "of", len(rows))
+    for name, source in {"books": "books", "abstracts": "acl-abstracts"}.items():
+        shutil.copyfile(data / source / "train.txt.gz", out / f"{name}.txt.gz")
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable
 from infoflow.report._engine import svg_of as svg_of
 from infoflow.report._figure import ReportFigure as ReportFigure
 from infoflow.report._figure import Section as Section
-from infoflow.report._language import Series as Series
-from infoflow.report._language import ShownModels as ShownModels
-from infoflow.report._language import objective_label as objective_label
-from infoflow.report._language import seeds_of_lines as seeds_of_lines
 from infoflow.report._model_tables import ModelTables as ModelTables
 from infoflow.report._samples import Estimate as Estimate
+from infoflow.report._series import Series as Series
+from infoflow.report._series import objective_label as objective_label
+from infoflow.report._shown_models import ShownModels as ShownModels
+from infoflow.report._shown_models import seeds_of_lines as seeds_of_lines
 from infoflow.report._story import SECTIONS as SECTIONS
 from infoflow.report._story import tell as tell
 from infoflow.report.first._cards import _sentence as card_sentence  # noqa: F401

@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ._language import NUM_SLOTS
+from ._series import NUM_SLOTS
 from ._theme import DARK, LIGHT, css_variables
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from ._language import Series, ShownModels
+from ._series import Series
+from ._shown_models import ShownModels
 from .forms._frame import AbstractForm
 
 _LONG = 240  # characters of an answer that are shown at once

@@ -6,8 +6,8 @@ import pandas as pd
 
 from infoflow.results import END, UNTRAINED, AmbiguousModels, RunFolder, TableSchema, with_keys
 
-from ._language import ShownModels
 from ._numbers import listed
+from ._shown_models import ShownModels
 
 
 class ModelTables:

@@ -12,8 +12,8 @@ from infoflow.results import AmbiguousModels, RunFolder
 from ._damaged import kind_of, unless_damaged
 from ._facets import facets
 from ._figure import ReportFigure, Section
-from ._language import ShownModels
 from ._model_tables import ModelTables
+from ._shown_models import ShownModels
 from ._summary import ScorecardRow, scorecard
 from .adaptation._section import ADAPTATION, adaptation_section
 from .alike._alike import ALIKE, alike_section

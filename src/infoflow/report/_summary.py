@@ -12,8 +12,9 @@ from infoflow.results import END, UNTRAINED, RunFolder
 
 from ._failure_kind import told_kind
 from ._figure import ReportFigure
-from ._language import ShownModels, entries_with_readers, objective_label, seeds_of_lines
 from ._numbers import count_text, decimals, duration_text, listed, number
+from ._series import objective_label
+from ._shown_models import ShownModels, entries_with_readers, seeds_of_lines
 
 VERDICTS = {"holds": "✓", "fails": "✗", "undetermined": "?", "not testable here": "–"}  # verdict → its mark
 

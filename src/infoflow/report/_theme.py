@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-# Series colours by slot (see `_language`): told apart by people with any colour vision, or else by dash and mark. They
+# Series colours by slot (see `_series`): told apart by people with any colour vision, or else by dash and mark. They
 # were searched for: those of a family as far apart as can be, and from all others, under three deficiencies of sight.
 COLOURS = {
     "ink": ("#1d2228", "#e6e9ed"),

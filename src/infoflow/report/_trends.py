@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pandas as pd
 
 from ._curves import layers_of, samples_at
-from ._language import Series
 from ._numbers import estimate_text, listed, number, size_text
 from ._samples import Estimate, Samples
+from ._series import Series
 
 
 class Wording(NamedTuple):

@@ -10,7 +10,7 @@ from infoflow.foundation import UserError, atomic_write, version
 
 from ._binary import packed_json
 from ._embedding import asset, closed, embedded, policy, style
-from ._language import Series
+from ._series import Series
 from ._view import check_view_path
 from .knows._word_payload import words_payload
 

@@ -3,9 +3,9 @@
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._language import ShownModels
 from .._numbers import number
 from .._samples import Samples
+from .._shown_models import ShownModels
 from ._methods import INSIDE
 from ._rows import averaged, bands, estimated, gap_text, most_examples, of, plain, tasks_of
 from ._squares import square_chart

@@ -6,8 +6,9 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._language import Series, ShownModels
 from .._numbers import listed, number
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._chart import amount, finished, tips
 from ..forms._names import names_above
 from ._methods import SCORES

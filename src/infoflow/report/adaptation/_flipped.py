@@ -3,8 +3,8 @@
 import pandas as pd
 
 from .._figure import ReportFigure
-from .._language import ShownModels
 from .._numbers import number
+from .._shown_models import ShownModels
 from ._methods import SCORES
 from ._rows import FROZEN, FULL, most_examples, plain
 

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._language import ShownModels
 from .._numbers import listed, number
+from .._shown_models import ShownModels
 from ..forms._chart import finished, tips
 from ..forms._grid import cells
 from ..heads._names import kind_label

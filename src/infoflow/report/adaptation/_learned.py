@@ -3,8 +3,8 @@
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._language import ShownModels
 from .._numbers import number
+from .._shown_models import ShownModels
 from ._change import COMPONENTS, block_label, block_labels
 from ._methods import ALLOCATION
 from ._rows import most_examples, of, plain, tasks_of

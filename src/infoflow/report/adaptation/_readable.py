@@ -4,9 +4,9 @@ import pandas as pd
 
 from .._curves import interval_note
 from .._figure import Panel, ReportFigure
-from .._language import ShownModels
 from .._numbers import estimate_text, number
 from .._samples import Samples
+from .._shown_models import ShownModels
 from ..forms._layer_chart import LayerChart
 from ..forms._lines import SHARE
 from ..probing._rows import task_label

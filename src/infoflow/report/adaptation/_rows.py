@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._language import ShownModels
 from .._numbers import estimate_text
 from .._samples import Estimate, Samples
+from .._shown_models import ShownModels
 from ..forms._hollow import HOLLOW
 from ..forms._lines import ANY
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pandas as pd
 
 from .._figure import ReportFigure, Section
-from .._language import ShownModels
 from .._model_tables import ModelTables
+from .._shown_models import ShownModels
 from ._change import change_figure, weights_figure
 from ._domain import domain_figure
 from ._flipped import flipped_figure

@@ -6,9 +6,10 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._language import Series, ShownModels
 from .._numbers import number
 from .._samples import Samples
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._chart import CONTROL, amount, finished, tips
 from ..forms._lines import LineKind, lines, looks_of
 from ..forms._names import names_above

@@ -5,9 +5,9 @@ from typing import Any
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._language import ShownModels
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
+from .._shown_models import ShownModels
 from ..forms._chart import color_of, tips
 from ..forms._dots import interval_dots
 from ._methods import SCORES

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._language import ShownModels
 from .._numbers import listed, number
+from .._shown_models import ShownModels
 from ..forms._chart import BASELINE, amount, finished, tips
 from ..forms._lines import control_lines, lines, looks_of
 from ..forms._names import names_above

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from .._figure import Method, Panel, ReportFigure, Section
-from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import decimals, listed, number
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._chart import tips
 from ..forms._dots import interval_dots
 from ..forms._lines import SHARE

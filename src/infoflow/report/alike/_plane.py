@@ -7,8 +7,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._language import Series
 from .._numbers import number
+from .._series import Series
 from ..forms._chart import NAME, color_of, finished, lit, shape_of, tips
 from ._placing import place_names
 

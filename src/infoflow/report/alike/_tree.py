@@ -6,7 +6,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._language import Series
+from .._series import Series
 from ..forms._chart import CONTROL, NAME, amount, color_of, finished, lit, shape_of, tips
 
 _STEP = 20  # pixels between leaves

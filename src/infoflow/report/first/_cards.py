@@ -6,10 +6,10 @@ import pandas as pd
 from markupsafe import Markup
 
 from .._curves import curves, layers_of
-from .._language import Series
 from .._model_tables import ModelTables
 from .._numbers import decimals, number
 from .._samples import Estimate
+from .._series import Series
 from ._effects import Effects, effects, reached
 from ._measures import MEASURES, CardMeasure, measured
 from ._spark import spark

@@ -6,8 +6,8 @@ from typing import Literal
 
 import pandas as pd
 
-from .._language import ShownModels
 from .._model_tables import ModelTables
+from .._shown_models import ShownModels
 from ..adaptation._rows import of
 from ..knows._knowledge import input_rows, output_rows
 from ..knows._lenses import one_choice

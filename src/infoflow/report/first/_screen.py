@@ -7,9 +7,9 @@ import pandas as pd
 from infoflow.results import RunFolder
 
 from .._failure_kind import OTHER
-from .._language import entries_with_readers, seeds_of_lines
 from .._model_tables import ModelTables
 from .._numbers import count_text, listed
+from .._shown_models import entries_with_readers, seeds_of_lines
 from ._cards import HOW_CHOSEN, Card, cards
 from ._claims import ClaimsLine, claims_line
 from ._learned import Learned, learned

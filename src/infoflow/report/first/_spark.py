@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pandas as pd
 from markupsafe import Markup, escape
 
-from .._language import Series
 from .._numbers import number
+from .._series import Series
 
 _WIDTH, _HEIGHT = 320, 146
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 88, 22, 24  # on the left there is room for −0.0089

@@ -8,7 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 import altair as alt
 import pandas as pd
 
-from .._language import JOIN, Series
+from .._series import Series
+from .._shown_models import JOIN
 from .._theme import vega_config
 from ._datasets import datasets
 

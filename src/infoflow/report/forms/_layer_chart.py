@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, final
 import altair as alt
 import pandas as pd
 
-from .._language import Series
 from .._numbers import listed
+from .._series import Series
 from ._chart import (
     BASELINE,
     CONTROL,

@@ -8,9 +8,10 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Method, Panel, PanelGroup, ReportFigure
-from .._language import Series, ShownModels
 from .._numbers import number
 from .._samples import Samples
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._chart import BASELINE, LABEL_GAP, amount, color_of, finished, lit, tips
 from ..forms._hollow import HOLLOW
 from ..forms._layer_chart import control_names, end_labels

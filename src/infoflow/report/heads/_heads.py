@@ -8,10 +8,11 @@ import pandas as pd
 from .._curves import has_untrained
 from .._figure import Method, Panel, ReportFigure, Section
 from .._in_words import Candidate, extreme, plain, sentence
-from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate, Samples
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._chart import amount, color_of, finished, shape_of, tips
 from ..forms._lines import SHARE, level
 from ..forms._scatter import points

@@ -12,9 +12,9 @@ import pandas as pd
 from .._binary import in_steps
 from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, extreme, sentence
-from .._language import ShownModels
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate
+from .._shown_models import ShownModels
 from ..forms._chart import finished
 from ..forms._grid import cells
 from ._examples import examples_by_grid

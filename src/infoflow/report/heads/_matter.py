@@ -10,9 +10,10 @@ import pandas as pd
 from .._curves import has_untrained
 from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, both_extremes, extreme, sentence
-from .._language import Series, ShownModels
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate, Samples
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._chart import amount, color_of, finished, tips, values_of
 from ..forms._lines import level
 from ..forms._scatter import points

@@ -7,9 +7,10 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure
 from .._in_words import sentence
-from .._language import Series, ShownModels
 from .._numbers import listed, number
 from .._samples import Samples
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._chart import BASELINE, amount, finished, tips
 from ..forms._frame import free_scales, scale_note
 from ..forms._hollow import HOLLOW

@@ -12,10 +12,11 @@ from infoflow.results import AmbiguousModels
 from .._curves import curves, interval_note
 from .._figure import Method, Panel, ReportFigure, Section
 from .._in_words import sentence
-from .._language import JOIN, Series, ShownModels, objective_label, own_style
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number, size_text
 from .._samples import Estimate, Samples
+from .._series import Series, objective_label, own_style
+from .._shown_models import JOIN, ShownModels
 from ..forms._chart import lit, tips, values_of
 from ..forms._dots import interval_dots
 from ..forms._hollow import HOLLOW

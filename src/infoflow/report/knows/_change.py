@@ -7,10 +7,11 @@ import pandas as pd
 from .._curves import curves, interval_note
 from .._figure import Panel, ReportFigure, Section
 from .._in_words import Candidate, extreme, sentence
-from .._language import JOIN, Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
+from .._series import Series
+from .._shown_models import JOIN, ShownModels
 from ..forms._layer_chart import LayerChart, shared_range
 from ..forms._lines import SHARE
 from ._frequency import PWCCA, frequency_figures

@@ -8,8 +8,9 @@ import pandas as pd
 
 from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, extreme, plain, sentence
-from .._language import Series, ShownModels
 from .._numbers import listed, number
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._chart import amount, color_of, finished, lit, tips
 from ..forms._lines import control_lines, lines, looks_of
 

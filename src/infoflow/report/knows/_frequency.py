@@ -8,10 +8,11 @@ import pandas as pd
 
 from .._curves import curves, interval_note
 from .._figure import Method, Panel, ReportFigure
-from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate, Samples
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._frame import free_scales, scale_note
 from ..forms._rank_chart import RankChart
 

@@ -9,10 +9,11 @@ import pandas as pd
 from .._curves import curves, interval_note, samples_at
 from .._figure import Method, Panel, ReportFigure, Section
 from .._in_words import Candidate, extreme, sentence
-from .._language import JOIN, Series, ShownModels, own_style
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed
 from .._samples import Estimate
+from .._series import Series, own_style
+from .._shown_models import JOIN, ShownModels
 from .._trends import Wording, change, order_sentence, trend_sentences, trend_words
 from ..forms._chart import CONTROL, NAME, amount, finished, lit, tips, with_field
 from ..forms._layer_chart import LayerChart

@@ -5,10 +5,11 @@ import pandas as pd
 from .._curves import curves, interval_note, layers_of, samples_at
 from .._figure import Method, Panel, ReportFigure, Section
 from .._in_words import Candidate, by_answer, extremes_words
-from .._language import JOIN, Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate
+from .._series import Series
+from .._shown_models import JOIN, ShownModels
 from ..forms._layer_chart import LayerChart, panel_scales
 from ..forms._lines import POSITIVE, SHARE
 

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._language import JOIN, Series, ShownModels
 from .._numbers import estimate_text
 from .._samples import Estimate, Samples, seeds_of_pairs
+from .._series import Series
+from .._shown_models import JOIN, ShownModels
 
 LAYERS = ["layer_a", "layer_b"]
 CONTROL = ""

@@ -9,9 +9,10 @@ import pandas as pd
 
 from .._curves import curves, interval_note
 from .._figure import Method, Panel, ReportFigure, Section
-from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import listed, number
+from .._series import Series
+from .._shown_models import ShownModels
 from .._trends import Wording, trend_sentences, trend_words
 from ..forms._layer_chart import LayerChart, panel_scales
 from ..forms._lines import ANY, COSINE, POSITIVE, SHARE

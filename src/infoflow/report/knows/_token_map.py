@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from .._figure import Method, Panel, ReportFigure
-from .._language import Series, ShownModels
 from .._numbers import number
+from .._series import Series
+from .._shown_models import ShownModels
 from ._map_drawing import Group, Space, map_chart, strip_svg
 
 _TOKEN_MAP = Method(

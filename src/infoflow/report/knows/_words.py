@@ -6,9 +6,10 @@ import pandas as pd
 from .._binary import packed_json
 from .._curves import curves
 from .._figure import Method, Panel, ReportFigure, Section
-from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import listed, number
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._layer_chart import LayerChart
 from ..forms._lines import SHARE
 from ._word_payload import SHOWN_WORDS, told_apart, words_payload

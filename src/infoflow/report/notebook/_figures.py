@@ -11,7 +11,7 @@ from infoflow.results import RunFolder
 
 from .._figure import Section
 from .._files import variants
-from .._language import ShownModels
+from .._shown_models import ShownModels
 from .._story import SECTIONS, Sources
 from ._figure import Figure
 from ._markup import folded, grid, paragraphs

@@ -11,9 +11,9 @@ from infoflow.results import KEYS, TableSchema
 
 from .._curves import curves, interval_note
 from .._figure import Method, Panel, ReportFigure
-from .._language import ShownModels
 from .._model_tables import ModelTables
 from .._numbers import listed, number
+from .._shown_models import ShownModels
 from .._trends import Wording, trend_sentences
 from ..forms._chart import color_if, color_of, finished, shape_of, tips
 from ..forms._dots import interval_dots

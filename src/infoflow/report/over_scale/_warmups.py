@@ -12,10 +12,10 @@ from infoflow.over_training import CHECKPOINT_STEPS
 
 from .._figure import Method, Panel, ReportFigure, Section
 from .._in_words import sentence
-from .._language import objective_label
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate
+from .._series import objective_label
 from ..forms._chart import tips
 from ..forms._dots import interval_dots
 from ..over_training._prediction import ngrams

@@ -9,9 +9,10 @@ import pandas as pd
 
 from infoflow.over_training import CLOCKS, SUFFIX
 
-from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import listed
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._time_axis import TimeAxis
 
 MEASURES = (

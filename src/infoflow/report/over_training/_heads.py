@@ -11,8 +11,8 @@ from infoflow.over_training import SUFFIX, select_steps
 
 from .._binary import packed
 from .._figure import Method, Panel, ReportFigure
-from .._language import Series
 from .._numbers import listed, number
+from .._series import Series
 from ..forms._chart import lit, tips
 from ..forms._over_time import ROW_NAME
 from ..forms._time_axis import TimeAxis

@@ -5,8 +5,8 @@ import re
 import pandas as pd
 
 from .._figure import Panel, PanelGroup, ReportFigure
-from .._language import ShownModels
 from .._numbers import listed, number
+from .._shown_models import ShownModels
 from ..forms._chart import color_of
 from ..forms._over_time import layer_cells, layer_profile
 from ._course import CheckpointTables, checkpoints_note

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._language import Series
 from .._numbers import listed
+from .._series import Series
 from ..forms._chart import tips
 from ..forms._over_time import ROW_NAME
 from ..forms._time_axis import TimeAxis, short

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from .._figure import Method, Panel, ReportFigure
-from .._language import Series
 from .._numbers import listed
+from .._series import Series
 from ..forms._chart import amount, tips
 from ..forms._time_axis import TimeAxis, short, timed
 from ._course import CheckpointTables

@@ -7,8 +7,8 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Method, Panel, PanelGroup, ReportFigure
-from .._language import Series
 from .._numbers import listed, number
+from .._series import Series
 from ..forms._chart import CONTROL, amount, color_of, finished, lit, tips
 from ..forms._lines import LineKind, looks_of
 from ..forms._over_time import time_lines

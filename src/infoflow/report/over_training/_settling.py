@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from .._figure import Method, Panel, PanelGroup, ReportFigure
-from .._language import Series, ShownModels
 from .._numbers import listed, number
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._chart import amount, lit, tips
 from ..forms._lines import area
 from ..forms._over_time import layer_color, layer_shades, time_lines

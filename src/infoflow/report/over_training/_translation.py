@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 
 from .._figure import Method, Panel, ReportFigure
-from .._language import Series
 from .._numbers import listed, number
+from .._series import Series
 from ..forms._chart import amount, tips
 from ..forms._lines import LineKind, looks_of
 from ..forms._over_time import time_lines

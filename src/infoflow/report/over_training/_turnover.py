@@ -7,7 +7,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel
-from .._language import Series
+from .._series import Series
 from ..forms._chart import CONTROL, lit, tips
 from ..forms._over_time import ROW_NAME
 from ..forms._time_axis import TimeAxis, timed

@@ -4,9 +4,9 @@ import pandas as pd
 
 from .._curves import curves, interval_note
 from .._figure import Panel, ReportFigure
-from .._language import ShownModels
 from .._numbers import estimate_text, number
 from .._samples import Samples
+from .._shown_models import ShownModels
 from ..forms._layer_chart import LayerChart
 from ._methods import BERT_SCORES
 from ._rows import alike_text, any_trained, best_layer, curves_with, of, sentence_start

@@ -8,9 +8,10 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, extremes_words
-from .._language import Series, ShownModels
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate, Samples
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._hollow import HOLLOW
 from ._depth_chart import WARNING, DepthDots, MixingBars
 from ._methods import DEPTH

@@ -8,7 +8,7 @@ from typing import Any, final
 import altair as alt
 import pandas as pd
 
-from .._language import Series
+from .._series import Series
 from ..forms._chart import CONTROL, NAME, finished, lit, tips
 from ..forms._frame import AbstractForm, Frame
 from ..forms._hollow import point_style

@@ -8,9 +8,10 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, clear_cases, extremes_words
-from .._language import Series, ShownModels
 from .._numbers import estimate_text, number
 from .._samples import Samples
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._chart import amount, bounded, finished, tips
 from ..forms._hollow import HOLLOW
 from ..forms._lines import SHARE, control_lines, lines, looks_of

@@ -6,8 +6,8 @@ import pandas as pd
 
 from .._curves import curves, interval_note
 from .._figure import Panel, ReportFigure
-from .._language import ShownModels
 from .._numbers import estimate_text, number
+from .._shown_models import ShownModels
 from ._methods import FACTS
 from ._rows import MOST_TASKS, alike_text, any_trained, best_layer, of, sentence_start, share_chart, span
 

@@ -6,8 +6,9 @@ import pandas as pd
 
 from .._curves import curves
 from .._figure import Panel, ReportFigure
-from .._language import Series, ShownModels
 from .._numbers import listed, number
+from .._series import Series
+from .._shown_models import ShownModels
 from ._methods import GAINS
 from ._rows import all_examples, any_trained, best_layer, layers_text, of, one_probe, probe_label, task_label, tasks_of
 from ._task_map import TaskMap

@@ -5,9 +5,9 @@ import pandas as pd
 from .._curves import curves, interval_note
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, clear_cases, extremes_words
-from .._language import ShownModels
 from .._numbers import estimate_text
 from .._samples import Samples
+from .._shown_models import ShownModels
 from ._methods import PAIRS
 from ._rows import MOST_TASKS, against, alike_text, any_trained, best_layer, of, sentence_start, share_chart, span
 

@@ -9,8 +9,8 @@ import pandas as pd
 from .._curves import interval_note, samples_at
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, extremes_words
-from .._language import ShownModels
 from .._numbers import estimate_text, number
+from .._shown_models import ShownModels
 from ._bits import CODES, MOST_CODED, coded_chart, coded_table, in_bits
 from ._methods import CODELENGTH
 from ._rows import any_trained, left_out_note, most_layered, of, one_probe, task_label, tasks_of

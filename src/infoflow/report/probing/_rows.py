@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from .._curves import COLUMNS, curves
-from .._language import ShownModels
 from .._numbers import estimate_text, listed, number, size_text
 from .._samples import Estimate, Samples
+from .._shown_models import ShownModels
 from ..forms._layer_chart import LayerChart
 from ..forms._lines import SHARE
 

@@ -4,8 +4,9 @@ import pandas as pd
 
 from .._curves import curves, interval_note, samples_at
 from .._figure import Panel, ReportFigure
-from .._language import Series, ShownModels
 from .._numbers import number
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._layer_chart import LayerChart
 from ..forms._lines import COSINE
 from ._methods import PROBES

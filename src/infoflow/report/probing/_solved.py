@@ -7,8 +7,9 @@ import pandas as pd
 
 from .._figure import ReportFigure
 from .._in_words import by_answer
-from .._language import Series, ShownModels
 from .._numbers import listed
+from .._series import Series
+from .._shown_models import ShownModels
 from ._methods import PROBES
 from ._rows import most_layered, task_label, tasks_of
 

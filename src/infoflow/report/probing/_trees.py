@@ -8,9 +8,10 @@ import pandas as pd
 from .._curves import interval_note, samples_at
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, clear_cases, extremes_words
-from .._language import Series, ShownModels
 from .._numbers import estimate_text, listed
 from .._samples import Samples
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._layer_chart import LayerChart
 from ..forms._lines import COSINE, SHARE
 from ._methods import TREES

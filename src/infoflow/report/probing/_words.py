@@ -7,8 +7,9 @@ import pandas as pd
 
 from .._curves import samples_at
 from .._in_words import Candidate, clear_cases, extreme, extremes_words, sentence
-from .._language import Series, ShownModels
 from .._samples import Estimate, Samples
+from .._series import Series
+from .._shown_models import ShownModels
 from ._rows import Best, alike_text, best_layer, of, task_label, tasks_of
 
 

@@ -8,9 +8,9 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, extremes_words, percent_span, plain
-from .._language import ShownModels
 from .._numbers import estimate_text, listed
 from .._samples import Estimate
+from .._shown_models import ShownModels
 from ..forms._chart import amount, finished, lit, tips
 from ..forms._lines import level, lines
 from ..forms._names import names_above

@@ -9,8 +9,9 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, both_extremes, percent_over_models, sentence
-from .._language import Series, ShownModels
 from .._numbers import listed, number
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._chart import amount, finished, lit, tips
 from ..forms._grid import squares
 from ..forms._lines import LineKind, control_lines, folded, lines, looks_of

@@ -8,8 +8,8 @@ import pandas as pd
 
 from .._figure import Panel, PanelGroup, ReportFigure
 from .._in_words import by_answer
-from .._language import ShownModels
 from .._numbers import number
+from .._shown_models import ShownModels
 from ..forms._chart import amount, finished, lit, tips
 from ..forms._lines import area, control_lines, folded, level, lines, looks_of
 from ..forms._names import names_above

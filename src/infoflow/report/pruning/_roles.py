@@ -8,9 +8,9 @@ import pandas as pd
 
 from .._figure import Panel, PanelGroup, ReportFigure
 from .._in_words import percent_over_models, sentence
-from .._language import ShownModels
 from .._numbers import estimate_text, listed
 from .._samples import Samples
+from .._shown_models import ShownModels
 from ..forms._chart import NAME, amount, bounded, finished, lit, tips, with_field
 from ..forms._grid import squares
 from ..forms._lines import control_lines, folded, lines

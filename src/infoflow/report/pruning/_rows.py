@@ -5,8 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-from .._language import Series, ShownModels
 from .._samples import Estimate, Samples
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._hollow import HOLLOW
 
 LEARNED, SUBSET, SCRATCH, RANDOM = "hard-concrete", "subset", "scratch", "random"

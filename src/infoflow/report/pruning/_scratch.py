@@ -11,9 +11,9 @@ from infoflow.foundation import interval
 
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, clear_cases, extremes_words
-from .._language import ShownModels
 from .._numbers import estimate_text
 from .._samples import Estimate, Samples
+from .._shown_models import ShownModels
 from ..forms._chart import CONTROL, amount, finished, lit, tips, with_field
 from ..forms._hollow import point_style
 from ..forms._lines import level, lines

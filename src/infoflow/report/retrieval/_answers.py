@@ -4,8 +4,8 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure
 from .._in_words import by_answer
-from .._language import ShownModels
 from .._numbers import listed, number
+from .._shown_models import ShownModels
 from ..adaptation._rows import of
 from ..forms._chart import color_of, shape_of, tips
 from ..forms._dots import interval_dots

@@ -8,8 +8,8 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure
 from .._in_words import sentence
-from .._language import ShownModels
 from .._numbers import number
+from .._shown_models import ShownModels
 from ..adaptation._rows import of
 from ..forms._chart import amount, color_of, finished, lit, shape_of, tips
 from ..forms._lines import SHARE, control_lines, lines, looks_of

@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 
 from .._figure import ReportFigure
-from .._language import ShownModels
 from .._numbers import number
+from .._shown_models import ShownModels
 from ._methods import FOUND
 
 _MOST = 24  # cards: a question to one reader each

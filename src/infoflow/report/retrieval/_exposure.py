@@ -7,8 +7,8 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure
 from .._in_words import most_and_least, sentence
-from .._language import ShownModels
 from .._numbers import listed, number
+from .._shown_models import ShownModels
 from ..adaptation._rows import of
 from ..forms._chart import BASELINE, amount, finished, tips
 from ..forms._lines import SHARE, lines, looks_of

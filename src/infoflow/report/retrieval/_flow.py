@@ -7,8 +7,9 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure
 from .._in_words import by_answer
-from .._language import Series, ShownModels
 from .._numbers import listed, number
+from .._series import Series
+from .._shown_models import ShownModels
 from ..adaptation._rows import of
 from ..adaptation._squares import square_chart
 from ..forms._chart import amount, finished, tips

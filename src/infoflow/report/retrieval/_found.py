@@ -7,9 +7,9 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure
 from .._in_words import by_answer
-from .._language import ShownModels
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
+from .._shown_models import ShownModels
 from ..adaptation._rows import averaged, of
 from ..forms._chart import amount, color_of, finished, shape_of, tips
 from ..forms._dots import interval_dots

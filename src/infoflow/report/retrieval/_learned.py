@@ -6,8 +6,8 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._language import ShownModels
 from .._numbers import listed, number
+from .._shown_models import ShownModels
 from ..adaptation._rows import of
 from ..forms._chart import amount, finished, tips, values_of
 from ..forms._lines import lines

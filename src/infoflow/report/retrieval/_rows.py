@@ -7,7 +7,7 @@ import pandas as pd
 
 from infoflow.objectives import RETRIEVAL_OBJECTIVES
 
-from .._language import ShownModels
+from .._shown_models import ShownModels
 from ..adaptation._rows import averaged, estimated, names_of, of
 from ..forms._hollow import HOLLOW
 from ..forms._lines import ANY

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pandas as pd
 
 from .._figure import ReportFigure, Section
-from .._language import ShownModels
 from .._model_tables import ModelTables
+from .._shown_models import ShownModels
 from ._answers import answers_figure
 from ._course import course_figure
 from ._depth import depth_figure

@@ -7,8 +7,8 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure
 from .._in_words import ANY_PERCENT, Candidate, extreme, percent_over_models, percent_span, sentence
-from .._language import ShownModels
 from .._numbers import number
+from .._shown_models import ShownModels
 from ..forms._chart import color_if, one_at_a_time, tips
 from ..forms._grid import cells, squares
 from ._rows import LOSS_CHANGE, SETS, ModelStack, of_part, parts_of

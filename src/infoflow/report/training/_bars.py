@@ -8,8 +8,8 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure
 from .._in_words import ANY_PERCENT, Candidate, extremes_words, percent_over_models, percent_span
-from .._language import ShownModels
 from .._numbers import listed
+from .._shown_models import ShownModels
 from ..forms._chart import amount, finished, tips, values_of
 from ..forms._lines import level
 from ._rows import COMPONENTS, LOSS_CHANGE, SETS, ModelStack, of_part, parts_of, shown_component

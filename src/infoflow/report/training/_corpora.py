@@ -7,8 +7,8 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._language import ShownModels
 from .._numbers import listed, number
+from .._shown_models import ShownModels
 from ..forms._chart import tips, values_of
 from ..forms._dots import interval_dots
 from ._rows import LOSS_CHANGE

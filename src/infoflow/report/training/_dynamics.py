@@ -9,9 +9,10 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure, Section
 from .._in_words import Candidate, extreme, percent_over_models, sentence
-from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import listed, number
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._chart import HEIGHT, NAME, amount, lit, one_at_a_time, tips, with_field
 from ..forms._lines import lines, looks_of
 from ._allocation_heads import allocation_heads_figure

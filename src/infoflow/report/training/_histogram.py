@@ -10,8 +10,8 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, extremes_words, percent_over_models
-from .._language import ShownModels
 from .._numbers import count_text
+from .._shown_models import ShownModels
 from ..forms._chart import CONTROL, finished, tips, values_of, with_field
 from ._rows import COMPONENTS, LOSS_CHANGE, ModelStack, of_part, parts_of, shown_component
 

@@ -7,8 +7,8 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, extremes_words, percent_over_models, percent_span
-from .._language import ShownModels
 from .._numbers import count_text
+from .._shown_models import ShownModels
 from ..forms._chart import tips
 from ..forms._dots import interval_dots
 from ._rows import COMPONENTS, LOSS_CHANGE, ModelStack, of_part, parts_of, shown_component

@@ -9,8 +9,9 @@ import pandas as pd
 
 from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, both_extremes, extreme, plain, sentence
-from .._language import Series, ShownModels
 from .._numbers import listed, number
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._chart import CONTROL, HEIGHT, LABEL_GAP, NAME, amount, finished, lit, spread, tips, with_field
 from ..forms._lines import lines, looks_of
 

@@ -5,8 +5,9 @@ from typing import Any
 import pandas as pd
 
 from .._figure import Method, Panel, ReportFigure
-from .._language import ShownModels, objective_label
 from .._numbers import listed, number
+from .._series import objective_label
+from .._shown_models import ShownModels
 from ..forms._chart import color_of, shape_of, tips
 from ..forms._dots import interval_dots
 

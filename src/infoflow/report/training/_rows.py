@@ -7,7 +7,7 @@ import pandas as pd
 from infoflow.objectives import RETRIEVAL_OBJECTIVES
 
 from .._figure import Method
-from .._language import ShownModels
+from .._shown_models import ShownModels
 
 LOSS_CHANGE = Method(
     id="loss-change",

@@ -8,9 +8,9 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, extremes_words
-from .._language import ShownModels
 from .._numbers import listed, number
 from .._samples import Estimate
+from .._shown_models import ShownModels
 from ..forms._chart import finished, tips
 from ..forms._grid import cells, squares
 from ._rows import LOSS_CHANGE

@@ -7,10 +7,10 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure, Section
 from .._in_words import Candidate, extreme, sentence
-from .._language import ShownModels
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate, Samples
+from .._shown_models import ShownModels
 from ..forms._chart import color_of, shape_of, tips
 from ..forms._dots import interval_dots
 from ..forms._hollow import HOLLOW

@@ -8,10 +8,11 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Method, Panel, ReportFigure, Section
-from .._language import Series, ShownModels
 from .._model_tables import ModelTables
 from .._numbers import number, size_text
 from .._samples import Estimate
+from .._series import Series
+from .._shown_models import ShownModels
 from ..forms._chart import CONTROL, amount, finished, lit, tips, values_of
 from ..forms._lines import LineKind, dash_of, level, lines, shape_of
 from ..forms._names import names_above

@@ -1,0 +1,177 @@
+"""How lines look and what they are called: a colour, dash and mark per objective, the same in every figure."""
+
+from dataclasses import dataclass
+
+from infoflow.objectives import OBJECTIVES, RETRIEVAL_OBJECTIVES
+
+FAMILIES: dict[str, tuple[int, ...]] = {
+    "predict next": (0, 8, 9, 10),
+    "fill in": (1, 11, 12, 13),
+    "translate": (2, 14, 15, 16),
+    "discriminate": (17, 18, 19, 20),
+    "reconstruct": (21, 22, 23, 24),
+}
+"""Slots of the palette (see `_theme`): objectives of a family have one hue, and differ in lightness, dash and mark."""
+_HUES = {"static": "discriminate"}  # families that share the hue of another
+_OTHERS = (3, 4, 5, 6, 7)  # of models and objectives that belong to none
+NUM_SLOTS = len(_OTHERS) + sum(map(len, FAMILIES.values()))
+_SAME = {"seq2seq": "translation"}  # a model that was given may be of this task
+# Of objectives that no registry knows, such as those of models from a hub.
+_FAMILY_WORDS = {
+    "predict next": ("causal", "next-token", "prefix-lm", "permut", "autoregress"),
+    "fill in": ("mask", "mlm", "span", "infill", "cloze", "t5", "electra-generator"),
+    "translate": ("translat", "seq2seq", "summar"),
+    "discriminate": ("discriminat", "replaced", "electra", "next-sentence", "sentence-order", "contrast"),
+    "reconstruct": ("denois", "bart", "autoencod"),
+    "static": ("skip-gram", "cbow", "static-", "word2vec", "fasttext", "glove"),
+}
+_LABELS = {
+    "causal-lm": "causal LM",
+    "masked-lm": "masked LM",
+    "masked-lm-nsp": "masked LM and next sentence",
+    "masked-lm-sop": "masked LM and sentence order",
+    "spanbert": "SpanBERT",
+    "electra": "ELECTRA",
+    "prefix-lm": "prefix LM",
+    "prefix-lm-decoder": "prefix LM of one stack",
+    "seq2seq-lm": "LM of a decoder alone",
+    "denoise-full": "denoising",
+    "denoise-mask": "denoising of masks",
+    "replace-spans": "replaced tokens",
+    "drop-tokens": "dropped tokens",
+    "span-corruption": "span corruption",
+    "mass": "MASS",
+    "bart": "BART",
+    "bilm": "biLM",
+    "seq2seq": "sequence-to-sequence",
+    "closed-book": "closed book",
+    "read-gold": "right passage given",
+    "read-random": "random passage given",
+    "retrieve-bm25": "BM25",
+    "retrieve-frozen": "frozen retriever",
+    "retrieve-learned": "learned retriever",
+}
+_VARIANTS = {
+    "null-share": "of the null share alone",
+    "cold": "without warm start",
+    "stale": "with a stale index",
+    "random-token": "and random tokens masked",
+    "random-span": "and random spans masked",
+    "same-wording": "in shared words",
+    "pairs": "about two entities",
+    "token-level": "summed out at tokens",
+    "rag-sequence": "whose reader writes",
+    "rag-token": "whose reader writes, summed out at tokens",
+    "exchange-both": "with both parts trained",
+    "exchange-reader": "with its reader alone trained",
+    "exchange-retriever": "with its retriever alone trained",
+    "exchange-neither": "with neither part trained",
+}
+"""What sets models with passages apart from others of their kind."""
+_SLOTS = {"retrieve-learned": 2}  # of names whose next free colour is too near another's
+_DASHES = ((1, 0), (9, 3), (3, 2), (12, 3, 3, 3), (6, 2, 1, 2), (14, 5), (2, 4), (8, 2, 2, 2, 2, 2))
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Series:
+    """How one line of a chart looks and what it is called."""
+
+    key: str
+    label: str
+    slot: int
+    second_slot: int | None = None  # a pair of models: its line is drawn in two colours
+    style: int | None = None  # another dash and mark than the slot's own
+    solid: bool = False  # without dashes, whatever the style
+
+    @property
+    def color(self) -> str:
+        return f"var(--series-{self.slot})"
+
+    @property
+    def second_color(self) -> str | None:
+        return None if self.second_slot is None else f"var(--series-{self.second_slot})"
+
+    @property
+    def dash(self) -> tuple[int, ...]:
+        return (1, 0) if self.solid or self.second_slot is not None else _DASHES[self._style % len(_DASHES)]
+
+    @property
+    def shape(self) -> str:
+        return _SHAPES[self._style % len(_SHAPES)]
+
+    @property
+    def _style(self) -> int:
+        return own_style(self.slot) if self.style is None else self.style
+
+
+def own_style(slot: int) -> int:
+    """Number of the dash and the mark that go with a slot: near colours have different ones."""
+    for family, slots in enumerate(FAMILIES.values()):
+        if slot in slots:
+            return family + 3 * slots.index(slot)
+    return slot
+
+
+def objective_label(objective: str, variant: str = "") -> str:
+    """The objective's name in running text, with what sets a variant apart."""
+    label = _LABELS.get(objective, objective)
+    told = _VARIANTS.get(variant) if objective in RETRIEVAL_OBJECTIVES else None
+    return f"{label} {told or 'with ' + variant.replace('-', ' ')}" if variant else label
+
+
+def order_of(objective: str) -> float:
+    """Of its line among others: as the registry has it; then families, then the rest."""
+    objective = _SAME.get(objective, objective)
+    if objective in OBJECTIVES:
+        return list(OBJECTIVES).index(objective)
+    if objective in RETRIEVAL_OBJECTIVES:
+        return 500 + list(RETRIEVAL_OBJECTIVES).index(objective)
+    hue = _hue(objective)
+    return 1000 + (list(FAMILIES).index(hue) if hue else len(FAMILIES))
+
+
+def _hue(objective: str) -> str:
+    """The family whose hue an objective has: as it declares, else as its name tells; "" where neither does."""
+    known = OBJECTIVES.get(objective)
+    words = (family for family, words in _FAMILY_WORDS.items() if any(word in objective for word in words))
+    family = known.family if known else next(words, "")
+    return _HUES.get(family, family)
+
+
+def _own_slot(objective: str) -> int | None:
+    """A registered objective's, in every report: the shade of its hue that its place in the registry gives it."""
+    objective = _SAME.get(objective, objective)
+    if objective not in OBJECTIVES:
+        return _SLOTS.get(objective)
+    hue = _hue(objective)
+    shades = FAMILIES[hue]
+    return shades[[name for name in OBJECTIVES if _hue(name) == hue].index(objective) % len(shades)]
+
+
+def assign_slots(objectives: list[str], several: bool) -> list[int]:
+    """A slot for each: the objective's own, else one of its family's, else the next free one.
+
+    With `several`, an objective that comes again is a variant, in the same colour; else each line has its own.
+    """
+    taken: list[int] = []
+    owned = {name: _own_slot(name) for name in objectives}
+    known: dict[str, int] = {}
+    for name in objectives:
+        slot = known.get(name) if several else None
+        if slot is None and (slot := owned[name]) in (None, *taken):
+            wanted = [each for each in _slots_for(name, several) if each not in taken]
+            free = [each for each in wanted if each not in owned.values()] or wanted
+            slot = free[0] if free else len(taken) % NUM_SLOTS
+            if several and name in OBJECTIVES and slot not in (own := FAMILIES[_hue(name)]):
+                slot = min(own, key=taken.count)  # more relatives than shades: again one of theirs, with another mark
+        assert slot is not None
+        known[name] = slot
+        taken.append(slot)
+    return taken
+
+
+def _slots_for(objective: str, several: bool) -> list[int]:
+    """Its family's slots, then all others; of models that were given, the most different colours first."""
+    own = FAMILIES.get(_hue(objective), ()) if several else ()
+    return [*own, *(range(8) if not several else _OTHERS), *range(8, NUM_SLOTS)]
