@@ -10,13 +10,11 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from infoflow.architectures import build
-from infoflow.corpus import FACTS_VERSION, FactConfig
 from infoflow.flow import is_first, wait_for_all
 from infoflow.foundation import atomic_folder, digest
-from infoflow.objectives import SOURCES, InverseCloze, RetrievalLM, retrieval_model
+from infoflow.objectives import SOURCES, RetrievalLM, retrieval_model
 from infoflow.results import BERT, Recipe, Spec, write_table
-from infoflow.retrieval import RETRIEVAL_LEARNING, RetrievalModel, Retriever, build_retriever, retriever_config
+from infoflow.retrieval import RETRIEVAL_LEARNING, RetrievalModel, Retriever
 from infoflow.training import (
     SNAPSHOTS,
     IndexRefresh,
@@ -25,91 +23,22 @@ from infoflow.training import (
     TrainConfig,
     TrainingHook,
     TrainResult,
-    build_models,
     load_weights,
     train,
     usable_device,
 )
 
-from ._plan import StudyPlan
-from ._read_text import ReadText, read_text
+from ._arm_beginnings import ARMS_VERSION, WarmModel, first_reader, first_writer, matter_key, settings_key, text_of
 from ._read_world import ReadWorld, read_world
 from ._reading_matter import AbstractReadingMatter
 from ._retrieval_plan import EXCHANGES, OF_VARIANTS, WRITTEN, RetrievalPlan
 from ._study_models import StudyModels
 
 READ = "read"  # where the workbench keeps facts of finished trainings
-READING, WARMING = "reading", "warming"
+READING = "reading"
 LEARNING = f"{RETRIEVAL_LEARNING.name}.parquet"
 RETRIEVER = "retriever"  # in the folder of a reader, where the arm has one
 Recorders = Callable[[RetrievalModel], Sequence[TrainingHook]]
-_VERSION = 1  # raise when the same plan trains other models
-_FREE = ("device", "log_every", "evaluate_every", "save_every", "keep_last")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class WarmModel:
-    """A retriever of one seed that the inverse cloze task alone has trained: the start of arms that have one."""
-
-    models: StudyModels
-    passages: str  # the kind of passages that it embeds
-    seed: int
-
-    @property
-    def matter(self) -> AbstractReadingMatter:
-        """Passages do not depend on how queries are worded."""
-        if self.models.plan.retrieval.corpus:
-            return _text(self.models.plan)
-        return read_world(self._config, self.models.plan.retrieval.world_seed, self.models.plan.model.positions)
-
-    @property
-    def _config(self) -> FactConfig:
-        config = self.models.plan.retrieval.world()
-        return dataclasses.replace(config, passages=self.passages, wording="different")  # type: ignore[arg-type]
-
-    @cached_property
-    def key(self) -> str:
-        """What its weights depend on."""
-        asked = self.models.plan.retrieval
-        shape = [asked.retriever_layers, asked.retriever_width, asked.vector_width]
-        world = _matter_key(self.models.plan, self._config)
-        return digest([_VERSION, "warm", world, self.models.plan.model, shape, _settings(self.config), InverseCloze()])
-
-    @property
-    def config(self) -> TrainConfig:
-        """How it is trained."""
-        plan = self.models.plan
-        asked, positions = plan.retrieval, plan.model.positions
-        return asked.config(plan.training, self.seed, positions, max(asked.warm_updates, 1), asked.learning_rate)
-
-    @property
-    def folder(self) -> Path:
-        return self.models.bench.path(WARMING, self.key)
-
-    @property
-    def name(self) -> str:
-        """For people."""
-        return f"retriever/seed-{self.seed}" + (f" of {self.passages}" if self.passages != "entity" else "")
-
-    def first(self) -> Retriever:
-        """With random weights of the seed."""
-        plan = self.models.plan
-        asked, reader = plan.retrieval, first_reader(self.models, self.matter, self.seed)
-        width = asked.retriever_width or plan.model.width
-        shape = {"hidden_size": width, "intermediate_size": plan.model.feedforward * width // plan.model.width}
-        shape |= {"num_hidden_layers": asked.retriever_layers, "vector_width": asked.vector_width}
-        return build_retriever(retriever_config(reader.config, **shape), self.seed)
-
-    def train(self) -> TrainResult:
-        """Train it, or as much of it as is missing."""
-        return train(InverseCloze(), self.config, self.matter.cloze, self.first(), self.folder)
-
-    def load(self) -> Retriever:
-        """As the inverse cloze task left it; as it began where the plan has no such updates."""
-        retriever = self.first()
-        if self.models.plan.retrieval.warm_updates:
-            load_weights(retriever, self.folder / "model")
-        return retriever
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -150,7 +79,7 @@ class ArmModel:
     @property
     def matter(self) -> AbstractReadingMatter:
         """What it reads about."""
-        return _text(self.models.plan) if self.models.plan.retrieval.corpus else self.world
+        return text_of(self.models.plan) if self.models.plan.retrieval.corpus else self.world
 
     @property
     def world(self) -> ReadWorld:
@@ -174,8 +103,8 @@ class ArmModel:
     @cached_property
     def key(self) -> str:
         """What its weights depend on."""
-        world = _matter_key(self.models.plan, self.models.plan.retrieval.world(self.variant))
-        return digest([_VERSION, self.arm, world, self._begins, self.objective, _settings(self.config)])
+        world = matter_key(self.models.plan, self.models.plan.retrieval.world(self.variant))
+        return digest([ARMS_VERSION, self.arm, world, self._begins, self.objective, settings_key(self.config)])
 
     @cached_property
     def reader_key(self) -> str:
@@ -183,8 +112,8 @@ class ArmModel:
         plan = self.models.plan
         parts = [] if self.exchanged is None else [self.exchanged.key, self.variant]
         parts += ["written"] if self.writes else []
-        world = _matter_key(plan, plan.retrieval.world(self.variant))
-        return digest([_VERSION, "reader", world, plan.model, plan.match, self.seed, parts])
+        world = matter_key(plan, plan.retrieval.world(self.variant))
+        return digest([ARMS_VERSION, "reader", world, plan.model, plan.match, self.seed, parts])
 
     @cached_property
     def first_key(self) -> str:
@@ -341,20 +270,6 @@ class _KeepLearning(TrainingHook):
             write_table(self._path, self._index.table, RETRIEVAL_LEARNING)
 
 
-def first_reader(models: StudyModels, matter: AbstractReadingMatter, seed: int) -> Any:
-    """The masked LM of a seed before its first update."""
-    plan = models.plan
-    objective = plan.retrieval.objective("closed-book")
-    built = build_models([objective], plan.model, matter.vocabulary, seed=seed, match=plan.match)
-    return built[objective.name]
-
-
-def first_writer(models: StudyModels, matter: AbstractReadingMatter, seed: int) -> Any:
-    """An encoder-decoder of a seed before its first update: words and encoder are those of the masked LM."""
-    plan = models.plan
-    return build(BERT.name, "encoder-decoder", plan.model, matter.vocabulary, seed=seed, match=plan.match)
-
-
 def arm_models(models: StudyModels, halved: bool = False) -> list[ArmModel]:
     """All that the plan asks for: the plain arms of each seed and its null readings, then the other variants."""
     asked = models.plan.retrieval
@@ -400,17 +315,3 @@ def relative_cost(model: ArmModel | WarmModel) -> float:
     if model.variant == "null-share":
         return 0.3
     return {"none": 1.0, "gold": 3.0, "random": 3.0, "bm25": 4.5, "frozen": 5.0, "learned": 6.5}[model.source]
-
-
-def _settings(config: TrainConfig) -> dict[str, Any]:
-    return {name: value for name, value in dataclasses.asdict(config).items() if name not in _FREE}
-
-
-def _matter_key(plan: StudyPlan, config: FactConfig) -> list[Any]:
-    """What is read about: a world, or the text that the plan names instead."""
-    return ["text", _text(plan).digest] if plan.retrieval.corpus else [FACTS_VERSION, config, plan.retrieval.world_seed]
-
-
-def _text(plan: StudyPlan) -> ReadText:
-    asked = plan.retrieval
-    return read_text(asked.corpus, asked.test, plan.corpus.vocabulary, plan.model.positions, asked.answer_tokens)

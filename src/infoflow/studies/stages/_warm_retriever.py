@@ -10,7 +10,8 @@ from typing import Any
 from infoflow.flow import is_first, wait_for_all
 from infoflow.foundation import digest
 
-from .._retrieval_arms import WarmModel, arm_models, relative_cost
+from .._arm_beginnings import WarmModel
+from .._retrieval_arms import arm_models, relative_cost
 from .._study_models import StudyModels
 from ._model_stage import AbstractModelStage
 from ._stage import AbstractStage
