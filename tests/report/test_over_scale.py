@@ -1,6 +1,7 @@
 """The section over scale: a panel for each claim, in order, with hostile names as text."""
 
 import json
+from xml.etree import ElementTree
 
 import pytest
 from invented_scales import scale_run
@@ -71,6 +72,21 @@ def test_what_holds_and_grows_comes_first(figure):
     verdicts = [one["verdict"] for one in figure.payload["claims"]]
     order = ["holds", "undetermined", "fails"]
     assert verdicts == sorted(verdicts, key=order.index)
+
+
+def test_on_paper_a_title_is_as_wide_as_its_panel(run, figure, tmp_path):
+    """The drawing's own fonts are not known here: the widest letters of a bold sans serif of 11 pixels are 8 wide."""
+    from infoflow.report import write_figures
+
+    assert any(len(panel.title) > 25 for panel in figure.panels)
+    (path,) = write_figures(run, tmp_path, ("svg",), width_inches=2)
+    words = {word for panel in figure.panels for word in panel.title.split()}
+    lines = [
+        line for text in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text") for line in text.itertext()
+    ]
+    titles = [line for line in lines if words.issuperset(line.split()) and " " in line]
+    assert {word for line in titles for word in line.split()} == words
+    assert max(map(len, titles)) * 8 <= 2 * 96 * 1.2
 
 
 def test_the_page_holds_hostile_names_as_text(run):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import textwrap
 from itertools import groupby
 from typing import Any
 from xml.etree import ElementTree
@@ -17,6 +18,7 @@ _NEEDLESS = ("class", "role", "pointer-events", "font-family", "stroke-miterlimi
 _INHERITED = ("fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-weight", "text-anchor")
 _MARKS = tuple(f"{_SVG}{name}" for name in ("path", "line", "text"))
 _GAP = 14  # pixels between panels
+_LETTER = 7.0  # pixels of a letter of a title, on average
 
 ElementTree.register_namespace("", _SVG.strip("{}"))
 ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
@@ -138,7 +140,8 @@ def _columns(panels: int, width_inches: float) -> int:
 
 
 def _paper_panel(panel: Panel, width: float) -> tuple[str, float]:
-    """A panel's SVG on paper and its height in pixels."""
-    title = {"title": {"text": panel.title, "offset": 12}} if panel.title else {}
+    """A panel's SVG on paper and its height in pixels; a title that is wider than the panel has several lines."""
+    lines = textwrap.wrap(panel.title, int(width / _LETTER))
+    title = {"title": {"text": lines, "offset": 12}} if lines else {}
     picture = _drawn(json.loads(on_paper(json.dumps({**panel.spec, **title}))), round(width), "panel")
     return ElementTree.tostring(picture, encoding="unicode"), float(picture.attrib["height"])
