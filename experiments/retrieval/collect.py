@@ -21,19 +21,21 @@ going it has what is measured so far, without findings and figures. It prints th
 """
 
 import argparse
-import shutil
-import tempfile
+import sys
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from infoflow.foundation import interval_over_seeds
-from infoflow.report import write_figures
 from infoflow.studies import Run
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+import collecting  # noqa: E402
+from collecting import claims, copy_figures, short, write  # noqa: E402
+
 EXPOSURES = ("trained x1", "trained x16", "held out")
 FILES = {
     "knowledge": ("knowledge", ["document", "index", "reading", "of", "metric"]),
@@ -68,8 +70,8 @@ def main() -> None:
     if "retrieval_runs" in tables:
         write(training(tables), options.to / "training.csv")
     if "findings" in run.tables:
-        write(findings(run), options.to / "findings.csv")
-        copy_figures(run, options.to / "figures")
+        write(claims(run, "retrieval"), options.to / "findings.csv")
+        copy_figures(run, FIGURES, options.to / "figures")
     if "knowledge" in tables:
         print(answers(over_seeds(kept("knowledge", tables["knowledge"]), FILES["knowledge"][1])))
 
@@ -118,27 +120,8 @@ def arms(rows: pd.DataFrame) -> pd.Series:
 
 
 def over_seeds(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Mean over seeds and its interval for each arm and values of `by`; of one seed the interval of its table."""
-    found = []
-    for values, own in rows.dropna(subset="value").groupby(["arm", *by], sort=True):
-        row = dict(zip(["arm", *by], values if isinstance(values, tuple) else (values,), strict=True))
-        low, high = interval(own)
-        if row.get("metric", "p1") in SHARES:
-            low, high = max(low, 0.0), min(high, 1.0)
-        baseline = own["baseline"].astype(float).mean()
-        row |= {"value": own["value"].mean(), "low": low, "high": high, "baseline": baseline}
-        found.append(row | {"seeds": own["seed"].nunique(), "count": int(own["count"].median())})
-    return pd.DataFrame(found)
-
-
-def interval(own: pd.DataFrame) -> tuple[float, float]:
-    if len(own) == 1:
-        return float(own["low"].iloc[0]), float(own["high"].iloc[0])
-    draws = [np.asarray(one, dtype=float) for one in own["replicates"]] if "replicates" in own else []
-    paired = len(draws) == len(own) and len({len(one) for one in draws}) == 1
-    seeds = [(int(seed),) for seed in own["seed"]]
-    ends = interval_over_seeds(seeds, own["value"].to_numpy(float), np.stack(draws) if paired else None)
-    return float(ends.low), float(ends.high)
+    """Mean over seeds and its interval for each arm and values of `by`."""
+    return collecting.over_seeds(rows, ["arm", *by], SHARES)
 
 
 def training(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -146,24 +129,6 @@ def training(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     runs = tables["retrieval_runs"]
     columns = ["arm", "seed", "training_p1", "chance", "learned", "learning_rate", "updates", "seconds", "cpu_seconds"]
     return runs[runs["trained"].astype(bool)].assign(arm=arms)[columns].sort_values(["arm", "seed"])
-
-
-def findings(run: Run) -> pd.DataFrame:
-    rows = pd.DataFrame(run.findings)
-    rows = rows[rows["id"].str.startswith("retrieval:")]
-    columns = ["id", "verdict", "effect", "low", "high", "unit", "threshold", "covers", "seeds", "reason"]
-    number = rows["id"].str.extract(r"(\d+)$")[0].astype(int)
-    return rows.assign(number=number).sort_values("number")[[name for name in columns if name in rows]]
-
-
-def copy_figures(run: Run, folder: Path) -> None:
-    """The report's figures of the section, as SVG; of one with a choice of statistics each."""
-    with tempfile.TemporaryDirectory() as temporary:
-        paths = [path for path in write_figures(run.folder, temporary, ("svg",)) if path.stem.startswith(FIGURES)]
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in paths:
-            shutil.copyfile(path, folder / path.name)
-    print(f"figures: {len(paths)}")
 
 
 def answers(known: pd.DataFrame) -> str:
@@ -183,16 +148,6 @@ def answers(known: pd.DataFrame) -> str:
             ]
             lines.append(f"| {arm} | {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def short(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:.2f}".replace("0.", ".")
-
-
-def write(frame: pd.DataFrame, path: Path) -> None:
-    if len(frame):
-        frame.to_csv(path, index=False, float_format="%.4g")
-        print(f"{path.name}: {len(frame)} rows")
 
 
 if __name__ == "__main__":
