@@ -156,6 +156,9 @@ def only_one(run: RunFolder) -> Iterator[None]:
             raise
 
 
+_BEGUN = (".lock", "run.json", CLOCK_FILE)  # what a study writes before anything else
+
+
 @contextmanager
 def removed_if_refused(run: RunFolder) -> Iterator[None]:
     """As `only_one`, a refused command leaves no folder behind; but others may work there too."""
@@ -176,9 +179,12 @@ def _lock(file: IO[str]) -> None:
 
 
 def _remove_if_nothing_was_done(run: RunFolder, made: list[Path]) -> None:
-    """A refused command leaves none of the folders behind that it made, the innermost of which is the run's."""
-    files = [path for path in run.path.rglob("*") if not path.is_dir()]
-    if {path.name for path in files} <= {".lock", "run.json", CLOCK_FILE}:
+    """A refused command leaves none of the folders behind that it made, the innermost of which is the run's.
+
+    A plan may be refused when its sentences are cut up and its tasks are read: neither counts as done.
+    """
+    files = [path.relative_to(run.path) for path in run.path.rglob("*") if not path.is_dir()]
+    if all(path.name in _BEGUN or path.match("work/*.json") or "tokenizers-" in str(path.parent) for path in files):
         shutil.rmtree(run.path, ignore_errors=True)
         with suppress(OSError):  # something else lies there by now
             for folder in made[1:]:
