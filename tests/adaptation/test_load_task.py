@@ -97,6 +97,47 @@ def test_columns_by_number_and_several_labels(write):
         load_task("t", **parts(path), label=1, text="name")
 
 
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["x\ta dog", "y\ta cat", "x\ta\thouse"], r"a\.tsv, line 3: 2 tab-separated columns were expected.* 3 were"),
+        (["x\ta dog", "y\ta cat", "x a house"], r"a\.tsv, line 3: 2 tab-separated columns are needed, 1 found"),
+        (["x\ta dog\tb", "y\ta cat\tb", "x\ta house"], r"a\.tsv, line 3: 3 tab-separated columns are needed, 2"),
+    ],
+)
+def test_a_line_of_another_width_is_named(write, lines, message):
+    from infoflow.adaptation import load_task
+
+    with pytest.raises(UserError, match=message):
+        load_task("t", **parts(write("a.tsv", *lines)))
+
+
+def test_blank_columns_behind_the_others_are_no_columns(write):
+    from infoflow.adaptation import load_task
+
+    data = load_task("t", **parts(write("a.tsv", "x\ta dog\t", "y\ta cat", "x\ta house")))
+    assert len(data.train) == 3
+
+
+def test_examples_without_a_label_are_told(write, notes):
+    from infoflow.adaptation import load_task
+
+    load_task("t", **parts(write("a.tsv", "x\ta dog", "y\ta cat", "\ta house")))
+    assert notes == ["a.tsv: 1 examples without a label were left out."] * 3
+
+
+def test_the_text_to_write_is_named_as_a_label_is(write):
+    from infoflow.adaptation import load_task
+
+    path = write("a.jsonl", *(json.dumps({"input": f"a {word}", "output": word}) for word in ("dog", "cat", "house")))
+    data = load_task("t", **parts(path), shape="generation", text="input", label="output")
+    assert list(data.train.column("translation")) == ["dog", "cat", "house"]
+    with pytest.raises(UserError, match=r"Name its columns: label= \(--label-column\)\."):
+        load_task("t", **parts(path), shape="generation", text="input")
+    with pytest.raises(UserError, match=r"tells which holds the texts: input, output\.\nName it, .*--text-column"):
+        load_task("t", **parts(path), shape="generation")
+
+
 def test_words_and_tags(write):
     from infoflow.adaptation import Tagging, load_task, make_task
 
@@ -131,7 +172,7 @@ def test_tables_by_usual_and_given_names(write):
     assert [(s.text, s.second) for s in data.test] == [("a dog", "a cat"), ("a", "b")]
     odd = write("b.csv", "what,which", "a dog,x", "a cat,y")
     assert load_task("t", **parts(odd), text="what", label="which").labels == ("x", "y")
-    with pytest.raises(UserError, match=r"so the column of its sentences must be named"):
+    with pytest.raises(UserError, match=r"no name of its columns tells which holds the texts: what, which"):
         load_task("t", **parts(odd))
     header = write("c.tsv", "sentence\tlabel", "a dog\tx", "a cat\ty")
     assert [(s.text, s.label) for s in load_task("t", **parts(header)).dev] == [("a dog", "x"), ("a cat", "y")]

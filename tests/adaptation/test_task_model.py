@@ -113,6 +113,28 @@ def test_a_writer_is_the_whole_model():
     assert all(one == other and torch.equal(p, q) and p is not q for (one, p), (other, q) in pairs)
 
 
+@pytest.mark.parametrize("asked", ["task", "tags"])
+@pytest.mark.parametrize("family", ["bert", "causal-bert", "roberta", "distilbert", "electra", "gpt2", "bart"])
+def test_a_head_of_other_labels_is_left_out_and_told(family, asked, task, tmp_path, capsys):
+    """Whatever labels it has, and as many: the new one is a function of the seed, as on the body alone."""
+    from infoflow.foundation import PlainDisplay, use_display
+
+    old = TAGGING if asked == "tags" and family != "bart" else task
+    tuned = task_model(small_model(family), old, seed=1)
+    tuned.save_pretrained(tmp_path)
+    again = load_model(tmp_path, small_tokenizer())
+    capsys.readouterr()
+    with use_display(PlainDisplay()):
+        found = task_model(again, task, seed=3)
+    assert f"is a {type(tuned).__name__}: its head is left out" in capsys.readouterr().err
+    alone = task_model(load_model(again.module.base_model, small_tokenizer()), task, seed=3)
+    heads = {name for name, _ in alone.named_parameters() if not name.startswith(f"{alone.base_model_prefix}.")}
+    assert heads
+    assert all(torch.equal(found.get_parameter(name), alone.get_parameter(name)) for name in heads)
+    more = _Of("classification", task.head, ("a", "b", "c", "d"))  # type: ignore[abstract]
+    assert task_model(again, more).config.num_labels == 4
+
+
 def test_a_fresh_pooler_is_told(task, capsys):
     from infoflow.foundation import PlainDisplay, use_display
 

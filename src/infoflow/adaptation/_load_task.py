@@ -29,6 +29,7 @@ _TEXTS: Mapping[Shape, tuple[str, ...]] = {
     "generation": ("text", "translation"),
 }
 """The columns that a shape needs."""
+_NAMED = {"translation": "label= (--label-column)"}  # what is written need be no translation
 LabelReader = Callable[[Corpus], Iterable[Sequence[str]]]
 """The labels that each example of a part has; of a shape without classes none."""
 
@@ -77,7 +78,8 @@ def load_task(
         multi: An example may have several labels, joined by `|`, or none.
         seed: Of the split.
         columns: Names of columns, or numbers from 0 of a file without names: `text`, `second`, `label`, `question`,
-            `choices`, `answers`, `answer_starts`, `translation`, `references`.
+            `choices`, `answers`, `answer_starts`, `translation`, `references`. Of a generation `label` is another
+            name for `translation`: what is to be written.
 
     Raises:
         UserError: A part cannot be read, lacks a column, or has labels that training lacks; fewer than two classes; a
@@ -86,6 +88,8 @@ def load_task(
     check_task_name(name)
     named = check_named(columns)
     check_shape(shape)
+    if shape == "generation" and "label" in named:
+        named = {name: column for name, column in named.items() if name != "label"} | {"translation": named["label"]}
     left_out: Counter[str] = Counter()
     parts = {
         part: read_part(source, shape, named, tags)
@@ -152,7 +156,7 @@ def _check_columns(corpus: Corpus, shape: Shape) -> None:
         how = (
             "Tags are of words: read word<TAB>tag lines, CoNLL-U, or a data set with words=."
             if shape == "tagging"
-            else ("Name its columns: " + ", ".join(f"{column}=" for column in missing) + ".")
+            else ("Name its columns: " + ", ".join(f"{_NAMED.get(column, f'{column}=')}" for column in missing) + ".")
         )
         raise UserError(
             f"A task of the shape {shape} needs {', '.join(needed)}. {corpus.name} has "
@@ -165,6 +169,7 @@ def _labelled(corpus: Corpus, part: str, left_out: Counter[str]) -> Corpus:
     rows = [row for row, label in enumerate(corpus.column("label")) if label is not None]
     if len(rows) < len(corpus):
         left_out[f"{part}: without a label"] += len(corpus) - len(rows)
+        current_display().note(f"{corpus.name}: {len(corpus) - len(rows):,} examples without a label were left out.")
     if not rows:
         raise UserError(
             f"No example of {corpus.name} has a label.\nName the column of the labels (label=), or leave this part out."

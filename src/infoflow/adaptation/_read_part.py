@@ -1,11 +1,12 @@
 """Reads one labelled part of a task: a file whose layout its first lines tell, or whose columns are named."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from infoflow.corpus import Corpus, load_corpus, read_lines, table_columns
+from infoflow.corpus import Corpus, load_corpus, printable, read_lines, table_columns
 from infoflow.foundation import UserError, as_written
 
 from ._labels import number
@@ -73,6 +74,13 @@ def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: 
         if "paragraphs" in found and suffix == ".json" and not named:
             return Corpus.from_squad(path)
         named = _all_named(found, named, shape)
+        if found and "text" not in named:
+            names = ", ".join(map(printable, found))
+            raise UserError(
+                f"{path} is a table, and no name of its columns tells which holds the texts: {names}.\n"
+                "Name it, and that of the labels or of what is to be written: text= and label= (in the command "
+                '--text-column and --label-column, in a plan columns = ["text=NAME", "label=NAME"]).'
+            )
     elif hasattr(source, "columns") or hasattr(source, "column_names"):
         found = getattr(source, "column_names", None) or list(source.columns)
         named = _all_named(found, named, shape)
@@ -103,7 +111,8 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
         return load_corpus(path, **{f"{name}_column": column for name, column in header.items()})
     if shape in (None, "tagging") and is_tagged(lines):
         return Corpus.from_tagged(path, (tags or "tag",))
-    width = min(len(cells) for cells in rows)
+    width = Counter(map(len, rows)).most_common(1)[0][0]
+    _check_width(path, width)
     full = sum(all(cell.strip() for cell in cells[:width]) for cells in rows) > len(rows) // 2
     if width == 2 and full:
         return Corpus.from_labelled(path)
@@ -117,6 +126,18 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
         "and second text; class, number, first and second text; one word and its tag a line, with blank lines between "
         "sentences.\nName the columns by number, from 0: label=0, text=1 (and second=2)."
     )
+
+
+def _check_width(path: Path, width: int) -> None:
+    """Raise a UserError where a line has more columns than most: its text may hold a tab, and would be cut there."""
+    for place, line in read_lines(path):
+        cells = line.split("\t")
+        if any(cell.strip() for cell in cells[width:]):
+            raise UserError(
+                f"{path}, line {place}: {width} tab-separated columns were expected, as in most lines. "
+                f"{len(cells)} were found.\nCorrect the line, or name the columns by number, from 0: label=0, text=1 "
+                "(and second=2)."
+            )
 
 
 def is_tagged(lines: Sequence[str]) -> bool:

@@ -18,6 +18,7 @@ from ._task import AbstractTask
 
 _READS_THE_START = ("AutoModelForSequenceClassification", "AutoModelForMultipleChoice")
 """Heads that BERT's relatives put on the first token, which sees no other one in a causal model."""
+_HEADS = (*_READS_THE_START, "AutoModelForTokenClassification", "AutoModelForQuestionAnswering")
 _PROBLEMS = {
     ("classification", False): "single_label_classification",
     ("classification", True): "multi_label_classification",
@@ -31,7 +32,9 @@ class FreshModel:
 
     module: PreTrainedModel
     fresh: frozenset[str]
-    """Parameters that the pretrained model lacks: of the head, and of a pooler that it had none of."""
+    """Parameters that the pretrained body lacks: of the head, and of a pooler that it had none of."""
+    replaced: bool = False
+    """Whether the pretrained model has a head for texts, tags, choices or spans, which is left out."""
 
     @property
     def head(self) -> frozenset[str]:
@@ -44,7 +47,8 @@ def task_model(model: Model, task: AbstractTask, seed: int = 0) -> PreTrainedMod
     """The body of `model` under a freshly initialised head for `task`, as `task.head` of transformers has it.
 
     The body is the pretrained one bit for bit; the head is a function of `seed`. What pretraining had beside the body
-    (its head for words) is left out; a pooler that it lacked is fresh too, and a note says so. For understanding tasks
+    (its head for words, or for the labels of another task) is left out; a pooler that it lacked is fresh too. Notes
+    say so. For understanding tasks
     a sequence-to-sequence model whose stacks are two models (`EncoderDecoderModel`) gives its encoder; a text is
     written by the whole model, whose head is the pretrained one. A causal BERT reads the class from its last token.
 
@@ -52,12 +56,17 @@ def task_model(model: Model, task: AbstractTask, seed: int = 0) -> PreTrainedMod
         UserError: The family has no such head, or its configuration does not describe its weights.
     """
     built = fresh_model(model, task, seed)
-    tell_of_pooler(built, model, task)
+    tell_of_fresh(built, model, task)
     return built.module
 
 
-def tell_of_pooler(built: FreshModel, model: Model, task: AbstractTask) -> None:
-    """Note that a pooler begins at random, where it does."""
+def tell_of_fresh(built: FreshModel, model: Model, task: AbstractTask) -> None:
+    """Note that a pooler begins at random, where it does, and that a head which the model has is not used."""
+    if built.replaced:
+        kind = type(model.module).__name__
+        current_display().note(
+            f"{model.name} is a {kind}: its head is left out, that for {task.task} begins at random."
+        )
     if any(map(_of_pooler, built.fresh)):
         current_display().note(f"{model.name} has no pooler: it begins at random, like the head for {task.task}.")
 
@@ -76,7 +85,7 @@ def fresh_model(model: Model, task: AbstractTask, seed: int) -> FreshModel:
     config = _config(model, source, task)
     family = _family(model, config, task)
     module, fresh = _built(family, config, source, seed, model.name)
-    return FreshModel(module=module, fresh=fresh)
+    return FreshModel(module=module, fresh=fresh, replaced=isinstance(source, _heads(type(source.config))))
 
 
 def _writer(model: Model, task: AbstractTask) -> PreTrainedModel:
@@ -142,11 +151,18 @@ def _may_be_causal(config: Any, task: AbstractTask) -> bool:
     return task.head not in _READS_THE_START or isinstance(config, CausalBertConfig)
 
 
+def _heads(config: type) -> tuple[type, ...]:
+    """The models with a head that is tuned for a task, of the family with these configurations."""
+    found = (getattr(transformers, name)._model_mapping.get(config, ()) for name in _HEADS)
+    return tuple(one for each in found for one in (each if isinstance(each, tuple | list) else (each,)))
+
+
 def _built(
     family: Any, config: Any, source: PreTrainedModel, seed: int, name: str
 ) -> tuple[PreTrainedModel, frozenset[str]]:
-    weights = {key: tensor.detach().clone() for key, tensor in source.state_dict().items()}
-    if source.base_model is not source and source.base_model_prefix != family.base_model_prefix:
+    body = f"{source.base_model_prefix}." if source.base_model is not source else ""
+    weights = {key: one.detach().clone() for key, one in source.state_dict().items() if key.startswith(body)}
+    if body and source.base_model_prefix != family.base_model_prefix:
         weights = _renamed(weights, source.base_model_prefix, family.base_model_prefix)
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()

@@ -25,7 +25,7 @@ from ._methods import prepare
 from ._predictions import answer_rows, predictions_of
 from ._tables import TASK_ANSWERS, TASK_SCORES
 from ._task import AbstractTask, Predictions, TaskData, check_task_name
-from ._task_model import fresh_model, tell_of_pooler
+from ._task_model import fresh_model, tell_of_fresh
 from ._task_parts import TaskParts, input_length, task_tokenizer
 from ._training_part import training_part
 from ._tune_config import TuneConfig
@@ -204,7 +204,7 @@ class _Tuning:
         """A model trained with a seed and a rate; of a frozen one the body is looked up meanwhile."""
         built = fresh_model(self.model, self.task, seed)
         if not self._told:
-            tell_of_pooler(built, self.model, self.task)
+            tell_of_fresh(built, self.model, self.task)
             self._told = True
         module = prepare(built, self.task, self.config, seed)
         settings = self._settings(seed, rate)

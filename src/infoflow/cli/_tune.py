@@ -79,7 +79,7 @@ def tune(
         shape: What is asked. Default: read off the file.
         as_text: Let the model write the answer in words, as T5 does: any shape but tagging becomes generation.
         second_column: Column of the second text of a pair, in a table.
-        label_column: Column of the label, in a table.
+        label_column: Column of the label, in a table; with --shape generation, of the text to write.
         tags: Column of the words' tags, where there are several.
         method: All weights; the head on a frozen body; head and upper layers; lower layers slower; low-rank adapters.
         rates: Learning rates to choose among, separated by commas. Default: four that suit the method.
