@@ -111,6 +111,13 @@ def test_scores_stand_beside_from_scratch_and_a_guess(run, figures) -> None:
     assert "most 0.15" in figure.answer[-1]
 
 
+def test_one_line_alone_does_not_do_best(tmp_path) -> None:
+    alone = adapted.write_run(tmp_path, Adapted(seeds=(1, 2), objectives=SOME[:1]), only=("tuned_scores",))
+    told = drawn_figures(alone, "adaptation")["tuned-scores"].answer[0]
+    assert told.startswith("On opinions ")
+    assert " has 0." in told
+
+
 def test_frozen_and_full_general_and_domain_are_rows_of_one_table(figures) -> None:
     figure = figures["tuned-ways"]
     assert [panel.title for panel in figure.panels] == ["causal LM", "masked LM"]

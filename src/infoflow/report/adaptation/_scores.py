@@ -75,7 +75,7 @@ def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
 
 
 def _best(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
-    """Of each task the highest score, and what is not told apart from it."""
+    """Of each task the highest score, and what is not told apart from it; the score, where there is one line."""
     told = []
     for task in tasks[:_TOLD]:
         rows = of(own, task=task, trained=True)
@@ -83,7 +83,8 @@ def _best(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]
         best = max(samples, key=lambda one: samples[one].estimate().value)
         alike = [one.label for one in samples if one != best and not (samples[best] - samples[one]).estimate().sign]
         others = f" (not told apart: {listed(alike)})" if alike else ""
-        told.append(f"On {task} {best.label} does best, {estimate_text(samples[best].estimate())}{others}.")
+        does = "does best," if len(samples) > 1 else "has"
+        told.append(f"On {task} {best.label} {does} {estimate_text(samples[best].estimate())}{others}.")
     return told
 
 
