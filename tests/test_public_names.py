@@ -56,7 +56,7 @@ CHANGED = {
     "probing": "probe",
     "representations": "neighbour_agreement tuned_lens",
     "retrieval": "search",
-    "studies": "checkpoints graph study_progress",
+    "studies": "checkpoints graph refused study_progress",
 }
 """An inner step is made to fail, to be counted, to stop early or to work in small pieces."""
 
