@@ -1,5 +1,6 @@
 """What scripts that collect a finished study have in common: means over seeds, verdicts, figures, small CSV files."""
 
+import argparse
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -13,6 +14,17 @@ from infoflow.report import write_figures
 from infoflow.studies import Run
 
 CLAIM = ["id", "verdict", "effect", "low", "high", "unit", "threshold", "covers", "seeds", "reason"]
+
+
+def asked(text: str | None, to: Path | None = None) -> tuple[Run, Path]:
+    """The run and the folder for its tables that the command names; the folder is `to` where it names none."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--to", type=Path, default=to, required=to is None)
+    options = parser.parse_args()
+    run = Run.open(options.run)
+    options.to.mkdir(parents=True, exist_ok=True)
+    return run, options.to
 
 
 def over_seeds(rows: pd.DataFrame, by: Sequence[str], shares: Sequence[str] = ()) -> pd.DataFrame:

@@ -17,7 +17,6 @@ Values are means over seeds of pretraining (seeds of tuning averaged), with 95% 
 prints a table of README.md.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from infoflow.studies import Run
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from collecting import averaged, claims, copy_figures, over_seeds, short, write  # noqa: E402
+from collecting import asked, averaged, claims, copy_figures, over_seeds, short, write  # noqa: E402
 
 MODEL = ["objective", "variant", "trained"]
 WAY = ["task", "strategy", "method", "examples", "control"]
@@ -38,23 +37,18 @@ SHARES = ("accuracy", "macro_f1", "f1", "entity_f1", "exact_match", "rouge1", "r
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--to", type=Path, required=True)
-    options = parser.parse_args()
-    run = Run.open(options.run)
-    options.to.mkdir(parents=True, exist_ok=True)
+    run, to = asked(__doc__)
     found = scores(run)
-    write(found, options.to / "scores.csv")
-    write(pretraining(run), options.to / "pretraining.csv")
+    write(found, to / "scores.csv")
+    write(pretraining(run), to / "pretraining.csv")
     if "domain_loss" in run.tables:
         keys = ["strategy", "text"]
         losses = averaged(pd.DataFrame(run.tables["domain_loss"]), [*MODEL, "seed", *keys])
-        write(over_seeds(losses, [*MODEL, *keys]), options.to / "domain_loss.csv")
+        write(over_seeds(losses, [*MODEL, *keys]), to / "domain_loss.csv")
     if "task_leakage" in run.tables:
-        write(pd.DataFrame(run.tables["task_leakage"]), options.to / "leakage.csv")
-    write(claims(run, "adaptation"), options.to / "findings.csv")
-    copy_figures(run, FIGURES, options.to / "figures")
+        write(pd.DataFrame(run.tables["task_leakage"]), to / "leakage.csv")
+    write(claims(run, "adaptation"), to / "findings.csv")
+    copy_figures(run, FIGURES, to / "figures")
     print(by_task(found))
 
 

@@ -6,7 +6,7 @@
 Five significant digits; untrained models and both splits stay. README.md says what was seen.
 """
 
-import argparse
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +14,10 @@ import pandas as pd
 from infoflow.studies import Run
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from collecting import asked  # noqa: E402
+
 TABLES = (
     "task_scores", "findings", "mutual_information", "layer_distance", "model_distance", "identity_neighbours",
     "position_neighbours", "context_neighbours", "change_by_frequency", "influence_by_frequency", "geometry",
@@ -23,20 +27,15 @@ LISTS = ("replicates", "tokens_by_size", "value_by_size", "plug_in_by_size")  # 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--to", type=Path, default=HERE)
-    options = parser.parse_args()
-    run = Run.open(options.run)
-    options.to.mkdir(parents=True, exist_ok=True)
+    run, to = asked(__doc__, HERE)
     for name in TABLES:
         if name in run.tables:
             frame = pd.DataFrame(run.tables[name]).drop(columns=list(LISTS), errors="ignore")
             same = [column for column in ("architecture", "start", "variant") if column in frame]
             frame = frame.drop(columns=[column for column in same if frame[column].nunique() < 2])
-            frame.to_csv(options.to / f"{name}.csv", index=False, float_format="%.5g")
+            frame.to_csv(to / f"{name}.csv", index=False, float_format="%.5g")
             print(name, len(frame))
-    best_heads(run).to_csv(options.to / "best_heads.csv", index=False, float_format="%.4g")
+    best_heads(run).to_csv(to / "best_heads.csv", index=False, float_format="%.4g")
     print(verdicts(pd.DataFrame(run.tables["findings"])))
 
 

@@ -20,7 +20,6 @@ Values are means over seeds, with 95% intervals over seeds and facts; `seeds` sa
 going it has what is measured so far, without findings and figures. It prints the tables of README.md.
 """
 
-import argparse
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -34,7 +33,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 import collecting  # noqa: E402
-from collecting import claims, copy_figures, short, write  # noqa: E402
+from collecting import asked, claims, copy_figures, short, write  # noqa: E402
 
 EXPOSURES = ("trained x1", "trained x16", "held out")
 FILES = {
@@ -55,23 +54,18 @@ FIGURES = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--to", type=Path, default=HERE)
-    options = parser.parse_args()
-    run = Run.open(options.run)
-    options.to.mkdir(parents=True, exist_ok=True)
+    run, to = asked(__doc__, HERE)
     tables = measured(run)
     if not tables:
-        raise SystemExit(f"{options.run} has no table yet: arms are measured when all plain ones are trained.")
+        raise SystemExit(f"{run.folder.path} has no table yet: arms are measured when all plain ones are trained.")
     for name, (table, by) in FILES.items():
         if table in tables:
-            write(over_seeds(kept(table, tables[table]), by), options.to / f"{name}.csv")
+            write(over_seeds(kept(table, tables[table]), by), to / f"{name}.csv")
     if "retrieval_runs" in tables:
-        write(training(tables), options.to / "training.csv")
+        write(training(tables), to / "training.csv")
     if "findings" in run.tables:
-        write(claims(run, "retrieval"), options.to / "findings.csv")
-        copy_figures(run, FIGURES, options.to / "figures")
+        write(claims(run, "retrieval"), to / "findings.csv")
+        copy_figures(run, FIGURES, to / "figures")
     if "knowledge" in tables:
         print(answers(over_seeds(kept("knowledge", tables["knowledge"]), FILES["knowledge"][1])))
 

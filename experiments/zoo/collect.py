@@ -6,12 +6,14 @@ Four significant digits; of the map the means over seeds, of scores those on tes
 and of claims those that could be tested.
 """
 
-import argparse
+import sys
 from pathlib import Path
 
 import pandas as pd
 
-from infoflow.studies import Run
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from collecting import asked
 
 ALWAYS_LEFT_OUT = ("replicates", "model", "start", "update", "signature")
 
@@ -31,19 +33,14 @@ def kept(name: str, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--to", type=Path, required=True)
-    options = parser.parse_args()
-    run = Run.open(options.run)
-    options.to.mkdir(parents=True, exist_ok=True)
+    run, to = asked(__doc__)
     for name in ("findings", "match", "objective_map", "objective_distances", "objective_families", "task_scores"):
         if name not in run.tables:
             continue
         frame = kept(name, pd.DataFrame(run.tables[name]).drop(columns=list(ALWAYS_LEFT_OUT), errors="ignore"))
         same = [column for column in ("architecture", "variant") if column in frame and frame[column].nunique() < 2]
         frame = frame.drop(columns=same)
-        frame.to_csv(options.to / f"{name}.csv", index=False, float_format="%.4g")
+        frame.to_csv(to / f"{name}.csv", index=False, float_format="%.4g")
         print(f"{name}: {len(frame)} rows")
 
 
