@@ -57,7 +57,7 @@ def main() -> None:
     run, to = asked(__doc__, HERE)
     tables = measured(run)
     if not tables:
-        raise SystemExit(f"{run.folder.path} has no table yet: arms are measured when all plain ones are trained.")
+        raise SystemExit(f"{run.path} has no table yet: arms are measured when all plain ones are trained.")
     for name, (table, by) in FILES.items():
         if table in tables:
             write(over_seeds(kept(table, tables[table]), by), to / f"{name}.csv")
