@@ -197,6 +197,21 @@ def test_an_encoder_that_hardly_looks_around_is_no_decoder_in_half_precision(see
         assert TASK.example_losses(BertForQuestionAnswering(config), _batch(_rows(), [0])).item() > 0
 
 
+def test_an_encoder_that_collapsed_is_no_decoder():
+    """What it says of the first token differs by less than rounding, whatever follows."""
+    config = BertConfig(
+        vocab_size=len(TOKENIZER), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16
+    )
+    torch.manual_seed(0)
+    module = BertForQuestionAnswering(config).eval()
+    with torch.no_grad():
+        for layer in module.bert.encoder.layer:
+            layer.attention.output.dense.weight.mul_(1e-7)
+    first, other = module(torch.tensor([[5, 6, 7, 8], [5, 9, 10, 11]])).start_logits[:, 0]
+    torch.testing.assert_close(first, other, rtol=1e-6, atol=0)
+    assert TASK.example_losses(module, _batch(_rows(), [0])).item() > 0
+
+
 def test_a_model_without_the_head_is_refused():
     config = BertConfig(
         vocab_size=len(TOKENIZER), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
