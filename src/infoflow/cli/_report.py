@@ -18,6 +18,7 @@ def report(
     formats: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     width: Annotated[float, Parameter(converter=limited("Inches"))] = 6.8,
     columns: Annotated[int | None, Parameter(converter=limited("Count"))] = None,
+    so_far: Annotated[bool, Parameter(negative=())] = False,
     anonymous: Annotated[bool, Parameter(negative=())] = False,
     log: Log = None,
 ) -> None:
@@ -29,6 +30,7 @@ def report(
         formats: Of the figures, separated by commas. Default: svg,png,pdf.
         width: Width of the figures in inches: 3.3 is one column of a two-column paper, 6.8 its page.
         columns: Panels of a figure that stand side by side. Default: as many as there is room for.
+        so_far: Of a study that is going on, or was stopped: from what is done, into its folder so-far.
         anonymous: Leave the names of local files out of the report, and the command; folders never stand in it.
     """
     with reporting(log):
@@ -37,6 +39,10 @@ def report(
         from infoflow.results import RunFolder
 
         folder = RunFolder.existing(run)
+        if so_far:
+            from infoflow.studies import Run
+
+            folder = Run(folder).so_far().folder
         folder.require_tables()
         if figures is not None and anonymous:
             raise UserError("--anonymous is about the report: figures name no files. Leave out one of the two.")

@@ -37,7 +37,7 @@ class WallClock:
 @contextmanager
 def wall_clock(run: RunFolder, save: bool = True) -> Iterator[WallClock]:
     """A clock that goes on where the last call on `run` ended or was killed; `save` keeps its time there."""
-    clock = WallClock(run.path / CLOCK_FILE, _before(run))
+    clock = WallClock(run.path / CLOCK_FILE, seconds_before(run))
     if not save:
         yield clock
         return
@@ -62,7 +62,8 @@ def reset_clock(run: RunFolder) -> None:
     WallClock(run.path / CLOCK_FILE, before=0.0).save()
 
 
-def _before(run: RunFolder) -> float:
+def seconds_before(run: RunFolder) -> float:
+    """Of all calls that have worked on the run."""
     with suppress(OSError, ValueError):
         return float((run.path / CLOCK_FILE).read_text(encoding="utf-8"))
     return float(run.read().get("seconds") or 0.0)

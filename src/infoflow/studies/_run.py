@@ -15,6 +15,7 @@ from infoflow.results import RunFolder, ShownTables
 
 from ._graph import Graph, graph
 from ._plan import StudyPlan
+from ._so_far import so_far
 
 _OF_FAILURES = {field.name for field in dataclasses.fields(Failure)}
 
@@ -84,6 +85,17 @@ class Run:
         if self.folder.read().get("kind") != "study":
             raise UserError(f"{self.path} is no study: only a study has stages.")
         return graph(StudyPlan.from_json(self.folder.read()["plan"]), self.folder)
+
+    def so_far(self) -> "Run":
+        """What is done of a study that is going on, or was stopped, as a run in its folder `so-far`: the tables of all
+        stages that are done, the claims judged by them; its `report()` says what is missing.
+
+        The study itself is not touched, and removes that folder when it ends.
+
+        Raises:
+            UserError: The run is no study, or none of its models is measured.
+        """
+        return Run(so_far(self))
 
     def report(self) -> Path:
         """Write `report.html` anew; its path."""

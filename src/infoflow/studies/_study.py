@@ -3,24 +3,21 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from infoflow.engine import Engine
 from infoflow.flow import is_first, wait_for_all
 from infoflow.foundation import (
     UserError,
     current_display,
-    digest,
-    file_digest,
     lock_file,
     provenance,
     sweep_partial,
     writable,
 )
 from infoflow.report import anonymize, check_replaceable, write_report
-from infoflow.results import RunFolder, Subject
+from infoflow.results import RunFolder
 from infoflow.training import usable_device
 
 from ._clock import CLOCK_FILE, WallClock, wall_clock
@@ -30,7 +27,8 @@ from ._measures import check_tables
 from ._plan import StudyPlan
 from ._run import Run
 from ._run_stages import run_stages
-from ._study_models import StudyModels
+from ._so_far import SO_FAR, something_to_tell
+from ._study_facts import study_facts
 from .stages import Train
 
 
@@ -88,48 +86,28 @@ def study(
 
 def _study(plan: StudyPlan, run: RunFolder, engine: Engine, clock: WallClock) -> None:
     stages = graph(plan, run)
-    run_stages(stages, run, engine)
+    with _told_of_what_is_done(stages, run):
+        run_stages(stages, run, engine)
     models = stages.of(Train)[0].models
-    split = models.bench.facts("parts", digest([1, models.data.key]), models.data.parts.facts)
+    timings = {**run.read().get("timings", {}), "study (this call)": clock.this_call}
+    facts = study_facts(list(stages), models, timings, stages.records(), clock.all_calls)
     if is_first():
-        _describe(stages, models, clock, split)
+        run.update(**facts, command=provenance()["command"], warnings=run.read().get("warnings", []))
         write_report(run)
+        shutil.rmtree(run.path / SO_FAR, ignore_errors=True)
     wait_for_all()
     models.bench.discard("samples")
 
 
-def _describe(stages: Graph, models: StudyModels, clock: WallClock, split: dict[str, Any]) -> None:
-    """What the report's summary and methods need beside the tables."""
-    data, run = models.data, models.run
-    trained = [{**Subject(recipe=stage.recipe).keys(), **stage.facts()} for stage in stages.of(Train)]
-    timings = {**run.read().get("timings", {}), "training (sum over models)": sum(row["seconds"] for row in trained)}
-    timings["study (this call)"] = clock.this_call
-    parts: dict[str, Any] = {"train": data.train, "validation": data.validation, "test": data.test}
-    sizes = {name: len(part) for name, part in parts.items()} | {"analysed": len(data.analysed)}
-    other = data.other_domain
-    run.update(
-        corpus={
-            "name": models.plan.corpus.name,
-            "digest": data.train.digest,
-            "sentences": sum(len(part) for part in parts.values()),
-            "words": int(sum(part.word_counts.sum() for part in parts.values())),
-            "parts": sizes,
-            "split": split,
-            **({} if other is None else {"other_domain": {"digest": other.digest, "sentences": len(other)}}),
-        },
-        models=[{**row, "sha256": _weights_digest(run, row["model"])} for row in trained],
-        timings={name: round(value, 1) for name, value in timings.items()},
-        stages=stages.records(),
-        seconds=round(clock.all_calls, 1),
-        warnings=run.read().get("warnings", []),
-        failures=[asdict(failure) for stage in stages for failure in stage.failures()],
-        command=provenance()["command"],
-        provenance=provenance(),
-    )
-
-
-def _weights_digest(run: RunFolder, model: str) -> str:
-    return file_digest(run.models / model / "model.safetensors")
+@contextmanager
+def _told_of_what_is_done(stages: Graph, run: RunFolder) -> Iterator[None]:
+    """What failed need not keep people from what did not."""
+    try:
+        yield
+    except UserError as error:
+        if not something_to_tell(stages):
+            raise
+        raise UserError(f"{error}\nWhat is done so far: infoflow report {run.path} --so-far") from error
 
 
 @contextmanager
