@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from undrawn import undrawn
 
 from infoflow.adaptation import INSIDE, make_task
@@ -163,6 +164,32 @@ def test_untrained_models_are_tuned_once_for_all_objectives_that_begin_alike(tmp
     assert len({stage.tuned.key for stage in controls}) == 1
     frozen = [stage for stage in stages if stage.tuned.method == "frozen"]
     assert [stage.last for stage in frozen] == [True, True]
+
+
+def test_models_of_one_layout_are_the_same_before_training(tmp_path) -> None:
+    """Bit for bit, whatever their objectives hide or let decoders write; who tunes them second waits."""
+    objectives = ["masked-lm", "bart", "span-corruption", "translation", "causal-lm"]
+    values = {**PLAN, "objectives": objectives, "domain": {}, "tune": [TASK]}
+    found = {}
+    stages = graph(StudyPlan.from_json(values), tmp_path / "run").of(Tune)
+    for stage in stages:
+        if not stage.tuned.subject.trained:
+            found.setdefault(stage.tuned.key, []).append(stage)
+    alike = [[stage.tuned.subject.recipe.objective.label for stage in group] for group in found.values()]
+    assert sorted(map(sorted, alike)) == [
+        ["bart", "span-corruption"],
+        ["causal-lm"],
+        ["masked-lm"],
+        ["translation"],
+    ]
+    for first, *others in found.values():
+        weights = first.tuned.load().module.state_dict()
+        for other in others:
+            assert other.again
+            assert first.key in other.needs
+            assert first.cost > 10 * other.cost
+            torch.testing.assert_close(other.tuned.load().module.state_dict(), weights, rtol=0, atol=0)
+    assert not any(group[0].again for group in found.values())
 
 
 def test_the_inside_of_named_objectives(tmp_path) -> None:

@@ -133,8 +133,18 @@ class StudyModels:
             return digest([self.train_key(recipe), "update", subject.update, sentences, *rounded])
         if subject.trained:
             return digest([self.train_key(recipe), True, sentences])
-        begins = [self.data_key, self.plan.model, self.plan.match, recipe.architecture, recipe.seed]
-        return digest([_VERSION, "untrained", *begins, *_measured_as(self.objective(recipe)), sentences])
+        return digest([_VERSION, "untrained", *self._begins(recipe), *_measured_as(self.objective(recipe)), sentences])
+
+    def begins_key(self, recipe: Recipe) -> str:
+        """What the weights of its exported model before the first update depend on: less than what is measured of them,
+        since it is of no account what objectives of one layout hide, or let the decoder write."""
+        objective = self.objective(recipe)
+        part = [objective.name] if objective.exports_a_part else []
+        built = [objective.layout, objective.needs_translation, *part]
+        return digest([_VERSION, "begins", *self._begins(recipe), *built])
+
+    def _begins(self, recipe: Recipe) -> list[Any]:
+        return [self.data_key, self.plan.model, self.plan.match, recipe.architecture, recipe.seed]
 
     # -- where it lies ------------------------------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ class TunedSubject:
             return self.special.key
         if self.subject.trained:
             return self.models.train_key(self.subject.recipe)
-        return self.models.states_key(self.subject)
+        return self.models.begins_key(self.subject.recipe)
 
     @cached_property
     def key(self) -> str:

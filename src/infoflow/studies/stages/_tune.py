@@ -34,21 +34,28 @@ class Tune(AbstractStage):
 
     kind = "tune"
     tuned: TunedSubject
+    again: bool = False  # whether an earlier stage of another model's name leaves the same tables
     last: bool = False  # of those that share the features of a frozen body: they are removed behind it
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Tune]":
-        """Frozen ones of a model wait for each other, so that its features are computed once."""
+        """Frozen ones of a model wait for each other, so that its features are computed once; so do those of models
+        that are the same before training, which are tuned once."""
         stages = list[Tune]()
+        firsts = dict[str, Tune]()
         for tuned in tuned_subjects(models):
             earlier = stages[-1] if stages and _share_features(stages[-1].tuned, tuned) else None
-            needs = (*_needs(tuned), *([earlier.key] if earlier else []))
-            stages.append(cls(tuned=tuned, needs=needs))
+            first = firsts.get(tuned.key)
+            waits = dict.fromkeys(one.key for one in (earlier, first) if one)
+            stages.append(cls(tuned=tuned, needs=(*_needs(tuned), *waits), again=first is not None))
+            firsts.setdefault(tuned.key, stages[-1])
         following = [*stages, None][1:]
         return [replace(stage, last=_is_last(stage, after)) for stage, after in zip(stages, following, strict=True)]
 
     @property
     def estimate(self) -> float:
+        if self.again:
+            return 0.0005
         tuned, training = self.tuned, self.tuned.models.plan.training
         config, thousands = tuned.config, tuned.models.tasks.share(tuned.asked, tuned.examples)
         runs = len(config.seeds) + len(config.rates) - 1
