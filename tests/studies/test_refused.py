@@ -45,7 +45,7 @@ def test_a_folder_that_was_there_stays(tmp_path):
 def test_what_a_finished_stage_left_stays(tmp_path, monkeypatch):
     from infoflow.studies import _study
 
-    def interrupted(stages, run, engine):
+    def interrupted(stages, run, engine, hint):
         next(iter(stages)).run()
         raise UserError("Enough.")
 

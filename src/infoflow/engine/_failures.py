@@ -33,8 +33,8 @@ class Tally:
         return self._reasons[reason] >= _SAME
 
 
-def check_endings(graph: Sequence[Stage], endings: Mapping[str, Ending]) -> None:
-    """Tell all failures at once.
+def check_endings(graph: Sequence[Stage], endings: Mapping[str, Ending], hint: str = "") -> None:
+    """Tell all failures at once, and `hint` behind them.
 
     Raises:
         UserError: A stage failed.
@@ -50,6 +50,7 @@ def check_endings(graph: Sequence[Stage], endings: Mapping[str, Ending]) -> None
         parts.append(f"{_stages(kept)} ended well and {'is' if kept == 1 else 'are'} kept.")
     if left := states["skipped"] + states["stopped"]:
         parts.append(f"{_stages(left)} {'was' if left == 1 else 'were'} not done.")
+    parts += [hint] if hint else []
     raise UserError("\n".join(parts))
 
 

@@ -82,9 +82,13 @@ class Run:
         Raises:
             UserError: The run is no study.
         """
-        if self.folder.read().get("kind") != "study":
+        return self._graph()
+
+    def _graph(self, prepared: bool = False) -> Graph:
+        study = self.folder.read()
+        if study.get("kind") != "study":
             raise UserError(f"{self.path} is no study: only a study has stages.")
-        return graph(StudyPlan.from_json(self.folder.read()["plan"]), self.folder)
+        return graph(StudyPlan.from_json(study["plan"]), self.folder, prepared)
 
     def so_far(self) -> "Run":
         """What is done of a study that is going on, or was stopped, as a run in its folder `so-far`: the tables of all
@@ -95,7 +99,7 @@ class Run:
         Raises:
             UserError: The run is no study, or none of its models is measured.
         """
-        return Run(so_far(self))
+        return Run(so_far(self.folder, self._graph(prepared=True)))
 
     def report(self) -> Path:
         """Write `report.html` anew; its path."""

@@ -10,7 +10,7 @@ from infoflow.results import RunFolder
 
 from ._costs import keep_record
 from ._graph import Graph
-from .stages import AbstractStage, Check
+from .stages import AbstractStage, Check, MeasureModel
 
 _SHOWN = 4  # running stages beside the bar
 _TRAINING = (
@@ -22,8 +22,10 @@ _TRAINING = (
 _BY_CLOCK = 0.95  # of a running stage's cost counts at most, before it has ended
 
 
-def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "Study") -> None:
+def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "Study", hint: str = "") -> None:
     """Do what is missing of the graph on an engine that is not open yet; `title` stands before the bar.
+
+    `hint` follows what is told of failed stages, where a model of a study is measured.
 
     Raises:
         UserError: Stages failed; what did not need them is done, and the same call goes on.
@@ -35,7 +37,9 @@ def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "S
     chosen = InTurn() if all(isinstance(stage, Check) for stage in missing) else engine
     with current_display().progress(title, cost) as progress, chosen as opened:
         endings = opened.run(missing, _Told(missing, folder, progress))
-    check_endings(missing, endings)
+    left = {stage.key for stage in missing if stage.key not in endings or endings[stage.key].state != "done"}
+    measured = any(isinstance(stage, MeasureModel) and stage.key not in left for stage in stages)
+    check_endings(missing, endings, hint if measured else "")
 
 
 class _Told:

@@ -22,13 +22,13 @@ from infoflow.training import usable_device
 
 from ._clock import CLOCK_FILE, WallClock, wall_clock
 from ._engines import engine_for
-from ._graph import Graph, graph
+from ._graph import graph
 from ._measures import check_tables
 from ._plan import StudyPlan
 from ._run import Run
 from ._run_stages import run_stages
-from ._so_far import SO_FAR, something_to_tell
-from ._study_facts import study_facts
+from ._so_far import SO_FAR
+from ._study_facts import split_facts, study_facts
 from .stages import Train
 
 
@@ -86,28 +86,18 @@ def study(
 
 def _study(plan: StudyPlan, run: RunFolder, engine: Engine, clock: WallClock) -> None:
     stages = graph(plan, run)
-    with _told_of_what_is_done(stages, run):
-        run_stages(stages, run, engine)
+    run_stages(stages, run, engine, hint=f"What is done so far: infoflow report {run.path} --so-far")
     models = stages.of(Train)[0].models
-    timings = {**run.read().get("timings", {}), "study (this call)": clock.this_call}
-    facts = study_facts(list(stages), models, timings, stages.records(), clock.all_calls)
+    split = split_facts(models)
     if is_first():
-        run.update(**facts, command=provenance()["command"], warnings=run.read().get("warnings", []))
+        before, now = run.read(), provenance()
+        timings = {**before.get("timings", {}), "study (this call)": clock.this_call}
+        facts = study_facts(stages.stages, models, split, timings, stages.records(), clock.all_calls)
+        run.update(**facts, command=now["command"], provenance=now, warnings=before.get("warnings", []))
         write_report(run)
         shutil.rmtree(run.path / SO_FAR, ignore_errors=True)
     wait_for_all()
     models.bench.discard("samples")
-
-
-@contextmanager
-def _told_of_what_is_done(stages: Graph, run: RunFolder) -> Iterator[None]:
-    """What failed need not keep people from what did not."""
-    try:
-        yield
-    except UserError as error:
-        if not something_to_tell(stages):
-            raise
-        raise UserError(f"{error}\nWhat is done so far: infoflow report {run.path} --so-far") from error
 
 
 @contextmanager

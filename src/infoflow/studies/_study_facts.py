@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from infoflow.foundation import digest, file_digest, provenance
+from infoflow.foundation import digest, file_digest
 from infoflow.results import Subject
 
 from ._study_models import StudyModels
@@ -14,6 +14,7 @@ from .stages import AbstractStage, Train
 def study_facts(
     stages: Sequence[AbstractStage],
     models: StudyModels,
+    split: Mapping[str, Any],
     timings: Mapping[str, float],
     records: Sequence[Mapping[str, Any]],
     seconds: float,
@@ -23,12 +24,12 @@ def study_facts(
     Args:
         stages: Those that are done.
         models: Of the study.
+        split: What `split_facts` tells of them.
         timings: Seconds by name, of which that of all trainings is added.
         records: What stages took, as `Graph.records` has it.
         seconds: Of all calls.
     """
     data = models.data
-    split = models.bench.facts("parts", digest([1, data.key]), data.parts.facts)
     trainings = [stage for stage in stages if isinstance(stage, Train)]
     trained = [{**Subject(recipe=stage.recipe).keys(), **stage.facts()} for stage in trainings]
     timings = {**timings, "training (sum over models)": sum(row["seconds"] for row in trained)}
@@ -42,7 +43,7 @@ def study_facts(
             "sentences": sum(len(part) for part in parts.values()),
             "words": int(sum(part.word_counts.sum() for part in parts.values())),
             "parts": sizes,
-            "split": split,
+            "split": dict(split),
             **({} if other is None else {"other_domain": {"digest": other.digest, "sentences": len(other)}}),
         },
         "models": [{**row, "sha256": _weights_digest(models, row["model"])} for row in trained],
@@ -50,8 +51,12 @@ def study_facts(
         "stages": list(records),
         "seconds": round(seconds, 1),
         "failures": [asdict(failure) for stage in stages for failure in stage.failures()],
-        "provenance": provenance(),
     }
+
+
+def split_facts(models: StudyModels) -> dict[str, Any]:
+    """How the corpus was cut into parts; every process of a study asks at the same time."""
+    return models.bench.facts("parts", digest([1, models.data.key]), models.data.parts.facts)
 
 
 def _weights_digest(models: StudyModels, model: str) -> str:

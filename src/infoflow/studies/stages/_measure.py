@@ -38,7 +38,7 @@ from .._study_models import StudyModels
 from .._transfer import transfer, transfer_keys
 from .._workbench import Computed, Part, Schemas, Workbench
 from ._pairs import described, model_pairs, pair_key
-from ._stage import AbstractStage
+from ._stage import AbstractStage, firsts
 from ._train import Train, train_stage_key
 
 MEASURED = "measured"
@@ -301,12 +301,9 @@ def measured_subjects(models: StudyModels, recipes: Sequence[Recipe]) -> list[Su
 def behind_each_other(stages: Sequence[StudyStage]) -> list[StudyStage]:
     """Trained models behind their training; of controls of equal states the first, then the others, which find all but
     scores."""
-    first: dict[str, str] = {}
     found: list[StudyStage] = []
-    for stage in stages:
+    for stage, first in zip(stages, firsts(stages, lambda one: one.models.states_key(one.subject)), strict=True):
         models, subject = stage.models, stage.subject
-        states = models.states_key(subject)
-        before = train_stage_key(models, subject.recipe) if subject.trained else first.get(states)
+        before = train_stage_key(models, subject.recipe) if subject.trained else first and first.key
         found.append(replace(stage, needs=(before,)) if before else stage)
-        first.setdefault(states, stage.key)
     return found

@@ -1,15 +1,17 @@
 """What a stage of a study is: a piece of work that is keyed by what it depends on, and done once."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from infoflow.flow import Failure
 from infoflow.results import TableSchema
 
 from .._study_models import StudyModels
 from .._workbench import Part
+
+AnyStage = TypeVar("AnyStage", bound="AbstractStage")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,3 +71,14 @@ class AbstractStage(ABC):
     def schemas(self) -> dict[str, TableSchema]:
         """The schemas of `tables`, key columns included."""
         return {}
+
+
+def firsts(stages: Sequence[AnyStage], result: Callable[[AnyStage], str]) -> list[AnyStage | None]:
+    """For each stage the first of those before it that have the same `result`, if there are: whoever comes second waits
+    for it and finds what it left. Two processes that made it at once would take each other's files away."""
+    known: dict[str, AnyStage] = {}
+    found: list[AnyStage | None] = []
+    for stage in stages:
+        first = known.setdefault(result(stage), stage)
+        found.append(None if first is stage else first)
+    return found

@@ -17,7 +17,7 @@ from .._study_models import StudyModels
 from .._tuned_subject import FROZEN, TunedSubject, tuned_subjects
 from .._workbench import Part
 from ._specialise import specialise_key
-from ._stage import AbstractStage
+from ._stage import AbstractStage, firsts
 from ._train import train_stage_key
 
 TUNED = "tuned"
@@ -41,16 +41,16 @@ class Tune(AbstractStage):
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Tune]":
         """Frozen ones of a model wait for each other, so that its features are computed once; so do those of models
         that are the same before training, which are tuned once."""
-        stages = list[Tune]()
-        firsts = dict[str, Tune]()
-        for tuned in tuned_subjects(models):
-            earlier = stages[-1] if stages and _share_features(stages[-1].tuned, tuned) else None
-            first = firsts.get(tuned.key)
-            waits = dict.fromkeys(one.key for one in (earlier, first) if one)
-            stages.append(cls(tuned=tuned, needs=(*_needs(tuned), *waits), again=first is not None))
-            firsts.setdefault(tuned.key, stages[-1])
-        following = [*stages, None][1:]
-        return [replace(stage, last=_is_last(stage, after)) for stage, after in zip(stages, following, strict=True)]
+        stages = [cls(tuned=tuned) for tuned in tuned_subjects(models)]
+        alike = firsts(stages, lambda stage: stage.tuned.key)
+        around = zip(stages, [None, *stages], [*stages, None][1:], alike, strict=False)
+        return [stage._among(before, after, first) for stage, before, after, first in around]
+
+    def _among(self, before: "Tune | None", after: "Tune | None", first: "Tune | None") -> "Tune":
+        """The stage with what it waits for: the one before it and the first of those that leave the same tables."""
+        earlier = before if before is not None and _share_features(before.tuned, self.tuned) else None
+        waits = dict.fromkeys(one.key for one in (earlier, first) if one)
+        return replace(self, needs=(*_needs(self.tuned), *waits), again=first is not None, last=_is_last(self, after))
 
     @property
     def estimate(self) -> float:
