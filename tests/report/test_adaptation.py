@@ -131,10 +131,10 @@ def test_frozen_and_full_general_and_domain_are_rows_of_one_table(figures) -> No
 @pytest.mark.parametrize(
     ("reached", "told"),
     [
-        (0.5, "447 in masked LM (8.94 times as many)"),  # √(200 · 1000): half of the way over the logarithm
+        (0.5, "450 in masked LM (8.9 times as many)"),  # √(200 · 1000): half of the way over the logarithm
         (0.6, "1,000 in masked LM (20 times as many)"),
         (0.9, "more than 1,000 in masked LM (over 20 times as many)"),
-        (0.1, "50 in masked LM (1 times as many)"),
+        (0.1, "50 in masked LM (no more)"),
     ],
 )
 def test_what_pretraining_is_worth_is_read_off_the_other_curve(alone, reached, told) -> None:
@@ -190,7 +190,7 @@ def test_weights_are_told_in_percent_of_their_norm(run, figures) -> None:
 
 def test_labels_after_tuning_stand_beside_before_and_untrained(figures) -> None:
     figure = figures["label-by-layer"]
-    assert {"before tuning", "untrained", "majority class", "masked LM"} <= strings(figure.panels[0])
+    assert {"untuned", "untrained", "majority class", "masked LM"} <= strings(figure.panels[0])
     assert figure.answer[0].startswith("Of opinions, the top layer tells after tuning: causal LM 0.80")
 
 
@@ -266,6 +266,23 @@ def test_flipped_examples_are_those_that_changed_sides(figures) -> None:
         (False, "good", "bad"),
     ]
     assert figure.answer[0].startswith("Of 4 examples that both answered, tuning all weights put 2 right")
+
+
+def test_a_stack_beside_a_head_of_no_stack_is_the_one_compared(figures) -> None:
+    """The tasks' heads have no stack: a causal LM's own is its decoder."""
+    for name in ("tuning-change", "tuning-weights", "label-by-layer", "tuning-learned"):
+        assert "causal-lm" in set(figures[name].data["series"]), name
+    assert (figures["tuning-learned"].data.query("series == 'causal-lm'")["layer"] >= 0).any()
+
+
+def test_intervals_of_scores_end_where_the_metric_does(alone) -> None:
+    def wide(frame):
+        return frame.assign(low=-0.4, high=1.3)
+
+    found = alone("tuned_scores", wide)
+    for name in ("tuned-scores", "tuned-worth"):
+        assert found[name].data["low"].min() == 0, name
+        assert found[name].data["high"].max() == 1, name
 
 
 def test_leakage_is_told_where_there_is_some(run, tmp_path) -> None:
@@ -355,7 +372,7 @@ def test_heads_without_a_pretraining_loss_have_no_fate(tmp_path) -> None:
     run = adapted.write_run(tmp_path, given, only=("task_scores",))
     adapted.write_table(run, "tuning_heads", heads)
     figure = drawn_figures(run, "adaptation")["tuned-heads"]
-    assert figure.answer[0] == "In causal LM, what heads are worth is not known both before and after."
+    assert figure.answer[0].startswith("In causal LM, what heads are worth before tuning is not known: ")
     assert figure.payload["sets"] == [f"{task}: confidence" for task in TASKS]
     assert set(figure.data["fate"]) == {""}
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _KIND = "tune"
 _UNTRAINED = "untrained"
-_LEAST = {"pearson": -1.0, "spearman": -1.0, "matthews": -1.0, "r2": float("-inf")}  # others: 0
 Part = Annotated[str | None, Parameter(show_default=False)]
 Column = Annotated[str | None, Parameter(show_default=False)]
 
@@ -212,20 +211,22 @@ def _show(tuned: "dict[str, Tuned]", data: "TaskData") -> None:
 def _cells(scores: "pd.DataFrame", metric: str) -> list[str]:
     test = scores[(scores["metric"] == metric) & (scores["part"] == "test")]
     dev = scores[(scores["metric"] == metric) & (scores["part"] == "dev")]
-    value, low, high = _over_seeds(test.to_dict("records"), _LEAST.get(metric, 0.0))
+    value, low, high = _over_seeds(test.to_dict("records"), metric)
     rates = ", ".join(f"{rate:g}" for rate in dict.fromkeys(test["learning_rate"]))
     return [estimate(value, low, high), f"{test['baseline'].mean():.3f}", f"{dev['value'].mean():.3f}", rates]
 
 
-def _over_seeds(rows: Sequence[dict[str, Any]], least: float) -> tuple[float, float, float]:
+def _over_seeds(rows: Sequence[dict[str, Any]], metric: str) -> tuple[float, float, float]:
     """The mean of a metric with its interval over seeds and examples; of one seed its own."""
     import numpy as np
 
     from infoflow.foundation import interval_over_seeds
+    from infoflow.results import score_bounds
 
     if len(rows) == 1:
         return rows[0]["value"], rows[0]["low"], rows[0]["high"]
     values = np.array([row["value"] for row in rows])
     replicates = np.array([row["replicates"] for row in rows], dtype=float)
     ends = interval_over_seeds([(row["tuning_seed"],) for row in rows], values, replicates)
-    return float(values.mean()), max(ends.low, least), min(ends.high, 1.0)  # every metric is 1 at best
+    least, most = score_bounds(metric)
+    return float(values.mean()), max(ends.low, least), min(ends.high, most)

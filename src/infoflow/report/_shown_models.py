@@ -229,6 +229,7 @@ def _main_stacks(run: RunFolder) -> dict[str, str]:
     stacks: dict[str, set[str]] = {}
     for name in MEASURE_TABLES:
         if name in run.tables and {"model", "stack"} <= set(run.tables[name].columns):
-            for model, stack in run.tables[name][["model", "stack"]].drop_duplicates().itertuples(index=False):
-                stacks.setdefault(str(model), set()).add(str(stack))
+            rows = run.tables[name][["model", "stack"]].dropna().astype(str).drop_duplicates()
+            for model, stack in rows[rows["stack"] != ""].itertuples(index=False):  # a task's head is of no stack
+                stacks.setdefault(model, set()).add(stack)
     return {model: "encoder" if "encoder" in names else sorted(names)[0] for model, names in stacks.items()}

@@ -3,6 +3,7 @@
 from ._estimate import estimate as estimate
 from ._estimate import linear_replicates as linear_replicates
 from ._estimate import ratio_estimate as ratio_estimate
+from ._estimate import score_bounds as score_bounds
 from ._run_folder import RunFolder as RunFolder
 from ._run_folder import ShownTables as ShownTables
 from ._run_folder import Tables as Tables

@@ -1,5 +1,6 @@
 """The numbers that every row of a measure's table carries."""
 
+import math
 from functools import cache
 from typing import Any
 
@@ -53,6 +54,14 @@ def ratio_estimate(
     units = int(np.count_nonzero(denominator))
     ends = block_interval(float(value), effects, units=units, scale=scale, count=total)
     return estimate(float(value), replicates, baseline, total, ends=ends)
+
+
+_LOWEST = {"pearson": -1.0, "spearman": -1.0, "matthews": -1.0, "r2": -math.inf}
+
+
+def score_bounds(metric: str) -> tuple[float, float]:
+    """What a task's metric can be: at least 0 but for correlations, at most 1. Intervals over seeds are cut there."""
+    return _LOWEST.get(metric, 0.0), 1.0
 
 
 def linear_replicates(value: float, without_block: np.ndarray) -> np.ndarray:

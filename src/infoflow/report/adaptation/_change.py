@@ -178,6 +178,6 @@ def _furthest(rows: pd.DataFrame, name: str) -> str:
         return f"In {name}, no weights of blocks were compared."
     most, least = int(str(blocks.idxmax())), int(str(blocks.idxmin()))
     return (
-        f"In {name}, block {most} moved furthest ({number(100 * blocks.max(), 2)}% of its norm; block {least}: "
-        f"{number(100 * blocks.min(), 2)}%), and of the parts {parts.idxmax()} ({number(100 * parts.max(), 2)}%)."
+        f"In {name}, block {most} moved furthest ({number(100 * blocks.max(), 0)}% of its norm; block {least}: "
+        f"{number(100 * blocks.min(), 0)}%), and of the parts {parts.idxmax()} ({number(100 * parts.max(), 0)}%)."
     )

@@ -15,6 +15,7 @@ from ._methods import SCORES
 from ._rows import FULL, STRATEGIES, averaged, bands, estimated, most_examples, of
 
 _HEIGHT = 230
+_BY = ["task", "metric", "strategy"]
 _MARKS = {"as-is": ("circle", "●"), "continued": ("square", "■"), "scratch": ("triangle-up", "▲")}
 
 
@@ -23,7 +24,7 @@ def domain_figure(losses: pd.DataFrame, scores: pd.DataFrame | None, models: Sho
     if scores is None:
         return None
     own = most_examples(scores[(scores["control"] == "") & scores["trained"] & (scores["method"] == FULL)])
-    ends = estimated(averaged(own, ["task", "strategy"]), ["task", "strategy"])
+    ends = estimated(averaged(own, _BY), _BY)
     told = estimated(averaged(losses[losses["text"] == "domain"], ["strategy"]), ["strategy"])
     beside = told[["series", "strategy", "value", "low", "high", "shown"]]
     beside = beside.rename(columns={name: f"loss_{name}" for name in ("value", "low", "high", "shown")})

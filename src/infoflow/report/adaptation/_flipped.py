@@ -1,5 +1,8 @@
 """Examples that changed sides: what frozen features say, and what the tuned model says."""
 
+from collections.abc import Hashable
+from typing import Any
+
 import pandas as pd
 
 from .._figure import ReportFigure
@@ -8,31 +11,25 @@ from .._shown_models import ShownModels
 from ._methods import SCORES
 from ._rows import FROZEN, FULL, most_examples, plain
 
-_EACH = 4  # examples of a kind, task and line
-_MOST = 40  # examples in all
+_MOST = 24  # examples in all
 _LETTERS = 220  # of a text
 
 
 def flipped_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A table of examples that were right or wrong with frozen features and are the other after tuning; None "
-    "without."""
+    """A table of examples that were right or wrong with frozen features and are the other after tuning, or None."""
     both = _both_ways(frame)
     if both.empty:
         return None
     flipped = both[both["right_full"] != both["right_frozen"]]
     if flipped.empty:
         return None
-    parts = [own.head(_EACH) for _, own in flipped.groupby(["series", "task", "right_full"], sort=False)]
-    shown = pd.concat(parts).head(_MOST)
+    shown = _some_of_each(flipped)
     labels = {one.key: one.label for one in models.series}
     rows = [
         {
             "model": labels.get(row["series"], ""),
             "task": str(row["task"]),
-            "text": _short(str(row["text"])),
-            "wanted": _short(str(row["wanted"])),
-            "frozen": _short(str(row["said_frozen"])),
-            "tuned": _short(str(row["said_full"])),
+            **_told(row),
             "gained": bool(row["right_full"]),
         }
         for row in shown.to_dict("records")
@@ -42,8 +39,9 @@ def flipped_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         question="Which examples changed sides?",
         answer=[_sentence(both)],
         panels=[],
-        caption=f"{len(rows)} of {len(flipped):,} examples that changed sides, the first ones of each task; one seed "
-        "of pretraining and of tuning. They illustrate, and prove nothing.",
+        caption=f"{len(rows)} of {len(flipped):,} examples that changed sides, some of each task and model; one "
+        "seed of pretraining and of tuning. Of tags those that the two tell differently. They illustrate, and prove "
+        "nothing.",
         how_to_read=[
             "Each row is a test example: its text, the right answer, what a head on frozen features of the pretrained "
             "model answers, and what the model answers once all its weights were tuned.",
@@ -67,9 +65,34 @@ def _both_ways(frame: pd.DataFrame) -> pd.DataFrame:
         for column in ("seed", "tuning_seed"):
             own = own[own[column] == own.groupby(["series", "task"])[column].transform("min")] if len(own) else own
         parts.append(own.drop_duplicates(["series", "task", "example"]))
-    keys = ["series", "task", "example", "text", "wanted"]
+    keys = ["series", "task", "shape", "example", "text", "wanted"]
     columns = [*keys, "said", "right"]
     return parts[0][columns].merge(parts[1][columns], on=keys, suffixes=("_full", "_frozen"))
+
+
+def _some_of_each(flipped: pd.DataFrame) -> pd.DataFrame:
+    """Of each task as many that became right as wrong, where there are, and of each line one before a second one."""
+    kinds = flipped.groupby(["task", "right_full"], sort=False)
+    each = max(1, _MOST // kinds.ngroups)
+    place = flipped.groupby(["task", "right_full", "series"], sort=False).cumcount()
+    ordered = flipped.assign(place=place).sort_values("place", kind="stable")
+    parts = [
+        own[own["right_full"] == gained].head(each).sort_index()
+        for _, own in ordered.groupby("task", sort=False)
+        for gained in (True, False)
+    ]
+    return pd.concat(parts).head(_MOST).drop(columns="place")
+
+
+def _told(row: dict[Hashable, Any]) -> dict[str, str]:
+    """The text and the answers; of a tagged text only the words with different tags, where the tags are whole."""
+    words = str(row["text"]).split()
+    answers = {"wanted": str(row["wanted"]), "frozen": str(row["said_frozen"]), "tuned": str(row["said_full"])}
+    tags = {name: text.split() for name, text in answers.items()}
+    if row["shape"] == "tagging" and {len(one) for one in tags.values()} == {len(words)}:
+        places = [at for at in range(len(words)) if tags["frozen"][at] != tags["tuned"][at]]
+        answers = {name: " · ".join(f"{words[at]}: {one[at]}" for at in places) for name, one in tags.items()}
+    return {name: _short(text) for name, text in {"text": str(row["text"]), **answers}.items()}
 
 
 def _short(text: str) -> str:

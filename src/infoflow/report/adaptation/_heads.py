@@ -115,7 +115,9 @@ def _chart(rows: pd.DataFrame) -> dict[str, Any]:
     layers = sorted((int(layer) for layer in rows["layer"].unique()), reverse=True)
     base = alt.Chart(rows.round({"before": 3, "after": 3})).transform_filter("datum.set === shown")
     base = base.transform_calculate(now=f"datum.before + (datum.after - datum.before) * frame / {STEPS}")
-    place = {"x": cells(alt.X, "head", "head"), "y": cells(alt.Y, "layer", "layer", layers)}
+    heads = sorted(int(head) for head in rows["head"].unique())
+    place = {"x": cells(alt.X, "head", "head", heads), "y": cells(alt.Y, "layer", "layer", layers)}
+    place["x"]["scale"], place["y"]["scale"] = alt.Scale(domain=heads), alt.Scale(domain=layers)
     opacity = alt.Opacity("now:Q", scale=alt.Scale(domain=[0, 1], range=[0.03, 1], clamp=True), legend=None)
     tooltip = tips("layer:O", "head:O", "now:Q|now|.2f", "before:Q|before|.2f", "after:Q|after|.2f", "told:N|numbers")
     marks = base.mark_rect(cornerRadius=2, color="var(--heat-2)").encode(**place, opacity=opacity, tooltip=tooltip)
@@ -126,7 +128,12 @@ def _chart(rows: pd.DataFrame) -> dict[str, Any]:
             "fate:N", scale=alt.Scale(domain=["gained", "lost"], range=["var(--above)", "var(--below)"]), legend=None
         ),
     )
-    return finished([marks, frame], max(22 * len(layers), 66), shown=0, frame=STEPS)
+    known = sorted(int(one) for one in rows["set"].unique())
+    missing = alt.Chart(pd.DataFrame([{"text": "not known here"}])).transform_filter(f"indexof({known}, shown) < 0")
+    words = missing.mark_text(color="var(--soft)", fontSize=11).encode(
+        text=alt.Text("text:N"), x=alt.XValue(alt.expr("width / 2")), y=alt.YValue(alt.expr("height / 2"))
+    )
+    return finished([marks, frame, words], max(22 * len(layers), 66), shown=0, frame=STEPS)
 
 
 def _seeds(ranked: pd.DataFrame) -> str:
@@ -148,7 +155,9 @@ def _fates(ranked: pd.DataFrame, name: str) -> list[str]:
     """Shares of heads whose importance was kept, gained and lost; none where it is not known before and after."""
     known = ranked[ranked.groupby(["task", "seed"])["fate"].transform(lambda fates: bool((fates != "").any()))]
     if known.empty:
-        return [f"In {name}, what heads are worth is not known both before and after."]
+        side = "before" if ranked["cost_before"].isna().all() else "after"
+        why = ": the part of the model that was tuned has no pretraining loss of its own" if side == "before" else ""
+        return [f"In {name}, what heads are worth {side} tuning is not known{why}."]
     shares = known.groupby(["task", "seed"])["fate"].value_counts(normalize=True).unstack(fill_value=0.0)
     means = {fate: float(shares[fate].mean()) if fate in shares else 0.0 for fate in ("kept", "gained", "lost")}
     parts = [f"{number(100 * share, 0)}% {fate}" for fate, share in means.items()]

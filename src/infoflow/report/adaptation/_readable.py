@@ -14,7 +14,7 @@ from ._methods import INSIDE
 from ._rows import MOST_TASKS, averaged, bands, estimated, gap_text, left_out, most_examples, of, plain, tasks_of
 from ._squares import square_chart
 
-BEFORE = "before tuning"
+BEFORE = "untuned"
 _COLUMNS = ["series", "group", "layer", "value", "low", "high", "seeds", "count", "shown"]
 
 
@@ -43,9 +43,9 @@ def label_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         how_to_read=[
             "Across: layers, from the embeddings (0) on. Up: the share of test examples whose label a linear probe "
             "reads rightly from that layer alone, the model frozen. The dotted line is the most frequent label.",
-            "Dash and dots in grey: the same model before tuning. Dashed grey: a model that was never trained. Where "
-            "the line leaves the grey one, tuning has put the label there; below, pretraining already had. It would be "
-            "surprising if the label were as readable from the embeddings as from the top.",
+            "Dash and dots in grey, untuned: the same model before tuning. Dashed grey: a model that was never "
+            "trained. Where the line leaves the grey one, tuning has put the label there; below, pretraining already "
+            "had. It would be surprising if the label were as readable from the embeddings as from the top.",
         ],
         method=INSIDE,
         data=table,

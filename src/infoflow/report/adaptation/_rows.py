@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infoflow.results import score_bounds
+
 from .._numbers import estimate_text
 from .._samples import Estimate, Samples
 from .._shown_models import ShownModels
 from ..forms._hollow import HOLLOW
-from ..forms._lines import ANY
 
 FULL, FROZEN, AS_IS = "full", "frozen", "as-is"
 METHODS = {
@@ -25,7 +26,8 @@ METHODS = {
 STRATEGIES = {"as-is": "general", "continued": "continued on the domain", "scratch": "domain alone"}
 MOST_TASKS = 12
 """Panels of a figure; further tasks are in its data."""
-PER_TASK = ("task",)
+SCORED = ("task", "metric", "examples")
+"""What rows of scores are told apart by; a task has one main metric."""
 
 
 def tasks_of(frame: pd.DataFrame) -> list[str]:
@@ -74,16 +76,17 @@ def averaged(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*keys, "value", "low", "high", "baseline", "replicates", "count"])
 
 
-def estimated(frame: pd.DataFrame, by: Sequence[str], bounds: tuple[float, float] = ANY) -> pd.DataFrame:
+def estimated(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Mean over seeds and interval for each line, state and values of `by`; rows are those of `averaged`.
 
-    `bounds`: what the number can be. A t interval over few seeds may reach beyond, and is cut there.
+    A t interval over few seeds may reach beyond what a number can be: where `by` has the metric, it is cut there.
     """
     keys = ["series", "trained", *by]
     rows: list[dict[str, Any]] = []
     for values, own in frame.groupby(keys, sort=False, dropna=False):
-        found = Samples.of(own).estimate().within(bounds)
         named = dict(zip(keys, values if isinstance(values, tuple) else (values,), strict=True))
+        found = Samples.of(own).estimate()
+        found = found.within(score_bounds(str(named["metric"]))) if "metric" in named else found
         told = {"shown": estimate_text(found), "baseline": float(own["baseline"].mean())}
         rows.append({**named, **asdict(found), **told, "group": "trained" if named["trained"] else "untrained"})
     names = [*keys, "value", "low", "high", "seeds", "count", "shown", "baseline", "group"]

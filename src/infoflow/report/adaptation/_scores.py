@@ -13,6 +13,7 @@ from ..forms._dots import interval_dots
 from ._methods import SCORES
 from ._rows import (
     MOST_TASKS,
+    SCORED,
     averaged,
     bands,
     estimated,
@@ -29,10 +30,10 @@ _TOLD = 6
 
 def scores_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """A panel for each task; None where nothing was tuned in full."""
-    own = averaged(most_examples(plain(scores)), ["task", "examples"])
+    own = averaged(most_examples(plain(scores)), SCORED)
     if not bool(own["trained"].any()):
         return None
-    data = names_of(estimated(own, ["task", "examples"]), models)
+    data = names_of(estimated(own, SCORED), models)
     tasks = tasks_of(data)
     return ReportFigure(
         id="tuned-scores",

@@ -7,6 +7,7 @@ import pandas as pd
 from .._figure import Panel, ReportFigure
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
+from .._series import Series
 from .._shown_models import ShownModels
 from ..forms._chart import color_of, tips
 from ..forms._dots import interval_dots
@@ -34,7 +35,7 @@ def ways_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         answer=[text for one in series for text in _sentences(of(means, series=one.key), one.label)],
         panels=[Panel(spec=_chart(of(data, series=one.key), models), title=one.label) for one in series],
         caption=f"{bands(data)} Each model's mean over the tasks that it was tuned for in all of these ways, most "
-        "labelled examples.",
+        f"labelled examples.{_further(models.present(data))}",
         how_to_read=[
             "A row is a way to a model of the task: which text it was pretrained on, and what of it was trained on the "
             "labels. Across: mean over tasks of their main metrics on test examples. The dashed tick is the best guess "
@@ -48,6 +49,12 @@ def ways_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         findings=tuple(f"adaptation:A-{number}" for number in (2, 3, 4)),
         payload={"layout": "wide", "apart": True},
     )
+
+
+def _further(series: list[Series]) -> str:
+    """What the caption says of models without a panel."""
+    names = [one.label for one in series[_MOST:]]
+    return f" In the data, too: {listed(names)}." if names else ""
 
 
 def _same_tasks(own: pd.DataFrame) -> pd.DataFrame:

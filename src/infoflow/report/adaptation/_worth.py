@@ -10,13 +10,15 @@ import pandas as pd
 from .._figure import Panel, ReportFigure
 from .._numbers import listed, number
 from .._shown_models import ShownModels
-from ..forms._chart import BASELINE, amount, finished, tips
-from ..forms._lines import control_lines, lines, looks_of
+from ..forms._chart import BASELINE, amount, finished, opacity_if, tips
+from ..forms._lines import area, control_lines, lines, looks_of
 from ..forms._names import names_above
 from ._methods import WORTH
-from ._rows import MOST_TASKS, averaged, bands, estimated, left_out, names_of, of, plain, tasks_of
+from ._rows import MOST_TASKS, SCORED, averaged, bands, estimated, left_out, names_of, of, plain, tasks_of
 
 _HEIGHT = 230
+_FEW = 6  # lines whose intervals can be told apart where they lie on each other
+_POINTED = " Intervals of a line are drawn while it is pointed at in the legend; all are in the data."
 
 
 def worth_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
@@ -26,14 +28,15 @@ def worth_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | No
     own = own[own["task"].isin(sizes[sizes > 1].index)]
     if own.empty:
         return None
-    data = names_of(estimated(averaged(own, ["task", "examples"]), ["task", "examples"]), models)
+    data = names_of(estimated(averaged(own, SCORED), SCORED), models)
     tasks = tasks_of(data)
     return ReportFigure(
         id="tuned-worth",
         question="How many labelled examples is pretraining worth?",
         answer=[text for task in tasks[:MOST_TASKS] for text in _sentences(of(data, task=task), task, models)],
         panels=[Panel(spec=_chart(of(data, task=task), models), title=task) for task in tasks[:MOST_TASKS]],
-        caption=f"{bands(data)} All weights tuned; the examples are nested.{left_out(tasks)}",
+        caption=f"{bands(data)}{_POINTED if _many(data) else ''} All weights tuned; the examples are nested."
+        f"{left_out(tasks)}",
         how_to_read=[
             "Across: labelled examples, each step the same factor. Up: the task's main metric on the same test "
             "examples. The dotted line is the best guess that reads no text.",
@@ -53,7 +56,9 @@ def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
     series = models.present(rows)
     ends = [0.93 * int(rows["examples"].min()), 1.05 * int(rows["examples"].max())]
     guess = float(rows["baseline"].mean())
-    low, high = min(guess, float(rows[["low", "value"]].min().min())), float(rows[["high", "value"]].max().max())
+    many = _many(rows)
+    shown = ["value"] if many else ["low", "value", "high"]
+    low, high = min(guess, float(rows[shown].min().min())), float(rows[shown].max().max())
     margin = 0.06 * (high - low) or 0.05
     sizes = sorted(int(size) for size in rows["examples"].unique())
     x = amount("examples", "labelled examples", ends, type="log", zero=alt.Undefined, format="~s", values=sizes)
@@ -63,9 +68,15 @@ def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
     names = [("●", one.label, one.color) for one in series]
     names += [("– –", "from scratch", "var(--control)")] if len(untrained) else []
     names.append(("⋯", "best guess", "var(--control)"))
-    drawn = lines(trained, at, looks_of(series), size=34, touch=0, tooltip=tooltip)
+    looks = looks_of(series)
+    drawn = lines(trained, at, looks, band=0 if many else 0.18, size=34, touch=0, tooltip=tooltip)
+    if many:
+        pointed = opacity_if("datum.series === highlight", 0.18, 0)
+        within = {name: trained[name].clip(low - margin, high + margin) for name in ("low", "high")}
+        drawn.insert(0, area(trained.assign(**within), at, pointed, looks))
     base = alt.Chart(pd.DataFrame([{"value": guess}])).mark_rule(**BASELINE).encode(y=at["y"])
-    return finished([base, *control_lines(untrained.drop(columns="shown"), at), *drawn, names_above(names)], _HEIGHT)
+    grey = control_lines(untrained.drop(columns="shown"), at, band=0 if many else 0.10)
+    return finished([base, *grey, *drawn, names_above(names)], _HEIGHT)
 
 
 def worth(trained: pd.DataFrame, untrained: pd.DataFrame) -> tuple[int, float, bool]:
@@ -84,16 +95,32 @@ def worth(trained: pd.DataFrame, untrained: pd.DataFrame) -> tuple[int, float, b
 
 
 def _sentences(rows: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
-    told = []
+    told: dict[tuple[str, str], list[str]] = {}
     for one in models.present(rows[rows["trained"]]):
         own = of(rows, series=one.key)
         trained, untrained = own[own["trained"]], own[~own["trained"]]
         if len(trained) < 2 or len(untrained) < 2:
             continue
         n, times, bound = worth(trained, untrained)
-        as_many = f"more than {number(n * times, 0)}" if bound else number(n * times, 0)
-        told.append(f"{as_many} in {one.label} ({'over ' if bound else ''}{number(times)} times as many)")
+        told.setdefault(_as_many(n, times, bound), []).append(one.label)
     if not told:
         return []
     n = int(rows["examples"].min())
-    return [f"On {task}, {n:,} labelled examples after pretraining do what takes, from scratch, {listed(told)}."]
+    parts = [f"{examples} in {listed(names)} ({factor})" for (examples, factor), names in told.items()]
+    return [f"On {task}, {n:,} labelled examples after pretraining do what takes, from scratch, {listed(parts)}."]
+
+
+def _as_many(n: int, times: float, bound: bool) -> tuple[str, str]:
+    """Examples and the factor; two digits of what is read off a line between two sizes, and has no interval."""
+    if bound:
+        return f"more than {number(n * times, 0)}", f"over {_two_digits(times)} times as many"
+    factor = _two_digits(times)
+    return _two_digits(n * times), "no more" if factor == "1" else f"{factor} times as many"
+
+
+def _two_digits(value: float) -> str:
+    return number(float(f"{value:.2g}"))
+
+
+def _many(rows: pd.DataFrame) -> bool:
+    return rows.loc[rows["trained"], "series"].nunique() > _FEW
