@@ -155,7 +155,7 @@ def _fates(ranked: pd.DataFrame, name: str) -> list[str]:
     """Shares of heads whose importance was kept, gained and lost; none where it is not known before and after."""
     known = ranked[ranked.groupby(["task", "seed"])["fate"].transform(lambda fates: bool((fates != "").any()))]
     if known.empty:
-        side = "before" if ranked["cost_before"].isna().all() else "after"
+        side = "before" if bool(ranked["cost_before"].isna().all()) else "after"
         why = ": the part of the model that was tuned has no pretraining loss of its own" if side == "before" else ""
         return [f"In {name}, what heads are worth {side} tuning is not known{why}."]
     shares = known.groupby(["task", "seed"])["fate"].value_counts(normalize=True).unstack(fill_value=0.0)
