@@ -34,6 +34,11 @@ def number(value: float, places: int | None = None) -> str:
     return text.replace("-", "−")
 
 
+def two_digits(value: float) -> str:
+    """`value` by two significant digits: of what has no interval, or only says how large something is."""
+    return number(float(f"{value:.2g}"))
+
+
 def estimate_text(estimate: Estimate, unit: str = "") -> str:
     """`1.33 nats (95% interval 1.28 to 1.37)`, or the bare number where there is no interval."""
     places = decimals(estimate.low, estimate.high, estimate.value)

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._numbers import number
+from .._numbers import number, two_digits
 from .._samples import Samples
 from .._shown_models import ShownModels
 from ._methods import INSIDE
@@ -178,6 +178,6 @@ def _furthest(rows: pd.DataFrame, name: str) -> str:
         return f"In {name}, no weights of blocks were compared."
     most, least = int(str(blocks.idxmax())), int(str(blocks.idxmin()))
     return (
-        f"In {name}, block {most} moved furthest ({number(100 * blocks.max(), 0)}% of its norm; block {least}: "
-        f"{number(100 * blocks.min(), 0)}%), and of the parts {parts.idxmax()} ({number(100 * parts.max(), 0)}%)."
+        f"In {name}, block {most} moved furthest ({two_digits(100 * blocks.max())}% of its norm; block {least}: "
+        f"{two_digits(100 * blocks.min())}%), and of the parts {parts.idxmax()} ({two_digits(100 * parts.max())}%)."
     )

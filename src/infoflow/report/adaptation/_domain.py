@@ -5,6 +5,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from infoflow.results import score_bounds
+
 from .._figure import Panel, ReportFigure
 from .._numbers import listed, number
 from .._series import Series
@@ -24,7 +26,7 @@ def domain_figure(losses: pd.DataFrame, scores: pd.DataFrame | None, models: Sho
     if scores is None:
         return None
     own = most_examples(scores[(scores["control"] == "") & scores["trained"] & (scores["method"] == FULL)])
-    ends = estimated(averaged(own, _BY), _BY)
+    ends = estimated(averaged(own, _BY), _BY, score_bounds)
     told = estimated(averaged(losses[losses["text"] == "domain"], ["strategy"]), ["strategy"])
     beside = told[["series", "strategy", "value", "low", "high", "shown"]]
     beside = beside.rename(columns={name: f"loss_{name}" for name in ("value", "low", "high", "shown")})

@@ -116,8 +116,10 @@ def _chart(rows: pd.DataFrame) -> dict[str, Any]:
     base = alt.Chart(rows.round({"before": 3, "after": 3})).transform_filter("datum.set === shown")
     base = base.transform_calculate(now=f"datum.before + (datum.after - datum.before) * frame / {STEPS}")
     heads = sorted(int(head) for head in rows["head"].unique())
-    place = {"x": cells(alt.X, "head", "head", heads), "y": cells(alt.Y, "layer", "layer", layers)}
-    place["x"]["scale"], place["y"]["scale"] = alt.Scale(domain=heads), alt.Scale(domain=layers)
+    place = {
+        "x": cells(alt.X, "head", "head", heads, whole=True),
+        "y": cells(alt.Y, "layer", "layer", layers, whole=True),
+    }
     opacity = alt.Opacity("now:Q", scale=alt.Scale(domain=[0, 1], range=[0.03, 1], clamp=True), legend=None)
     tooltip = tips("layer:O", "head:O", "now:Q|now|.2f", "before:Q|before|.2f", "after:Q|after|.2f", "told:N|numbers")
     marks = base.mark_rect(cornerRadius=2, color="var(--heat-2)").encode(**place, opacity=opacity, tooltip=tooltip)
@@ -156,7 +158,7 @@ def _fates(ranked: pd.DataFrame, name: str) -> list[str]:
     known = ranked[ranked.groupby(["task", "seed"])["fate"].transform(lambda fates: bool((fates != "").any()))]
     if known.empty:
         side = "before" if bool(ranked["cost_before"].isna().all()) else "after"
-        why = ": the part of the model that was tuned has no pretraining loss of its own" if side == "before" else ""
+        why = ": of the part of the model that was tuned no pretraining loss is known" if side == "before" else ""
         return [f"In {name}, what heads are worth {side} tuning is not known{why}."]
     shares = known.groupby(["task", "seed"])["fate"].value_counts(normalize=True).unstack(fill_value=0.0)
     means = {fate: float(shares[fate].mean()) if fate in shares else 0.0 for fate in ("kept", "gained", "lost")}

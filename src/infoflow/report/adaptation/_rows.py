@@ -1,18 +1,17 @@
 """Rows of the tables of tuned models as figures show them: one way of tuning, means over seeds of tuning and tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from infoflow.results import score_bounds
-
 from .._numbers import estimate_text
 from .._samples import Estimate, Samples
 from .._shown_models import ShownModels
 from ..forms._hollow import HOLLOW
+from ..forms._lines import ANY
 
 FULL, FROZEN, AS_IS = "full", "frozen", "as-is"
 METHODS = {
@@ -76,17 +75,21 @@ def averaged(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*keys, "value", "low", "high", "baseline", "replicates", "count"])
 
 
-def estimated(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+def estimated(
+    frame: pd.DataFrame,
+    by: Sequence[str],
+    bounds: tuple[float, float] | Callable[[str], tuple[float, float]] = ANY,
+) -> pd.DataFrame:
     """Mean over seeds and interval for each line, state and values of `by`; rows are those of `averaged`.
 
-    A t interval over few seeds may reach beyond what a number can be: where `by` has the metric, it is cut there.
+    `bounds`: what the number can be, or of each `metric` of `by`. A t interval over few seeds may reach beyond, and is
+    cut there.
     """
     keys = ["series", "trained", *by]
     rows: list[dict[str, Any]] = []
     for values, own in frame.groupby(keys, sort=False, dropna=False):
         named = dict(zip(keys, values if isinstance(values, tuple) else (values,), strict=True))
-        found = Samples.of(own).estimate()
-        found = found.within(score_bounds(str(named["metric"]))) if "metric" in named else found
+        found = Samples.of(own).estimate().within(bounds(str(named["metric"])) if callable(bounds) else bounds)
         told = {"shown": estimate_text(found), "baseline": float(own["baseline"].mean())}
         rows.append({**named, **asdict(found), **told, "group": "trained" if named["trained"] else "untrained"})
     names = [*keys, "value", "low", "high", "seeds", "count", "shown", "baseline", "group"]

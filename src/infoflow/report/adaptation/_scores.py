@@ -4,6 +4,8 @@ from typing import Any
 
 import pandas as pd
 
+from infoflow.results import score_bounds
+
 from .._figure import Panel, ReportFigure
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
@@ -33,7 +35,7 @@ def scores_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     own = averaged(most_examples(plain(scores)), SCORED)
     if not bool(own["trained"].any()):
         return None
-    data = names_of(estimated(own, SCORED), models)
+    data = names_of(estimated(own, SCORED, score_bounds), models)
     tasks = tasks_of(data)
     return ReportFigure(
         id="tuned-scores",

@@ -37,10 +37,9 @@ def square_chart(
     columns = list(dict.fromkeys(rows[across].astype(str)))
     rows = rows.assign(strength=rows["value"].abs(), place=rows[across].astype(str))
     x, y = (
-        cells(alt.X, "place", title, columns, **_slanted(columns)),
-        cells(alt.Y, "label", None, list(labels), labelLimit=120),
+        cells(alt.X, "place", title, columns, whole=True, **_slanted(columns)),
+        cells(alt.Y, "label", None, list(labels), whole=True, labelLimit=120),
     )
-    x["scale"], y["scale"] = alt.Scale(domain=columns), alt.Scale(domain=list(labels))
     color = color_if("datum.value < 0", "var(--below)", "var(--above)") if signed else "var(--heat-2)"
     if "grey" in rows:
         color = color_if("datum.grey", "var(--control)", "var(--heat-2)")

@@ -7,10 +7,12 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from infoflow.results import score_bounds
+
 from .._figure import Panel, ReportFigure
-from .._numbers import listed, number
+from .._numbers import listed, number, two_digits
 from .._shown_models import ShownModels
-from ..forms._chart import BASELINE, amount, finished, opacity_if, tips
+from ..forms._chart import BASELINE, amount, bounded, finished, opacity_if, tips
 from ..forms._lines import area, control_lines, lines, looks_of
 from ..forms._names import names_above
 from ._methods import WORTH
@@ -28,7 +30,7 @@ def worth_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | No
     own = own[own["task"].isin(sizes[sizes > 1].index)]
     if own.empty:
         return None
-    data = names_of(estimated(averaged(own, SCORED), SCORED), models)
+    data = names_of(estimated(averaged(own, SCORED), SCORED, score_bounds), models)
     tasks = tasks_of(data)
     return ReportFigure(
         id="tuned-worth",
@@ -72,8 +74,7 @@ def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
     drawn = lines(trained, at, looks, band=0 if many else 0.18, size=34, touch=0, tooltip=tooltip)
     if many:
         pointed = opacity_if("datum.series === highlight", 0.18, 0)
-        within = {name: trained[name].clip(low - margin, high + margin) for name in ("low", "high")}
-        drawn.insert(0, area(trained.assign(**within), at, pointed, looks))
+        drawn.insert(0, area(bounded(trained, (low - margin, high + margin)), at, pointed, looks))
     base = alt.Chart(pd.DataFrame([{"value": guess}])).mark_rule(**BASELINE).encode(y=at["y"])
     grey = control_lines(untrained.drop(columns="shown"), at, band=0 if many else 0.10)
     return finished([base, *grey, *drawn, names_above(names)], _HEIGHT)
@@ -113,13 +114,9 @@ def _sentences(rows: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
 def _as_many(n: int, times: float, bound: bool) -> tuple[str, str]:
     """Examples and the factor; two digits of what is read off a line between two sizes, and has no interval."""
     if bound:
-        return f"more than {number(n * times, 0)}", f"over {_two_digits(times)} times as many"
-    factor = _two_digits(times)
-    return _two_digits(n * times), "no more" if factor == "1" else f"{factor} times as many"
-
-
-def _two_digits(value: float) -> str:
-    return number(float(f"{value:.2g}"))
+        return f"more than {number(n * times, 0)}", f"over {two_digits(times)} times as many"
+    factor = two_digits(times)
+    return two_digits(n * times), "no more" if factor == "1" else f"{factor} times as many"
 
 
 def _many(rows: pd.DataFrame) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 from markupsafe import Markup, escape
 
-from .._numbers import number
+from .._numbers import two_digits
 from .._series import Series
 
 _WIDTH, _HEIGHT = 320, 146
@@ -114,7 +114,7 @@ def _lines(table: pd.DataFrame, series: list[Series], dull: set[str]) -> Iterabl
 
 def _axes(frame: _Frame, axes: tuple[str, str], percent: bool, places: tuple[str, str] | None) -> Markup:
     def told(value: float) -> str:
-        return f"{round(100 * value)} %" if percent else number(float(f"{value:.2g}"))
+        return f"{round(100 * value)} %" if percent else two_digits(value)
 
     x, unit = axes
 

@@ -41,10 +41,13 @@ def squares(
     return [marks, base.mark_text(fontSize=size).encode(x=x, y=y, text=words, color=ink)]
 
 
-def cells(channel: Any, field: str, title: str | None = None, order: list | None = None, **how: Any) -> Any:
-    """An axis of squares; `order` from the left or the top; `how`: of its labels."""
+def cells(
+    channel: Any, field: str, title: str | None = None, order: list | None = None, *, whole: bool = False, **how: Any
+) -> Any:
+    """An axis of squares; `order` from the left or the top, all of it if `whole`, even without a square; `how`: of its
+    labels."""
     gap = how.pop("gap", 0.0)
-    inner = {"paddingInner": gap} if gap else {}
+    inner = ({"paddingInner": gap} if gap else {}) | ({"domain": order} if whole else {})
     axis = alt.Axis(**({"labelAngle": 0, "domain": False, "ticks": False} | how))
     scale = {"scale": alt.Scale(**inner)} if inner else {}
     return channel(f"{field}:O", title=title, axis=axis, **({"sort": order} if order is not None else {}), **scale)

@@ -8,7 +8,7 @@ import pandas as pd
 from .._figure import Panel, ReportFigure, Section
 from .._in_words import Candidate, extreme, sentence
 from .._model_tables import ModelTables
-from .._numbers import estimate_text, listed, number
+from .._numbers import estimate_text, listed, number, two_digits
 from .._samples import Estimate, Samples
 from .._shown_models import ShownModels
 from ..forms._chart import color_of, shape_of, tips
@@ -168,7 +168,7 @@ def _score_sentence(table: pd.DataFrame, name: str) -> str:
 def _untrained_text(values: pd.Series) -> str:
     if values.empty:
         return ""
-    low, high = number(float(f"{values.min():.2g}")), number(float(f"{values.max():.2g}"))
+    low, high = two_digits(values.min()), two_digits(values.max())
     return f" Untrained models: {low if low == high else f'{low} to {high}'}."
 
 
