@@ -185,7 +185,7 @@ def _direct_labels(
 def end_labels(frame: pd.DataFrame, gap: float, high: float, at: dict[str, Any], color: Any, **look: Any) -> alt.Chart:
     """The column `text` at the height `at` of each line's end, to its right, moved apart to at least `gap`."""
     frame = frame.assign(at=spread(list(frame["at"]), gap, high))
-    mark = alt.Chart(frame).mark_text(**{"align": "left", "dx": 9, "limit": 165, **NAME, **look})
+    mark = alt.Chart(frame).mark_text(**{"align": "left", "dx": 9, "limit": 150, **NAME, **look})
     y = alt.Y("at:Q", scale=at["y"]["scale"])
     return mark.encode(x=at["x"], y=y, text=alt.Text("text:N"), color=color, opacity=lit(1.0, 0.25))
 
