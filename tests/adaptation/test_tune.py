@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from infoflow.adaptation import TASK_ANSWERS, TASK_SCORES, TuneConfig, load_tuned, tune
 from infoflow.foundation import UserError
 from infoflow.results import write_table
+from infoflow.training import TrainingHook
 
 pytestmark = pytest.mark.slow
 
@@ -145,6 +146,33 @@ def test_a_tuned_model_is_loaded_and_measured_again(data, model, tmp_path):
     (tmp_path / "task.json").write_text("{}")
     with pytest.raises(UserError, match=r"task\.json"):
         load_tuned(tmp_path)
+
+
+class CountSaves(TrainingHook):
+    """How often a training is saved: so often what a hook knows is asked for."""
+
+    name = "count-saves"
+    saves = 0
+
+    def state_dict(self) -> dict:
+        self.saves += 1
+        return {}
+
+
+@pytest.mark.parametrize("method", ["full", "frozen"])
+def test_passes_that_are_shorter_than_a_checkpoint_share_one(method, data, model, tmp_path, monkeypatch):
+    """Six passes of a tiny model are saved at their end alone; of a pass of so much work, each; heads of a frozen body
+    are less work. The weights do not depend on it."""
+    folders = []
+    for operations, saves in ((2.5e11, 1), (1.0, 6), (1e7, 6 if method == "full" else 1)):
+        monkeypatch.setattr("infoflow.adaptation._tune._OPERATIONS_APART", operations)
+        counted = CountSaves()
+        settings, folder = config(method=method, epochs=6, head_epochs=6), tmp_path / f"{operations:.0e}"
+        (one,) = tune(model, data, settings, folder, hooks=lambda seed, rate, hook=counted: [hook]).models
+        folders.append(one.folder)
+        assert counted.saves == saves
+    first, *others = [load_file(folder / "model.safetensors") for folder in folders]
+    assert all(torch.equal(value, other[name]) for other in others for name, value in first.items())
 
 
 @pytest.mark.parametrize("family", ["causal-bert", "encoder-decoder", "gpt2", "t5", "bart", "albert"])

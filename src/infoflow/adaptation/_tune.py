@@ -37,6 +37,7 @@ Hooks = Callable[[int, float], Sequence[TrainingHook]]
 _WORK = ".work"
 _MICRO_TOKENS = 8192
 _MOST_BATCH_TOKENS = 10**8
+_OPERATIONS_APART = 2.5e11  # floating-point operations between two checkpoints: some ten seconds of one core
 
 
 def tune(
@@ -207,7 +208,7 @@ class _Tuning:
             tell_of_fresh(built, self.model, self.task)
             self._told = True
         module = prepare(built, self.task, self.config, seed)
-        settings = self._settings(seed, rate)
+        settings = self._settings(seed, rate, module)
         hooks = [*(self.hooks(seed, rate) if self.hooks else ()), *self._early_stop(settings.updates)]
         frozen, features = self.config.method == "frozen", self.features / self.model.digest
         with frozen_body(module, FeatureStore(features)) if frozen else nullcontext():
@@ -219,8 +220,9 @@ class _Tuning:
             return []
         return [EarlyStop(self._main, updates // self.config.passes, self.config.patience)]
 
-    def _settings(self, seed: int, rate: float) -> TrainConfig:
+    def _settings(self, seed: int, rate: float, module: PreTrainedModel) -> TrainConfig:
         config, lengths = self.config, np.asarray(self.parts.training.source.lengths)
+        apart = _passes_apart(module, int(lengths.sum()), frozen=config.method == "frozen")
         tokens = min(int(lengths.max()) * config.batch_examples, _MOST_BATCH_TOKENS)
         batches = LengthBucketSampler(lengths, seed, tokens, config.batch_examples).num_batches
         return TrainConfig(
@@ -237,7 +239,7 @@ class _Tuning:
             clip=config.clip,
             precision="fp32" if config.method == "frozen" else config.precision,
             device=config.device,
-            save_every=config.save_every or batches,
+            save_every=config.save_every or batches * apart,
             keep_last=1,
         )
 
@@ -307,6 +309,17 @@ class _Tuning:
             scores=pd.DataFrame(rows["scores"], columns=[column.name for column in TASK_SCORES.columns]),
             answers=pd.DataFrame(rows["answers"], columns=[column.name for column in TASK_ANSWERS.columns]),
         )
+
+
+def _passes_apart(module: PreTrainedModel, tokens: int, *, frozen: bool) -> int:
+    """Passes over `tokens` tokens between two checkpoints, from which a killed training goes on.
+
+    One where a pass takes some ten seconds of a core; of a small model, whose passes are shorter than a checkpoint, as
+    many as take that long. Counted by 6 operations a token and parameter (of a frozen body, which is looked up, of its
+    head alone) and not by a clock, so that all processes of a group save behind the same update.
+    """
+    count = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad or not frozen)
+    return math.ceil(_OPERATIONS_APART / (6 * count * tokens))
 
 
 def _best(found: dict[str, float]) -> float:

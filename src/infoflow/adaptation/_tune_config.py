@@ -62,7 +62,7 @@ class TuneConfig:
     control: Control = ""
 
     answers: CountOrNone = 200  # test examples whose answers are kept
-    save_every: CountOrNone = 0  # updates between checkpoints; 0: one after each epoch
+    save_every: CountOrNone = 0  # updates between checkpoints; 0: one after each epoch, of small models after several
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # of tuning; scores are computed in fp32
     device: Device = "auto"
 
