@@ -670,3 +670,24 @@ def _right(arm: ArmModel, model: RetrievalModel, example: Example) -> bool | Non
 def test_settings_that_make_no_sense_are_refused(changes, message) -> None:
     with pytest.raises(UserError, match=message):
         plan_with(**changes)
+
+
+def test_one_second_training_records_an_arm_and_keeps_its_checkpoints(tmp_path, monkeypatch) -> None:
+    only = {**RECORDING, "checkpoints": 3, "arms": ["retrieve-bm25"]}
+    without = graph(plan_with(**{**only, "checkpoints": 0, "allocation_tokens": 0}, variants=[]), tmp_path)
+    run_all(without)
+    stages = graph(plan_with(**only, variants=[]), tmp_path)
+    (recorded,), (followed_after,) = stages.of(RecordArm), stages.of(FollowArm)
+    assert followed_after.needs == (recorded.key,), "no other process may train the arm meanwhile"
+    trainings, train_again = [], ArmModel.train_again
+
+    def counted(arm, folder, *recorders) -> None:
+        trainings.append(arm.name)
+        train_again(arm, folder, *recorders)
+
+    monkeypatch.setattr(ArmModel, "train_again", counted)
+    for stage in (recorded, followed_after):
+        assert not stage.is_done()
+        stage.run()
+        assert stage.is_done()
+    assert trainings == ["retrieve-bm25/seed-0"]

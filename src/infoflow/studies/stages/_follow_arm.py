@@ -19,6 +19,7 @@ from .._retrieval_arms import ArmModel, arm_models, relative_cost
 from .._study_models import StudyModels
 from .._workbench import Part
 from ._arm_stage import AbstractArmStage
+from ._record_arm import RecordArm
 from ._stage import AbstractStage
 from ._train_arm import settle_arm_key
 
@@ -35,7 +36,13 @@ class FollowArm(AbstractArmStage):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[FollowArm]":
-        return [cls(model=model, needs=(settle_arm_key(model),)) for model in arm_models(models) if model.wanted]
+        """Behind what records the arm: a second training for that keeps the checkpoints too."""
+        recorded = {stage.model.recipe: stage.key for stage in before if isinstance(stage, RecordArm)}
+        return [
+            cls(model=model, needs=(recorded.get(model.recipe, settle_arm_key(model)),))
+            for model in arm_models(models)
+            if model.wanted
+        ]
 
     @property
     def estimate(self) -> float:
