@@ -92,7 +92,8 @@ def _interval(own: pd.DataFrame) -> tuple[float, float]:
     if len(own) == 1:
         return float(own["low"].iloc[0]), float(own["high"].iloc[0])
     seeds = [(int(seed),) for seed in own["seed"]]
-    ends = interval_over_seeds(seeds, own["value"].to_numpy(float), _draws(own))
+    alone = list(zip(own["low"].astype(float), own["high"].astype(float), strict=True))
+    ends = interval_over_seeds(seeds, own["value"].to_numpy(float), _draws(own), alone)
     return float(ends.low), float(ends.high)
 
 

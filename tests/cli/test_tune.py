@@ -41,6 +41,41 @@ def test_shows_scores_with_controls_and_writes_models_and_tables(infoflow, maske
     assert not (tmp_path / "run" / "features").exists()
 
 
+def test_says_where_reading_was_not_learned(infoflow, masked_lm, tmp_path):
+    """One pass at a tiny rate says one class to all; many at a high one tell one animal from another."""
+    for part, count in (("train", 60), ("dev", 30), ("test", 40)):
+        rows = [
+            f"{animal}\tthe {animal} sees a {animal} {n % 7}" for n in range(count // 2) for animal in ("cat", "dog")
+        ]
+        (tmp_path / f"{part}.tsv").write_text("\n".join(rows) + "\n")
+    parts = [f"--{part}={part}.tsv" for part in ("train", "dev", "test")]
+    said = "No better than the best guess that reads nothing: accuracy "
+    short = infoflow("tune", masked_lm, *parts, "--rates=1e-6", "--seeds=0,1", "--epochs=1", "--out=short")
+    assert said in short.out, short.err
+    assert "--epochs" in short.out.partition(said)[2]
+    long = infoflow("tune", masked_lm, *parts, "--rates=1e-2", "--seeds=0,1", "--epochs=20", "--out=long")
+    assert long.code == 0, long.err
+    assert said not in long.out
+
+
+def test_an_interval_of_several_seeds_is_not_empty_where_all_are_wrong(infoflow, masked_lm, tmp_path):
+    """No draw of sentences moves a share of none, and an upper end of 0 would say that it is known for certain."""
+    names = ["the\tO\ncat\tB-X\nsees\tO", "a\tO\ndog\tO\nruns\tO"]
+    for part, count in (("train", 40), ("dev", 30), ("test", 30)):
+        (tmp_path / f"{part}.tsv").write_text(
+            "\n\n".join(f"{names[n % 2]}\nn{part}{n}\tO" for n in range(count)) + "\n"
+        )
+    parts = [f"--{part}={part}.tsv" for part in ("train", "dev", "test")]
+    answer = infoflow(
+        "tune", masked_lm, *parts, "--rates=1e-7", "--seeds=0,1", "--epochs=1", "--log=plain", "--out=run"
+    )
+    assert answer.code == 0, answer.err
+    mean = next(line for line in answer.out.splitlines() if line.startswith("entity_f1"))
+    value, low, high = map(float, re.findall(r"[0-9.]+", mean.removeprefix("entity_f1"))[:3])
+    assert value == low == 0, mean
+    assert 0.05 < high < 0.3, mean
+
+
 def test_settings_and_a_second_call(infoflow, causal_lm, files):
     arguments = ["tune", causal_lm, *files, *SHORT, "--method=lora", "--set=tune.rank=2", "--out=run"]
     first, again = infoflow(*arguments), infoflow(*arguments)

@@ -206,6 +206,20 @@ def _show(tuned: "dict[str, Tuned]", data: "TaskData") -> None:
     ]
     show_table(["seed", "part", "metric", "value [95% interval]"], listed, "Each seed")
     show()
+    _tell_of_guesses(first.scores)
+
+
+def _tell_of_guesses(scores: "pd.DataFrame") -> None:
+    """Say so where the main metric on test is not above what is reached without reading."""
+    test = scores[scores["main"] & (scores["part"] == "test")]
+    metric, guess = test["metric"].iloc[0], test["baseline"].mean()
+    value, low, high = _over_seeds(test.to_dict("records"), metric)
+    if float(low) <= float(guess):
+        show(
+            f"No better than the best guess that reads nothing: {metric} {estimate(value, low, high)}, the guess "
+            f"{guess:.3f}.\nTune longer (--epochs), at other rates (--rates), or on more examples."
+        )
+        show()
 
 
 def _cells(scores: "pd.DataFrame", metric: str) -> list[str]:
@@ -227,6 +241,7 @@ def _over_seeds(rows: Sequence[dict[str, Any]], metric: str) -> tuple[float, flo
         return rows[0]["value"], rows[0]["low"], rows[0]["high"]
     values = np.array([row["value"] for row in rows])
     replicates = np.array([row["replicates"] for row in rows], dtype=float)
-    ends = interval_over_seeds([(row["tuning_seed"],) for row in rows], values, replicates)
+    own = [(row["low"], row["high"]) for row in rows]
+    ends = interval_over_seeds([(row["tuning_seed"],) for row in rows], values, replicates, own)
     least, most = score_bounds(metric)
     return float(values.mean()), max(ends.low, least), min(ends.high, most)

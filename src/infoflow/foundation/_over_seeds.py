@@ -87,7 +87,10 @@ def join_halves(
 
 
 def interval_over_seeds(
-    units: Sequence[tuple[int, ...]], values_U: np.ndarray, replicates_UR: np.ndarray | None = None
+    units: Sequence[tuple[int, ...]],
+    values_U: np.ndarray,
+    replicates_UR: np.ndarray | None = None,
+    own_U: Sequence[tuple[float, float]] = (),
 ) -> Interval:
     """95% interval of the mean over units: seeds, or pairs of seeds.
 
@@ -95,7 +98,17 @@ def interval_over_seeds(
         units: The seeds that each number belongs to.
         values_U: The numbers.
         replicates_UR: Their bootstrap replicates over sentences, paired over units; None where there are none.
+        own_U: The interval of each over sentences. Where no draw moves any number (all answers are right, or none) a
+            bootstrap has nothing to say of sentences, and the mean of these stands for it.
     """
+    ends = _by_student(units, values_U, replicates_UR)
+    if not len(own_U) or replicates_UR is None or not (replicates_UR == replicates_UR[:, :1]).all():
+        return ends
+    low, high = np.array(own_U, dtype=float).mean(axis=0)
+    return Interval(float(np.fmin(ends.low, low)), float(np.fmax(ends.high, high)))
+
+
+def _by_student(units: Sequence[tuple[int, ...]], values_U: np.ndarray, replicates_UR: np.ndarray | None) -> Interval:
     seeds = sorted({seed for unit in units for seed in unit})
     without_SU = means_without_each(units, seeds)
     mean = float(values_U.mean())

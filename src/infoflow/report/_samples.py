@@ -123,7 +123,7 @@ class Samples:
         units = [self.units.get(key, (place,)) for place, key in enumerate(self.values)]
         known = [self.replicates[key] for key in self.values if key in self.replicates]
         paired = len(known) == len(values) and len({array.shape for array in known}) == 1
-        return interval_over_seeds(units, values, np.stack(known) if paired else None)
+        return interval_over_seeds(units, values, np.stack(known) if paired else None, list(self._own_intervals()))
 
     def _own_intervals(self) -> Iterator[tuple[float, float]]:
         return (self.intervals.get(key, (math.nan, math.nan)) for key in self.values)
