@@ -1,5 +1,6 @@
 """Further pretraining: of a study's models and of others, exact across an interruption, refused where nothing fits."""
 
+import dataclasses
 import json
 import shutil
 
@@ -78,6 +79,24 @@ def test_any_model_that_fits_is_trained_on(objective, kind, parent, tmp_path) ->
     assert len(AutoTokenizer.from_pretrained(done.folder)) == 130
     moved = [not torch.equal(a, b) for a, b in zip(first.module.parameters(), last.module.parameters(), strict=True)]
     assert sum(moved) > len(moved) / 2
+
+
+@pytest.mark.parametrize("new_tokens", [0, 5])
+def test_a_model_beside_two_tokenizers_goes_on_with_text_alone(new_tokens, parent, tokenizer, tmp_path) -> None:
+    """As a study leaves its masked LM where another of its objectives translates."""
+    before, text = parent("BertForMaskedLM"), tmp_path / "text.txt"
+    tokenizer.save_pretrained(before / "target_tokenizer")
+    text.write_text("\n".join(generate_grammar(200).column("text")) + "\n")
+    corpus = {**PLAN["corpus"], "name": str(text)}
+    alone = StudyPlan.from_json({**PLAN, "objectives": ["masked-lm"], "corpus": corpus})
+    done = train_further("masked-lm", before, alone, out=tmp_path / "out", new_tokens=new_tokens)
+    assert done.facts["updates"] == 6
+    assert not (done.folder / "target_tokenizer").exists()
+    writer = parent("EncoderDecoderModel")
+    with pytest.raises(UserError, match="needs a parallel corpus"):
+        train_further(
+            "translation", writer, dataclasses.replace(alone, objectives=("translation",)), out=tmp_path / "no"
+        )
 
 
 def test_an_interrupted_training_ends_with_the_same_weights_and_phases_follow_each_other(parent, tmp_path) -> None:
