@@ -21,7 +21,7 @@ from infoflow.corpus import (
 )
 from infoflow.foundation import SilentDisplay, UserError, current_display, digest, kept, use_display
 from infoflow.objectives import AbstractObjective, AbstractPairObjective, Reads, Vocabulary
-from infoflow.training import ExampleRows, PairRows, TrainingData, WindowRows
+from infoflow.training import ExampleRows, PairRows, TokenRows, TrainingData, WindowRows
 
 from ._parts import Parts, at_most, cut_up, distinct, like, read, usable, without
 from ._plan import StudyPlan
@@ -57,16 +57,14 @@ class StudyData:
         return None if self.target_tokenizer is None else Vocabulary.from_tokenizer(self.target_tokenizer)
 
     def encoded(self, part: Corpus, positions: int) -> TrainingData:
-        """A part as token ids, sentences cut at `positions` tokens."""
-        target = None
-        if self.target_tokenizer is not None:
-            target = part.encode(self.target_tokenizer, side="translation", max_length=positions)
-        return TrainingData(
-            source=part.encode(self.tokenizer, max_length=positions),
-            vocabulary=self._counted(positions) if self.counted else self.vocabulary,
-            target=target,
+        """A part as token ids, sentences cut at `positions` tokens; text of another corpus may have no translations."""
+        data = self._of(part.encode(self.tokenizer, max_length=positions), positions)
+        if self.target_tokenizer is None or "translation" not in part.columns:
+            return data
+        return dataclasses.replace(
+            data,
+            target=part.encode(self.target_tokenizer, side="translation", max_length=positions),
             target_vocabulary=self.target_vocabulary,
-            tokenizer=self.tokenizer,
             target_tokenizer=self.target_tokenizer,
         )
 
@@ -129,7 +127,7 @@ class StudyData:
         )
         return self._of(rows, positions)
 
-    def _of(self, rows: ExampleRows, positions: int) -> TrainingData:
+    def _of(self, rows: TokenRows | ExampleRows, positions: int) -> TrainingData:
         vocabulary = self._counted(positions) if self.counted else self.vocabulary
         return TrainingData(source=rows, vocabulary=vocabulary, tokenizer=self.tokenizer)
 

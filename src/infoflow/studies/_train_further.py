@@ -78,9 +78,7 @@ def _trained(
     def tokenizers(text: Corpus) -> Tokenizers:
         if new_tokens:
             extended.append(with_new_tokens(parent, text, objective, new_tokens))
-        # A study's models lie beside both its tokenizers, whether they translate or not.
-        translated = objective.needs_translation or "translation" in text.columns
-        return extended[-1].tokenizer, extended[-1].target_tokenizer if translated else None
+        return extended[-1].tokenizer, extended[-1].target_tokenizer
 
     data = prepare(plan, run.path / "work", tokenizers)
     model, reads = extended[-1].module, plan.reads(objective)
