@@ -197,7 +197,9 @@ def _show(tuned: "dict[str, Tuned]", data: "TaskData") -> None:
         for metric in metrics
         for label, one in tuned.items()
     ]
-    show_table(columns, rows, f"{data.name} ({data.shape}), mean over {len(first.models)} seeds: {sizes}")
+    num = len(first.models)
+    seeds = "one seed" if num == 1 else f"mean over {num} seeds"
+    show_table(columns, rows, f"{data.name} ({data.shape}), {seeds}: {sizes}")
     show()
     chosen = first.scores[first.scores["main"]]
     listed = [

@@ -60,11 +60,11 @@ _VARIANTS = {
     "same-wording": "in shared words",
     "pairs": "about two entities",
     "token-level": "summed out at tokens",
-    "rag-sequence": "whose reader writes",
-    "rag-token": "whose reader writes, summed out at tokens",
+    "rag-sequence": "that writes",
+    "rag-token": "that writes, by token",
     "exchange-both": "with both parts trained",
-    "exchange-reader": "with its reader alone trained",
-    "exchange-retriever": "with its retriever alone trained",
+    "exchange-reader": "with its reader trained",
+    "exchange-retriever": "with its retriever trained",
     "exchange-neither": "with neither part trained",
 }
 """What sets models with passages apart from others of their kind."""

@@ -6,7 +6,7 @@ import pandas as pd
 from ._chart import NAME
 
 _LINE = 14  # pixels between names
-_LETTER, _ROOM = 6, 270  # pixels of a letter, and of a narrow picture
+_LETTER, _ROOM = 7, 300  # pixels of a bold letter, and of a narrow picture
 _TITLE = 24  # above the picture, for the title of the axis
 
 
