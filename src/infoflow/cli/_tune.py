@@ -216,7 +216,7 @@ def _tell_of_guesses(scores: "pd.DataFrame") -> None:
     test = scores[scores["main"] & (scores["part"] == "test")]
     metric, guess = test["metric"].iloc[0], test["baseline"].mean()
     value, low, high = _over_seeds(test.to_dict("records"), metric)
-    if float(low) <= float(guess):
+    if float(low) <= float(guess) < 1:  # where all labels are one, nothing is better
         show(
             f"No better than the best guess that reads nothing: {metric} {estimate(value, low, high)}, the guess "
             f"{guess:.3f}.\nTune longer (--epochs), at other rates (--rates), or on more examples."
