@@ -9,6 +9,7 @@ import torch
 from undrawn import undrawn
 
 from infoflow.adaptation import INSIDE, make_task
+from infoflow.corpus import generate_grammar
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.results import KEYS, RunFolder
@@ -123,6 +124,18 @@ def test_what_is_not_looked_at_is_removed(tuned_run) -> None:
     assert not list(work.glob("tuning-features/*"))
     inside = next(stage for stage in tuned_run.stages.of(Tune) if stage.tuned.inside)
     assert load_model(next(inside.tuned.folder.glob("*/*/seed-0"))).module.config.num_labels == 2
+
+
+def test_a_domain_may_lack_the_translations_that_the_study_has(tmp_path) -> None:
+    """A plain text beside a parallel corpus: its words are predicted by the general model too."""
+    (tmp_path / "domain.txt").write_text("\n".join(generate_grammar(300, seed=7).column("text")) + "\n")
+    domain = {**PLAN["domain"], "corpus": str(tmp_path / "domain.txt"), "phases": ["domain"]}
+    with undrawn():
+        run = study(StudyPlan.from_json({**PLAN, "domain": domain, "tune": []}), tmp_path / "run", num_processes=1)
+    losses = run.tables["domain_loss"]
+    assert set(zip(losses["strategy"], losses["text"], strict=True)) == {
+        (strategy, text) for strategy in ("as-is", "continued", "scratch") for text in ("domain", "general")
+    }
 
 
 def test_a_study_that_is_done_does_nothing_again(tuned_run) -> None:
