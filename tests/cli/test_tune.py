@@ -49,7 +49,7 @@ def test_says_where_reading_was_not_learned(infoflow, masked_lm, tmp_path):
         ]
         (tmp_path / f"{part}.tsv").write_text("\n".join(rows) + "\n")
     parts = [f"--{part}={part}.tsv" for part in ("train", "dev", "test")]
-    said = "No better than the best guess that reads nothing: accuracy "
+    said = "No better than the best guess without a model: accuracy "
     short = infoflow("tune", masked_lm, *parts, "--rates=1e-6", "--seeds=0,1", "--epochs=1", "--out=short")
     assert said in short.out, short.err
     assert "--epochs" in short.out.partition(said)[2]

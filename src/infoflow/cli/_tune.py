@@ -212,13 +212,13 @@ def _show(tuned: "dict[str, Tuned]", data: "TaskData") -> None:
 
 
 def _tell_of_guesses(scores: "pd.DataFrame") -> None:
-    """Say so where the main metric on test is not above what is reached without reading."""
+    """Say so where the main metric on test is not above what is reached without a model."""
     test = scores[scores["main"] & (scores["part"] == "test")]
     metric, guess = test["metric"].iloc[0], test["baseline"].mean()
     value, low, high = _over_seeds(test.to_dict("records"), metric)
     if float(low) <= float(guess) < 1:  # where all labels are one, nothing is better
         show(
-            f"No better than the best guess that reads nothing: {metric} {estimate(value, low, high)}, the guess "
+            f"No better than the best guess without a model: {metric} {estimate(value, low, high)}, the guess "
             f"{guess:.3f}.\nTune longer (--epochs), at other rates (--rates), or on more examples."
         )
         show()

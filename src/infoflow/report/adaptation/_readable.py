@@ -25,7 +25,7 @@ def label_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     if own.empty or not bool((own["state"] == "after").any()):
         return None
     means = averaged(own, ["task", "state", "layer"])
-    data = estimated(means, ["task", "state", "layer"])
+    data = estimated(means, ["task", "state", "layer"], SHARE)
     tasks = tasks_of(data)
     tables = {task: _curves(of(data, task=task)) for task in tasks}
     table = pd.concat([one.assign(task=task) for task, one in tables.items()], ignore_index=True)
@@ -73,7 +73,7 @@ def _sentences(means: pd.DataFrame, task: str, models: ShownModels) -> list[str]
         if not all(at_top):
             continue
         gain = gap_text((at_top[0] - at_top[1]).estimate())
-        share = estimate_text(at_top[0].estimate())
+        share = estimate_text(at_top[0].estimate().within(SHARE))
         told.append(f"{one.label} {share} ({gain} more than before tuning; {_readable_from(after)})")
     return [f"Of {task}, the top layer tells after tuning: {'; '.join(told)}."] if told else []
 
