@@ -213,10 +213,11 @@ def _show(tuned: "dict[str, Tuned]", data: "TaskData") -> None:
 
 def _tell_of_guesses(scores: "pd.DataFrame") -> None:
     """Say so where the main metric on test is not above what is reached without a model."""
-    test = scores[scores["main"] & (scores["part"] == "test")]
-    metric, guess = test["metric"].iloc[0], test["baseline"].mean()
-    value, low, high = _over_seeds(test.to_dict("records"), metric)
-    if float(low) <= float(guess) < 1:  # where all labels are one, nothing is better
+    from infoflow.results import score_bounds
+
+    metric = scores[scores["main"]]["metric"].iloc[0]
+    value, low, high, guess = _on_test(scores, metric)
+    if low <= guess < score_bounds(metric)[1]:  # nothing is better than a guess that is always right
         show(
             f"No better than the best guess without a model: {metric} {estimate(value, low, high)}, the guess "
             f"{guess:.3f}.\nTune longer (--epochs), at other rates (--rates), or on more examples."
@@ -225,11 +226,17 @@ def _tell_of_guesses(scores: "pd.DataFrame") -> None:
 
 
 def _cells(scores: "pd.DataFrame", metric: str) -> list[str]:
+    value, low, high, guess = _on_test(scores, metric)
+    own = scores[scores["metric"] == metric]
+    rates = ", ".join(f"{rate:g}" for rate in dict.fromkeys(own["learning_rate"]))
+    dev = own[own["part"] == "dev"]["value"].mean()
+    return [estimate(value, low, high), f"{guess:.3f}", f"{dev:.3f}", rates]
+
+
+def _on_test(scores: "pd.DataFrame", metric: str) -> tuple[float, float, float, float]:
+    """The mean of a metric over seeds, its interval, and the guess that it is compared with."""
     test = scores[(scores["metric"] == metric) & (scores["part"] == "test")]
-    dev = scores[(scores["metric"] == metric) & (scores["part"] == "dev")]
-    value, low, high = _over_seeds(test.to_dict("records"), metric)
-    rates = ", ".join(f"{rate:g}" for rate in dict.fromkeys(test["learning_rate"]))
-    return [estimate(value, low, high), f"{test['baseline'].mean():.3f}", f"{dev['value'].mean():.3f}", rates]
+    return *_over_seeds(test.to_dict("records"), metric), float(test["baseline"].mean())
 
 
 def _over_seeds(rows: Sequence[dict[str, Any]], metric: str) -> tuple[float, float, float]:

@@ -161,7 +161,8 @@ Tokenizers = tuple[PreTrainedTokenizerBase, PreTrainedTokenizerBase | None]
 def prepare(plan: StudyPlan, folder: Path, given: Callable[[Corpus], Tokenizers] | None = None) -> StudyData:
     """Load, filter and split the corpus; train its tokenizers once, into `folder`.
 
-    `given` returns, for the training part, tokenizers that are there already: then none are trained.
+    `given` returns, for the training part, tokenizers that are there already: then none are trained, and that of the
+    target is left where the corpus has no translations.
 
     Raises:
         UserError: The corpus is too small, or an objective needs translations and it has none.
@@ -193,7 +194,8 @@ def prepare(plan: StudyPlan, folder: Path, given: Callable[[Corpus], Tokenizers]
         train = partial(_train_tokenizers, parts.train, plan.corpus, parallel, sentinels)
         tokenizers = _read_tokenizers(kept(folder / f"tokenizers-{key}", train, "The study's tokenizers"), parallel)
     else:
-        tokenizers = given(parts.train)
+        source, target = given(parts.train)
+        tokenizers = source, target if parallel else None
         key = digest([key, [tokenizer_digest(one) for one in tokenizers if one is not None]])
     return StudyData(
         train=parts.train,

@@ -99,15 +99,14 @@ class StudyDomain:
     def _own_tokenizers(self, text: Corpus) -> Tokenizers:
         """Those of the study, with new tokens where the plan asks for them."""
         general, num = self._general(), self.plan.domain.extend_vocabulary
-        target = general.target_tokenizer if "translation" in text.columns else None
         if not num:
-            return general.tokenizer, target
+            return general.tokenizer, general.target_tokenizer
         self._extended = extend_vocabulary(general.tokenizer, text.column("text"), num)
         current_display().note(
             f"{len(self._extended.pieces):,} tokens were learned on {text.name} and added; each begins as the mean of "
             "its pieces."
         )
-        return self._extended.tokenizer, target
+        return self._extended.tokenizer, general.target_tokenizer
 
     def _cut_up(self, given: Any) -> StudyData:
         plan = domain_plan(self.plan, self._readable())
