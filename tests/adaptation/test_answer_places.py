@@ -4,7 +4,7 @@ from adaptation.questions import asked
 from infoflow.adaptation import askable_spans
 from infoflow.adaptation._answer_places import first_place, place_of
 from infoflow.corpus import Corpus
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, make_display, use_display
 
 TEXT = "Red cats, red dogs and\nRED  cats."
 
@@ -45,6 +45,14 @@ def test_questions_that_cannot_be_asked_are_counted():
     whole, nothing = askable_spans(kept)
     assert whole is kept
     assert nothing == {}
+
+
+def test_answers_that_stand_elsewhere_are_told(capsys):
+    moved = _corpus((TEXT, ["dogs"], [3]), (TEXT, [" dogs"], [13]), (TEXT, ["birds", "dogs"], [0, 14]), (TEXT, [], []))
+    with use_display(make_display("plain")):
+        kept, left_out = askable_spans(moved)
+    assert (kept is moved, left_out) == (True, {})
+    assert "of 1 of 4 questions the answer does not stand at the character that is given" in capsys.readouterr().err
 
 
 def test_a_corpus_of_which_no_answer_is_there_is_refused():

@@ -162,6 +162,52 @@ def test_words_and_tags(write):
         load_task("t", **parts(trees), tags="ner")
 
 
+def test_conll_2003_and_other_words_with_tags(write):
+    from infoflow.adaptation import load_task
+
+    lines = ("-DOCSTART- -X- -X- O", "", "EU NNP B-NP B-ORG", "rejects VBZ B-VP O", "", "Peter NNP B-NP B-PER")
+    data = load_task("t", **parts(write("ner.conll", *lines)))
+    assert (data.shape, data.labels, len(data.train)) == ("tagging", ("B-ORG", "O", "B-PER"), 2)
+    chunks = load_task("t", **parts(write("ner.conll.gz", *lines)), tags="tag_2")
+    assert chunks.labels == ("B-NP", "B-VP")
+    two = load_task("t", **parts(write("two.conll", "a\tO", "Dog\tB-X", "", "a b\tO")))
+    assert list(two.train.column("words")) == [["a", "Dog"], ["a b"]]
+    with pytest.raises(UserError, match=r"line 6: a word and 3 tag\(s\)"):
+        load_task("t", **parts(write("ner.conll", *lines[:-1], "Peter NNP B-PER")))
+
+
+def test_a_part_that_is_no_file(tmp_path):
+    from infoflow.adaptation import load_task
+
+    with pytest.raises(UserError, match=r"a file with labelled examples\. .* is a folder"):
+        load_task("t", train=tmp_path)
+    with pytest.raises(UserError, match=r"No file .*train\.tsv \(now in .*\)\.\nGive a file with labelled examples"):
+        load_task("t", train=str(tmp_path / "train.tsv"))
+    with pytest.raises(UserError, match=r"No corpus nothing"):
+        load_task("t", train="nothing")
+
+
+def test_examples_that_are_all_empty(write):
+    from infoflow.adaptation import load_task
+
+    path = write("a.jsonl", *(json.dumps({"source": f"a {word}", "target": " "}) for word in ("dog", "cat")))
+    with pytest.raises(UserError, match=r"needs text and translation\. In a\.jsonl none of 2 has all of these"):
+        load_task("t", train=path, shape="generation")
+    asked = {"qas": [{"id": "1", "question": "Who?", "answers": [{"text": " ", "answer_start": 0}]}]}
+    (path.parent / "a.json").write_text(json.dumps({"data": [{"paragraphs": [{"context": "A dog.", **asked}]}]}))
+    with pytest.raises(UserError, match=r"needs text, question and answers\. In a\.json none of 1"):
+        load_task("t", train=path.parent / "a.json")
+
+
+def test_the_line_of_the_file_is_named_where_a_label_is_no_number(write):
+    from infoflow.adaptation import load_task
+
+    lines = [f"{number}.5\tword {number} of {number * 7}" for number in range(40)]
+    lines[3], lines[22] = "\tno label", "nan\tword"
+    with pytest.raises(UserError, match=r'a\.tsv, example 23, has "nan"'):
+        load_task("t", train=write("a.tsv", *lines), shape="regression")
+
+
 def test_tables_by_usual_and_given_names(write):
     from infoflow.adaptation import load_task
 
@@ -299,7 +345,7 @@ def test_what_is_wrong_with_tags_is_said(tagged):
     words = [["a", "dog"], ["go"]]
     train = tagged(words, [["O", "B-X"], ["O"]])
     with pytest.raises(
-        UserError, match=r"Every label of other must occur in training. 1 of its labels do not: \"B-Y\""
+        UserError, match=r"(?s)Every label of other must .* 1 of its labels do not: \"B-Y\".*another column \(tags=\)"
     ):
         load_task("t", train=train, dev=train, test=tagged(words, [["O", "B-Y"], ["O"]], name="other"))
     with pytest.raises(UserError, match=r"at least two tags. tagged has 1"):

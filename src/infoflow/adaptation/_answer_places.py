@@ -52,6 +52,7 @@ def askable_spans(corpus: Corpus) -> tuple[Corpus, Mapping[str, int]]:
     """
     corpus.require("question", "answers")
     kept = np.array([not one.answers or first_place(one) is not None for one in corpus])
+    _tell_of_moved(corpus)
     if not kept.any():
         raise UserError(
             f"The answers of {corpus.name} must stand in its passages. None of {len(corpus):,} does, such as "
@@ -62,3 +63,20 @@ def askable_spans(corpus: Corpus) -> tuple[Corpus, Mapping[str, int]]:
     left_out = int((~kept).sum())
     current_display().note(f"{corpus.name}: {left_out} questions whose answer the passage does not hold were left out.")
     return corpus.select(kept), {NOWHERE: left_out}
+
+
+def _tell_of_moved(corpus: Corpus) -> None:
+    """Note how many answers stand elsewhere than their character says."""
+    if moved := sum(_is_moved(one) for one in corpus):
+        current_display().note(
+            f"{corpus.name}: of {moved:,} of {len(corpus):,} questions the answer does not stand at the character that "
+            "is given; the nearest place that reads like it was taken."
+        )
+
+
+def _is_moved(sentence: Sentence) -> bool:
+    place = first_place(sentence) if sentence.answer_starts else None
+    if place is None:
+        return False
+    text, starts = sentence.text, sentence.answer_starts or ()
+    return not any(start <= place.start and not text[start : place.start].strip() for start in starts)

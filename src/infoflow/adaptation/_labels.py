@@ -46,15 +46,10 @@ def label_numbers(corpus: Corpus) -> Float[np.ndarray, " example"]:
     Raises:
         UserError: A label is missing or no number.
     """
+    check_numbers(corpus)
     found = list(corpus.column("label"))
-    values = [number(label) for label in found]
-    if (wrong := next((row for row, value in enumerate(values) if value is None), None)) is not None:
-        raise UserError(
-            f"A regression needs a number as the label of every example. {corpus.name}, example {wrong + 1}, has "
-            f"{as_written(found[wrong])}.\nName the column of the numbers (label=), or ask for classes: "
-            'shape="classification".'
-        )
-    return np.array(values, dtype=np.float64)
+    check_known(found, found, corpus)
+    return np.array([number(label) for label in found], dtype=np.float64)
 
 
 def number(label: str | None) -> float | None:
@@ -71,8 +66,19 @@ def several(label: str | None) -> list[str]:
     return [part for part in (piece.strip() for piece in (label or "").split(SEVERAL)) if part]
 
 
-def check_known(found: Iterable[str | None], known: Iterable[str], corpus: Corpus) -> None:
-    """Raise a UserError that names the labels of a part that the task does not know."""
+def check_numbers(corpus: Corpus) -> None:
+    """Raise a UserError for the first label that is no number; examples without a label are passed over."""
+    for row, label in enumerate(corpus.column("label")):
+        if label is not None and number(label) is None:
+            raise UserError(
+                f"A regression needs a number as the label of every example. {corpus.name}, example {row + 1}, has "
+                f"{as_written(label)}.\nName the column of the numbers (label=), or ask for classes: "
+                'shape="classification".'
+            )
+
+
+def check_known(found: Iterable[str | None], known: Iterable[str], corpus: Corpus, column: str = "label") -> None:
+    """Raise a UserError that names the labels (or tags: what `column` holds) of a part that the task does not know."""
     known = dict.fromkeys(known)
     found = list(found)
     unknown = list(dict.fromkeys(label for label in found if label is not None and label not in known))
@@ -81,7 +87,7 @@ def check_known(found: Iterable[str | None], known: Iterable[str], corpus: Corpu
         raise UserError(
             f"Every label of {corpus.name} must occur in training. {times:,} of its labels do not: "
             f"{_listed(unknown)}; those of training are {_listed(list(known))}.\n"
-            "Correct them, leave those examples out, or name another column (label=)."
+            f"Correct them, leave those examples out, or name another column ({column}=)."
         )
     if missing := sum(label is None for label in found):
         raise UserError(

@@ -11,7 +11,7 @@ from infoflow.foundation import UserError, as_written, current_display, hash64
 
 from ._answer_places import askable_spans
 from ._choice import right_places
-from ._labels import check_known, label_numbers, number, several
+from ._labels import check_known, check_numbers, number, several
 from ._read_part import check_named, read_part
 from ._tags import check_tags, tag_column, tags_of
 from ._task import SHAPES, Shape, TaskData, check_task_name
@@ -30,6 +30,8 @@ _TEXTS: Mapping[Shape, tuple[str, ...]] = {
 }
 """The columns that a shape needs."""
 _NAMED = {"translation": "label= (--label-column)"}  # what is written need be no translation
+_COLUMN: Mapping[Shape, str] = {"classification": "label", "tagging": "tags"}
+"""What names the column of the classes."""
 LabelReader = Callable[[Corpus], Iterable[Sequence[str]]]
 """The labels that each example of a part has; of a shape without classes none."""
 
@@ -104,6 +106,8 @@ def load_task(
         )
     for corpus in parts.values():
         _check_columns(corpus, shape)
+        if shape == "regression":
+            check_numbers(corpus)  # before rows are chosen: the message counts those of the file
     if shape in ("classification", "regression", "choice") and not multi:
         parts = {part: _labelled(corpus, part, left_out) for part, corpus in parts.items()}
     if shape == "span":
@@ -229,16 +233,15 @@ def _classes(
     parts: Mapping[str, Corpus], shape: Shape, labels: Sequence[str] | None, read_labels: LabelReader
 ) -> tuple[str, ...]:
     for corpus in parts.values():
-        if shape == "regression":
-            label_numbers(corpus)
         if shape == "choice":
             right_places(corpus)
     if shape not in ("classification", "tagging"):
         return ()
     found = {part: [label for each in read_labels(corpus) for label in each] for part, corpus in parts.items()}
     classes = _known(parts["train"], found["train"], labels, shape)
+    column = _COLUMN[shape]
     for part in ("dev", "test"):
-        check_known(found[part], classes, parts[part])
+        check_known(found[part], classes, parts[part], column)
     return classes
 
 
@@ -247,7 +250,7 @@ def _known(train: Corpus, found: Sequence[str], labels: Sequence[str] | None, sh
     classes = tuple(dict.fromkeys(found))
     what = "class" if shape == "classification" else "tag"
     if labels is not None:
-        check_known(found, labels, train)
+        check_known(found, labels, train, _COLUMN[shape])
         if empty := [label for label in labels if label not in set(classes)]:
             raise UserError(
                 f"Every {what} must have an example in training. {train.name} has none of "
@@ -260,6 +263,6 @@ def _known(train: Corpus, found: Sequence[str], labels: Sequence[str] | None, sh
         kinds = {"class": "A classification needs at least two classes", "tag": "Tagging needs at least two tags"}
         raise UserError(
             f"{kinds[what]}. {train.name} has {len(classes)}: {', '.join(map(as_written, classes)) or 'none'}.\n"
-            f"Name another column ({'label=' if what == 'class' else 'tags='}), or give more data."
+            f"Name another column ({_COLUMN[shape]}=), or give more data."
         )
     return classes

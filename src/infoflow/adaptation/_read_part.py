@@ -61,6 +61,7 @@ def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: 
         return source
     if isinstance(source, str | Path) and not str(source).startswith("hf:"):
         path = Path(source)
+        _check_there(path)
         if any(isinstance(column, int) for column in named.values()):
             return _by_number(path, named)
         suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
@@ -85,6 +86,17 @@ def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: 
         found = getattr(source, "column_names", None) or list(source.columns)
         named = _all_named(found, named, shape)
     return load_corpus(source, **{f"{name}_column": column for name, column in named.items()})
+
+
+def _check_there(path: Path) -> None:
+    """Raise a UserError for a folder, and for what looks like a file and is none (a corpus may have a name too)."""
+    if path.is_dir():
+        raise UserError(f"A part of a task is a file with labelled examples. {path} is a folder.\nName the file in it.")
+    if not path.exists() and "," not in path.name and (path.suffix or len(path.parts) > 1):
+        raise UserError(
+            f"No file {printable(str(path))[:200]} (now in {Path.cwd()}).\n"
+            "Give a file with labelled examples, or hf:NAME:SPLIT."
+        )
 
 
 def _by_number(path: Path, named: Mapping[str, Any]) -> Corpus:

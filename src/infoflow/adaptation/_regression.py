@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
+import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from infoflow.corpus import Corpus, Vocabulary
@@ -21,14 +22,13 @@ from ._task_rows import LABELS
 from ._whole_text import AbstractTextTask
 
 
-@final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Regression(AbstractTextTask):
     r"""The number of each text; of pairs of texts where the corpus has the column `second`.
 
     The model writes the label in units of training's standard deviation σ from training's mean μ, so that learning
     rates mean the same whatever the scale; the loss is $\left(f(x) - (y - \mu) / \sigma\right)^2$, and what is said
-    is $\mu + \sigma f(x)$.
+    is $\mu + \sigma f(x)$. A trained model is saved with a head that answers in the label's unit (`settled`).
     """
 
     name: ClassVar[str] = "regression"
@@ -66,7 +66,11 @@ class Regression(AbstractTextTask):
         return {self.name: LossTerm(total=self.example_losses(module, batch).sum(), count=len(batch))}
 
     def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
-        return (task_logits(module, batch)[:, 0] - batch[LABELS]) ** 2
+        return (self._answers(module, batch) - batch[LABELS]) ** 2
+
+    def _answers(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
+        """What the model says, in standard deviations from the mean."""
+        return task_logits(module, batch)[:, 0]
 
     def predict(
         self, module: PreTrainedModel, rows: ExampleRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
@@ -74,7 +78,7 @@ class Regression(AbstractTextTask):
         """The number of each example, in the unit of the labels."""
         values = np.zeros(len(corpus))
         for places, batch in answered(self, module, rows, vocabulary, batch_tokens):
-            values[places] = task_logits(module, batch)[:, 0].cpu().numpy()
+            values[places] = self._answers(module, batch).cpu().numpy()
         values = self.mean + self.deviation * values
         wanted = tuple(str(label) for label in corpus.column("label"))
         return Predictions(said=tuple(f"{value:.4g}" for value in values), wanted=wanted, values=values)
@@ -83,3 +87,29 @@ class Regression(AbstractTextTask):
         """Pearson's and Spearman's correlation and r2, beside those of training's mean."""
         guess = float(label_numbers(train).mean())
         return number_scores(label_numbers(corpus), predictions.values, guess, blocks_of(corpus))
+
+    def settled(self, module: PreTrainedModel) -> "Regression":
+        r"""Have the last layer, $w \cdot h + b$, answer in the label's unit: $\sigma w \cdot h + \sigma b + \mu$.
+
+        A head without a bias (GPT-2's) has no place for $\mu$: it stays as it is, and so does the task.
+        """
+        last = [one for one in module.modules() if isinstance(one, nn.Linear) and one.out_features == 1]
+        if len(last) != 1 or last[0].bias is None:
+            return self
+        with torch.no_grad():
+            last[0].weight.mul_(self.deviation)
+            last[0].bias.mul_(self.deviation).add_(self.mean)
+        return SettledRegression(task=self.task, mean=self.mean, deviation=self.deviation, labels=self.labels)
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SettledRegression(Regression):
+    """The same task, of a model whose head answers in the label's unit."""
+
+    def _answers(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
+        return (task_logits(module, batch)[:, 0] - self.mean) / self.deviation
+
+    def settled(self, module: PreTrainedModel) -> Regression:
+        """Nothing is left to do."""
+        return self

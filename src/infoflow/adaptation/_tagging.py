@@ -54,7 +54,7 @@ class Tagging(AbstractTask):
         corpus.require("words", self.column)
         places = {tag: place for place, tag in enumerate(self.labels)}
         encoded = corpus.encode(tokenizer, max_length=max_length)
-        check_known((tag for tags in corpus.column(self.column) for tag in tags), places, corpus)
+        check_known((tag for tags in corpus.column(self.column) for tag in tags), places, corpus, "tags")
         words = [first_pieces(encoded.words(row)) for row in range(len(encoded))]
         labels = [
             _asked(places_of, [places[tag] for tag in tags])

@@ -123,6 +123,11 @@ class AbstractTask(AbstractObjective):
     def scores(self, predictions: Predictions, corpus: Corpus, train: Corpus) -> list[Score]:
         """The task's metrics, the main one first; `train` is what a guess without reading may know."""
 
+    def settled(self, module: PreTrainedModel) -> "AbstractTask":
+        """Make of a trained model, in place, what is saved: one that answers as those who load it expect. Returns the
+        task that it is then a model of; by default both stay as they are."""
+        return self
+
     def right(self, predictions: Predictions, corpus: Corpus) -> Bool[np.ndarray, " example"]:
         """Which answers count as right, by default those that are what was wanted, to the letter."""
         pairs = zip(predictions.said, predictions.wanted, strict=True)

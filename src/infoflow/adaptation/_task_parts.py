@@ -5,14 +5,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from infoflow.corpus import Corpus, Vocabulary
 from infoflow.models import Model
 from infoflow.training import ExampleRows, TrainingData
 
+from ._forward import has_segments
 from ._task import AbstractTask
 from ._task_model import padding_id
+from ._task_rows import SEGMENTS
 from ._tune_config import TuneConfig
 
 
@@ -78,3 +80,15 @@ class TaskParts:
             two = {"target_tokenizer": self.target_tokenizer} if self.task.shape == "generation" else {}
             self._rows[part] = self.task.rows(getattr(self, part), self.tokenizer, self.max_length, **two)
         return self._rows[part]
+
+    def tokenizer_for(self, module: PreTrainedModel) -> PreTrainedTokenizerBase:
+        """The tokenizer to save beside a tuned model: without being asked it gives the inputs that were trained on.
+
+        Of pairs and passages these are segments too, where the model has two kinds; many tokenizers keep them back.
+        """
+        tokenizer: Any = copy.deepcopy(self.tokenizer)
+        rows = self.rows("train")
+        if has_segments(module) and any(SEGMENTS in rows.example(i).labels for i in range(len(rows.lengths))):
+            names = list(dict.fromkeys(("input_ids", SEGMENTS, *tokenizer.model_input_names)))
+            tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = names  # the latter is saved
+        return tokenizer

@@ -181,7 +181,7 @@ class _Tuning:
 
     def _main(self, module: PreTrainedModel) -> float:
         """The main metric on dev; a constant guess, which correlates with nothing, is the worst."""
-        score = self.task.scores(self._predictions(module, "dev"), self.parts.dev, self.parts.train)[0]
+        score = self.task.scores(self._predictions(module, "dev", self.task), self.parts.dev, self.parts.train)[0]
         value = float(score.row["value"])
         return value if math.isfinite(value) else -1e9
 
@@ -250,18 +250,20 @@ class _Tuning:
         with self._trained(seed, rate) as (module, result):
             if self.config.method == "lora":
                 merge_adapters(module)
-            predictions = {part: self._predictions(module, part) for part in ("dev", "test")}
+            task = self.task.settled(module)
+            predictions = {part: self._predictions(module, part, task) for part in ("dev", "test")}
         scores = {part: self._scores(found, part) for part, found in predictions.items()}
         answers = answer_rows(self.task, predictions["test"], self.parts.test, self.config.answers)
         with atomic_folder(folder) as temporary:
-            save_model(module.cpu(), temporary, self.parts.tokenizer, self.parts.target_tokenizer)
-            write_facts(temporary, self.task, self._facts(seed, rate, result.updates, scores))
+            tokenizer = self.parts.tokenizer_for(module)
+            save_model(module.cpu(), temporary, tokenizer, self.parts.target_tokenizer)
+            write_facts(temporary, task, self._facts(seed, rate, result.updates, scores))
             write_results(temporary, [row for rows in scores.values() for row in rows], answers)
         shutil.rmtree(self._work(seed, rate), ignore_errors=True)
 
-    def _predictions(self, module: PreTrainedModel, part: str) -> Predictions:
+    def _predictions(self, module: PreTrainedModel, part: str, task: AbstractTask) -> Predictions:
         corpus = getattr(self.parts, part)
-        return predictions_of(self.task, module, self.parts.rows(part), corpus, self.parts.vocabulary)
+        return predictions_of(task, module, self.parts.rows(part), corpus, self.parts.vocabulary)
 
     def _scores(self, predictions: Predictions, part: str) -> list[dict[str, Any]]:
         found = self.task.scores(predictions, getattr(self.parts, part), self.parts.train)
@@ -303,7 +305,7 @@ class _Tuning:
             rows["scores"] += [{**common, **trained, **row} for row in results["scores"]]
             rows["answers"] += [{**common, **row} for row in results["answers"]]
         return Tuned(
-            task=self.task,
+            task=models[0].task,
             models=models,
             train=self.parts.train,
             scores=pd.DataFrame(rows["scores"], columns=[column.name for column in TASK_SCORES.columns]),

@@ -45,6 +45,9 @@ def tune(
     text_column: TextColumn = None,
     second_column: Column = None,
     label_column: Column = None,
+    question_column: Column = None,
+    choices_column: Column = None,
+    answers_column: Column = None,
     tags: Column = None,
     method: Literal["full", "frozen", "top", "decay", "lora"] = "full",
     rates: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
@@ -79,6 +82,9 @@ def tune(
         as_text: Let the model write the answer in words, as T5 does: any shape but tagging becomes generation.
         second_column: Column of the second text of a pair, in a table.
         label_column: Column of the label, in a table; with --shape generation, of the text to write.
+        question_column: Column of what is asked about the text, in a table.
+        choices_column: Column of the answers to choose from, lists of texts.
+        answers_column: Column of the answers that stand in the text, lists of texts.
         tags: Column of the words' tags, where there are several.
         method: All weights; the head on a frozen body; head and upper layers; lower layers slower; low-rank adapters.
         rates: Learning rates to choose among, separated by commas. Default: four that suit the method.
@@ -106,6 +112,7 @@ def tune(
         )
         config = changed(config, "tune", settings)
         columns = {"text": text_column, "second": second_column, "label": label_column}
+        columns |= {"question": question_column, "choices": choices_column, "answers": answers_column}
         data = load_task(
             task or _name(train),
             train=train,

@@ -109,17 +109,20 @@ class Corpus(AbstractSentences):
         return cls._from_files([path], read_conllu(path, misc, documents, feats), columns, facts, name)
 
     @classmethod
-    def from_tagged(cls, path: str | Path, tags: Sequence[str] = ("tag",), name: str | None = None) -> "Corpus":
+    def from_tagged(
+        cls, path: str | Path, tags: Sequence[str] = ("tag",), name: str | None = None, blanks: bool = False
+    ) -> "Corpus":
         """`word<TAB>tag` lines, a blank line between sentences; `tags` names the tag columns.
 
-        A column named `ccg` brings `ccg_left` and `ccg_right` (see `split_category`).
+        A column named `ccg` brings `ccg_left` and `ccg_right` (see `split_category`). With `blanks` there may be blanks
+        instead of tabs, and lines with -DOCSTART- are no words, as in CoNLL-2003.
 
         Raises:
             UserError: As `from_text`; a line has another number of fields.
         """
         path = Path(path)
-        facts = {"reader": "tagged", "tags": list(tags)}
-        return cls._from_files([path], read_tagged(path, tags), tagged_columns(tags), facts, name)
+        facts = {"reader": "tagged", "tags": list(tags), **({"blanks": True} if blanks else {})}
+        return cls._from_files([path], read_tagged(path, tags, blanks), tagged_columns(tags), facts, name)
 
     @classmethod
     def from_labelled(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ._memory import is_frame
 from ._printable import printable, shortened
 from ._sentence_ends import Lines
 from ._tables import is_table, needs_columns
+from ._tagged import conll_tags
 from ._tatoeba import TATOEBA, load_tatoeba
 
 GRAMMAR = "grammar"
@@ -56,6 +58,7 @@ def load_corpus(
     | `facts`, `facts:256`         | sentences of a generated world of so many entities            |
     | `hf:name`, `hf:name:split`   | a dataset of the Hugging Face hub (`config=` names its config) |
     | `treebank.conllu`            | `Corpus.from_conllu`                                          |
+    | `words.conll`                | the same, or `Corpus.from_tagged`: words and tags, the last `tag` |
     | `pairs.tsv`                  | `Corpus.from_parallel`, two columns                           |
     | `train.en,train.de`          | `Corpus.from_parallel`, two files                             |
     | `words.tagged`, `words.tags` | `Corpus.from_tagged`                                          |
@@ -206,7 +209,10 @@ def _size(name: str) -> int | None:
 def _reader(path: Path) -> Callable[..., Corpus]:
     readers = {".conllu": Corpus.from_conllu, ".conll": Corpus.from_conllu, ".tsv": Corpus.from_parallel}
     readers |= {".tagged": Corpus.from_tagged, ".tags": Corpus.from_tagged}
-    return readers.get(Path(path.name.removesuffix(".gz")).suffix.lower(), Corpus.from_text)
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if suffix == ".conll" and (tags := conll_tags(path)):
+        return partial(Corpus.from_tagged, tags=tags, blanks=True)
+    return readers.get(suffix, Corpus.from_text)
 
 
 def _from_pair(name: str, columns: Collection[str], options: dict[str, Any]) -> Corpus:

@@ -82,7 +82,10 @@ def split_rows(
         rows = np.flatnonzero(assigned.parts == number)
         if share > 0 and len(rows) == 0:
             few = f"sentences ({len(assigned.parts)})" if documents is None else f"documents ({_count(documents)})"
-            raise UserError(f"{name} has too few {few} for a {part} part.\nUse a larger share.")
+            raise UserError(
+                f"{name} has too few {few} for a {part} part: alike ones stay together, and no part repeats another.\n"
+                "Give more that differ, a larger share, or each part as a file of its own."
+            )
         parts.append((part, rows if share > 0 else None))
     return parts, assigned
 

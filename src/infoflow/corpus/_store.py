@@ -16,10 +16,12 @@ from infoflow.foundation import UserError, current_display, disagreement
 
 from ._cache import cache_folder, cached, room_in_cache
 from ._columns import Row, arrow_schema
+from ._tables import NEEDED
 
 BATCH = 4096
 """Sentences per Arrow record batch. A corpus of one batch stays in memory: reading it again beats finding it."""
 
+_MUST_HAVE = NEEDED | {"answers", "translation"}
 _CORPORA, _DATA, _FACTS = "corpora", "data.arrow", "corpus.json"
 
 
@@ -46,12 +48,23 @@ def store(rows: Iterable[Row | None], columns: Sequence[str], name: str, key: st
     batches = _Batches(rows, arrow_schema(columns))
     first = next(batches, None)
     if first is None:
-        raise UserError(
-            f"The corpus {name} holds no sentence ({batches.dropped} lines without one).\nGive a file with text in it."
-        )
+        raise _empty(name, columns, batches.dropped)
     if first.num_rows < BATCH:
         return Stored(dataset=Dataset(pa.table(first)), digest=batches.digest, dropped=batches.dropped)
     return _write(first, batches, name, key)
+
+
+def _empty(name: str, columns: Sequence[str], dropped: int) -> UserError:
+    beside = [column for column in columns if column in _MUST_HAVE]
+    if beside and dropped:
+        listed = f"{', '.join(['text', *beside[:-1]])} and {beside[-1]}"
+        return UserError(
+            f"Each example needs {listed}. In {name} none of {dropped:,} has all of these: they are empty.\n"
+            "Correct the file, or name other columns."
+        )
+    return UserError(
+        f"The corpus {name} holds no sentence ({dropped} lines without one).\nGive a file with text in it."
+    )
 
 
 class _Batches:

@@ -1,4 +1,4 @@
-"""Reads word<TAB>tag files, as supertaggers and sequence labellers write them."""
+"""Reads a word and its tags a line, as supertaggers and sequence labellers write them."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,6 +9,9 @@ from ._categories import split_category
 from ._columns import NAMED_COLUMNS, Row
 from ._lines import check_length, read_lines
 
+_DOCUMENT = "-DOCSTART-"
+_CONLLU_FIELDS = 10
+
 
 def tagged_columns(names: Sequence[str]) -> tuple[str, ...]:
     """Columns of a tagged file whose tag columns have these names; `ccg` brings `ccg_left` and `ccg_right`."""
@@ -18,16 +21,30 @@ def tagged_columns(names: Sequence[str]) -> tuple[str, ...]:
     return ("text", "words", *names, *parts)
 
 
-def read_tagged(path: Path, names: Sequence[str]) -> Iterator[Row | None]:
-    """Sentences of `word<TAB>tag…` lines with blank lines between them.
+def conll_tags(path: Path) -> tuple[str, ...] | None:
+    """Names for the tag columns of a `.conll` file, by its first word: `tag` is the last one (in CoNLL-2003 the named
+    entity), those before it are `tag_1`, `tag_2`, ...; None for one in CoNLL-U, which has ten fields, or without tags.
+    """
+    words = (line for _, line in read_lines(path) if line.strip() and not line.startswith(("#", _DOCUMENT)))
+    fields = _fields(next(words, ""), blanks=True)
+    if len(fields) < 2 or len(fields) == _CONLLU_FIELDS:
+        return None
+    return (*(f"tag_{number}" for number in range(1, len(fields) - 1)), "tag")
+
+
+def read_tagged(path: Path, names: Sequence[str], blanks: bool = False) -> Iterator[Row | None]:
+    """Sentences of `word<TAB>tag…` lines with blank lines between them; with `blanks` there may be blanks instead of
+    tabs, and lines with -DOCSTART- are no words.
 
     Raises:
         UserError: A line does not have one word and as many tags as there are names.
     """
     block: list[list[str]] = []
     for number, line in read_lines(path):
+        if blanks and line.startswith(_DOCUMENT):
+            continue
         if line.strip():
-            block.append(_cells(path, number, line, names))
+            block.append(_cells(path, number, line, names, blanks))
             check_length(path, number - len(block) + 1, len(block))
         elif block:
             yield _sentence(block, names)
@@ -36,8 +53,12 @@ def read_tagged(path: Path, names: Sequence[str]) -> Iterator[Row | None]:
         yield _sentence(block, names)
 
 
-def _cells(path: Path, number: int, line: str, names: Sequence[str]) -> list[str]:
-    cells = line.split("\t")
+def _fields(line: str, blanks: bool) -> list[str]:
+    return line.split() if blanks and "\t" not in line else line.split("\t")
+
+
+def _cells(path: Path, number: int, line: str, names: Sequence[str], blanks: bool) -> list[str]:
+    cells = _fields(line, blanks)
     if len(cells) != 1 + len(names) or not all(cells):
         raise UserError(
             f"{path}, line {number}: a word and {len(names)} tag(s) separated by tabs were expected "
