@@ -43,6 +43,15 @@ def test_writers_read_the_world_of_the_others():
     assert dataclasses.replace(written, title=plan.title, retrieval=plan.retrieval) == plan
 
 
+def test_further_readers_read_the_world_of_the_others():
+    plan, further = StudyPlan.load(FOLDER / "plan.toml"), StudyPlan.load(FOLDER / "further.toml")
+    assert further.retrieval.variants == ("random-token", "random-span", "same-wording")
+    names = ("arms", "variants", "measures", "checkpoints", "allocation_tokens")
+    same = dataclasses.replace(further.retrieval, **{name: getattr(plan.retrieval, name) for name in names})
+    assert same == plan.retrieval
+    assert dataclasses.replace(further, title=plan.title, retrieval=plan.retrieval) == plan
+
+
 def test_a_mean_over_seeds_has_the_interval_of_the_verdicts(collect):
     known = rows({0: 0.2, 1: 0.3, 2: 0.4})
     found = collect.over_seeds(collect.kept("knowledge", known), collect.FILES["knowledge"][1])
