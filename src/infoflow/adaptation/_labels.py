@@ -48,7 +48,7 @@ def label_numbers(corpus: Corpus) -> Float[np.ndarray, " example"]:
     """
     check_numbers(corpus)
     found = list(corpus.column("label"))
-    check_known(found, found, corpus)
+    check_known(found, found, corpus)  # none is missing
     return np.array([number(label) for label in found], dtype=np.float64)
 
 

@@ -91,7 +91,9 @@ def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: 
 def _check_there(path: Path) -> None:
     """Raise a UserError for a folder, and for what looks like a file and is none (a corpus may have a name too)."""
     if path.is_dir():
-        raise UserError(f"A part of a task is a file with labelled examples. {path} is a folder.\nName the file in it.")
+        raise UserError(
+            f"A part of a task is a file with labelled examples. {path.resolve()} is a folder.\nName the file in it."
+        )
     if not path.exists() and "," not in path.name and (path.suffix or len(path.parts) > 1):
         raise UserError(
             f"No file {printable(str(path))[:200]} (now in {Path.cwd()}).\n"

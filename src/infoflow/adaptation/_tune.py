@@ -289,6 +289,11 @@ class _Tuning:
 
     def _tuned(self, strategy: str) -> Tuned:
         models = tuple(load_tuned(self.home / f"seed-{seed}") for seed in self.config.seeds)
+        if other := next((one for one in models if one.task != models[-1].task), None):
+            raise UserError(
+                f"{other.folder} was tuned by an older infoflow, whose regressions answer in another unit than those "
+                f"of seed {models[-1].seed}.\nRemove it, and give the command again: this seed alone is trained again."
+            )
         rows: dict[str, list[dict[str, Any]]] = {"scores": [], "answers": []}
         for tuned in models:
             common = {
