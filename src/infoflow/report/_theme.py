@@ -94,7 +94,7 @@ def vega_config() -> dict[str, Any]:
             "domain": False,
             "ticks": False,
         },
-        "axisX": {"grid": False, "labelFlush": False},
+        "axisX": {"grid": False, "labelFlush": False, "labelSeparation": 4},
         "title": {"font": FONT, "color": "var(--ink)", "fontSize": 12, "anchor": "start", "fontWeight": "bold"},
         "legend": {**text, "labelColor": "var(--soft)", "titleColor": "var(--ink)"},
         "text": {"font": FONT, "fontSize": 11},
