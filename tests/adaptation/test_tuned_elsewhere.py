@@ -9,8 +9,7 @@ from adaptation.questions import own_tokenizer, town_questions
 from adaptation.small_task import WORDS, small_model
 
 from infoflow.adaptation import TaskData, TuneConfig, load_task, tune
-from infoflow.adaptation._task_parts import TaskParts, task_tokenizer
-from infoflow.corpus import Corpus
+from infoflow.corpus import Corpus, Vocabulary
 from infoflow.models import load_model
 from infoflow.training import TrainingData
 
@@ -93,11 +92,11 @@ def _numbers(folder, data) -> np.ndarray:
 
 
 def _losses(one, data) -> np.ndarray:
+    """What infoflow takes for the loss of each example of the test part: in variances of training's labels."""
     model = one.load("cpu")
-    parts = TaskParts(
-        task=one.task, train=data.train, dev=data.dev, test=data.test, tokenizer=task_tokenizer(model),
-        target_tokenizer=None, max_length=one.max_length,
-    )  # fmt: skip
-    rows = TrainingData(source=parts.rows("test"), vocabulary=parts.vocabulary)
+    tokenizer = model.require_tokenizer()
+    rows = one.task.rows(data.test, tokenizer, one.max_length)
+    training = TrainingData(source=rows, vocabulary=Vocabulary.from_tokenizer(tokenizer))
+    batch = training.batch(one.task, np.arange(len(data.test)), ("x",), 0)
     with torch.no_grad():
-        return one.task.example_losses(model.module, rows.batch(one.task, np.arange(len(data.test)), ("x",), 0)).numpy()
+        return one.task.example_losses(model.module, batch).numpy()
