@@ -51,8 +51,13 @@ def askable_spans(corpus: Corpus) -> tuple[Corpus, Mapping[str, int]]:
         UserError: The corpus has no questions with answers, or no answer stands in its passage.
     """
     corpus.require("question", "answers")
-    kept = np.array([not one.answers or first_place(one) is not None for one in corpus])
-    _tell_of_moved(corpus)
+    asked = [(one, first_place(one)) for one in corpus]
+    kept = np.array([not one.answers or place is not None for one, place in asked])
+    if moved := sum(_is_moved(one, place) for one, place in asked if place is not None):
+        current_display().note(
+            f"{corpus.name}: of {moved:,} of {len(corpus):,} questions the answer does not stand at the character that "
+            "is given; the nearest place that reads like it was taken."
+        )
     if not kept.any():
         raise UserError(
             f"The answers of {corpus.name} must stand in its passages. None of {len(corpus):,} does, such as "
@@ -65,18 +70,8 @@ def askable_spans(corpus: Corpus) -> tuple[Corpus, Mapping[str, int]]:
     return corpus.select(kept), {NOWHERE: left_out}
 
 
-def _tell_of_moved(corpus: Corpus) -> None:
-    """Note how many answers stand elsewhere than their character says."""
-    if moved := sum(_is_moved(one) for one in corpus):
-        current_display().note(
-            f"{corpus.name}: of {moved:,} of {len(corpus):,} questions the answer does not stand at the character that "
-            "is given; the nearest place that reads like it was taken."
-        )
-
-
-def _is_moved(sentence: Sentence) -> bool:
-    place = first_place(sentence) if sentence.answer_starts else None
-    if place is None:
-        return False
-    text, starts = sentence.text, sentence.answer_starts or ()
-    return not any(start <= place.start and not text[start : place.start].strip() for start in starts)
+def _is_moved(sentence: Sentence, place: AnswerCharacters) -> bool:
+    """Whether the place of the answer is none of those that are given, white space aside."""
+    starts = sentence.answer_starts
+    gaps = (sentence.text[start : place.start] for start in starts or () if start <= place.start)
+    return bool(starts) and not any(not gap.strip() for gap in gaps)

@@ -48,7 +48,7 @@ def label_numbers(corpus: Corpus) -> Float[np.ndarray, " example"]:
     """
     check_numbers(corpus)
     found = list(corpus.column("label"))
-    check_known(found, found, corpus)  # none is missing
+    _check_labelled(found, corpus)
     return np.array([number(label) for label in found], dtype=np.float64)
 
 
@@ -89,6 +89,11 @@ def check_known(found: Iterable[str | None], known: Iterable[str], corpus: Corpu
             f"{_listed(unknown)}; those of training are {_listed(list(known))}.\n"
             f"Correct them, leave those examples out, or name another column ({column}=)."
         )
+    _check_labelled(found, corpus)
+
+
+def _check_labelled(found: Sequence[str | None], corpus: Corpus) -> None:
+    """Raise a UserError where examples have no label."""
     if missing := sum(label is None for label in found):
         raise UserError(
             f"Every example must have a label. {missing:,} of {corpus.name} have none.\n"

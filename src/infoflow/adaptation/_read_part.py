@@ -43,6 +43,7 @@ _USUAL_OF: Mapping[Shape, Mapping[str, tuple[str, ...]]] = {
 }
 """The same of shapes that label nothing."""
 _SNIFFED = 2000  # lines
+_LONGEST_NAME = 255  # bytes that file systems take; no corpus has such a name
 
 
 def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: str | None) -> Corpus:
@@ -90,11 +91,15 @@ def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: 
 
 def _check_there(path: Path) -> None:
     """Raise a UserError for a folder, and for what looks like a file and is none (a corpus may have a name too)."""
-    if path.is_dir():
+    try:
+        is_folder, is_lost = path.is_dir(), not path.exists()
+    except OSError:  # a name too long, or a folder that may not be searched
+        is_folder, is_lost = False, True
+    if is_folder:
         raise UserError(
             f"A part of a task is a file with labelled examples. {path.resolve()} is a folder.\nName the file in it."
         )
-    if not path.exists() and "," not in path.name and (path.suffix or len(path.parts) > 1):
+    if is_lost and "," not in path.name and (path.suffix or len(path.parts) > 1 or len(path.name) > _LONGEST_NAME):
         raise UserError(
             f"No file {printable(str(path))[:200]} (now in {Path.cwd()}).\n"
             "Give a file with labelled examples, or hf:NAME:SPLIT."

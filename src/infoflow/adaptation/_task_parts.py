@@ -86,9 +86,10 @@ class TaskParts:
 
         Of pairs and passages these are segments too, where the model has two kinds; many tokenizers keep them back.
         """
-        tokenizer: Any = copy.deepcopy(self.tokenizer)
         rows = self.rows("train")
-        if has_segments(module) and any(SEGMENTS in rows.example(i).labels for i in range(len(rows.lengths))):
-            names = list(dict.fromkeys(("input_ids", SEGMENTS, *tokenizer.model_input_names)))
-            tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = names  # the latter is saved
+        if not has_segments(module) or all(SEGMENTS not in rows.example(i).labels for i in range(len(rows.lengths))):
+            return self.tokenizer
+        tokenizer: Any = copy.deepcopy(self.tokenizer)
+        names = list(dict.fromkeys(("input_ids", SEGMENTS, *tokenizer.model_input_names)))
+        tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = names  # the latter is saved
         return tokenizer

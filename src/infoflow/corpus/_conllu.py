@@ -12,7 +12,8 @@ CONLLU_COLUMNS = ("text", "words", "upos", "head", "deprel", "lemma", "xpos")
 """Columns that every treebank has, before keys of FEATS and MISC."""
 
 _ID, _FORM, _LEMMA, _UPOS, _XPOS, _FEATS, _HEAD, _DEPREL, _MISC = 0, 1, 2, 3, 4, 5, 6, 7, 9
-_NUM_FIELDS = 10
+NUM_FIELDS = 10
+"""Tab-separated fields of a word."""
 
 NumberedLine = tuple[int, str]
 
@@ -48,7 +49,7 @@ def conllu_keys(path: Path) -> tuple[list[str], list[str]]:
     misc: dict[str, None] = {}
     for _, line in read_lines(path):
         fields = line.split("\t")
-        if len(fields) != _NUM_FIELDS or line.startswith("#"):
+        if len(fields) != NUM_FIELDS or line.startswith("#"):
             continue
         for field, keys in ((fields[_FEATS], feats), (fields[_MISC], misc)):
             pairs = (pair.partition("=") for pair in field.split("|"))
@@ -132,7 +133,7 @@ class _Surface:
 
 def _fields(path: Path, number: int, line: str) -> list[str]:
     fields = line.split("\t")
-    if len(fields) != _NUM_FIELDS:
+    if len(fields) != NUM_FIELDS:
         raise UserError(
             f"{path}, line {number}: a CoNLL-U word has 10 tab-separated fields, {len(fields)} found.\n"
             "Correct the line (tabs may have become spaces), or remove the sentence."

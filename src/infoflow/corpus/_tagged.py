@@ -7,10 +7,10 @@ from infoflow.foundation import UserError
 
 from ._categories import split_category
 from ._columns import NAMED_COLUMNS, Row
+from ._conllu import NUM_FIELDS
 from ._lines import check_length, read_lines
 
 _DOCUMENT = "-DOCSTART-"
-_CONLLU_FIELDS = 10
 
 
 def tagged_columns(names: Sequence[str]) -> tuple[str, ...]:
@@ -27,7 +27,7 @@ def conll_tags(path: Path) -> tuple[str, ...] | None:
     """
     words = (line for _, line in read_lines(path) if line.strip() and not line.startswith(("#", _DOCUMENT)))
     fields = _fields(next(words, ""), blanks=True)
-    if len(fields) < 2 or len(fields) == _CONLLU_FIELDS:
+    if len(fields) < 2 or len(fields) == NUM_FIELDS:
         return None
     return (*(f"tag_{number}" for number in range(1, len(fields) - 1)), "tag")
 
