@@ -35,7 +35,7 @@ def sentences(num, seed):
 
 
 def parts(make):
-    return {name: make(num, seed) for seed, (name, num) in enumerate((("train", 40), ("dev", 16), ("test", 24)))}
+    return {name: make(num, seed) for seed, (name, num) in enumerate((("train", 40), ("dev", 16), ("test", 32)))}
 
 
 def tuned_of(before, task, data):
@@ -91,7 +91,7 @@ def test_tags(tokenizer, headed, tagged):
         before, tuned_of(before, task, data), task, data, sizes=SMALL, only=["label_by_layer", "task_pruning"]
     )
     accuracy = tables["label_by_layer"].query("metric == 'accuracy' and state == 'before' and layer == 0")
-    words = sum(len(text.split()) for text in sentences(24, 2))
+    words = sum(len(text.split()) for text in sentences(32, 2))
     assert accuracy["count"].item() == words
     assert accuracy["value"].item() > accuracy["baseline"].item()
     assert len(tables["task_pruning"])

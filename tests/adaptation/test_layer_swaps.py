@@ -13,10 +13,10 @@ from infoflow.adaptation._layer_swaps import Swap, _taken, rewound_names, swaps
 from infoflow.models import load_model
 
 
-def assembled(tuned, lower, upper):
+def assembled(tuned, lower, upper, embeddings=False):
     """The tuned model with these blocks (and on their side embeddings) from before, copied block by block."""
     module, before = copy.deepcopy(tuned.module), toy_before().module.bert
-    if lower:
+    if lower or embeddings:
         module.bert.embeddings = copy.deepcopy(before.embeddings)
     for index in range(3):
         if index < lower or index >= 3 - upper:
@@ -49,6 +49,15 @@ def test_scores_are_those_of_the_model_put_together(tuned, table, rewound, block
     each = [accuracy(assembled(one, lower, upper))["value"] for one in tuned]
     assert row["value"] == pytest.approx(np.mean(each))
     assert row["baseline"] == pytest.approx(np.mean([accuracy(assembled(one, 3, 3))["value"] for one in tuned]))
+
+
+def test_embeddings_alone_are_taken_back_as_lower_blocks_are(tuned, table):
+    row = table.query("rewound == 'lower' and blocks == 0 and quantity == 'score'").iloc[0]
+    each = [accuracy(assembled(one, 0, 0, embeddings=True))["value"] for one in tuned]
+    assert row["value"] == pytest.approx(np.mean(each))
+    names = rewound_names(tuned[0], Swap(rewound="lower", blocks=0))
+    assert names
+    assert all(name.startswith("embeddings") for name in names)
 
 
 @pytest.mark.parametrize(
@@ -116,5 +125,5 @@ def test_names_of_both_sides_part_the_body(tuned):
 
 def test_numbers_of_blocks(tuned):
     assert [(s.rewound, s.blocks) for s in swaps(tuned[0], 6)] == [
-        ("none", 0), ("lower", 1), ("lower", 2), ("upper", 1), ("upper", 2), ("all", 3),
+        ("none", 0), ("lower", 0), ("lower", 1), ("lower", 2), ("upper", 1), ("upper", 2), ("all", 3),
     ]  # fmt: skip

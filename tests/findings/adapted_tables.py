@@ -46,7 +46,7 @@ FEWER = {50: 0.22, 200: 0.12, 1000: 0.0}  # what fewer examples cost from scratc
 GAIN = {50: 0.27, 200: 0.22, 1000: 0.15}  # what pretraining gains
 LESS = {
     "masked-lm": 0.0,
-    "causal-lm": 0.05,
+    "causal-lm": 0.12,
     "masked-lm-nsp": 0.002,
     "spanbert": 0.0,
     "denoise-full": 0.03,
@@ -66,9 +66,10 @@ PROBED = {
     "position": ((0.90, 0.80, 0.70, 0.60, 0.50), (0.90, 0.80, 0.66, 0.50, 0.36)),
 }
 SWAPS = {"lower": (2.95, 2.85, 2.60), "upper": (2.60, 2.30, 2.10)}
+EMBEDDINGS = {"pretraining-loss": 2.98, "score": 0.745}  # taken back alone
 SWAPPED_SCORES = {"lower": (0.74, 0.70, 0.60), "upper": (0.73, 0.66, 0.55)}
 COMPONENTS = ("query", "key", "value", "output", "mlp_in", "mlp_out")
-LEAKED = {("opinions", "pretraining"): (200, 3, 2), ("tags", "train"): (200, 0, 0)}
+LEAKED = {("opinions", "pretraining"): (200, 3, 5), ("tags", "train"): (200, 0, 0)}
 HOSTILE = "<script>alert(1)</script>"
 WITH_MODELS = {
     one.name: one
@@ -251,6 +252,7 @@ class Adapted:
             for name, sides, end in (("pretraining-loss", losses, ends), ("score", SWAPPED_SCORES, (0.75, 0.40))):
                 places = [("none", 0, end[0]), ("all", LAYERS, end[1])]
                 places += [(side, num + 1, value) for side, own in sides.items() for num, value in enumerate(own)]
+                places += [("lower", 0, EMBEDDINGS[name] if keys["trained"] or name == "score" else 7.0)]
                 for rewound, blocks, value in places:
                     yield self._row(keys, value, end[1], **how, rewound=rewound, blocks=blocks, quantity=name)
 

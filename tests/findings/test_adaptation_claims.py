@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from .adapted_tables import CHANGE, GAIN, SPAN_GAIN, SWAPS, Adapted
+from .adapted_tables import CHANGE, EMBEDDINGS, GAIN, SPAN_GAIN, SWAPS, Adapted
 
 pytestmark = pytest.mark.slow
 
@@ -180,6 +180,34 @@ def test_one_seed_of_tuning_has_nothing_to_compare_gains_with():
     assert "there is one seed of tuning" in found["note"]
 
 
+@pytest.mark.parametrize("tied", [-0.5, 0.0, 0.5])
+def test_what_embeddings_regain_counts_for_neither_side(tied):
+    """Lower blocks are taken back with the embeddings, and with an output matrix that is tied to them."""
+    swaps = Adapted().tables(["layer_swaps"])["layer_swaps"]
+    lower = (swaps["rewound"] == "lower") & (swaps["quantity"] == "pretraining-loss") & swaps["trained"]
+    shifted = swaps.assign(
+        value=swaps["value"] - tied * lower,
+        replicates=[list(np.asarray(row) - tied * own) for row, own in zip(swaps["replicates"], lower, strict=True)],
+    )
+    found = verdict("A-11", Adapted(), layer_swaps=shifted)
+    gaps = [low - EMBEDDINGS["pretraining-loss"] + 3.0 - up for low, up in zip(*SWAPS.values(), strict=True)]
+    assert found["verdict"] == "holds"
+    assert found["effect"] == pytest.approx(np.mean(gaps), abs=0.01)
+
+
+def test_what_embeddings_regain_must_be_told():
+    swaps = Adapted().tables(["layer_swaps"])["layer_swaps"]
+    left = swaps[(swaps["rewound"] != "lower") | (swaps["blocks"] > 0)]
+    assert "what the embeddings alone regain" in verdict("A-11", Adapted(), layer_swaps=left)["reason"]
+
+
+def test_heads_of_which_only_noise_is_known_cannot_disagree():
+    found = verdict("A-12", Adapted(noise=1.0))
+    assert found["verdict"] in ("not testable here", "undetermined")
+    reasons = {verdict("A-12", changed(noise=noise, common=0.0))["reason"] for noise in (0.05, 0.1, 0.3)}
+    assert any("hardly agrees with itself" in reason for reason in reasons)
+
+
 def test_one_task_has_no_agreement_of_heads():
     heads = Adapted().tables(["tuning_heads"])["tuning_heads"]
     found = verdict("A-12", Adapted(), tuning_heads=heads[heads["task"] == "tags"])
@@ -189,7 +217,7 @@ def test_one_task_has_no_agreement_of_heads():
 def test_what_compares_models_needs_three_seeds():
     from infoflow.findings import FINDINGS
 
-    alone = {"A-1", "A-6", "A-11", "A-12"}
+    alone = {"A-1", "A-11", "A-12"}
     for name in NAMES:
         assert FINDINGS[f"adaptation:{name}"].minimum_seeds == (1 if name in alone else 3)
     assert verdict("A-7", Adapted(seeds=(1,)))["verdict"] == "not testable here"

@@ -2,11 +2,12 @@
 
 import adapted
 import numpy as np
+import pandas as pd
 import pytest
 from drawn import assert_explained, drawn_figures, drawn_section
 from findings.adapted_tables import GUESS, HOSTILE, TASKS, Adapted
 
-from infoflow.foundation import interval_over_seeds
+from infoflow.foundation import NUM_REPLICATES, interval_over_seeds, stream
 from infoflow.report import write_report
 from infoflow.results import RunFolder
 
@@ -216,11 +217,110 @@ def test_layers_taken_back_go_from_none_to_all(figures) -> None:
     data = figure.data[(figure.data["series"] == "masked-lm") & (figure.data["quantity"] == "score")]
     values = data.set_index(["rewound", "blocks"])["value"]
     for side in ("lower", "upper"):
-        places = [("none", 0), (side, 1), (side, 2), (side, 3), ("all", 4)]
+        first = ("lower", 0) if side == "lower" else ("none", 0)
+        places = [first, (side, 1), (side, 2), (side, 3), ("all", 4)]
         drawn = {row["blocks"]: row["value"] for row in rows_of(panel, side=side)}
         assert drawn == {place[1]: pytest.approx(values[place], abs=1e-4) for place in places}
-    assert "taking back upper blocks regains 0.46" in figure.answer[1]
+    assert "upper blocks taken back regain 0.48" in figure.answer[1]
     assert "nats more than as many lower ones" in figure.answer[1]
+
+
+def test_tasks_with_a_decoder_too_have_a_panel_of_their_own(alone) -> None:
+    """An encoder–decoder that writes has more blocks than its encoder alone."""
+
+    def deeper(frame):
+        more = frame[frame["task"] == "tags"].assign(task="summary")
+        return pd.concat([frame, more.assign(blocks=more["blocks"] + 2 * (more["rewound"] == "all"))])
+
+    figure = alone("layer_swaps", deeper)["layer-swaps"]
+    titles = [panel.title for panel in figure.panels]
+    assert titles == [f"masked LM, {blocks} blocks: {name}" for blocks in (4, 6) for name in
+                      ("score of the task", "pretraining loss")]  # fmt: skip
+    for panel, depth in zip(figure.panels, (4, 4, 6, 6), strict=True):
+        assert max(row["blocks"] for row in rows_of(panel, side="lower")) == depth
+        assert len(rows_of(panel, side="lower", blocks=depth)) == 1
+    assert [answer.split(",")[1].strip() for answer in figure.answer] == ["4 blocks", "6 blocks"]
+
+
+def test_both_stacks_learned_the_task(alone) -> None:
+    """Embeddings of both stacks are one place; blocks of the decoder have rows of their own."""
+    shares = {
+        ("encoder", -1): 0.2,
+        ("decoder", -1): 0.2,
+        ("encoder", 0): 0.1,
+        ("decoder", 0): 0.4,
+        ("", -2): 0.1,
+    }
+
+    def writes(frame):
+        first = frame[frame["layer"] == -2]
+        parts = {-1: "embeddings", -2: "task-head", 0: "query"}
+        return pd.concat(
+            first.assign(stack=stack, layer=layer, component=parts[layer], value=-share, total=-1.0)
+            for (stack, layer), share in shares.items()
+        )
+
+    figure = alone("tuning_allocation", writes)["tuning-learned"]
+    assert figure.data.groupby("task")["share"].sum().to_numpy() == pytest.approx(1.0)
+    assert (
+        "10% of the fall of the loss came from the task's head, 50% from the blocks, 40% from the" in figure.answer[0]
+    )
+    assert "number 0 of the decoder did most (40%)" in figure.answer[0]
+    (panel,) = figure.panels
+    assert {row["label"] for row in rows_of(panel, set=0)} >= {
+        "task's head",
+        "decoder block 0",
+        "block 0",
+        "embeddings",
+    }
+
+
+def test_a_wide_extreme_hides_no_clear_difference(alone) -> None:
+    def wide(frame):
+        frame = frame[(frame["probe"] == "upos") & (frame["layer"] < 2) & (frame["task"] == "tags")]
+        after = frame["state"] == "after"
+        value = np.where(after, np.where(frame["layer"] == 0, 0.5, 0.7), 0.8)
+        draws = [
+            list(one + (0.4 if one == 0.5 else 0.001) * stream("wide").standard_normal(NUM_REPLICATES)) for one in value
+        ]
+        return frame.assign(value=value, low=value, high=value, replicates=draws)
+
+    (answer,) = alone("probes_after_tuning", wide)["probes-after-tuning"].answer
+    assert answer.startswith("Masked LM loses most of")
+    assert "in layer 1" in answer
+    assert answer.endswith("1 of 2 differences are clear of 0.")
+
+
+def test_what_is_less_readable_is_called_less(alone) -> None:
+    def worse(frame):
+        drop = np.where((frame["state"] == "after") & (frame["metric"] == "accuracy"), 0.4, 0.0)
+        rows = [list(np.asarray(row) - one) for row, one in zip(frame["replicates"], drop, strict=True)]
+        return frame.assign(value=frame["value"] - drop, low=frame["low"] - drop, high=frame["high"] - drop,
+                            replicates=rows)  # fmt: skip
+
+    answer = alone("label_by_layer", worse)["label-by-layer"].answer[0]
+    assert "less than before tuning" in answer
+    assert "−" not in answer.split("less than")[0]
+
+
+def test_the_gain_of_pretraining_is_over_tasks_that_have_both(alone) -> None:
+    def without(frame):
+        hard = frame["task"] == "opinions"
+        left = frame[~hard | frame["trained"]]
+        return left.assign(value=np.where(left["task"] == "opinions", 0.2, left["value"]))
+
+    def only(frame):
+        return frame[frame["task"] != "opinions"]
+
+    answers = [alone("tuned_scores", change)["tuned-scores"].answer[-1] for change in (without, only)]
+    assert answers[0] == answers[1]
+
+
+def test_roles_in_another_order_are_the_same_roles(alone) -> None:
+    def swapped(frame):
+        return frame.assign(role_before="first token, SEP", role_after="SEP, first token")
+
+    assert "0% of the heads have other roles than before" in alone("tuning_heads", swapped)["tuned-heads"].answer[-1]
 
 
 def test_shares_of_the_loss_change_add_up_to_one(figures) -> None:
@@ -390,7 +490,7 @@ def test_a_label_that_no_layer_tells_is_said_to_be_unreadable(alone, after, told
         values = frame["layer"].map(dict(enumerate(after)))
         return frame.assign(value=values.where(frame["state"] == "after", 0.45), baseline=0.5)
 
-    assert alone("label_by_layer", read)["label-by-layer"].answer[0].endswith(f"more than before tuning; {told}).")
+    assert alone("label_by_layer", read)["label-by-layer"].answer[0].endswith(f" than before tuning; {told}).")
 
 
 def test_examples_that_all_stayed_are_no_figure(tmp_path) -> None:

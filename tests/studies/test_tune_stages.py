@@ -58,7 +58,7 @@ def test_every_way_of_tuning_has_its_rows(tuned_run) -> None:
     found = {tuple(row) for row in ways.itertuples(index=False)}
     wanted = {
         (True, strategy, method, 42, "")
-        for strategy in ("as-is", "continued", "scratch")
+        for strategy in ("as-is", "continued", "task-texts", "scratch")
         for method in ("full", "frozen")
     }
     wanted |= {(False, "as-is", "full", 42, ""), (True, "as-is", "full", 42, "shuffled-labels")}
@@ -78,6 +78,8 @@ def test_the_inside_is_seen_of_full_tuning(tuned_run) -> None:
         assert list(table.columns[: len(KEYS)]) == [column.name for column in KEYS], name
         assert set(table["task"]) == {"grammar-agreement"}, name
         assert set(table["trained"]) == {True, False}, name
+        assert set(table["control"]) == ({"", "shuffled-labels"} if name == "tuning_change" else {""}), name
+        assert table.loc[table["control"] != "", "trained"].all(), name
         assert set(zip(table["method"], table["examples"], table["strategy"], strict=True)) == {("full", 42, "as-is")}
 
 
@@ -112,15 +114,16 @@ def test_specialised_models_begin_from_what_is_named(tuned_run) -> None:
     assert second.needs == (first.key,)
     assert first.model.load().module.config.vocab_size == 160
     assert third.model.load().module.config.vocab_size == 140
-    pretrained = [stage.tuned for stage in stages.of(Tune) if stage.tuned.strategy == "continued"]
-    assert {one.special.task.name for one in pretrained} == {"grammar-agreement"}
+    pretrained = [stage.tuned for stage in stages.of(Tune) if stage.tuned.special is not None]
+    after = {one.strategy: one.special.task and one.special.task.name for one in pretrained}
+    assert after == {"continued": None, "task-texts": "grammar-agreement", "scratch": None}
 
 
 def test_what_is_not_looked_at_is_removed(tuned_run) -> None:
     work = tuned_run.path / "work"
     kept = sorted(path.parent.name for path in work.glob("tuning/*/*/*/task.json"))
     assert kept == []
-    assert len(list(work.glob("tuning/*/*/*/seed-*/task.json"))) == 4  # trained, and the untrained control
+    assert len(list(work.glob("tuning/*/*/*/seed-*/task.json"))) == 6  # trained, untrained, shuffled
     assert not list(work.glob("tuning-features/*"))
     inside = next(stage for stage in tuned_run.stages.of(Tune) if stage.tuned.inside)
     assert load_model(next(inside.tuned.folder.glob("*/*/seed-0"))).module.config.num_labels == 2
@@ -148,8 +151,8 @@ def test_a_study_that_is_done_does_nothing_again(tuned_run) -> None:
     assert not any(stage.is_done() for stage in [*changed.of(Tune), *changed.of(InsideTuned)])
     grown = graph(_plan(examples=[20, 0, 42, 900]), RunFolder(tuned_run.path), prepared=True)
     assert (
-        sum(not stage.is_done() for stage in grown.of(Tune)) == 7
-    )  # of 20 examples: 3 strategies by 2 methods, and from scratch
+        sum(not stage.is_done() for stage in grown.of(Tune)) == 9
+    )  # of 20 examples: 4 strategies by 2 methods, and from scratch
 
 
 def test_models_that_do_not_fit_a_task_are_left_out(tmp_path, capsys) -> None:

@@ -16,6 +16,7 @@ from infoflow.flow import PassOptions, Reader
 from infoflow.foundation import NUM_BLOCKS
 from infoflow.heads import SentenceScorer, loss_scores, no_loss
 from infoflow.models import Model
+from infoflow.objectives import AbstractObjective
 from infoflow.results import ratio_estimate
 
 from ._body import BodyGroup, began_as, body_groups, body_parameters, with_weights
@@ -50,7 +51,9 @@ def layer_swaps(
     """The table `LAYER_SWAPS` without the columns of `TUNED`: numbers are means over seeds.
 
     With `rewound` "lower" the embeddings and the first blocks are those from before, with "upper" the last blocks and
-    the norm above them, with "all" the whole body; the rest is tuned. The score is that of the tuned head on that body.
+    the norm above them, with "all" the whole body; the rest is tuned. "lower" with 0 blocks is the embeddings alone,
+    "upper" with 0 the norm alone, where there is one: what blocks regain is what is regained beyond that, since an
+    output matrix that is tied to the embeddings goes back with them. The score is that of the tuned head on that body.
     The pretraining loss is that of the pretrained head on it, in nats per predicted token; an output matrix that is
     tied to the embeddings stays tied. Baselines: for the score the whole body from before under the tuned head, for the
     loss the pretrained model. The models are as they were afterwards.
@@ -92,10 +95,12 @@ def layer_swaps(
 
 
 def swaps(model: Model, points: int) -> list[Swap]:
-    """Nothing rewound, some lower and upper blocks (at most `points` numbers of them), and all."""
+    """Nothing rewound, what lies below and above the blocks, some lower and upper blocks (at most `points` numbers of
+    them), and all."""
     blocks = sum(len(stack.layers) for stack in model.anatomy.stacks)
     between = np.unique(np.linspace(1, blocks - 1, min(points, blocks - 1)).round().astype(int)) if blocks > 1 else []
-    inner = [Swap(rewound=side, blocks=int(num)) for side in ("lower", "upper") for num in between]
+    inner = [Swap(rewound=side, blocks=int(num)) for side in ("lower", "upper") for num in (0, *between)]
+    inner = [swap for swap in inner if rewound_names(model, swap)]
     return [Swap(rewound="none", blocks=0), *inner, Swap(rewound="all", blocks=blocks)]
 
 
@@ -143,19 +148,17 @@ class _PretrainingText:
 
     @classmethod
     def of(cls, model: Model, corpus: Corpus | None, options: PassOptions, sentences: int) -> "_PretrainingText | None":
-        """None where there is no text, no head, or no translation for a decoder."""
-        if corpus is None or no_pretraining_loss(model, corpus):
+        """None where there is no text, no head, or nothing that a decoder could write."""
+        if corpus is None or no_pretraining_loss(model, corpus, options.corruption):
             return None
-        trained = options.corruption
-        one_text = trained is not None and trained.layout == "encoder-decoder" and not trained.needs_translation
         reader = Reader(
             model,
             corpus,
             max_length=options.max_length,
             seed=options.seed,
             decoder=model.task == "seq2seq",
-            corruption=trained,
-            decoder_side="text" if one_text else "translation",
+            corruption=options.corruption,
+            decoder_side="text" if _is_of_one_text(options.corruption) else "translation",
         )
         scorer = SentenceScorer(reader)
         return cls(scorer=scorer, rows=scorer.choose(sentences, "layer-swaps"), options=options)
@@ -167,13 +170,24 @@ class _PretrainingText:
         return sums[:, 0], sums[:, 1]
 
 
-def no_pretraining_loss(model: Model, corpus: Corpus) -> str | None:
-    """Why the pretraining loss cannot be taken on this text, or None."""
-    if reason := no_loss(model):
+def no_pretraining_loss(model: Model, corpus: Corpus, trained: AbstractObjective | None) -> str | None:
+    """Why the pretraining loss cannot be taken on this text, or None.
+
+    `trained`: the pretraining objective, where it is known.
+    """
+    reason = no_loss(model)
+    if reason or model.task != "seq2seq":
         return reason
-    if model.task == "seq2seq" and "translation" not in corpus.columns:
+    if trained is not None and _is_of_one_text(trained):
+        return None if trained.writes == "text" else f"its decoder was trained on parts of texts ({trained.name})"
+    if "translation" not in corpus.columns:
         return f"its decoder needs translations to read, and {corpus.name} has none"
     return None
+
+
+def _is_of_one_text(trained: AbstractObjective | None) -> bool:
+    """Whether encoder and decoder are of the same text, not of two languages."""
+    return trained is not None and trained.layout == "encoder-decoder" and not trained.needs_translation
 
 
 def _with_baselines(frame: pd.DataFrame) -> pd.DataFrame:

@@ -4,14 +4,14 @@ from infoflow.results import Column, TableSchema, estimate_columns
 
 METHODS = ("full", "frozen", "top", "decay", "lora")
 """Of tuning: all weights; the head alone; head and upper layers; all, lower layers slower; low-rank adapters."""
-STRATEGIES = ("as-is", "continued", "scratch")
-"""What came before tuning: general pretraining; that and further pretraining on the domain; pretraining on the domain
-alone, with its own vocabulary."""
+STRATEGIES = ("as-is", "continued", "task-texts", "scratch")
+"""What came before tuning: general pretraining; that and further pretraining on the domain; at last on the task's own
+unlabelled texts; pretraining on the domain alone, with its own vocabulary."""
 
 TUNED = (
     Column(name="task", dtype="string", unit="", description="name of the task"),
     Column(name="shape", dtype="string", unit="", description="classification, regression, tagging, span, ..."),
-    Column(name="strategy", dtype="string", unit="", description="as-is, continued or scratch: see STRATEGIES"),
+    Column(name="strategy", dtype="string", unit="", description="what came before: see STRATEGIES"),
     Column(name="method", dtype="string", unit="", description="full, frozen, top, decay or lora: see METHODS"),
     Column(name="examples", dtype="int64", unit="examples", description="labelled examples that it was tuned on"),
     Column(name="control", dtype="string", unit="", description='"": none; shuffled-labels: labels changed places'),
@@ -133,7 +133,7 @@ PROBES_AFTER_TUNING = TableSchema(
 )
 LAYER_SWAPS = TableSchema(
     name="layer_swaps",
-    version=1,
+    version=2,
     description="Part of the tuned model's layers taken back to what they were: what the task loses, and what the "
     "pretraining objective regains.",
     columns=(
@@ -142,8 +142,8 @@ LAYER_SWAPS = TableSchema(
             name="rewound",
             dtype="string",
             unit="",
-            description="lower: blocks below `blocks` (and embeddings) are "
-            "from before; upper: the last `blocks` are; all; none",
+            description="lower: embeddings and blocks below `blocks` are "
+            "from before; upper: the last `blocks` and the norm above; all; none",
         ),
         Column(name="blocks", dtype="int64", unit="blocks", description="how many blocks are from before"),
         Column(name="quantity", dtype="string", unit="", description="score: the task's main metric; pretraining-loss"),
@@ -196,8 +196,6 @@ TASK_LEAKAGE = TableSchema(
         Column(name="within", dtype="string", unit="", description="pretraining, domain or train"),
         Column(name="texts", dtype="int64", unit="texts", description="distinct test texts"),
         Column(name="same", dtype="int64", unit="texts", description="of them with the same words there"),
-        Column(
-            name="near", dtype="int64", unit="texts", description="of them one word apart from a text there, at most"
-        ),
+        Column(name="near", dtype="int64", unit="texts", description="of them equal to a text there or one word apart"),
     ),
 )

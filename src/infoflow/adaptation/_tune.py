@@ -99,8 +99,7 @@ class _Tuning:
         check_task_name(task.task)
         self.model, self.config, self.task, self.hooks = model, config, task, hooks
         self._told = False
-        more = [str(config.examples)] if config.examples else []
-        self.home = out / task.task / "-".join([config.method, *more, *([config.control] if config.control else [])])
+        self.home = out / task.task / config.way
         self.features = features or out / "features"
         self.parts = TaskParts(
             task=task,

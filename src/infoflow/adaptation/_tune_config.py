@@ -88,6 +88,11 @@ class TuneConfig:
         """Over the training examples."""
         return self.head_epochs if self.method == "frozen" else self.epochs
 
+    @property
+    def way(self) -> str:
+        """Name of the folder of the models, beside those of the same task that were tuned in other ways."""
+        return "-".join(str(one) for one in (self.method, self.examples, self.control) if one)
+
     def key(self) -> dict[str, Any]:
         """What tuned models follow from, as flat JSON."""
         values = {name: value for name, value in asdict(self).items() if name not in _FREE}

@@ -2,7 +2,7 @@
 
 # leave_out: all words, then all but those of each group of bootstrap blocks
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, current_display
 from infoflow.models import Model
 from infoflow.representations import (
     BlockGroups,
@@ -23,6 +23,7 @@ from infoflow.representations import (
     RankedSpace,
     centred_ranks,
     space_values,
+    warn_few_rows,
 )
 from infoflow.results import estimate
 
@@ -35,6 +36,7 @@ from ._task_part import TaskPart
 
 _SPACES = {"pwcca": "pwcca", "cka": "cka_debiased"}  # as SpaceSimilarity calls them
 _LEAST_WORDS = 4  # what the debiased CKA divides by
+_LEAST_FOR_PWCCA = 2  # words for each dimension: two spaces of fewer share directions, whatever they are
 Layer = LayerSpace | RankedSpace
 
 
@@ -56,7 +58,8 @@ def tuning_change(
     X are the states of some words of the examples before tuning, Y those after it with seed s; sim is PWCCA, debiased
     linear CKA, or the rank correlation of the cosine distances between words (RSA). All models read what the task reads
     (pairs as pairs), and the same words. What tuning did to a space is what goes beyond the baseline, which is what its
-    noise alone does; NaN with one seed. Intervals leave out sentences, as `SpaceSimilarity` does.
+    noise alone does; NaN with one seed. Intervals leave out sentences, as `SpaceSimilarity` does. PWCCA is left out
+    where there are no more than two words for each dimension.
 
     Args:
         before: The pretrained model.
@@ -64,7 +67,8 @@ def tuning_change(
         task: What they were tuned on.
         corpus: Its test part.
         options: Seed, longest text, size of batches.
-        words: At most so many text tokens, chosen by hash; PWCCA wants ten for each dimension, better twenty.
+        words: At most so many text tokens, chosen by hash; PWCCA wants ten for each dimension, better twenty, and is
+            biased towards similarity, with a warning, where there are fewer.
         items: Of these so many for RSA.
 
     Raises:
@@ -87,21 +91,35 @@ def change_table(places: Places, before: States, after: Sequence[States], items:
                 f"Similarity of spaces needs at least {_LEAST_WORDS} words. The {stack} reads {len(first)} in "
                 f"{places.part.corpus.name}: give more examples."
             )
+        measures = _measures(len(first), first.shape[-1])
         others = [one.words[stack] for one in after]
         for layer in range(first.shape[1]):
             states = [first[:, layer], *(other[:, layer] for other in others)]
-            rows += [{"stack": stack, "layer": layer, **row} for row in _distances(states, places.blocks[stack], items)]
+            found = _distances(states, places.blocks[stack], items, measures)
+            rows += [{"stack": stack, "layer": layer, **row} for row in found]
     schema = without_tuned(TUNING_CHANGE)
     return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
 
 
+def _measures(words: int, width: int) -> dict[str, str]:
+    """The measures of spaces that so many words can tell."""
+    if words > _LEAST_FOR_PWCCA * width:
+        warn_few_rows(words, width)
+        return _SPACES
+    current_display().warn(
+        f"PWCCA before and after tuning is left out: it needs more than {_LEAST_FOR_PWCCA * width} words in {width} "
+        f"dimensions, and there are {words}. Give more examples."
+    )
+    return {name: metric for name, metric in _SPACES.items() if name != "pwcca"}
+
+
 def _distances(
-    states: Sequence[Float[np.ndarray, "word width"]], blocks: np.ndarray, items: int
+    states: Sequence[Float[np.ndarray, "word width"]], blocks: np.ndarray, items: int, measures: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
     """Rows of one layer: its states before, then those after with each seed."""
     groups = BlockGroups.of(blocks, states[0].shape[1])
     spaces = [LayerSpace(one, groups) for one in states]
-    for measure, metric in _SPACES.items():
+    for measure, metric in measures.items():
         values = [space_values(metric, LayerPair.of(spaces[0], one)) for one in spaces[1:]]
         between = [_alone(metric, x, y) for x, y in combinations(spaces[1:], 2)]
         yield {"measure": measure, **_estimate(np.mean(values, axis=0), between, groups)}

@@ -18,13 +18,13 @@ from infoflow.heads import (
     SurfaceStatistics,
     all_heads,
     head_roles,
-    no_loss,
 )
 from infoflow.models import Model
 from infoflow.results import ratio_estimate
 
 from ._attention_change import js_changes
 from ._body import began_as
+from ._layer_swaps import no_pretraining_loss
 from ._seeds import without_tuned
 from ._tables import TUNING_HEADS
 from ._task import AbstractTask
@@ -150,8 +150,7 @@ def _roles(head: Head, models: Sequence[_Attending]) -> dict[str, Any]:
 
 def _pretraining_costs(model: Model, corpus: Corpus | None, sentences: int, options: PassOptions) -> dict[Head, float]:
     """The rise of the pretraining loss without each head; none where there is no such loss."""
-    unread = model.task == "seq2seq" and corpus is not None and "translation" not in corpus.columns
-    if corpus is None or no_loss(model) or unread:
+    if corpus is None or no_pretraining_loss(model, corpus, options.corruption):
         return {}
     table = measure(model, corpus, [Ablation(others=False, sentences=sentences)], options)["head_ablation"]
     return {_head_of(row): row["value"] for row in table.to_dict("records")}

@@ -91,31 +91,42 @@ def change(objective: Spec, control: str = "") -> Reading:
 
 
 def regained(objective: Spec) -> Reading:
-    """Pretraining loss with lower blocks taken back less that with as many upper ones, over tasks, by blocks."""
+    """What upper blocks taken back regain of the pretraining loss, less what as many lower ones do, over numbers of
+    blocks and tasks, (1 + R, 1): each beyond what is regained by the embeddings or the norm above alone."""
     needs = ("task", "rewound", "blocks", "examples")
     absent = f"from no {{state}} {NAMES[objective]} tuned in full were layers taken back and its pretraining loss told"
     where = {"method": FULL, "strategy": AS_IS, "control": "", "quantity": "pretraining-loss"}
     return Table("layer_swaps", objective, needs=needs, absent=absent).where(**where).reduce(_lower_less_upper)
 
 
-def agreement(objective: Spec, number: str = "value") -> Reading:
+def agreement(objective: Spec) -> Reading:
     """Rank correlation between tasks of what each head is worth, the mean over pairs of tasks, (1 + R, 1)."""
-    return _heads(objective).changed(number=number)
+    return _heads(objective).reduce(_agreement)
 
 
 def chance_agreement(objective: Spec) -> Reading:
     """What heads in random orders reach in 5 % of the orders."""
-    return Reading(_heads(objective).tables, _chance)
+    return _heads(objective).reduce(_chance)
 
 
-def _heads(objective: Spec) -> Reading:
+def most_agreement(objective: Spec) -> Reading:
+    """What `agreement` would be if tasks needed the same heads, each told by its own test examples, (1 + R, 1)."""
+    return _heads(objective).reduce(_ceiling)
+
+
+def agreement_with_pretraining(objective: Spec) -> Reading:
+    """Rank correlation of what heads are worth for a task with what they were for pretraining, over tasks."""
+    return _heads(objective, "cost_before").reduce(_with_pretraining)
+
+
+def _heads(objective: Spec, *needs: str) -> Table:
     table = Table(
         "tuning_heads",
         objective,
-        needs=("task", "layer", "head", "examples"),
+        needs=("task", "layer", "head", "examples", *needs),
         absent=f"no heads of a {{state}} {NAMES[objective]} tuned in full were taken away",
     )
-    return table.where(method=FULL, strategy=AS_IS, control="", kind="self").reduce(_agreement)
+    return table.where(method=FULL, strategy=AS_IS, control="", kind="self")
 
 
 def _of_tasks(rows: SeedRows, shapes: Sequence[str] = ()) -> dict[str, SeedRows]:
@@ -225,6 +236,11 @@ def _change_by_layer(rows: SeedRows) -> np.ndarray:
     return np.mean(_cut(curves), axis=0)
 
 
+def _gap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    one, other = _cut([first, second])
+    return one - other
+
+
 def _lower_less_upper(rows: SeedRows) -> np.ndarray:
     found = []
     for own in _of_tasks(rows).values():
@@ -232,21 +248,26 @@ def _lower_less_upper(rows: SeedRows) -> np.ndarray:
             str(side): {int(num): _mean(one) for num, one in of_side.groups("blocks")}
             for side, of_side in own.groups("rewound")
         }
-        lower, upper = by_side.get("lower", {}), by_side.get("upper", {})
-        shared = sorted(set(lower) & set(upper))
+        lower, upper, none = (by_side.get(side, {}) for side in ("lower", "upper", "none"))
+        shared = sorted((set(lower) & set(upper)) - {0})
         if not shared:
             raise Absent("layer_swaps has no lower and upper blocks taken back in equal number")
-        differences = [one - other for one, other in (_cut([lower[num], upper[num]]) for num in shared)]
+        if 0 not in lower or 0 not in none:
+            raise Absent("layer_swaps does not tell what the embeddings alone regain: measure the models anew")
+        outside = (lower[0], upper.get(0, none[0]))
+        differences = [_gap(lower[num], upper[num]) - _gap(*outside) for num in shared]
         found.append(np.mean(_cut(differences), axis=0))
     return np.mean(_cut(found), axis=0)[:, None]
 
 
+def _by_head(rows: SeedRows) -> list[SeedRows]:
+    """The rows of each task, heads in the same order."""
+    return [SeedRows(own.frame.sort_values(["layer", "head"]), own.number) for own in _of_tasks(rows).values()]
+
+
 def _worth(rows: SeedRows) -> list[np.ndarray]:
     """What each head is worth for each task, (1 + R, H), heads in the same order."""
-    found = []
-    for own in _of_tasks(rows).values():
-        order = np.lexsort((own.column("head"), own.column("layer")))
-        found.append(own.numbers[:, order])
+    found = [own.numbers for own in _by_head(rows)]
     if len(found) < 2:
         raise Absent("heads were taken away for one task, and agreement needs two")
     if len({each.shape[1] for each in found}) > 1:
@@ -263,3 +284,26 @@ def _chance(rows: SeedRows) -> np.ndarray:
     drawn = [orders.permuted(np.tile(each, (_ORDERS, 1)), axis=1) for each in worth]
     reached = np.mean([spearman(one, other) for one, other in combinations(drawn, 2)], axis=0)
     return exact([np.quantile(reached, _LEVEL)])
+
+
+def _ceiling(rows: SeedRows) -> np.ndarray:
+    known = [_reliability(worth) for worth in _worth(rows)]
+    return exact([np.mean([np.sqrt(one * other) for one, other in combinations(known, 2)])])
+
+
+def _reliability(worth: np.ndarray) -> float:
+    """Of the order of heads (1 + R, H): the share T / (T + N) of its variance that is not that of sampling, N.
+
+    Two bootstrap samples of the examples have T + N in common and N each of their own: their correlation c is
+    (T + N) / (T + 2 N), and the share is 2 − 1 / c.
+    """
+    half = len(worth) // 2
+    alike = float(np.nanmean(spearman(worth[1 : half + 1], worth[-half:]))) if half else 1.0
+    return max(2 - 1 / alike, 0.0) if alike > 0 else 0.0
+
+
+def _with_pretraining(rows: SeedRows) -> np.ndarray:
+    found = [spearman(own.numbers, own.column("cost_before")[None]) for own in _by_head(rows)]
+    if not any(np.isfinite(each).any() for each in found):
+        raise Absent("tuning_heads does not tell what heads were worth for pretraining")
+    return np.mean(_cut(found), axis=0)

@@ -36,6 +36,7 @@ from ._paired_distance import BlockGroups as BlockGroups
 from ._position_neighbours import PositionNeighbours as PositionNeighbours
 from ._procrustes import procrustes_distance as procrustes_distance
 from ._pwcca import pwcca as pwcca
+from ._pwcca import warn_few_rows as warn_few_rows
 from ._ranked_space import ItemPairs as ItemPairs
 from ._ranked_space import RankedSpace as RankedSpace
 from ._reference_layer import ReferenceLayer as ReferenceLayer

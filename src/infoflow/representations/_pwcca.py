@@ -77,6 +77,7 @@ def check_side(side: str) -> None:
 
 
 def warn_few_rows(num_rows: int, width: int) -> None:
+    """Warn where PWCCA is biased: of fewer than ten rows for each dimension."""
     if num_rows < ROWS_PER_DIMENSION * width:
         current_display().warn(
             f"PWCCA of {num_rows} tokens in {width} dimensions is biased towards similarity: it wants at least "

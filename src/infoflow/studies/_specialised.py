@@ -19,7 +19,7 @@ from infoflow.results import Recipe, Subject
 from infoflow.training import TrainConfig, build_models, load_weights, train
 
 from ._data import StudyData
-from ._study_domain import CONTINUED, SCRATCH
+from ._study_domain import CONTINUED, SCRATCH, TASK_TEXTS
 from ._study_models import StudyModels
 from ._study_tasks import unlabelled
 from ._tuning_plan import TunePlan
@@ -64,6 +64,11 @@ class Specialised:
         if self.task is not None and "domain" in self.models.plan.domain.phases:
             return dataclasses.replace(self, task=None)
         return None
+
+    @property
+    def shown(self) -> str:
+        """What tables call the strategy: texts of a task are none of the domain's."""
+        return TASK_TEXTS if self.task else self.strategy
 
     @property
     def folder(self) -> Path:

@@ -23,7 +23,7 @@ from ._retrieval_plan import RetrievalPlan
 from ._transplant_plan import TransplantPlan
 from ._tuning_plan import DomainPlan
 
-CONTINUED, SCRATCH, AS_IS = "continued", "scratch", "as-is"
+CONTINUED, TASK_TEXTS, SCRATCH, AS_IS = "continued", "task-texts", "scratch", "as-is"
 _NOTE = "domain.json"
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from infoflow.adaptation import TuneConfig
+from infoflow.adaptation import INSIDE, TUNING_CHANGE, TuneConfig
 from infoflow.foundation import digest
 from infoflow.models import Model
 from infoflow.results import Recipe, Subject
@@ -35,20 +35,29 @@ class TunedSubject:
 
     @property
     def strategy(self) -> str:
-        return self.special.strategy if self.special else AS_IS
+        return self.special.shown if self.special else AS_IS
 
     @property
-    def inside(self) -> bool:
-        """Whether what tuning did to layers and heads is looked at; of models that were not trained too, as a
-        control."""
+    def inside(self) -> tuple[str, ...]:
+        """Tables of the inside view that are made: all; of shuffled labels, a control, how far spaces moved; or none.
+        Models that were not trained are looked at too, as a control."""
         named = self.asked.inside_objectives
-        return self.asked.inside and self._whole and (not named or self.subject.recipe.objective.label in named)
+        if not self.asked.inside or (named and self.subject.recipe.objective.label not in named):
+            return ()
+        if self._whole:
+            return INSIDE
+        return (TUNING_CHANGE.name,) if self._alike and self.control == SHUFFLED else ()
+
+    @property
+    def followed(self) -> bool:
+        """Whether who learned the task is followed. Models that were not trained are the same for many objectives, of
+        which one may be looked at."""
+        return self._whole and bool(self.inside or (self.asked.inside and not self.subject.trained))
 
     @property
     def stays(self) -> bool:
-        """Whether the tuned models stay to be looked at, and who learned the task is followed. Those that were not
-        trained are the same for many objectives, of which one may be looked at."""
-        return self.inside or (self.asked.inside and self._whole and not self.subject.trained)
+        """Whether the tuned models stay to be looked at."""
+        return bool(self.inside) or self.followed
 
     @property
     def plain(self) -> bool:
@@ -58,7 +67,12 @@ class TunedSubject:
     @property
     def _whole(self) -> bool:
         """Whether all weights are tuned, on all examples as they are, of a model without further pretraining."""
-        return (self.method, self.examples, self.control, self.strategy) == (FULL, 0, "", AS_IS)
+        return self._alike and not self.control
+
+    @property
+    def _alike(self) -> bool:
+        """The same, whatever the labels."""
+        return (self.method, self.examples, self.strategy) == (FULL, 0, AS_IS)
 
     @property
     def config(self) -> TuneConfig:
@@ -141,17 +155,15 @@ def _of_task(models: StudyModels, asked: TunePlan) -> Iterator[TunedSubject]:
 
 
 def _pretrained(models: StudyModels, recipe: Recipe, asked: TunePlan) -> Iterator[TunedSubject]:
-    """The model as it is, and as it was specialised: of a phase "task" in the texts of this one."""
+    """The model as it is, and as it was specialised, after each phase: after "task" in the texts of this one."""
     first = TunedSubject(
         models=models, subject=Subject(recipe=recipe), special=None, asked=asked, method=FULL, examples=0
     )
     yield first
     if models.plan.domain.on and recipe in models.domain.recipes:
-        found = specialised(models, recipe)
-        for strategy in dict.fromkeys(one.strategy for one in found):
-            own = [one for one in found if one.strategy == strategy and (one.task is None or one.task is asked)]
-            if own:
-                yield dataclasses.replace(first, special=own[-1])
+        for one in specialised(models, recipe):
+            if one.task is None or one.task is asked:
+                yield dataclasses.replace(first, special=one)
 
 
 def _controls(models: StudyModels, recipe: Recipe, asked: TunePlan, sizes: list[int]) -> Iterator[TunedSubject]:

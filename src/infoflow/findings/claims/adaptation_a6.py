@@ -37,5 +37,4 @@ FINDING = Finding(
         ),
     ),
     learned=(MASKED,),
-    minimum_seeds=1,
 )

@@ -161,14 +161,14 @@ def weights_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     )
 
 
-def block_label(layer: int) -> str:
-    return {-1: "embeddings", -2: "task's head"}.get(int(layer), f"block {int(layer)}")
+def block_label(layer: int, stack: str = "") -> str:
+    return {-1: "embeddings", -2: "task's head"}.get(int(layer), f"{stack} block {int(layer)}".lstrip())
 
 
-def block_labels(layers: pd.Series) -> list[str]:
+def block_labels(layers: pd.Series, stack: str = "") -> list[str]:
     """From top to bottom: the task's head, blocks, embeddings."""
     found = sorted({int(layer) for layer in layers}, key=lambda layer: 10**6 if layer == -2 else layer, reverse=True)
-    return [block_label(layer) for layer in found]
+    return [block_label(layer, stack) for layer in found]
 
 
 def _furthest(rows: pd.DataFrame, name: str) -> str:

@@ -20,6 +20,7 @@ _QUARTER = 0.25
 _KEYS = ["series", "seed", "task", "stack", "kind"]
 _MOST = 12  # maps
 _MOVED = 5  # heads that are named
+_BETWEEN = ", "  # the roles of a head, in its table
 IMPORTANCE, CONFIDENCE = "importance (rank)", "confidence"
 
 
@@ -140,17 +141,27 @@ def _chart(rows: pd.DataFrame) -> dict[str, Any]:
 
 def _seeds(ranked: pd.DataFrame) -> str:
     seeds = int(ranked["seed"].nunique())
-    drawn = f"One of {seeds} seeds of pretraining is drawn; sentences are means over all." if seeds > 1 else "One seed."
+    told = "sentences are means over all, but for the heads that they name"
+    drawn = f"One of {seeds} seeds of pretraining is drawn; {told}." if seeds > 1 else "One seed."
     return f"{drawn} Numbers are means over seeds of tuning."
 
 
 def _sentences(ranked: pd.DataFrame, name: str) -> list[str]:
     first = ranked[ranked["seed"] == ranked["seed"].min()]
-    moved = first.groupby(["layer", "head"])["js"].mean().nlargest(_MOVED)
-    heads = ", ".join(".".join(map(str, place)) for place in moved.index.to_frame().to_numpy().tolist())
-    role = (first["role_before"].astype(str) != first["role_after"].astype(str)).mean()
-    attention = f"Attention moved most in heads {heads} (layer.head)"
-    return [*_fates(ranked, name), f"{attention}; {number(100 * role, 0)}% of the heads have another role than before."]
+    moved = first.groupby(["stack", "kind", "layer", "head"])["js"].mean().nlargest(_MOVED).index.tolist()
+    several = first[["stack", "kind"]].drop_duplicates().shape[0] > 1
+    heads = [f"{layer}.{head}" + (f" ({kind_label(stack, kind)})" if several else "")
+             for stack, kind, layer, head in moved]  # fmt: skip
+    other = [_roles(before) != _roles(after) for before, after in
+             zip(ranked["role_before"], ranked["role_after"], strict=True)]  # fmt: skip
+    attention = f"Attention moved most in heads {', '.join(heads)} (layer.head)"
+    share = number(100 * float(np.mean(other)), 0)
+    return [*_fates(ranked, name), f"{attention}; {share}% of the heads have other roles than before."]
+
+
+def _roles(names: object) -> set[str]:
+    """The roles of a head, whichever is the clearest."""
+    return set(str(names).split(_BETWEEN)) - {""}
 
 
 def _fates(ranked: pd.DataFrame, name: str) -> list[str]:

@@ -18,6 +18,7 @@ def leaks(frame: pd.DataFrame) -> list[str]:
 def _sentence(row: dict) -> str:
     same, near, texts = (int(row[name]) for name in ("same", "near", "texts"))
     where = _WITHIN.get(str(row["within"]), str(row["within"]))
+    apart = near - same  # what is equal counts as near too
     parts = [f"{same:,} stand in {where}"] if same else []
-    parts += [f"{near:,} {'more ' if same else ''}are one word apart from a text of {where}"] if near else []
+    parts += [f"{apart:,} {'more ' if same else ''}are one word apart from a text of {where}"] if apart else []
     return f"{row['task']}: of {texts:,} test texts {' and '.join(parts)}."

@@ -1,5 +1,8 @@
 """Who learned the task: the change of the loss during tuning, by block and component."""
 
+from typing import Any
+
+import numpy as np
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
@@ -17,10 +20,7 @@ def learned_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     own = own[own["trained"] & (own["total"] != 0)]
     if own.empty:
         return None
-    own = own.assign(share=own["value"] / own["total"])
-    data = own.groupby(["series", "task", "layer", "component"], as_index=False, sort=False)[
-        ["share", "value", "parameters"]
-    ].mean()
+    data = _by_place(own, models)
     tasks = tasks_of(data)
     order = [*COMPONENTS, *sorted(set(data["component"].astype(str)) - set(COMPONENTS))]
     places = data["component"].map({name: place for place, name in enumerate(order)})
@@ -28,20 +28,19 @@ def learned_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     rows = rows.assign(
         nats=rows["value"],
         value=rows["share"],
-        label=[block_label(layer) for layer in rows["layer"]],
+        label=[block_label(layer, stack) for layer, stack in zip(rows["layer"], rows["stack"], strict=True)],
         set=rows["task"].map({name: place for place, name in enumerate(tasks)}),
         text=[number(100 * share, 0) for share in rows["share"]],
         shown=[f"{number(100 * share, 1)}% of the loss change, {number(nats, 3)} nats"
                for share, nats in zip(rows["share"], rows["value"], strict=True)],
     )  # fmt: skip
     series, most = models.present(data), float(data["share"].abs().max())
-    how = {"across": "component", "labels": block_labels(data["layer"]), "title": "part of the block", "told": "share"}
-    how |= {"strongest": most, "signed": True}
+    how = {"across": "component", "title": "part of the block", "told": "share", "strongest": most, "signed": True}
     return ReportFigure(
         id="tuning-learned",
         question="Who learned the task?",
         answer=[_sentence(of(data, series=one.key), one.label) for one in series],
-        panels=[Panel(spec=square_chart(of(rows, series=one.key), **how), title=one.label) for one in series],
+        panels=[_panel(of(rows, series=one.key), one.label, how) for one in series],
         caption="Numbers: percent of the fall of the training loss that fell to these weights; in blue what helped, in "
         "orange what hurt. Means over seeds; no interval is known. All panels and tasks on one scale.",
         how_to_read=[
@@ -59,15 +58,38 @@ def learned_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     )
 
 
+def _by_place(own: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
+    """Of each place the shares, means over seeds; `stack` is that of blocks beside those that models are compared by.
+
+    Both stacks' embeddings are one place, so that all shares of a model add up to one.
+    """
+    beside = ~own.index.isin(models.main(own).index) & (own["layer"] >= 0).to_numpy()
+    stacks = own["stack"].astype(str) if "stack" in own else ""
+    own = own.assign(share=own["value"] / own["total"], stack=np.where(beside, stacks, ""))
+    keys, numbers = ["series", "task", "stack", "layer", "component"], ["share", "value", "parameters"]
+    sums = own.groupby([*keys, "seed", "tuning_seed"], as_index=False, sort=False)[numbers].sum()
+    return sums.groupby(keys, as_index=False, sort=False)[numbers].mean()
+
+
+def _panel(rows: pd.DataFrame, title: str, how: dict[str, Any]) -> Panel:
+    stacks = [part for _, part in rows.groupby("stack", sort=True)]  # "" is the first
+    labels = [*block_labels(stacks[0]["layer"])]
+    above = [label for part in stacks[1:] for label in block_labels(part["layer"], str(part["stack"].iloc[0]))]
+    place = 1 if block_label(-2) in labels else 0
+    return Panel(spec=square_chart(rows, labels=[*labels[:place], *above, *labels[place:]], **how), title=title)
+
+
 def _sentence(data: pd.DataFrame, name: str) -> str:
-    by_place = data.groupby(["task", "layer"])["share"].sum().groupby(level="layer").mean()
-    head = f"{number(100 * by_place.get(-2, 0.0), 0)}% of the fall of the loss came from the task's head"
-    blocks = by_place[by_place.index >= 0]
+    by_task = data.groupby(["task", "stack", "layer"])["share"].sum()
+    by_place = by_task.groupby(level=["stack", "layer"]).mean()
+    head = f"{number(100 * by_place.get(('', -2), 0.0), 0)}% of the fall of the loss came from the task's head"
+    blocks = by_place[by_place.index.get_level_values("layer") >= 0]
     if blocks.empty:
         return f"In {name}, {head}."
-    most = int(str(blocks.idxmax()))
-    embeddings = number(100 * by_place.get(-1, 0.0), 0)
+    stack, layer = blocks.index[int(blocks.to_numpy().argmax())]
+    of_stack = f" of the {stack}" if stack else ""
+    embeddings = number(100 * by_place.get(("", -1), 0.0), 0)
     return (
         f"In {name}, {head}, {number(100 * blocks.sum(), 0)}% from the blocks, {embeddings}% from the embeddings; of "
-        f"the blocks number {most} did most ({number(100 * blocks.max(), 0)}%), means over tasks."
+        f"the blocks number {layer}{of_stack} did most ({number(100 * blocks.max(), 0)}%), means over tasks."
     )

@@ -72,9 +72,10 @@ def _sentences(means: pd.DataFrame, task: str, models: ShownModels) -> list[str]
         at_top = [Samples.of(rows[rows["layer"] == top]) for rows in (after, before)]
         if not all(at_top):
             continue
-        gain = gap_text((at_top[0] - at_top[1]).estimate())
+        gain = (at_top[0] - at_top[1]).estimate()
+        size, more = (gain, "more") if gain.value >= 0 else (gain.negated(), "less")
         share = estimate_text(at_top[0].estimate().within(SHARE))
-        told.append(f"{one.label} {share} ({gain} more than before tuning; {_readable_from(after)})")
+        told.append(f"{one.label} {share} ({gap_text(size)} {more} than before tuning; {_readable_from(after)})")
     return [f"Of {task}, the top layer tells after tuning: {'; '.join(told)}."] if told else []
 
 
@@ -149,13 +150,14 @@ def _differences(means: pd.DataFrame) -> pd.DataFrame:
 
 
 def _extremes(data: pd.DataFrame, name: str) -> str:
+    """Of the differences that are clear of 0 the largest loss and the largest gain."""
+    lost, gained = data[data["high"] < 0], data[data["low"] > 0]
     parts = []
-    for word, place, sign in (("loses most", data["value"].idxmin(), -1), ("gains most", data["value"].idxmax(), 1)):
-        row = data.loc[place]
-        if row["low"] * sign > 0 and row["high"] * sign > 0:
+    for word, clear, order in (("loses most", lost, lost["value"]), ("gains most", gained, -gained["value"])):
+        if len(clear):
+            row = clear.loc[order.idxmin()]
             size = str(row["shown"]).replace(" (", ", ").removesuffix(")")
             place_text = f"of {task_label(str(row['probe']))} in layer {int(row['layer'])}"
             parts.append(f"{word} {place_text} ({row['task']}: {size})")
-    clear = int(((data["low"] > 0) | (data["high"] < 0)).sum())
     told = f"{name} {' and '.join(parts)}" if parts else f"{name} clearly changes nothing"
-    return f"{told[:1].upper()}{told[1:]}; {clear} of {len(data)} differences are clear of 0."
+    return f"{told[:1].upper()}{told[1:]}; {len(lost) + len(gained)} of {len(data)} differences are clear of 0."

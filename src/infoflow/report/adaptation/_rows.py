@@ -22,7 +22,12 @@ METHODS = {
     "frozen": "frozen features",
 }
 """What methods are called, in reading order."""
-STRATEGIES = {"as-is": "general", "continued": "continued on the domain", "scratch": "domain alone"}
+STRATEGIES = {
+    "as-is": "general",
+    "continued": "continued on the domain",
+    "task-texts": "continued on the task's texts",
+    "scratch": "domain alone",
+}
 MOST_TASKS = 12
 """Panels of a figure; further tasks are in its data."""
 SCORED = ("task", "metric", "examples")

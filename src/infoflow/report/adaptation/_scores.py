@@ -92,9 +92,10 @@ def _best(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]
 
 
 def _from_scratch(own: pd.DataFrame) -> list[str]:
-    """What pretraining gains over tasks, from the least to the most of all lines."""
+    """What pretraining gains, from the least to the most of all lines; over the tasks tuned from scratch too."""
     gains = {}
-    for series, rows in averaged(own, []).groupby("series", sort=False):
+    states = own.groupby(["series", "seed", "task"])["trained"].transform("nunique")
+    for series, rows in averaged(own[states > 1], []).groupby("series", sort=False):
         both = [Samples.of(rows[rows["trained"] == which]) for which in (True, False)]
         if all(both):
             gains[series] = (both[0] - both[1]).estimate()

@@ -54,7 +54,7 @@ _INSIDE: tuple[tuple[str, Callable[[pd.DataFrame, ShownModels], ReportFigure | N
     ("task_pruning", pruned_figure),
     ("task_answers", flipped_figure),
 )
-_OF_ONE_STACK = ("tuning_change", "label_by_layer", "probes_after_tuning", "tuning_weights", "tuning_allocation")
+_OF_ONE_STACK = ("tuning_change", "label_by_layer", "probes_after_tuning", "tuning_weights")
 
 
 def adaptation_section(tables: ModelTables) -> Section | None:
@@ -78,7 +78,5 @@ def adaptation_section(tables: ModelTables) -> Section | None:
 
 
 def _main(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    """The stack that is compared across models, and what is of no stack: embeddings and the task's head."""
-    if "layer" not in frame:
-        return models.main(frame)
-    return pd.concat([models.main(frame), models.others(frame).query("layer < 0")])
+    """The stack that is compared across models, and what is of no stack, such as embeddings that stacks share."""
+    return pd.concat([models.main(frame), models.others(frame).query("stack == ''")])

@@ -31,30 +31,38 @@ def swaps_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     own = own[own["trained"]]
     if own.empty:
         return None
-    means = averaged(own, ["quantity", "rewound", "blocks"])
-    data = estimated(means, ["quantity", "rewound", "blocks"])
+    own = own.assign(depth=own.groupby(["series", "task"])["blocks"].transform("max"))
+    by = ["depth", "quantity", "rewound", "blocks"]
+    means = averaged(own, by)
+    data = estimated(means, by)
     series = models.present(data)[:_MOST]
     panels = [
-        Panel(spec=_chart(rows, one, axis), title=f"{one.label}: {axis.split(' (')[0]}")
+        Panel(spec=_chart(rows, one, axis), title=f"{_named(one.label, depth, data, one)}: {axis.split(' (')[0]}")
         for one in series
+        for depth in depths_of(data, one)
         for name, axis in QUANTITIES.items()
-        if len(rows := of(data, series=one.key, quantity=name))
+        if len(rows := of(data, series=one.key, depth=depth, quantity=name))
     ]
     if not panels:
         return None
     return ReportFigure(
         id="layer-swaps",
         question="Where does the task sit, and where was pretraining forgotten?",
-        answer=[text for one in series for text in _sentences(of(means, series=one.key), one.label)],
+        answer=[
+            text
+            for one in series
+            for depth in depths_of(data, one)
+            for text in _sentences(of(means, series=one.key, depth=depth), _named(one.label, depth, data, one))
+        ],
         panels=panels,
         caption=f"{bands(data)} Means over tasks. Each panel has its own scale.",
         how_to_read=[
             "Across: how many blocks have again the weights from before tuning, from none to all. Up: what the task's "
-            "score is then, and what the loss of pretraining is. Circles: from the bottom (with the embeddings); "
-            "triangles: from the top.",
-            "The dashed grey line is the model before tuning, under the tuned head. The line whose score falls first "
-            "lost what the task needs; the one whose loss falls first got back what was forgotten. It would be "
-            "surprising if the order did not matter.",
+            "score is then, and what the loss of pretraining is. Circles: from the bottom, at 0 the embeddings alone; "
+            "triangles: from the top, at 0 nothing, or the norm above the blocks alone.",
+            "The dashed grey line is the model before tuning (of the score: under the tuned head). The line whose "
+            "score falls first lost what the task needs; the one whose loss falls first got back what was forgotten. "
+            "It would be surprising if the order did not matter.",
         ],
         method=METHOD,
         data=data,
@@ -64,10 +72,22 @@ def swaps_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     )
 
 
+def depths_of(data: pd.DataFrame, series: Series) -> list[int]:
+    """How many blocks the tuned models of a line have: those that write have a decoder's too."""
+    return sorted({int(depth) for depth in of(data, series=series.key)["depth"]})
+
+
+def _named(label: str, depth: int, data: pd.DataFrame, series: Series) -> str:
+    return f"{label}, {depth} blocks" if len(depths_of(data, series)) > 1 else label
+
+
 def with_ends(rows: pd.DataFrame) -> pd.DataFrame:
-    """Both sides from none to all."""
-    shared = rows[rows["rewound"].isin(["none", "all"])]
-    parts = [part.assign(side=side.key) for side in SIDES for part in (rows[rows["rewound"] == side.key], shared)]
+    """Both sides from what lies outside of the blocks, or from none, to all."""
+    parts = []
+    for side in SIDES:
+        own = rows[rows["rewound"] == side.key]
+        ends = ["all"] if (own["blocks"] == 0).any() else ["none", "all"]
+        parts += [part.assign(side=side.key) for part in (own, rows[rows["rewound"].isin(ends)])]
     return pd.concat(parts).sort_values(["side", "blocks"])
 
 
@@ -111,20 +131,21 @@ def _sentences(means: pd.DataFrame, name: str) -> list[str]:
             change = (none - all_of_them).estimate()
             verb = "costs" if quantity == "pretraining-loss" else "is worth"
             told.append(f"tuning {verb} {gap_text(change)} {words}")
-        half = rows[rows["rewound"].isin(["lower", "upper"])]
-        gap = _gap(half)
+        gap = _gap(rows)
         if gap and quantity == "pretraining-loss":
             more = "more" if gap.estimate().value >= 0 else "less"
             size = gap.estimate() if gap.estimate().value >= 0 else gap.estimate().negated()
-            told.append(f"taking back upper blocks regains {gap_text(size)} nats {more} than as many lower ones")
+            told.append(f"upper blocks taken back regain {gap_text(size)} nats {more} than as many lower ones")
     return [f"In {name}, {'; '.join(told)}."] if told else []
 
 
-def _gap(half: pd.DataFrame) -> Samples | None:
-    """Lower less upper blocks, mean over numbers of blocks that both have."""
-    sides = [half[half["rewound"] == side] for side in ("lower", "upper")]
-    shared = set(sides[0]["blocks"]) & set(sides[1]["blocks"])
-    if not shared:
+def _gap(rows: pd.DataFrame) -> Samples | None:
+    """Lower less upper blocks, mean over numbers of blocks that both have, beyond what lies outside of the blocks."""
+    sides = [of(rows, rewound=side) for side in ("lower", "upper")]
+    shared = set(sides[0]["blocks"]) & set(sides[1]["blocks"]) - {0}
+    embeddings, norm = (side[side["blocks"] == 0] for side in sides)
+    if not shared or embeddings.empty:
         return None
     lower, upper = (Samples.of(averaged(side[side["blocks"].isin(shared)], [])) for side in sides)
-    return lower - upper
+    outside = Samples.of(embeddings) - Samples.of(of(rows, rewound="none") if norm.empty else norm)
+    return (lower - upper) - outside

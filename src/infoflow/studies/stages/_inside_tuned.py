@@ -26,7 +26,8 @@ _VERSION = 1  # raise when the same models are looked at otherwise
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InsideTuned(AbstractStage):
-    """One pretrained model and those tuned from it in full on all examples of one task, all seeds together."""
+    """One pretrained model and those tuned from it in full on all examples of one task, all seeds together; of those
+    tuned on shuffled labels how far their spaces moved."""
 
     kind = "inside"
     tuned: TunedSubject
@@ -44,11 +45,12 @@ class InsideTuned(AbstractStage):
 
     @property
     def label(self) -> str:
-        return f"look inside {self.tuned.subject.name} tuned for {self.tuned.asked.name}"
+        control = f" on {self.tuned.control}" if self.tuned.control else ""
+        return f"look inside {self.tuned.subject.name} tuned for {self.tuned.asked.name}{control}"
 
     @property
     def estimate(self) -> float:
-        return 0.3
+        return 0.3 if len(self._schemas) > 1 else 0.05
 
     @property
     def models(self) -> StudyModels:
@@ -59,7 +61,7 @@ class InsideTuned(AbstractStage):
 
     def run(self) -> dict[str, Any]:
         with without_notes():
-            self.models.bench.tables(_INSIDE, self.key, INSIDE_TABLES, self._look)
+            self.models.bench.tables(_INSIDE, self.key, self._schemas, self._look)
         return {}
 
     def tables(self) -> Part:
@@ -67,7 +69,11 @@ class InsideTuned(AbstractStage):
         return {name: frame.assign(**columns) for name, frame in self.models.bench.read(_INSIDE, self.key).items()}
 
     def schemas(self) -> dict[str, TableSchema]:
-        return {name: schema.with_keys(*KEYS) for name, schema in INSIDE_TABLES.items()}
+        return {name: schema.with_keys(*KEYS) for name, schema in self._schemas.items()}
+
+    @property
+    def _schemas(self) -> dict[str, TableSchema]:
+        return {name: INSIDE_TABLES[name] for name in self.tuned.inside}
 
     @property
     def _sizes(self) -> InsideSizes:
@@ -94,14 +100,16 @@ class InsideTuned(AbstractStage):
             options=options,
             sizes=self._sizes,
             seeds=[one.seed for one in found],
+            only=tuned.inside,
         )
         shared = self.tuned.tuned_columns(task.shape, int(found[0].facts["examples"]))
         return {name: frame.assign(**shared) for name, frame in tables.items()}
 
     def _tuned_models(self) -> list[TunedModel]:
         """Those of all seeds, as `tune` left them."""
-        home = self.tuned.folder / self.tuned.asked.name / self.tuned.method
-        return [load_tuned(home / f"seed-{seed}") for seed in self.tuned.config.seeds]
+        config = self.tuned.config
+        home = self.tuned.folder / self.tuned.asked.name / config.way
+        return [load_tuned(home / f"seed-{seed}") for seed in config.seeds]
 
 
 def _as_tuned(model: Model, shape: str) -> Model:

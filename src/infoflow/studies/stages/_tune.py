@@ -107,7 +107,7 @@ class Tune(AbstractStage):
         data, model, config = tuned.models.tasks.data(tuned.asked), tuned.load(), tuned.config
         task, folder = make_task(data), tuned.folder
         hooks = None
-        if tuned.stays:
+        if tuned.followed:
             kept = folder / "allocation"
             hooks = AllocationHooks(model=model, data=data, task=task, config=config, folder=kept)
         # What is said of texts and heads is the same for all ways of tuning a model: it is told of one.
