@@ -75,6 +75,23 @@ def test_so_does_a_control_that_meets_every_condition(other, wanted):
     assert verdict([0.5, 9.0], [other, 2.0], first={"threshold": 0.0})["verdict"] == wanted
 
 
+@pytest.mark.parametrize(("other", "wanted"), [(0.005, "holds"), (0.4, "undetermined")])
+def test_so_does_a_control_that_is_made_of_the_claims_own_numbers(other, wanted):
+    """Row by row it has an interval too; a transformation of the estimates alone has none."""
+    from dataclasses import replace
+
+    from infoflow.findings import Control, evaluate
+
+    tables, finding = simple([0.5, 9.0], [0.0, 0.0], first={"threshold": 0.0})
+
+    def judged(transform):
+        control = Control(name="made", reads=finding.reads, transform=transform)
+        return evaluate(tables, [replace(finding, controls=(control,))]).iloc[0]["verdict"]
+
+    assert judged(lambda curves: {"curve": curves["curve"] - [0.5 - other, 9.0]}) == wanted
+    assert judged(lambda curves: {"curve": curves["curve"][:1] - [0.5 - other, 9.0]}) == "undetermined"
+
+
 def test_a_claim_that_fails_fails_whatever_its_control():
     assert verdict([0.5, 9.0], [1.2, 0.0])["verdict"] == "fails"
 

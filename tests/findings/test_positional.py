@@ -46,6 +46,8 @@ def test_no_positional_head_refutes_the_claim(make_study):
     study.heads = dict.fromkeys(study.heads, 0.5)
     row = evaluate(study.tables(), [FINDINGS["heads:V8"]]).iloc[0]
     assert row["verdict"] == "fails"
+    assert row["reason"].startswith("Share of tokens at which the most positional head")  # none has a confidence
+    assert "mean confidence of the positional heads: undefined" in row["note"]
 
 
 def test_cross_attention_and_decoder_heads_do_not_count(make_study):

@@ -67,6 +67,14 @@ def test_untrained_models_that_show_it_too_leave_it_open(name, changes, control)
     assert (found["verdict"], found["control_name"]) == ("undetermined", control)
 
 
+def test_a_pipeline_that_spans_little_more_than_it_must_holds():
+    """Half of all orders have the last task above the first: that alone shows no pipeline."""
+    order = dict(zip(("upos", "constituents", "arc-label", "coreference"), (1.0, 1.2, 1.4, 1.57), strict=True))
+    found = verdict("T-1", _changed(layers=order))
+    assert found["verdict"] == "holds", (found["reason"], found["note"])
+    assert found["unit"] == "layers"
+
+
 def test_trees_that_an_untrained_model_shows_are_not_learned():
     given = Probed()
     given.uuas, given.spearman = (given.uuas[0],) * 2, (given.spearman[0],) * 2

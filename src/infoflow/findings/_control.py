@@ -53,8 +53,8 @@ def try_control(
     own = conditions[index]
     met = np.logical_and.reduce([condition.met() for condition in conditions])
     shows = met | (own.met() & _meets_alone(own, deciding))
-    if own.threshold == 0 and not control.transform and shows.any():
-        shows = shows & _beyond_chance(finding, found, index)
+    if own.threshold == 0 and len(shows) == 1 and shows.any():
+        shows = shows & _beyond_chance(control, finding, found, index)
     return ControlOutcome(
         name=control.name,
         value=_strongest(own),
@@ -75,16 +75,21 @@ def _meets_alone(own: Condition, deciding: Outcome) -> bool:
     return own.alone and not (same and len(own.values) == 1)
 
 
-def _beyond_chance(finding: Finding, found: dict[str, Estimates], index: int) -> bool:
+def _beyond_chance(control: Control, finding: Finding, found: dict[str, Estimates], index: int) -> bool:
     """Whether the control's own interval lies beyond a threshold of 0, which half of all noise passes.
 
-    True without replicates: then there is no interval, and the estimate counts.
+    True without replicates, or where the control is a transformation of the estimates alone: then there is no interval,
+    and the estimate counts.
     """
     if min(one.num_replicates for one in found.values()) < 2:
         return True
     seeds = sorted(set.intersection(*(one.seeds for one in found.values())))
     curves, rows = resampled_curves(found, seeds)
-    return judge_all(finding.conditions(curves), rows)[index].verdict == "holds"
+    num = len(next(iter(curves.values())))
+    conditions = finding.conditions(control.transform(curves) if control.transform else curves)
+    if any(len(one.values) != num for one in conditions):
+        return True
+    return judge_all(conditions, rows)[index].verdict == "holds"
 
 
 def strongest(controls: list[ControlOutcome], side: str) -> ControlOutcome | None:

@@ -115,7 +115,7 @@ def _positional(shares: SeedRows, confidences: SeedRows) -> np.ndarray:
     adjacent = shares.frame["offset"].abs().to_numpy() == 1
     positional = pd.MultiIndex.from_frame(shares.frame.loc[share_RN[0] >= POSITIONAL, _HEAD])
     confident = pd.MultiIndex.from_frame(confidences.frame[_HEAD]).isin(positional)
-    found = confidence_RN[:, confident].mean(axis=1) if confident.any() else np.zeros(len(confidence_RN))
+    found = confidence_RN[:, confident].mean(axis=1) if confident.any() else np.full(len(confidence_RN), np.nan)
     return _beside([_largest(share_RN[:, adjacent]), _largest(share_RN[:, ~adjacent]), found])
 
 

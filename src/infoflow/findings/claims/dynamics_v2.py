@@ -30,7 +30,9 @@ def _margin(name: str, curves: Curves, per_parameter: bool) -> Condition:
         for other in OTHERS:
             margins.append(feed - total_of(share, (other,)) / (total_of(size, (other,)) if per_parameter else 1))
             labels += [f"{NAMES[objective]}, {layer}, {other}" for layer in layer_names(feed.shape[1], 0)]
-    return exceeds(name, np.concatenate(margins, axis=1), 0.0, "mean parameters" if per_parameter else "share", labels)
+    unit = "mean parameters" if per_parameter else "share"
+    # W1 and W2 are most of the parameters: alike for every one, theirs is the largest share.
+    return exceeds(name, np.concatenate(margins, axis=1), 0.0, unit, labels, alone=per_parameter)
 
 
 FINDING = Finding(
