@@ -40,9 +40,13 @@ def changed(seeds: tuple[int, ...] = (1, 2, 3), noise: float = 0.003, **values) 
     return given
 
 
+MANY = tuple(range(1, 41))
+HOLDING: dict[str, dict] = {"R-14": {"seeds": MANY}}  # that no run of a kind collapses is sure of many runs only
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_it_holds_where_every_number_is_as_claimed(name):
-    found = verdict(name)
+    found = verdict(name, HOLDING.get(name))
     assert found["verdict"] == "holds", (found["reason"], found["note"])
 
 
@@ -61,7 +65,7 @@ FAILING = {
     "R-11": {"right": {f"{L}+exchange-retriever": 0.50}},
     "R-12": {"null_prior": {"language": 0.2}},
     "R-13": {"later": {"utility": 0.4}},
-    "R-14": {"collapsed_seeds": ()},
+    "R-14": {"collapsed_seeds": (), "seeds": MANY},
     "R-15": {"traced": {"gold": 0.25}},
     "R-16": {"left": {"gold": ((0.97, 0.95, 0.93, 0.85), (0.97, 0.95, 0.92, 0.88))}},
     "R-17": {"left": {"none": ((0.60, 0.40, 0.2, 0.06), (0.60, 0.58, 0.55, 0.50))}},
@@ -98,6 +102,29 @@ def test_it_stays_open_where_the_scatter_hides_it(name):
     values, noise = OPEN[name]
     found = verdict(name, {**values, "noise": noise})
     assert found["verdict"] == "undetermined", (found["reason"], found["note"])
+
+
+def test_runs_that_collapse_are_counted_one_by_one():
+    three = verdict("R-14")  # 3 of 3 without, 0 of 3 with a warm start
+    assert three["verdict"] == "undetermined"
+    assert (three["effect"], three["low"], three["high"]) == pytest.approx((0, 0, 0.5615), abs=1e-4)
+    assert "that collapse: 1 (0.439 to 1) share of runs; needed > 0.1: holds" in three["note"]
+    two = verdict("R-14", {"collapsed_seeds": (1, 3)})
+    assert "that collapse: 0.667 (" in two["note"]
+    some = verdict("R-14", {"seeds": MANY, "collapsed_seeds": MANY[:10]})
+    assert "that collapse: 0.25 (" in some["note"]
+
+
+def test_warm_runs_that_failed_are_counted_among_those_that_collapse():
+    found = verdict("R-14", {"seeds": (1, 2, 3, 4), "not_learned": ((LEARNED, 2),)})
+    assert found["seeds"] == 4
+    assert "not learned" not in found["note"]
+
+
+def test_a_share_of_heads_is_no_surer_than_the_number_of_heads_allows():
+    found = verdict("R-16", {"copies": {(1, 2): 0.0, (2, 0): 0.0, (2, 3): 0.0}})
+    assert "copy score of .1 or more: 0 (0 to 0.0" in found["note"]
+    assert "0 (0 to 0)" not in found["note"]
 
 
 def also_by(name: str, control: str, **changes):

@@ -44,7 +44,7 @@ class Finding:
     reads: Mapping[str, Reading]
     test: Test
     controls: tuple[Control, ...]
-    learned: tuple[Spec, ...]  # objectives whose models must have learned their task
+    learned: tuple[Spec, ...]  # objectives whose models must have learned their task; (): none must
     hinders: Hinders | None = None  # a condition of the comparison that tables may show not to be met
     given: "Given | None" = None  # how it is judged on a model that no study trained; None: not at all
     minimum_seeds: int = 3  # 1 for a claim about each model by itself: nothing in it is a difference between models

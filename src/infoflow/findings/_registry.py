@@ -41,13 +41,14 @@ def _section(finding: Finding | Untested) -> str:
         return "\n".join([*head, f"- Not tested: {finding.why}", f"- Published: {finding.published}", tail])
     controls = "; ".join(c.name if c.decisive else f"{c.name} (for comparison only)" for c in finding.controls)
     learned = ", ".join(one.label for one in finding.learned)
+    models = f"models that have learned their task: {learned}" if learned else "of models that learned or did not"
     return "\n".join(
         [
             *head,
             f"- Test: {finding.statistic}",
             f"- Controls: {controls}",
             f"- Published: {finding.published}",
-            f"- Needs: {several(finding.minimum_seeds)}; models that have learned their task: {learned}",
+            f"- Needs: {several(finding.minimum_seeds)}; {models}",
             f"- Tables: {', '.join(finding.tables)}",
             tail,
         ]

@@ -126,7 +126,7 @@ def traced(objective: Spec) -> Reading:
 
 
 def copying(objective: Spec, document: str = "gold", least: float = 0.1) -> Reading:
-    """Share of heads whose copy score is at least `least`."""
+    """Share of heads whose copy score is at least `least`, and how many heads there are, (1 + R, 2)."""
     absent = f'of no {{state}} {NAMES[objective]} are copy scores known with the document "{document}"'
     table = Table("evidence_heads", objective, needs=("layer", "head"), absent=absent)
     where = {"facts": (HELD_OUT, TRAINED), "document": document, "metric": "copy"}
@@ -239,7 +239,8 @@ def _largest(*parts: SeedRows) -> np.ndarray:
 
 
 def _share_of_heads(rows: SeedRows, least: float) -> np.ndarray:
-    return (rows.numbers >= least).mean(axis=1, keepdims=True)
+    copies = rows.numbers >= least
+    return np.stack([copies.mean(axis=1), np.full(len(copies), float(copies.shape[1]))], axis=1)
 
 
 def _without(ablation: SeedRows, heads: SeedRows) -> np.ndarray:

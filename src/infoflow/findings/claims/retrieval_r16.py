@@ -23,10 +23,11 @@ def test(curves: Curves) -> list[Condition]:
     return [
         stays_below(
             "share of heads with a copy score of .1 or more",
-            curves["copying"],
+            curves["copying"][:, :1],
             FEW,
             "share of heads",
             bounds=SHARE,
+            of=int(curves["copying"][0, 1]),
             alone=False,
             published=0.05,
         ),
