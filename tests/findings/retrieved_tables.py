@@ -438,7 +438,7 @@ class Retrieved:
                 place = {"set": "train", "term": LEARNED, "window": window, "begin": 100 * window}
                 place |= {"end": 100 * window + 100, "kind": ""}
                 loss = -1.0 / (1 + window)
-                draw = 0.01 * np.random.default_rng([keys["seed"], window]).standard_normal()
+                draw = 0.01 * np.random.default_rng([keys["seed"], window]).standard_normal() if share else 0.0
                 for component, stack, layer, value in (
                     ("retriever", "retriever", 0, share + draw),
                     ("query", "encoder", 0, (1 - share) / 2),

@@ -121,6 +121,28 @@ def test_warm_runs_that_failed_are_counted_among_those_that_collapse():
     assert "not learned" not in found["note"]
 
 
+FROZEN = (0.0, 0.0, 0.0, 0.0)
+
+
+def test_the_time_in_which_the_retriever_is_frozen_is_not_its_first_third():
+    early = verdict("R-24", {"windows": (*FROZEN, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.02)})
+    assert early["verdict"] == "holds", (early["reason"], early["note"])
+    late = verdict("R-24", {"windows": (*FROZEN, 0.02, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5)})
+    assert late["verdict"] == "fails", (late["reason"], late["note"])
+    plain = verdict("R-24", {"windows": (0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.02)})
+    assert early["effect"] == pytest.approx(plain["effect"], abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("windows", "reason"),
+    [((*FROZEN, 0.3, 0.2), "and there are 2"), (FROZEN, "the retriever was frozen all the time")],
+)
+def test_a_retriever_that_learns_for_less_than_three_windows_has_no_thirds(windows, reason):
+    found = verdict("R-24", {"windows": windows})
+    assert found["verdict"] == "not testable here"
+    assert reason in found["reason"].lower()
+
+
 def test_a_share_of_heads_is_no_surer_than_the_number_of_heads_allows():
     found = verdict("R-16", {"copies": {(1, 2): 0.0, (2, 0): 0.0, (2, 3): 0.0}})
     assert "copy score of .1 or more: 0 (0 to 0.0" in found["note"]

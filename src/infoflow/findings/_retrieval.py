@@ -164,11 +164,15 @@ def best_layer(reading: Reading) -> Reading:
     return Reading(reading.tables, partial(_highest, function=reading.function))
 
 
-def part_by_window(part: str, objective: Spec = RETRIEVE_LEARNED) -> Reading:
-    """Loss change of a part (a component or a stack) in each window, then that of all parts, (1 + R, 2K)."""
+def part_by_window(part: str, objective: Spec = RETRIEVE_LEARNED, since: str = "retriever") -> Reading:
+    """Loss change of a part (a component or a stack) in each window, then that of all parts, (1 + R, 2K).
+
+    Of the windows from the first one on in which the part `since` changes: as long as it is frozen its share is 0,
+    which says nothing about when it learns.
+    """
     absent = f"no training of a {NAMES[objective]} was recorded"
     table = Table("allocation_steps", objective, needs=("component", "window", "term"), absent=absent, no_model=absent)
-    return table.where(set="train", stack=...).reduce(_by_window, part=part)
+    return table.where(set="train", stack=...).reduce(_by_window, part=part, since=since)
 
 
 def _said(table: str, objective: Spec, absent: str, **where: Any) -> Reading:
@@ -269,14 +273,26 @@ def _highest(rows: SeedRows, function: Function) -> np.ndarray | None:
     return None if curve is None else curve[:, [int(curve[0].argmax())]]
 
 
-def _by_window(rows: SeedRows, part: str) -> np.ndarray:
+def _by_window(rows: SeedRows, part: str, since: str) -> np.ndarray:
     rows = rows.at(rows.frame["term"] == rows.frame["term"].iloc[0])
+    own, begins = _rows_of_part(rows, part), _rows_of_part(rows, since)
+    windows, values = rows.column("window"), rows.column("value")
+    changed = windows[begins & (values != 0)]
+    if not len(changed):
+        raise Absent(f"the {since} was frozen all the time")
+    known = np.unique(windows[windows >= changed.min()])
+    if len(known) < 3:
+        raise Absent(
+            f"thirds of a training need three windows in which the {since} learns (dynamics.windows), and there are "
+            f"{len(known)}"
+        )
+    return exact([values[keep & (windows == one)].sum() for keep in (own, windows >= 0) for one in known])
+
+
+def _rows_of_part(rows: SeedRows, part: str) -> np.ndarray:
+    """Which rows are about a component, or a stack, of that name."""
     names = zip(rows.frame["component"].astype(str), rows.frame["stack"].astype(str), strict=True)
-    own = np.array([part in (component, stack) for component, stack in names])
+    own = np.array([part in pair for pair in names])
     if not own.any():
         raise Absent(f"the recording has no part called {part}")
-    windows, values = rows.column("window"), rows.column("value")
-    known = np.unique(windows)
-    if len(known) < 3:
-        raise Absent("thirds of a training need three windows (dynamics.windows)")
-    return exact([values[keep & (windows == one)].sum() for keep in (own, windows >= 0) for one in known])
+    return own
