@@ -121,6 +121,14 @@ def test_warm_runs_that_failed_are_counted_among_those_that_collapse():
     assert "not learned" not in found["note"]
 
 
+def test_a_token_model_that_gains_from_more_passages_falls_below_nothing():
+    found = verdict("R-20", {"by_k": {f"{L}+rag-token": (0.50, 0.60, 0.70, 0.80)}})
+    assert found["verdict"] == "fails"
+    assert found["effect"] == pytest.approx(-0.20, abs=0.01)  # with 2 passages less with 8
+    flat = verdict("R-20", {"by_k": {f"{L}+rag-token": (0.80, 0.815, 0.80, 0.80)}})
+    assert flat["verdict"] != "holds"
+
+
 FROZEN = (0.0, 0.0, 0.0, 0.0)
 
 

@@ -2,7 +2,8 @@
 
 Rows that it needs: in retrieval_scores the metric p1 of the queries "dates" at k = 1, 2, 4, 8 passages, of the variants
 rag-sequence and rag-token of the arm retrieve-learned, whose reader writes; as baseline the same of passages drawn at
-random. What counts as no fall is ours.
+random. What counts as a fall is ours. Which numbers are compared is fixed: the best of all would never lie below the
+last, and by chance above it.
 """
 
 import numpy as np
@@ -20,13 +21,15 @@ READS: dict[str, Reading] = {"sequence": by_passages(RAG_SEQUENCE), "token": by_
 
 def test(curves: Curves) -> list[Condition]:
     steps = np.diff(curves["sequence"], axis=1)
-    best = int(curves["token"][0].argmax())
-    fall = curves["token"][:, best : best + 1] - curves["token"][:, -1:]
+    token = curves["token"]
+    few = [0, (token.shape[1] - 1) // 2]
+    falls = token[:, few] - token[:, -1:]
     names = [f"step {step}" for step in range(1, steps.shape[1] + 1)]
     return [
         exceeds("right answers with more passages less those with fewer, sequence model", steps, -FALL, "share", names,
                 alone=False),
-        exceeds("right answers with the best number of passages less those with most, token model", fall, 0.0, "share"),
+        exceeds("right answers with few passages less those with most, token model", falls, FALL, "share",
+                ["the fewest", "the middle number"], over="any"),
     ]  # fmt: skip
 
 
@@ -36,7 +39,8 @@ FINDING = Finding(
     source=RAG,
     published="RAG-Sequence rises throughout, RAG-Token peaks at 10 passages (figure 3)",
     statistic=f"right answers on dates with 1, 2, 4, 8 passages: no step falls by more than {FALL} (our margin) with "
-    "the passage summed out over sequences; best before the most passages with it summed out at tokens",
+    "the passage summed out over sequences; with the fewest, or the middle number, by more than as much better than with "
+    "the most where it is summed out at tokens",
     reads=READS,
     test=test,
     controls=(Control(name="passages drawn at random", reads=baselines(READS)),),
