@@ -17,6 +17,7 @@ from infoflow.retrieval import RetrievalModel
 
 from ._asked import KINDS, batches, facts_of_kind, looked_at, mean_estimate, mean_of
 from ._attention_shares import attention_shares
+from ._candidates import limit_of
 from ._evidence_ablation import heads_by_copying, random_heads
 from ._evidence_heads import mask_attention, over_masks
 from ._inputs import EVIDENCE_PARTS, FactInputs, fact_inputs
@@ -73,14 +74,15 @@ def attention_ranking(
         raise UserError(f"draws must be at least 1: random heads are the baseline. Got {draws}.")
     chosen = [fact for kind in kinds for fact in facts_of_kind(world, kind, facts, seed)]
     chosen = [fact for fact in chosen if world.gold(fact) >= 0]
-    ranked = heads_by_copying(reader, fact_inputs(world, tokenizer, chosen, "gold"), batch)
+    limit = limit_of(model)
+    ranked = heads_by_copying(reader, fact_inputs(world, tokenizer, chosen, "gold", limit=limit), batch)
     if len(ranked) < 2:
         raise UserError(f"{reader.name} has {len(ranked)} head. Give a reader with more.")
     num = max(1, len(ranked) // 4)
     heads = [frozenset(ranked[:num]), *random_heads(ranked[num:], num, draws, seed)]
-    asked = fact_inputs(world, tokenizer, chosen, "none")
+    asked = fact_inputs(world, tokenizer, chosen, "none", limit=limit)
     ids_QC = np.repeat(candidate_passages(world, chosen, candidates, seed), len(asked) // len(chosen), axis=0)
-    looked_HQC, logs_QCJ = _readings(reader, world, tokenizer, chosen, ids_QC, heads, batch)
+    looked_HQC, logs_QCJ = _readings(reader, world, tokenizer, chosen, ids_QC, heads, limit, batch)
     if retrieving is not None:
         training = retrieving.training
         scores_QC = prior_scores(retrieving.eval(), asked, ids_QC)
@@ -114,13 +116,14 @@ def _readings(
     facts: Sequence[Fact],
     ids_QC: np.ndarray,
     heads: Sequence[frozenset[Head]],
+    limit: int,
     batch: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Attention on each candidate by each set of heads, (heads, question, candidate), and the log-probability of the
     answer's tokens with it, (question, candidate, token)."""
     looked, logs = [], []
     for ids in ids_QC.T:
-        inputs = fact_inputs(world, tokenizer, facts, "retrieved", passages=ids.tolist())
+        inputs = fact_inputs(world, tokenizer, facts, "retrieved", passages=ids.tolist(), limit=limit)
         parts = [_with_passage(reader, part, heads) for part in batches(inputs, batch)]
         looked.append(np.concatenate([one for one, _ in parts], axis=1))
         logs.append(np.concatenate([one for _, one in parts]))

@@ -64,7 +64,7 @@ def question_candidates(
         library: Instead of the world's passages, with an index that may be stale; ids must be the world's.
     """
     asked = fact_inputs(world, tokenizer, facts, "none", limit=limit_of(model))
-    passages = library or Library(Passages.from_rows(world.passages(edited)), tokenizer)
+    passages = library or Library(Passages.from_rows(world.passages(edited)), tokenizer, limit_of(model))
     gold = np.array([world.gold(fact, edited) for fact in asked.facts])
     draws = np.array([hash64("own-candidates", seed, fact.number) % _DRAWS for fact in asked.facts])
     parts = []

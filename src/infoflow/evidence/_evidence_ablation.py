@@ -15,6 +15,7 @@ from infoflow.heads import Head, HeadEdit, HeadSet
 from infoflow.models import Model, tap
 
 from ._asked import KINDS, batches, facts_of_kind, looked_at, mean_estimate
+from ._candidates import limit_of
 from ._evidence_heads import copy_scores
 from ._inputs import Document, FactInputs, fact_inputs
 from ._tables import EVIDENCE_ABLATION
@@ -59,9 +60,10 @@ def evidence_ablation(
     model = looked_at(reader)
     if draws < 1:
         raise UserError(f"draws must be at least 1: random heads are the baseline. Got {draws}.")
+    limit = limit_of(reader)
     of_kind = {kind: facts_of_kind(world, kind, facts, seed) for kind in kinds}
     every = [fact for chosen in of_kind.values() for fact in chosen]
-    ranked = heads_by_copying(model, fact_inputs(world, tokenizer, every, "gold"), batch)
+    ranked = heads_by_copying(model, fact_inputs(world, tokenizer, every, "gold", limit=limit), batch)
     if len(ranked) < 2:
         raise UserError(f"{model.name} has {len(ranked)} head, and removing it leaves none. Give a reader with more.")
     tops = {num: frozenset(ranked[:num]) for num in _counts(len(ranked))}
@@ -69,7 +71,7 @@ def evidence_ablation(
     rows = []
     for kind, chosen in of_kind.items():
         for document in documents:
-            inputs = fact_inputs(world, tokenizer, chosen, document, seed=seed)
+            inputs = fact_inputs(world, tokenizer, chosen, document, limit=limit, seed=seed)
             rows += _rows({"facts": kind, "document": document}, model, inputs, tops, others, batch)
     return EVIDENCE_ABLATION.conform(pd.DataFrame(rows))
 

@@ -11,6 +11,7 @@ from infoflow.foundation import UserError
 from infoflow.models import Model
 
 from ._asked import KINDS, facts_of_kind, looked_at
+from ._candidates import limit_of
 from ._inputs import Document, FactInputs, fact_inputs
 from ._knock_out import forbidden_rows, knock_outs, removals
 from ._tables import EVIDENCE_FLOW
@@ -72,7 +73,7 @@ def evidence_flow(
     for kind in kinds:
         chosen = facts_of_kind(world, kind, facts, seed)
         for document in documents:
-            inputs = fact_inputs(world, tokenizer, chosen, document, seed=seed)
+            inputs = fact_inputs(world, tokenizer, chosen, document, limit=limit_of(reader), seed=seed)
             for method in methods:
                 keys = {"facts": kind, "document": document, "method": method}
                 rows += _rows(keys, model, inputs, seed, batch)

@@ -3,6 +3,7 @@
 # B row, J mask of the row, H head, S key token
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from infoflow.models import AttentionCall, Model, tap
 from ._answers import choice_log_probabilities
 from ._asked import KINDS, batches, facts_of_kind, logits_of, looked_at, mean_estimate, mean_of
 from ._attention_shares import attention_shares
+from ._candidates import limit_of
 from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart, fact_inputs
 from ._tables import EVIDENCE_HEADS
 
@@ -72,9 +74,10 @@ def evidence_heads(
     model, rows = looked_at(reader), []
     for kind in kinds:
         chosen = facts_of_kind(world, kind, facts, seed)
-        random = head_readings(model, fact_inputs(world, tokenizer, chosen, "random", seed=seed), batch)
+        options: Any = {"limit": limit_of(reader), "seed": seed}
+        random = head_readings(model, fact_inputs(world, tokenizer, chosen, "random", **options), batch)
         for document in documents:
-            inputs = fact_inputs(world, tokenizer, chosen, document, seed=seed)
+            inputs = fact_inputs(world, tokenizer, chosen, document, **options)
             for metric, layers in head_readings(model, inputs, batch).items():
                 for layer, values in enumerate(layers):
                     for head in range(values.shape[1]):

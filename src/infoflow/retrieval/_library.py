@@ -19,6 +19,7 @@ from ._candidates import NULL, candidates
 from ._dense_index import Backend, DenseIndex
 from ._found import Excluded, Found
 from ._passages import Passages
+from ._plain_tokens import plain_tokens
 from ._retriever import Tower
 
 _BATCH = 256
@@ -54,12 +55,11 @@ class Library:
         self.max_tokens, self._backend = max_tokens, backend
         self.dense: DenseIndex | None = None
         """The index that candidates are chosen from; whoever trains refreshes it."""
-        self.num_specials = 0
         self._warned = False
-        self._unknown = tokenizer.unk_token_id if tokenizer.unk_token_id is not None else self.vocabulary.pad
         texts, titles = list(passages.texts()), [passages[id].title for id in range(len(passages))]
-        self._bodies = self._encoded(tokenizer, texts)
-        self._titles = self._encoded(tokenizer, titles)
+        self._bodies, in_bodies = plain_tokens(tokenizer, self.vocabulary, texts)
+        self._titles, in_titles = plain_tokens(tokenizer, self.vocabulary, titles)
+        self.num_specials = in_bodies + in_titles
         self._answers = {} if answers is None else answer_places(passages, tokenizer, answers)
         self.num_unanswered = 0 if answers is None else len(answers) - len(self._answers)
         """Passages that hold none of the answers that were given for them."""
@@ -147,15 +147,6 @@ class Library:
         if k > len(self) and not self._warned:
             self._warned = True
             current_display().warn(f"A search asks for {k} passages, and there are {len(self)}: the rest stays empty.")
-
-    def _encoded(self, tokenizer: Any, texts: list[str]) -> list[np.ndarray]:
-        rows = tokenizer(texts, add_special_tokens=False, split_special_tokens=True, verbose=False).input_ids
-        return [self._plain(np.array(row, dtype=np.int64)) for row in rows]
-
-    def _plain(self, tokens: np.ndarray) -> np.ndarray:
-        special = self.vocabulary.is_special[tokens] & (tokens != self._unknown)
-        self.num_specials += int(special.sum())
-        return np.where(special, self._unknown, tokens)
 
 
 def vectors_digest(index: DenseIndex) -> str:

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from infoflow.corpus import Corpus, load_corpus, load_tokenizer, load_world
+from infoflow.corpus import Corpus, Vocabulary, load_corpus, load_tokenizer, load_world
 from infoflow.foundation import UserError
 from infoflow.models import quiet_loading, unreadable
 
@@ -23,6 +25,7 @@ from ._index_folder import Index, index_kind, load_index, save_index
 from ._library import Library
 from ._origins import origins
 from ._passages import Passages
+from ._plain_tokens import plain_tokens
 from ._retriever import Retriever, Tower
 from ._terms import terms_name, terms_of
 
@@ -41,6 +44,8 @@ class PassageIndex(NamedTuple):
     def search(self, questions: Sequence[str], k: int, exclude_origin: bool = False) -> Found:
         """The k best passages of each question.
 
+        A dense retriever reads as much of a question as it has positions for; a special token written in one is text.
+
         Args:
             questions: In words.
             k: How many.
@@ -51,8 +56,7 @@ class PassageIndex(NamedTuple):
         if isinstance(self.index, LexicalIndex):
             return self.index.search(terms_of(questions), k, out)
         assert self.retriever is not None
-        asked = self.tokenizer(list(questions), padding=True, truncation=True, return_tensors="pt")
-        vectors = self.retriever.eval().queries(asked["input_ids"], asked["attention_mask"])
+        vectors = self.retriever.eval().queries(*_encoded(questions, self.tokenizer, self.retriever))
         return self.index.search(vectors, k, out)
 
     def look_up(self, questions: Sequence[str], k: int = 5, exclude_origin: bool = False) -> pd.DataFrame:
@@ -130,6 +134,16 @@ def open_passage_index(folder: Path | str, retriever: Path | None = None) -> Pas
     stored = load_index(folder / _INDEX, passages, tower_digest(model.passages))
     assert isinstance(stored.index, DenseIndex)
     return PassageIndex(passages, stored.index, model, tokenizer)
+
+
+def _encoded(questions: Sequence[str], tokenizer: Any, retriever: Retriever) -> tuple[Tensor, Tensor]:
+    """Tokens `[CLS] x [SEP]` of each question, cut at its end to the retriever's positions, and what is no padding."""
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    room = retriever.config.max_position_embeddings - 2
+    words, _ = plain_tokens(tokenizer, vocabulary, questions)
+    rows = [torch.tensor([vocabulary.start, *row[:room].tolist(), vocabulary.end]) for row in words]
+    ids = pad_sequence(rows, batch_first=True, padding_value=vocabulary.pad)
+    return ids, pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
 
 
 def tower_digest(tower: Tower) -> str:

@@ -39,8 +39,8 @@ FINDING = Finding(
     source=RAG,
     published="RAG-Sequence rises throughout, RAG-Token peaks at 10 passages (figure 3)",
     statistic=f"right answers on dates with 1, 2, 4, 8 passages: no step falls by more than {FALL} (our margin) with "
-    "the passage summed out over sequences; with the fewest, or the middle number, by more than as much better than with "
-    "the most where it is summed out at tokens",
+    "the passage summed out over sequences; with it summed out at tokens the fewest, or the middle number, are better "
+    "than the most by more than as much",
     reads=READS,
     test=test,
     controls=(Control(name="passages drawn at random", reads=baselines(READS)),),
