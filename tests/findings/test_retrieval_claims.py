@@ -198,6 +198,13 @@ def test_nothing_stored_has_no_share():
     assert "stores nothing" in found["reason"]
 
 
+@pytest.mark.parametrize("effect", [0.02, 0.0, -0.01])
+def test_a_stored_fact_without_effect_has_no_share_left_beside_a_document(effect):
+    found = verdict("R-15", {"traced": {"none": effect, "gold": 0.3 * effect}})
+    assert found["verdict"] == "not testable here", found["note"]
+    assert "no stored fact is used" in found["reason"]
+
+
 ABSENT = [
     ("R-1", "knowledge"), ("R-4", "probe_trees"), ("R-7", "retrieval_scores"), ("R-15", "evidence_flow"),
     ("R-16", "evidence_heads"), ("R-17", "evidence_ablation"), ("R-18", "knowledge_conflict"),
