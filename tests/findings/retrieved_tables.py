@@ -291,7 +291,11 @@ class Retrieved:
                             yield self._row(keys, 8 - 7 * value, 8.5, **own, metric="rank")
                         if keys["trained"] and (reads or stored):
                             for metric, value in zip(("half", "centre"), self.entry[document], strict=True):
-                                yield self._row(keys, value, np.nan, **place, layer=-1, lens=lens, metric=metric)
+                                own = {**place, "layer": -1, "lens": lens}
+                                yield self._row(keys, value, np.nan, **own, metric=metric)
+                                for weight in WEIGHTS if stored else ():
+                                    own |= {"weight": weight}
+                                    yield self._row(keys, value, np.nan, **own, metric=metric)
 
     def _flow(self) -> Iterator[dict[str, Any]]:
         for _, keys in self.models("read-gold", "read-gold+pairs", LEARNED):

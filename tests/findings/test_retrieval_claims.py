@@ -205,6 +205,31 @@ def test_a_stored_fact_without_effect_has_no_share_left_beside_a_document(effect
     assert "no stored fact is used" in found["reason"]
 
 
+def test_where_memory_is_read_is_told_of_the_most_frequent_facts():
+    frame = whole()["knowledge_lens"].copy()
+    own = (
+        (frame["objective"] == "closed-book") & (frame["facts"] == "trained") & frame["metric"].isin(["half", "centre"])
+    )
+    frame.loc[own & (frame["weight"] == -1), "value"] = np.nan
+    assert verdict("R-23", knowledge_lens=frame)["verdict"] == "holds"
+
+
+@pytest.mark.parametrize(
+    ("objective", "facts", "side"),
+    [
+        ("closed-book", "trained", "closed-book reader, trained facts asked 16 times as often, document none"),
+        (LEARNED, "held out", "reader with a learned retriever, held out facts, document gold"),
+    ],
+)
+def test_the_side_of_which_no_depth_can_be_told_is_named(objective, facts, side):
+    frame = whole()["knowledge_lens"].copy()
+    own = (frame["objective"] == objective) & (frame["facts"] == facts) & frame["metric"].isin(["half", "centre"])
+    frame.loc[own & (frame["seed"] == 2), "value"] = np.nan
+    found = verdict("R-23", knowledge_lens=frame)
+    assert found["verdict"] == "not testable here"
+    assert side in found["reason"]
+
+
 ABSENT = [
     ("R-1", "knowledge"), ("R-4", "probe_trees"), ("R-7", "retrieval_scores"), ("R-15", "evidence_flow"),
     ("R-16", "evidence_heads"), ("R-17", "evidence_ablation"), ("R-18", "knowledge_conflict"),

@@ -151,12 +151,16 @@ def ranking(objective: Spec, metric: str = "spearman") -> Reading:
     return _said("attention_ranking", objective, absent, metric=metric)
 
 
-def entry(objective: Spec, facts: str, document: str) -> Reading:
-    """Where an answer enters: half and centre over states, by tuned lens at the mask, in the number of states."""
-    absent = f"through no {{state}} {NAMES[objective]} was looked with a lens ({facts} facts, document {document})"
+def entry(objective: Spec, facts: str, document: str, weight: int = -1) -> Reading:
+    """Where an answer enters: half and centre over states, by tuned lens at the mask, in the number of states.
+
+    Of the facts of one exposure, or of all of a kind (−1).
+    """
+    about = f"{facts} facts{f' asked {weight} times as often' if weight > 0 else ''}, document {document}"
+    absent = f"through no {{state}} {NAMES[objective]} was looked with a lens ({about})"
     table = Table("knowledge_lens", objective, needs=("metric",), absent=absent)
-    where = {"facts": facts, "weight": -1, "document": document, "lens": ("tuned", "logit"), "place": "mask"}
-    return table.where(**where, metric=...).reduce(_entry)
+    where = {"facts": facts, "weight": weight, "document": document, "lens": ("tuned", "logit"), "place": "mask"}
+    return table.where(**where, metric=...).reduce(_entry, of=f"{NAMES[objective]}, {about}")
 
 
 def best_layer(reading: Reading) -> Reading:
@@ -258,12 +262,14 @@ def _without(ablation: SeedRows, heads: SeedRows) -> np.ndarray:
     return _stacked([whole[:, 0], less[:, 0], np.full(len(whole), chance[0])])
 
 
-def _entry(rows: SeedRows) -> np.ndarray:
+def _entry(rows: SeedRows, of: str) -> np.ndarray:
     columns = []
     for metric in ("half", "centre"):
         own = rows.at(rows.frame["metric"] == metric)
         if len(own.frame) != 1 or not np.isfinite(own.numbers[0]).all():
-            raise Absent("where the answer enters is undefined: the lens gains less than .05 by it")
+            raise Absent(
+                f"where the answer enters is undefined for one model ({of}): the lens gains less than .05 by it"
+            )
         columns.append(own.numbers[:, 0])
     return _stacked(columns)
 

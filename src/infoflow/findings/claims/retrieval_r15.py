@@ -43,8 +43,8 @@ def hinders(curves: Curves, verdict: str) -> str | None:
     if effect >= NOTHING:
         return None
     return (
-        f"without a document, restoring the subject's last token gives the answer a probability of {short(effect)} back, "
-        f"below {NOTHING}: no stored fact is used that a document could replace"
+        f"without a document, restoring the subject's last token gives back a probability of {short(effect)}, below "
+        f"{NOTHING}: no stored fact is used that a document could replace"
     )
 
 
