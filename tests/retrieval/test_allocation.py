@@ -143,6 +143,10 @@ def test_candidates_depend_on_no_weight_and_none_is_read_twice():
     assert before.there[:, -1].all()
     first = [[int(row[1])] for row in before.ids]
     assert not (choice_of(model, batch, first).ids[:, 1:-1] == before.ids[:, 1:2]).any()
+    right = [[int(row[0])] if row[0] != NULL else [] for row in before.ids]
+    without = choice_of(model, batch, right)
+    assert (without.ids[:, 0] == NULL).all()
+    assert (without.ids[:, 1:] == before.ids[:, 1:]).all(), "others stay"
     alone = choice_of(model, batch, null_only=np.ones(len(batch), dtype=bool))
     assert alone.ids.tolist() == [[NULL]] * len(batch)
 

@@ -143,6 +143,32 @@ def test_the_control_of_null_readings_trains_on_the_same_queries_as_the_other_ar
     term.total.backward()
 
 
+def chosen(name, gold, draws, exclude):
+    _, model = tiny_arm(name)
+    _, tokenizer, _ = tiny_world()
+    num = len(gold)
+    ids = torch.tensor([[tokenizer.cls_token_id, tokenizer.sep_token_id]] * num)
+    arrays = np.array(gold), np.array(draws)
+    return model.choose(ids, None, 1, *arrays, exclude, np.zeros(num, dtype=bool))
+
+
+def test_a_random_passage_is_drawn_among_those_that_are_not_excluded():
+    num = len(tiny_library())
+    draws = list(range(3 * num))
+    for gold, out in ((2, [0, 5, num - 1]), (-1, [1, 2]), (4, [4]), (3, [])):
+        choice = chosen("read-random", [gold] * len(draws), draws, [out] * len(draws))
+        allowed = [id for id in range(num) if id not in {gold, *out}]
+        assert choice.ids[:, 0].tolist() == [allowed[draw % len(allowed)] for draw in draws]
+    for gold, out in ((-1, list(range(num))), (0, list(range(1, num)))):
+        assert chosen("read-random", [gold], [7], [out]).there.tolist() == [[False, True]]
+
+
+def test_an_excluded_right_passage_is_not_read():
+    choice = chosen("read-gold", [2, 2, -1], [0, 0, 0], [[2, 3], [3], [3]])
+    assert choice.ids.tolist() == [[-1, -1], [2, -1], [-1, -1]]
+    assert choice.there.tolist() == [[False, True], [True, True], [False, True]]
+
+
 def test_an_excluded_passage_is_never_read():
     objective, model = tiny_arm("retrieve-bm25")
     batch = batch_of(objective)

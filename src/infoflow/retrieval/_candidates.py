@@ -36,6 +36,14 @@ def candidates(search: Search, k: int, exclude: Sequence[Collection[int]], text_
         wanted *= 2
 
 
+def without_excluded(ids: np.ndarray, exclude: Sequence[Collection[int]]) -> np.ndarray:
+    """A passage of each query, int64 (query,): −1 where the query must not read it."""
+    return np.array(
+        [NULL if id in set(map(int, out)) else id for id, out in zip(ids.tolist(), exclude, strict=True)],
+        dtype=np.int64,
+    )
+
+
 def _distinct(ids: np.ndarray, scores: np.ndarray, k: int, text_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     there = ids != NULL
     ids, scores = ids[there], scores[there]

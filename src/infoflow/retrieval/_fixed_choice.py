@@ -9,7 +9,7 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 
-from ._candidates import NULL
+from ._candidates import NULL, without_excluded
 from ._library import Library
 from ._reader import Candidates, RetrievalModel
 
@@ -36,7 +36,7 @@ def fixed_choice(
         attention_mask: 0 at padding.
         negatives: How many passages beside the one that answers.
         gold: int64 (query,), the passage that answers; −1: none does.
-        exclude: Ids that each query must not read.
+        exclude: Ids that each query must not read, the passage that answers too if it is among them.
         null_only: Bool (query,), whether it reads the null passage alone.
 
     Raises:
@@ -49,6 +49,7 @@ def fixed_choice(
         return Candidates(ids=null, there=np.ones_like(null, dtype=bool), scores=np.zeros(null.shape))
     library = _library(model)
     special = library.vocabulary.is_special
+    gold = without_excluded(gold, exclude)
     words = [row[~special[row]] for row in input_ids.cpu().numpy()]
     out = [[*own, *([right] if right != NULL else [])] for own, right in zip(exclude, gold.tolist(), strict=True)]
     others = library.by_words(words, negatives, out).ids

@@ -12,7 +12,7 @@ from transformers import BertConfig, BertForMaskedLM, EncoderDecoderModel, PreTr
 from infoflow.foundation import UserError
 from infoflow.models import evaluating
 
-from ._candidates import NULL
+from ._candidates import NULL, without_excluded
 from ._library import Library
 from ._reading import AbstractReading, Targets, num_positions, reading_of
 from ._retriever import Retriever
@@ -113,7 +113,7 @@ class RetrievalModel(PreTrainedModel):
             input_ids: `[CLS] x [SEP]`, masked.
             attention_mask: 0 at padding.
             k: Passages of each query, for sources that search.
-            gold: int64 (query,), the passage that answers it; −1: none does.
+            gold: int64 (query,), the passage that answers it; −1: none does. Not read where it is excluded.
             draws: int64 (query,), from which a random passage follows.
             exclude: Ids that each query must not read.
             null_only: Bool (query,), whether it reads the null passage alone.
@@ -121,9 +121,9 @@ class RetrievalModel(PreTrainedModel):
         num = len(input_ids)
         ids, scores = np.empty((num, 0), dtype=np.int64), np.empty((num, 0))
         if self.source == "gold":
-            ids = gold[:, None]
+            ids = without_excluded(gold, exclude)[:, None]
         elif self.source == "random":
-            ids = self.drawn(draws, gold)[:, None]
+            ids = self.drawn(draws, gold, exclude)[:, None]
         elif self.source != "none" and not null_only.all():
             ids, scores = self._searched(input_ids, attention_mask, k, exclude)
         if scores.shape != ids.shape:
@@ -136,13 +136,19 @@ class RetrievalModel(PreTrainedModel):
             scores=np.concatenate([np.where(there, scores, 0.0), np.zeros((num, 1))], axis=1),
         )
 
-    def drawn(self, draws: np.ndarray, gold: np.ndarray) -> np.ndarray:
-        """A passage of each query, uniform among those that do not answer it; −1 where there is none."""
-        num = len(self._library())
-        others = num - (gold != NULL)
-        drawn = draws % np.maximum(others, 1)
-        drawn = drawn + ((gold != NULL) & (drawn >= gold))
-        return np.where(others > 0, drawn, NULL)
+    def drawn(self, draws: np.ndarray, gold: np.ndarray, exclude: Sequence[Sequence[int]] | None = None) -> np.ndarray:
+        """A passage of each query, uniform among those that do not answer it and are not excluded; −1 where there is
+        none."""
+        num, found = len(self._library()), np.full(len(gold), NULL, dtype=np.int64)
+        excluded = exclude if exclude is not None else [()] * len(gold)
+        for row, (draw, right, out) in enumerate(zip(draws.tolist(), gold.tolist(), excluded, strict=True)):
+            left_out = sorted({int(id) for id in (right, *out) if id != NULL})
+            if len(left_out) < num:
+                place = draw % (num - len(left_out))
+                for id in left_out:
+                    place += place >= id
+                found[row] = place
+        return found
 
     def _searched(
         self, input_ids: Tensor, attention_mask: Tensor | None, k: int, exclude: Sequence[Sequence[int]]
