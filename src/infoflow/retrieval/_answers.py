@@ -14,10 +14,10 @@ from torch import Tensor
 from infoflow.foundation import UserError
 
 from ._numbers import Numbers
+from ._words import words_of
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_WORD = re.compile(r"[\w\u0300-\u036f]+")  # with the accents that NFD takes apart
 
 
 def normalise_answer(text: str, decompose: bool = False) -> str:
@@ -57,7 +57,8 @@ def token_f1(prediction: str, answers: str | Sequence[str]) -> float:
 def contains_answer(passage: str, answers: str | Sequence[str]) -> bool:
     """Whether an answer's words stand in the passage, one after the other, without regard to case and accents' form.
 
-    Articles count as words. An answer without words stands nowhere.
+    Articles count as words, and so does each character of a script without spaces. An answer without words stands
+    nowhere.
 
     Raises:
         UserError: There is no answer.
@@ -121,7 +122,7 @@ def _f1(said: list[str], wanted: list[str]) -> float:
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(unicodedata.normalize("NFD", text).lower())
+    return words_of(unicodedata.normalize("NFD", text).lower(), "characters")
 
 
 def _contiguous(words: list[str], wanted: list[str]) -> bool:

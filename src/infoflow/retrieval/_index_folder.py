@@ -74,7 +74,8 @@ def load_index(
     about = _read(folder)
     _check_source(folder, "passages", about["store"], passages.digest)
     if encoder is not None and not stale_ok:
-        _check_source(folder, "passage encoder", about["encoder"], encoder)
+        what = "passage encoder" if about["kind"] == "dense" else "terms, by another tokenizer or version of infoflow"
+        _check_source(folder, what, about["encoder"], encoder)
     for name, wanted in about["files"].items():
         path = folder / Path(name).name
         if not path.is_file() or file_digest(path) != wanted:

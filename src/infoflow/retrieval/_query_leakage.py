@@ -1,6 +1,5 @@
 """Questions of a test that training has already asked or answered: counted, shown, and scored without."""
 
-import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -13,8 +12,8 @@ from infoflow.foundation import UserError
 from ._ranking import Ranked, Relevant
 from ._scores import CUTS, retrieval_scores
 from ._tables import RETRIEVAL_SCORES
+from ._words import words_of
 
-_WORD = re.compile(r"\w+")
 _EXAMPLES = 10
 
 
@@ -48,6 +47,8 @@ def query_leakage(
     subjects: Sequence[str] | None = None,
 ) -> QueryLeakage:
     """Which questions of a test training has seen, by their words: lower case, NFD, without punctuation.
+
+    Accents and other marks belong to their letters; of scripts without spaces each character counts as a word.
 
     Args:
         questions: Of the test.
@@ -136,4 +137,4 @@ def _holds(text: str, words: str) -> bool:
 
 
 def _words(text: str) -> str:
-    return " ".join(_WORD.findall(unicodedata.normalize("NFD", text).lower()))
+    return " ".join(words_of(unicodedata.normalize("NFD", text).lower(), "characters"))
