@@ -210,6 +210,46 @@ def test_heads_are_squares_of_layer_and_head(figures) -> None:
     assert "random document" in square["shown"]
 
 
+def test_heads_that_copy_are_counted_in_each_seed(tmp_path) -> None:
+    """In other places in each seed: of the means over seeds six would copy."""
+    given = Retrieved(seeds=(1, 2))
+    table = given.tables(["evidence_heads"])["evidence_heads"]
+    moved = table.assign(head=(table["head"] + (table["seed"] == 2)) % 4)
+    run = retrieved.write_run(tmp_path, given, only=("evidence_heads",))
+    retrieved.write_table(run, "evidence_heads", moved)
+    figure = drawn_figures(run, "retrieval")["evidence-heads"]
+    assert all(
+        "3 of 16 heads copy in a tenth of the questions or more, mean over seeds" in one for one in figure.answer
+    )
+    zero = moved.assign(value=moved["value"].where((moved["seed"] == 1) | (moved["layer"] != 2), 0.0))
+    retrieved.write_table(run, "evidence_heads", zero)  # two of the three lie in layer 2
+    assert "2 of 16 heads" in drawn_figures(run, "retrieval")["evidence-heads"].answer[0]
+
+
+def test_a_centre_that_some_seeds_do_not_have_says_of_how_many_it_is(tmp_path, figures) -> None:
+    assert "in which it is defined" not in figures["evidence-depth"].caption
+    given = Retrieved(seeds=(1, 2, 3))
+    table = given.tables(["knowledge_lens"])["knowledge_lens"]
+    none = (table["objective"] == LEARNED) & (table["document"] == "gold") & table["metric"].isin(["half", "centre"])
+    table.loc[none & (table["seed"] == 2), "value"] = np.nan
+    run = retrieved.write_run(tmp_path, given, only=("knowledge_lens",))
+    retrieved.write_table(run, "knowledge_lens", table)
+    figure = drawn_figures(run, "retrieval")["evidence-depth"]
+    assert "over the seeds in which it is defined" in figure.caption
+    assert "In learned retriever evidence enters around state 2.2 (half at 2.0, in 2 of 3 seeds)." in figure.answer
+    assert "In closed book memory is read around state 3.6 (half at 4.0)." in figure.answer
+
+
+def test_all_bits_of_a_fact_are_those_of_the_data(tmp_path, figures) -> None:
+    assert "known for sure has 4.00, the mean of log2 m" in figures["stored-bits"].how_to_read[0]
+    given = Retrieved(seeds=(1,))
+    table = given.tables(["knowledge"])["knowledge"]
+    dates = table.assign(value=table["value"].where(table["metric"] != "nats", table["value"] - 1.06 * np.log(2)))
+    run = retrieved.write_run(tmp_path, given, only=("retrieval_scores",))
+    retrieved.write_table(run, "knowledge", dates)
+    assert "known for sure has 5.06," in drawn_figures(run, "retrieval")["stored-bits"].how_to_read[0]
+
+
 def test_what_heads_cost_stands_beside_random_ones(figures) -> None:
     assert (
         "without the 4 heads that copy most 35%, without as many random ones 88%"

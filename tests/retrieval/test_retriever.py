@@ -179,3 +179,7 @@ def test_queries_of_any_corpus_and_what_they_must_not_read():
 def test_overlap():
     stale, fresh = np.array([[1, 2, 3], [4, 5, 6]]), np.array([[3, 2, 9], [4, 5, 6]])
     assert overlap(stale, fresh) == pytest.approx(0.833333, abs=1e-6)
+    few = np.array([[1, 2, -1], [4, -1, -1], [-1, -1, -1]])
+    assert overlap(few, few) == 1
+    assert overlap(few, np.array([[2, 7, 8], [4, -1, -1], [-1, -1, -1]])) == pytest.approx((1 / 3 + 1) / 2)
+    assert np.isnan(overlap(few[2:], few[2:]))

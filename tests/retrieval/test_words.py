@@ -108,6 +108,6 @@ def test_an_index_of_other_terms_is_refused(tmp_path):
     build_passage_index(passages, tmp_path / "index")
     assert open_passage_index(tmp_path / "index").look_up(["दान"], 1)["passage"].tolist() == [1]
     save_index(LexicalIndex([["a"], ["b"]]), passages, "words", tmp_path / "index" / "index")  # as it was before
-    with pytest.raises(UserError, match="other terms.*words where words-2 is given") as told:
+    with pytest.raises(UserError, match=r"other terms.*words where words-2 is given") as told:
         open_passage_index(tmp_path / "index")
     assert "infoflow data index" in str(told.value)

@@ -155,6 +155,10 @@ def vectors_digest(index: DenseIndex) -> str:
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> float:
-    """Mean share of each query's passages that are found in both rankings, (query, k) each."""
-    shared = [len({*a} & {*b} - {NULL}) / len(a) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
-    return float(np.mean(shared))
+    """Mean share of each query's passages that are found in both rankings, (query, k) each; −1 is no passage.
+
+    Of the ranking that found more. A query for which neither found any is left out; NaN where all are.
+    """
+    pairs = [({*a} - {NULL}, {*b} - {NULL}) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
+    shared = [len(a & b) / max(len(a), len(b)) for a, b in pairs if a or b]
+    return float(np.mean(shared)) if shared else float("nan")

@@ -51,7 +51,7 @@ def depth_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         answer=told or ["No line gains enough for a depth to be told."],
         panels=panels,
         caption=f"{seeds_note(data)} {lens.capitalize()} lens at the mask. Large marks: the centre of the gain, at the "
-        "height of the last state's half; dashed grey: untrained.",
+        f"height of the last state's half{_fewer(marks)}; dashed grey: untrained.",
         how_to_read=[
             "Across: states, 0 the embeddings. Up: the probability of the right object that the lens reads there. The "
             "large mark of a line is its centre: the mean state at which its probability arises.",
@@ -67,13 +67,17 @@ def depth_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
 
 
 def _marks(own: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    """Half and centre of each trained line."""
-    kept = own[own["metric"].isin(["half", "centre"]) & own["trained"]].dropna(subset="value")
-    columns = ["series", "name", "document", "facts", "half", "centre"]
+    """Half and centre of each trained line, and over how many seeds they are means: where they are defined."""
+    told = own[own["metric"].isin(["half", "centre"]) & own["trained"]]
+    kept = told.dropna(subset="value")
+    columns = ["series", "name", "document", "facts", "half", "centre", "defined", "seeds"]
     if kept.empty:
         return pd.DataFrame(columns=columns)
     means = kept.groupby(["series", "document", "facts", "metric"], sort=False)["value"].mean().unstack()
-    table = means.reindex(columns=["half", "centre"]).reset_index()
+    line = ["series", "document", "facts"]
+    counts = [rows.groupby(line, sort=False)["seed"].nunique() for rows in (kept, told)]
+    table = means.reindex(columns=["half", "centre"])
+    table = table.assign(**dict(zip(("defined", "seeds"), counts, strict=True))).reset_index()
     return table.assign(name=table["series"].map({one.key: one.label for one in models.series}))
 
 
@@ -113,10 +117,22 @@ def _order(marks: pd.DataFrame) -> str:
     return sentence("; ".join(said))
 
 
+def _fewer(marks: pd.DataFrame) -> str:
+    """That some marks are means over fewer seeds than there are."""
+    fewer = bool((marks["defined"] < marks["seeds"]).any())
+    return ", over the seeds in which it is defined (a gain of .05 or more)" if fewer else ""
+
+
+def _seeds_of(row: dict[str, Any]) -> str:
+    defined, seeds = int(row["defined"]), int(row["seeds"])
+    return f", in {defined} of {seeds} seeds" if defined < seeds else ""
+
+
 def _sentences(marks: pd.DataFrame, what: str, models: ShownModels) -> list[str]:
     verb = "enters" if what == "evidence" else "is read"
     return [
-        f"In {row['name']} {what} {verb} around state {number(row['centre'], 1)} (half at {number(row['half'], 1)})."
+        f"In {row['name']} {what} {verb} around state {number(row['centre'], 1)} (half at {number(row['half'], 1)}"
+        f"{_seeds_of(row)})."
         for row in marks.to_dict("records")
         if np.isfinite(row["centre"])
     ]

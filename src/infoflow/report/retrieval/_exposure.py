@@ -3,6 +3,7 @@
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
@@ -83,7 +84,7 @@ def bits_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None
                 for name in readings],
         caption=f"{seeds_note(data)} Dotted: a guess, 0 bits.",
         how_to_read=[
-            "Up: bits of a fact that the weights hold, read without a passage; an object among 16 has 4 bits. A reader "
+            f"Up: bits of a fact that the weights hold, read without a passage; {_all_bits(frame)}. A reader "
             "that is hardly ever asked without a passage may hold more than it says: the right panel asks it again "
             "after a short training to answer so, tested on other entities.",
             "Only where both panels agree does a lower line say that less is stored. The closed book with null share "
@@ -96,6 +97,18 @@ def bits_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None
         findings=("retrieval:R-2", "retrieval:R-3"),
         payload={"apart": True},
     )  # fmt: skip
+
+
+def _all_bits(frame: pd.DataFrame) -> str:
+    """What a fact has that is known for sure: in nats, log p is as many bits less all of them."""
+    asked = of(frame, layer=-1, index="as-trained", document="none", reading="raw", facts="trained")
+    model = ["objective", "variant", "seed", "trained", "weight"]
+    bits, nats = (of(asked, metric=name).groupby(model)["value"].mean() for name in ("bits", "nats"))
+    both = pd.concat([bits, nats.abs() / np.log(2)], axis=1, join="inner").sum(axis=1)
+    if both.empty:
+        return "an object among m has log2 m"
+    most = number(float(both.mean()), 2)
+    return f"a fact that is known for sure has {most}, the mean of log2 m over relations of m objects"
 
 
 def conflict_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:

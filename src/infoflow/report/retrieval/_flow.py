@@ -123,12 +123,13 @@ def heads_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         for told, base in zip(shown["told"], shown["baseline"], strict=True)
     ]
     series, most = models.present(data), float(data["value"].max())
+    num = _num_copying(own)
     how = {"across": "head", "labels": [f"layer {layer}" for layer in layers], "title": "head", "told": "copy score"}
     return ReportFigure(
         id="evidence-heads",
         question="Which heads point at the answer in the passage?",
-        words=by_answer({one.label: _copies(of(data, series=one.key)) for one in series}),
-        answer=[_copiers(of(data, series=one.key), one.label) for one in series],
+        words=by_answer({one.label: _copies(num[one.key]) for one in series}),
+        answer=[_copiers(of(data, series=one.key), num[one.key], one.label) for one in series],
         panels=[
             Panel(spec=square_chart(of(shown, series=one.key), **how, strongest=most), title=one.label)
             for one in series
@@ -138,7 +139,8 @@ def heads_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
             "A square is a head, the top layer first. Its copy score is the share of questions in which its largest "
             "weight from the mask lies on the answer in the passage, and the model gives that answer.",
             "Under the pointer: the same with a random document, the control. Seeds have heads in different places: "
-            "means over seeds blur them. It would be surprising if most heads copied.",
+            "means over seeds blur them, so heads that copy are counted in each seed. It would be surprising if most "
+            "heads copied.",
         ],
         method=FLOW,
         data=data,
@@ -148,17 +150,26 @@ def heads_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
     )
 
 
-def _copies(rows: pd.DataFrame) -> str:
-    num = int((rows["value"] >= _LEAST).sum())
-    return "no head copies" if not num else "one head copies" if num == 1 else "several heads copy"
+def _num_copying(own: pd.DataFrame) -> dict[str, float]:
+    """How many heads of each line copy, counted in each seed: heads do not correspond between seeds."""
+    by_seed = own.assign(copies=own["value"] >= _LEAST).groupby(["series", "seed"])["copies"].sum()
+    means = by_seed.groupby("series").mean()
+    return dict(zip(map(str, means.index), map(float, means), strict=True))
 
 
-def _copiers(rows: pd.DataFrame, name: str) -> str:
+def _copies(num: float) -> str:
+    if num < 1:
+        return "a head copies in some seeds" if num else "no head copies"
+    return "one head copies" if num == 1 else "several heads copy"
+
+
+def _copiers(rows: pd.DataFrame, num: float, name: str) -> str:
     best = rows.loc[rows["value"].idxmax()]
-    num = int((rows["value"] >= _LEAST).sum())
+    many, counted = int(rows["seeds"].max()) > 1, number(num, 0 if num == int(num) else 1)
     return (
-        f"In {name}, {num} of {len(rows)} heads copy in a tenth of the questions or more; most does head "
-        f"{int(best['layer'])}.{int(best['head'])} (layer.head), {best['shown']}."
+        f"In {name}, {counted} of {len(rows)} heads copy in a tenth of the questions or more"
+        f"{', mean over seeds' if many else ''}; most does head {int(best['layer'])}.{int(best['head'])} "
+        f"(layer.head), {best['shown']}."
     )
 
 
