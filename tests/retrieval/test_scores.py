@@ -116,6 +116,26 @@ def test_beir(tmp_path):
     assert found.passages[0].title == "A"
 
 
+def test_documents_with_a_title_alone_are_passages_and_judgements_of_empty_ones_are_skipped(tmp_path):
+    lines(
+        tmp_path / "corpus.jsonl",
+        {"_id": "d1", "title": "A title", "text": ""},
+        {"_id": "d2", "title": "", "text": " "},
+        {"_id": "d3", "title": None, "text": "y"},
+    )
+    lines(tmp_path / "queries.jsonl", *({"_id": f"q{number}", "text": f"what {number}?"} for number in range(3)))
+    judged = ["q0\td1\t1", "q0\td2\t2", "q1\td2\t1", "q1\td3\t0", "q2\td3\t1", "q2\td2\t0"]
+    lines(tmp_path / "qrels" / "test.tsv", "query-id\tcorpus-id\tscore", *judged)
+    found = load_benchmark(tmp_path)
+    assert found.questions == ("what 0?", "what 2?")
+    assert found.relevant == (frozenset({0}), frozenset({1}))
+    assert [(one.title, one.text) for one in found.passages] == [("", "A title"), ("", "y")]
+    assert found.num_skipped == 2
+    lines(tmp_path / "qrels" / "test.tsv", "query-id\tcorpus-id\tscore", "q0\td4\t1")
+    with pytest.raises(UserError, match=r"test.tsv, line 2: .*Got d4, which is not there"):
+        load_benchmark(tmp_path)
+
+
 def test_reqa_with_a_blank_candidate(tmp_path):
     with gzip.open(tmp_path / "test.candidates.txt.gz", "wt") as file:
         file.write("one\n\ntwo\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from infoflow.corpus import FactWorld, read_lines
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, current_display
 
 from ._answers import contains_answer
 from ._passages import Passages
@@ -24,6 +24,7 @@ class Benchmark:
     questions: tuple[str, ...]
     relevant: tuple[frozenset[int], ...]  # ids of the passages that answer each question
     answers: tuple[tuple[str, ...], ...] | None = None  # of each question in words, where they are known
+    num_skipped: int = 0  # relevant documents without title and text, each time that one is judged so
 
 
 def load_benchmark(folder: Path | str) -> Benchmark:
@@ -35,10 +36,11 @@ def load_benchmark(folder: Path | str) -> Benchmark:
     | `test.candidates.txt`, `test.queries.tsv`      | ReQA: a passage a line; question, its passages' lines from 0 |
     | `docs.jsonl`, `queries.jsonl`, `qrels.tsv`     | `id, title, text`; query, passage, relevance, no header  |
 
-    Each file may be `.gz`. Questions without a relevant passage are left out.
+    Each file may be `.gz`. A document with a title alone is a passage of these words; one without title and text is
+    none, and its judgements are skipped (`num_skipped`). Questions without a relevant passage are left out.
 
     Raises:
-        UserError: There is none of these layouts, a line is malformed, or judgements name passages that are not there.
+        UserError: There is none of these layouts, a line is malformed, or judgements name documents that are not there.
     """
     folder = Path(folder)
     if _find(folder, "test.candidates.txt"):
@@ -142,24 +144,43 @@ def _read_reqa(folder: Path) -> Benchmark:
 
 
 def _read_judged(folder: Path, docs: str, judged: Path | None, key: str, header: bool) -> Benchmark:
-    rows = [row for row in _json_lines(_require(folder, docs), key, "text") if str(row["text"] or "").strip()]
-    places = {str(row[key]): place for place, row in enumerate(rows)}
-    passages = Passages.from_rows({"title": row.get("title"), "text": row["text"]} for row in rows)
+    documents = [(str(row[key]), _passage(row)) for row in _json_lines(_require(folder, docs), key, "text")]
+    kept = [(id, row) for id, row in documents if row is not None]
+    given, places = {id for id, _ in documents}, {id: place for place, (id, _) in enumerate(kept)}
+    passages = Passages.from_rows(row for _, row in kept)
     if judged is None:
         raise UserError(f"{folder} has no judgements (qrels).\nGive the benchmark whole.")
     found: dict[str, set[int]] = defaultdict(set)
+    num_skipped = 0
     for number, (query, passage, score) in _judgements(judged, header):
-        if passage not in places:
-            raise UserError(f"{judged}, line {number}: there is no passage {passage} in {docs}.")
-        if score > 0:
+        if passage not in given:
+            raise UserError(
+                f"{judged}, line {number}: a judgement names a document of {docs}. Got {passage}, which is not there.\n"
+                "Give the benchmark whole."
+            )
+        if score > 0 and passage in places:
             found[query].add(places[passage])
+        num_skipped += score > 0 and passage not in places
+    if num_skipped:
+        current_display().note(
+            f"{folder.name}: {num_skipped:,} judgements of documents without title and text skipped."
+        )
     asked = [row for row in _json_lines(_require(folder, "queries.jsonl"), key, "text") if found.get(str(row[key]))]
     return Benchmark(
         name=folder.name,
         passages=passages,
         questions=tuple(str(row["text"]) for row in asked),
         relevant=tuple(frozenset(found[str(row[key])]) for row in asked),
+        num_skipped=num_skipped,
     )
+
+
+def _passage(row: dict[str, Any]) -> dict[str, Any] | None:
+    """A document as the store keeps it: words of a title alone are its text; None: there are no words."""
+    title, text = row.get("title"), row["text"]
+    if str(text or "").strip():
+        return {"title": title, "text": text}
+    return {"title": "", "text": str(title)} if str(title or "").strip() else None
 
 
 def _json_lines(path: Path, *keys: str) -> Iterator[dict[str, Any]]:
