@@ -177,8 +177,19 @@ def test_a_gain_of_a_reader_of_random_passages_leaves_the_gain_of_reading_open()
 
 
 def test_a_control_that_shows_it_too_leaves_heads_open():
-    also_by("R-16", "random document",
-            left={"random": ((0.9, 0.7, 0.5, 0.3), (0.9, 0.9, 0.9, 0.9))}, noise=0.003)  # fmt: skip
+    for document in ("random", "none"):
+        lost = {document: ((0.9, 0.7, 0.5, 0.3), (0.9, 0.9, 0.9, 0.9))}
+        also_by("R-16", f"{'no' if document == 'none' else document} document", left=lost)
+    also_by("R-16", "random heads", left={"gold": ((0.97, 0.8, 0.4, 0.2), (0.97, 0.9, 0.6, 0.5))})
+
+
+def test_answers_that_are_not_there_cannot_be_lost_and_are_no_control_of_heads():
+    found = verdict("R-16", {"left": {"none": ((0.08, 0.0, 0.0, 0.0), (0.08, 0.08, 0.08, 0.08))}})
+    assert (found["verdict"], found["control_name"]) == ("holds", "random heads"), found["note"]
+    for document, right in (("no", "0.08"), ("random", "0.06")):
+        assert (
+            f"control, {document} document: not measured (there is nothing to lose, {right} of the ans" in found["note"]
+        )
 
 
 def test_full_classes_are_passed_over_and_full_models_compared_with_nothing():

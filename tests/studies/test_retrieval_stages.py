@@ -542,6 +542,7 @@ def test_every_measure_has_its_table(tmp_path) -> None:
         conformed = trained.schemas()[name].conform(pd.DataFrame(table))
         assert len(conformed), name
         assert set(table["objective"]) == {"retrieve-learned"}
+    assert set(tables["evidence_ablation"]["document"]) == {"gold", "none", "random"}
     known = tables["knowledge"]
     assert {"none", "gold", "random", "conflict", "own"} <= set(known["document"])
     assert {"raw", "elicited"} <= set(known["reading"])

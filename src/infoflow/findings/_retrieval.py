@@ -133,16 +133,26 @@ def copying(objective: Spec, document: str = "gold", least: float = 0.1) -> Read
     return table.where(**where).reduce(_share_of_heads, least=least)
 
 
-def without_heads(objective: Spec, document: str, facts: tuple[str, ...] = (HELD_OUT, TRAINED)) -> Reading:
+def without_heads(
+    objective: Spec, document: str, facts: tuple[str, ...] = (HELD_OUT, TRAINED), least: float = 0.0
+) -> Reading:
     """Right answers as the model is, without the quarter of its heads that copy most, without random ones, (1 + R, 3).
 
-    Where no quarter was removed: the nearest number below it.
+    Where no quarter was removed: the nearest number below it. Where fewer than `least` are right with all heads there
+    is nothing that removing some could cost.
     """
     absent = f'from no {{state}} {NAMES[objective]} were heads removed with the document "{document}"'
     where = {"document": document, "metric": "p1", "facts": facts}
     ablation = Table("evidence_ablation", objective, needs=("removed", "baseline"), absent=absent).where(**where)
     heads = Table("evidence_heads", objective, needs=("layer", "head"), absent=absent)
-    return together(_without, ablation, heads.where(facts=..., document=..., metric="copy"))
+    of = f'{NAMES[objective]}, {facts[0]} facts, document "{document}"'
+    return together(_without, ablation, heads.where(facts=..., document=..., metric="copy"), least=least, of=of)
+
+
+def without_random_heads(objective: Spec, document: str) -> Reading:
+    """Right answers as the model is, without random heads, and as it is once more, (1 + R, 3)."""
+    reading = without_heads(objective, document)
+    return Reading(reading.tables, partial(_of_random, function=reading.function))
 
 
 def ranking(objective: Spec, metric: str = "spearman") -> Reading:
@@ -251,15 +261,22 @@ def _share_of_heads(rows: SeedRows, least: float) -> np.ndarray:
     return np.stack([copies.mean(axis=1), np.full(len(copies), float(copies.shape[1]))], axis=1)
 
 
-def _without(ablation: SeedRows, heads: SeedRows) -> np.ndarray:
+def _without(ablation: SeedRows, heads: SeedRows, least: float, of: str) -> np.ndarray:
     num_heads = len(heads.frame[["layer", "head"]].drop_duplicates())
     removed = ablation.column("removed")
     some = removed[(removed > 0) & (removed <= max(num_heads // 4, 1))]
     if not (removed == 0).any() or not len(some):
         raise Absent("right answers are not known with all heads and without a quarter of them")
     whole, less = (one_number(ablation.at(removed == num)) for num in (0, some.max()))
+    if whole[0, 0] < least:
+        raise Absent(f"there is nothing to lose, {whole[0, 0]:.2f} of the answers are right with all heads ({of})")
     chance = ablation.at(removed == some.max()).column("baseline")
     return _stacked([whole[:, 0], less[:, 0], np.full(len(whole), chance[0])])
+
+
+def _of_random(*rows: SeedRows, function: Function) -> np.ndarray | None:
+    right = function(*rows)
+    return None if right is None else right[:, [0, 2, 0]]
 
 
 def _entry(rows: SeedRows, of: str) -> np.ndarray:

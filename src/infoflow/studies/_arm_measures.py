@@ -144,7 +144,7 @@ def _heads(inside: ArmInside) -> pd.DataFrame:
 
 
 def _ablation(inside: ArmInside) -> pd.DataFrame:
-    return evidence_ablation(inside.reader, *inside.about, facts=_HEAVY)
+    return evidence_ablation(inside.reader, *inside.about, documents=("gold", "none", "random"), facts=_HEAVY)
 
 
 def _ranking(inside: ArmInside) -> pd.DataFrame:
@@ -182,7 +182,7 @@ MEASURED: Mapping[str, ArmMeasure] = {
     "lens": ArmMeasure(KNOWLEDGE_LENS, _lens, of_reader=True),
     "flow": ArmMeasure(EVIDENCE_FLOW, _flow, of_reader=True),
     "heads": ArmMeasure(EVIDENCE_HEADS, _heads, of_reader=True),
-    "ablation": ArmMeasure(EVIDENCE_ABLATION, _ablation, of_reader=True),
+    "ablation": ArmMeasure(EVIDENCE_ABLATION, _ablation, of_reader=True, version=2),
     "ranking": ArmMeasure(ATTENTION_RANKING, _ranking, of_reader=False),
     "trees": ArmMeasure(StructuralProbe.table, _trees, of_reader=True),
     "labels": ArmMeasure(PROBE_SCORES, _labels, of_reader=True),
