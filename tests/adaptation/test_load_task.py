@@ -382,3 +382,19 @@ def test_real_files(folder, kind, more, shape, classes, sizes):
     assert (data.shape, len(data.labels)) == (shape, classes)
     assert (len(data.train), len(data.dev), len(data.test)) == sizes
     assert make_task(data).shape == shape
+
+
+def test_the_tags_that_were_named_are_those_that_are_trained(tmp_path):
+    """Columns with the same tags, and one whose first sentence lacks a tag, are told apart by what was named."""
+    from infoflow.adaptation import load_task, make_task
+    from infoflow.corpus import Corpus
+
+    lines = ("a O O B-X", "Dog O B-X I-X", "", "the B-X O O", "cat I-X B-X B-X", "sat O I-X O")
+    (tmp_path / "layers.conll").write_text("\n".join(lines) + "\n")
+    for column in ("tag_1", "tag_2", "tag"):
+        data = load_task("t", **parts(tmp_path / "layers.conll"), tags=column)
+        assert make_task(data).column == column
+    assert make_task(load_task("t", **parts(tmp_path / "layers.conll"))).column == "tag"
+    (tmp_path / "chunks.tagged").write_text("a\tO\tO\nDog\tO\tB-X\n\nthe\tB-Y\tO\ncat\tO\tO\n")
+    chunks = Corpus.from_tagged(tmp_path / "chunks.tagged", ("chunk", "ner"))
+    assert make_task(load_task("t", **parts(chunks), tags="ner")).column == "ner"

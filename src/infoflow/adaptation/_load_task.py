@@ -115,7 +115,8 @@ def load_task(
     read_labels = _label_reader(shape, parts["train"], multi, tags)
     parts = _split(parts, name, seed, left_out, read_labels)
     classes = _classes(parts, shape, labels, read_labels)
-    return TaskData(name=name, shape=shape, labels=classes, left_out=dict(left_out), **parts)
+    options = {"column": tag_column(parts["train"], tags)} if shape == "tagging" else {}
+    return TaskData(name=name, shape=shape, labels=classes, left_out=dict(left_out), options=options, **parts)
 
 
 def check_shape(shape: str | None) -> None:

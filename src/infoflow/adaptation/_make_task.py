@@ -46,7 +46,8 @@ def _regression(data: TaskData) -> Regression:
 
 
 def _tagging(data: TaskData) -> Tagging:
-    return Tagging(task=data.name, labels=data.labels, column=tag_column(data.train, None, data.labels))
+    column = data.options.get("column") or tag_column(data.train, None, data.labels)
+    return Tagging(task=data.name, labels=data.labels, column=column)
 
 
 def _choice(data: TaskData) -> Choice:

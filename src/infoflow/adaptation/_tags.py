@@ -16,7 +16,7 @@ _NO_TAGS = WHOLE_COLUMNS | {"words", "head", "lemma"}
 def tag_column(corpus: Corpus, named: str | None, labels: Sequence[str] = ()) -> str:
     """The column of a corpus that holds the tags: the named one, `tag`, `upos`, or the only one there is.
 
-    Where `labels` are known, the first column whose tags are among them.
+    Where `labels` are known, the first column all of whose tags are among them.
 
     Raises:
         UserError: There is none, or no words to be tagged.
@@ -29,7 +29,7 @@ def tag_column(corpus: Corpus, named: str | None, labels: Sequence[str] = ()) ->
     found = sorted(corpus.columns - _NO_TAGS, key=lambda column: (column != "tag", column != "upos", column))
     if labels:
         known = set(labels)
-        found = [column for column in found if known >= set(next(iter(corpus.column(column))))] or found
+        found = [column for column in found if known.issuperset(*corpus.column(column))] or found
     if (named is not None and named not in found) or not found:
         raise UserError(
             f"{corpus.name} has no tags {as_written(named)}. Its tags: {', '.join(found) or 'none'}.\n"

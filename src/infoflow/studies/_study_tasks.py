@@ -39,7 +39,7 @@ class StudyTasks:
         self._note = _known(self._path, self._of) if prepared else {}
         if self._note or not plan.tune:
             return
-        self._note = {asked.name: _facts(self.data(asked)) for asked in plan.tune}
+        self._note = {asked.name: _facts(self.data(asked), asked) for asked in plan.tune}
         if is_first():
             folder.mkdir(parents=True, exist_ok=True)
             with atomic_write(self._path) as temporary:
@@ -139,10 +139,11 @@ def _labelled_data(asked: TunePlan) -> TaskData:
     return load_task(asked.name, **parts, shape=asked.shape or None, **asked.named_columns)  # type: ignore[arg-type]
 
 
-def _facts(data: TaskData) -> dict[str, Any]:
+def _facts(data: TaskData, asked: TunePlan) -> dict[str, Any]:
     parts = (data.train, data.dev, data.test)
     columns = [sorted(part.columns) for part in parts]
-    content = [data.shape, data.labels, [part.digest for part in parts], columns]
+    named = [data.options["column"]] if "tags" in asked.named_columns else []
+    content = [data.shape, data.labels, [part.digest for part in parts], columns, *named]
     return {"digest": digest(content), "shape": data.shape, "train": len(data.train)}
 
 
