@@ -41,7 +41,7 @@ INSIDE = {
         "token_map token_pools token_products views within_tokens"
     ),
     "retrieval": "answer_windows",
-    "studies": "over_training retrieval_stages retrieval_text term_scores word_loss",
+    "studies": "over_training retrieval_stages retrieval_text study_tasks term_scores word_loss",
     "training": "text_rows",
 }
 """A second implementation, a published value or a property is of one inner step; a helper of the folder's tests."""

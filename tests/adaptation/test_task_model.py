@@ -135,6 +135,22 @@ def test_a_head_of_other_labels_is_left_out_and_told(family, asked, task, tmp_pa
     assert task_model(again, more).config.num_labels == 4
 
 
+@pytest.mark.parametrize("before", ["numbers", "tags"])
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "gpt2", "t5"])
+def test_what_was_classified_before_says_nothing_of_spans_and_choices(family, before, tmp_path):
+    """A model that gave one number, or a class of three, gives a start and an end, and a number to each choice."""
+    old = TAGGING if before == "tags" else _Of("regression", "AutoModelForSequenceClassification")  # type: ignore[abstract]
+    task_model(small_model(family), old).save_pretrained(tmp_path)
+    again = load_model(tmp_path, small_tokenizer())
+    span = task_model(again, SPAN).eval()
+    assert span(input_ids=_texts()).start_logits.shape == (2, 6)
+    assert (span.config.id2label, span.config.problem_type) == ({0: "LABEL_0", 1: "LABEL_1"}, None)
+    if family in ("bert", "roberta", "distilbert"):
+        choice = task_model(again, CHOICE).eval()
+        assert choice(input_ids=_texts((2, 3, 6))).logits.shape == (2, 3)
+        assert choice.config.problem_type is None
+
+
 def test_a_fresh_pooler_is_told(task, capsys):
     from infoflow.foundation import PlainDisplay, use_display
 

@@ -23,7 +23,8 @@ _PROBLEMS = {
     ("classification", False): "single_label_classification",
     ("classification", True): "multi_label_classification",
 }
-_NO_CLASSES = ("span", "choice", "generation")
+_TWO_NUMBERS = {0: "LABEL_0", 1: "LABEL_1"}
+"""What transformers calls what a model says where it is told of no classes: start and end of a span."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -108,10 +109,10 @@ def _config(model: Model, source: PreTrainedModel, task: AbstractTask) -> Any:
     config.pad_token_id = padding_id(model)  # GPT-2 finds a text's last token by it
     if task.shape == "regression":
         config.num_labels, config.problem_type = 1, "regression"
-    elif task.shape not in _NO_CLASSES:
-        config.id2label = dict(enumerate(task.labels))
-        config.label2id = {label: index for index, label in enumerate(task.labels)}
-        config.problem_type = _PROBLEMS.get((task.shape, getattr(task, "multi", False)))
+        return config
+    config.id2label = dict(enumerate(task.labels)) if task.labels else dict(_TWO_NUMBERS)
+    config.label2id = {label: index for index, label in config.id2label.items()}
+    config.problem_type = _PROBLEMS.get((task.shape, getattr(task, "multi", False)))
     return config
 
 
