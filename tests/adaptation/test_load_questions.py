@@ -81,3 +81,58 @@ def test_passages_stay_together_where_parts_are_split(tmp_path):
     assert not parts[0] & parts[1]
     assert not parts[0] & parts[2]
     assert not parts[1] & parts[2]
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        (("question", "passage", "answer"), {}),
+        (("question", "sentence", "label"), {"shape": "classification"}),
+        (("asked", "about", "is"), {"question": "asked", "text": "about", "label": "is"}),
+    ],
+)
+@pytest.mark.parametrize("ending", ["jsonl", "tsv", "frame"])
+def test_a_labelled_question_is_the_first_text_of_a_pair(tmp_path, columns, named, ending):
+    import pandas as pd
+
+    rows = [("is it Oslo", "Oslo lies in Norway.", "yes"), ("is it Rome", "Oslo lies in Norway.", "no")]
+    frame = pd.DataFrame(rows, columns=columns)
+    path = tmp_path / f"rows.{ending}"
+    if ending == "jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    elif ending == "tsv":
+        frame.to_csv(path, sep="\t", index=False)
+    source = frame if ending == "frame" else path
+    data = load_task("t", train=source, dev=source, test=source, **named)
+    assert data.shape == "classification"
+    assert [(one.text, one.second, one.label) for one in data.train] == rows
+    assert "question" not in data.train.columns
+
+
+def test_labelled_questions_about_a_text_are_split_by_the_text(tmp_path):
+    rows = [
+        {"question": f"is {turn} true", "passage": f"Town {place} lies beside river {place * 7}.", "label": turn % 2}
+        for place in range(60)
+        for turn in range(2)
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    data = load_task("t", train=path)
+    seen = [set(part.column("second")) for part in (data.train, data.dev, data.test)]
+    assert all(seen)
+    assert not seen[0] & seen[1]
+    assert not seen[0] & seen[2]
+
+
+def test_a_label_is_of_two_texts_at_most(tmp_path):
+    row = {"question": "What?", "sentence1": "One.", "sentence2": "Two."}
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(json.dumps({**row, "label": label}) for label in "ab"))
+    assert [(one.text, one.second) for one in load_task("t", train=path, dev=path, test=path).train] == [
+        ("One.", "Two.")
+    ] * 2
+    with pytest.raises(UserError, match=r"has three: question, text and second"):
+        load_task("t", train=path, dev=path, test=path, question="question")
+    alone = tmp_path / "alone.jsonl"
+    alone.write_text("\n".join(json.dumps({"question": f"Where {label}?", "label": label}) for label in "ab"))
+    assert [one.text for one in load_task("t", train=alone, dev=alone, test=alone).train] == ["Where a?", "Where b?"]

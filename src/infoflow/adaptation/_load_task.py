@@ -12,7 +12,7 @@ from infoflow.foundation import UserError, as_written, current_display, hash64
 from ._answer_places import askable_spans
 from ._choice import right_places
 from ._labels import check_known, check_numbers, number, several
-from ._read_part import check_named, read_part
+from ._read_part import LABELLED, check_named, read_part
 from ._tags import check_tags, tag_column, tags_of
 from ._task import SHAPES, Shape, TaskData, check_task_name
 
@@ -59,6 +59,8 @@ def load_task(
     | `word<TAB>tag`, blank lines between sentences; `.conllu` | tagging                                              |
     | SQuAD's `.json`                                          | span: answers that stand in passages                 |
     | `.jsonl`, `.csv`, `.parquet`, `.tsv` with a header       | by usual or given names of columns                   |
+
+    A table's `question` beside its text (BoolQ, QNLI) is the first text of a pair in classification and regression.
 
     Where `shape` is not given it is read off the columns of training: `choices` make a choice, `answers` a span, a
     label a classification or regression, tags of words a tagging, a `translation` a generation. Labels are taken for
@@ -115,6 +117,8 @@ def load_task(
     read_labels = _label_reader(shape, parts["train"], multi, tags)
     parts = _split(parts, name, seed, left_out, read_labels)
     classes = _classes(parts, shape, labels, read_labels)
+    if shape in LABELLED:
+        parts = {part: _questions_first(corpus) for part, corpus in parts.items()}
     options = {"column": tag_column(parts["train"], tags)} if shape == "tagging" else {}
     return TaskData(name=name, shape=shape, labels=classes, left_out=dict(left_out), options=options, **parts)
 
@@ -167,6 +171,23 @@ def _check_columns(corpus: Corpus, shape: Shape) -> None:
             f"A task of the shape {shape} needs {', '.join(needed)}. {corpus.name} has "
             f"{', '.join(sorted(corpus.columns))}.\n{how}"
         )
+
+
+def _questions_first(corpus: Corpus) -> Corpus:
+    """The question as the first text of a pair, and what it is asked about as the second, where a question stands
+    beside the text; parts are split before, so that what is asked about stays together."""
+    if "question" not in corpus.columns:
+        return corpus
+    if "second" in corpus.columns:
+        raise UserError(
+            f"A label is of a text or of a pair of texts. {corpus.name} has three: question, text and second.\n"
+            "Name two of their columns: text= and second= (--text-column, --second-column)."
+        )
+    columns = ["second", *sorted(corpus.columns - {"question", "second"})]
+    values = {name: corpus.column(name) for name in columns if name not in ("text", "second")}
+    values |= {"text": corpus.column("question"), "second": corpus.column("text")}
+    rows = (dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True))
+    return Corpus.from_rows(rows, columns, corpus.name)
 
 
 def _labelled(corpus: Corpus, part: str, left_out: Counter[str]) -> Corpus:

@@ -42,6 +42,8 @@ _USUAL_OF: Mapping[Shape, Mapping[str, tuple[str, ...]]] = {
     },
 }
 """The same of shapes that label nothing."""
+LABELLED: tuple[Shape, ...] = ("classification", "regression")
+"""Shapes that label a text, or a pair of texts."""
 _SNIFFED = 2000  # lines
 _LONGEST_NAME = 255  # bytes that file systems take; no corpus has such a name
 
@@ -125,7 +127,7 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
     rows = [line.split("\t") for line in lines if line.strip()]
     if not rows:
         raise UserError(f"{path} holds no lines.\nGive a file with labelled text.")
-    header = _usual(rows[0], {})
+    header = _all_named(rows[0], {}, shape)
     if {"text", "label"} <= header.keys():
         return load_corpus(path, **{f"{name}_column": column for name, column in header.items()})
     if shape in (None, "tagging") and is_tagged(lines):
@@ -174,10 +176,22 @@ def _columns_of(path: Path) -> list[str]:
 def _all_named(columns: Sequence[str], named: Mapping[str, Any], shape: Shape | None) -> dict[str, Any]:
     """The columns that were named, and the others under usual names; of texts to write a list may hold the references
     too."""
-    named = {**_usual(columns, named, _USUAL_OF.get(shape, _USUAL) if shape else _USUAL), **named}
+    found = _usual(columns, named, _USUAL_OF.get(shape, _USUAL) if shape else _USUAL)
+    if shape in (None, *LABELLED) and {"choices", "answers"}.isdisjoint({**found, **named}):
+        found = _of_labelled(found, named)
+    named = {**found, **named}
     if "translation" in named:
         named.setdefault("references", named["translation"])
     return named
+
+
+def _of_labelled(found: dict[str, str], named: Mapping[str, Any]) -> dict[str, str]:
+    """Usual columns of what is labelled: a question is one of at most two texts, and may be the only one."""
+    if "question" in found and {"text", "second"} <= {**found, **named}.keys():
+        return {name: column for name, column in found.items() if name != "question"}
+    if "question" in found and "text" not in {**found, **named}:
+        return {("text" if name == "question" else name): column for name, column in found.items()}
+    return found
 
 
 def _usual(

@@ -82,7 +82,7 @@ def tune(
         as_text: Let the model write the answer in words, as T5 does: any shape but tagging becomes generation.
         second_column: Column of the second text of a pair, in a table.
         label_column: Column of the label, in a table; with --shape generation, of the text to write.
-        question_column: Column of what is asked about the text, in a table.
+        question_column: Column of what is asked about the text, in a table; with a label, the first text of a pair.
         choices_column: Column of the answers to choose from, lists of texts.
         answers_column: Column of the answers that stand in the text, lists of texts.
         tags: Column of the words' tags, where there are several.
