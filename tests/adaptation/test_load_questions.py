@@ -136,3 +136,37 @@ def test_a_label_is_of_two_texts_at_most(tmp_path):
     alone = tmp_path / "alone.jsonl"
     alone.write_text("\n".join(json.dumps({"question": f"Where {label}?", "label": label}) for label in "ab"))
     assert [one.text for one in load_task("t", train=alone, dev=alone, test=alone).train] == ["Where a?", "Where b?"]
+
+
+_ROW = {"context": "Oslo and Oslo.", "question": "Where?"}
+
+
+@pytest.mark.parametrize("starts", ["answer_starts", "answer_start", "began"])
+def test_places_of_answers_are_read_whoever_is_named(tmp_path, starts):
+    """Answers that are named, without a shape: the place that the table gives counts, not the first that fits."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({**_ROW, "found": ["Oslo"], starts: [9]}))
+    named = {"answer_starts": starts} if starts == "began" else {}
+    data = load_task("towns", train=path, dev=path, test=path, answers="found", **named)
+    assert (data.shape, data.train[0].answer_starts) == ("span", [9])
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "dataset", "frame"])
+def test_places_beside_nested_answers_are_read(tmp_path, kind):
+    import pandas as pd
+    from datasets import Dataset
+
+    def source(answers):
+        rows = [{**_ROW, "answers": answers}]
+        if kind == "jsonl":
+            (tmp_path / "rows.jsonl").write_text(json.dumps(rows[0]))
+        elif kind == "parquet":
+            Dataset.from_list(rows).to_parquet(tmp_path / "rows.parquet")
+        return {"frame": pd.DataFrame(rows), "dataset": Dataset.from_list(rows)}.get(kind, tmp_path / f"rows.{kind}")
+
+    named = {"text": "context", "answers": "answers.text"}
+    train = source({"text": ["Oslo"], "answer_start": [9]})
+    data = load_task("towns", train=train, dev=train, test=train, **named)
+    assert (data.shape, data.train[0].answers, data.train[0].answer_starts) == ("span", ["Oslo"], [9])
+    bare = source({"text": ["Oslo"], "id": ["1"]})
+    assert load_task("towns", train=bare, dev=bare, test=bare, **named).train[0].answer_starts is None

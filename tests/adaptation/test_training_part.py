@@ -87,3 +87,13 @@ def test_regression_has_no_classes_to_share():
     corpus = Corpus.from_frame(frame, label="label")
     data = TaskData(name="numbers", shape="regression", train=corpus, dev=corpus, test=corpus)
     assert len(_texts(training_part(data, 10, "")) & _texts(training_part(data, 20, ""))) == 10
+
+
+def test_answers_without_places_change_places_too():
+    rows = [f"Town {row} lies by the river of number {row} and the sea" for row in range(40)]
+    frame = pd.DataFrame({"text": rows, "question": ["Where?"] * 40, "answers": [["the river"]] * 40})
+    corpus = Corpus.from_frame(frame, question="question", answers="answers")
+    data = TaskData(name="towns", shape="span", train=corpus, dev=corpus, test=corpus)
+    found = list(training_part(data, 0, "shuffled-labels").column("answers"))
+    assert len({answer for (answer,) in found}) > 10
+    assert all(answer in text and len(answer.split()) == 2 for (answer,), text in zip(found, rows, strict=True))

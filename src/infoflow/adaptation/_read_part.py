@@ -28,12 +28,13 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "choices": ("choices", "options", "endings"),
 }
 """The names that tables usually have for the columns, the first that is there is taken."""
+_STARTS = ("answer_starts", "answer_start")
 _USUAL_OF: Mapping[Shape, Mapping[str, tuple[str, ...]]] = {
     "span": {
         "text": ("context", "passage", "text", "paragraph", "document"),
         "question": ("question",),
         "answers": ("answers", "answer"),
-        "answer_starts": ("answer_starts", "answer_start"),
+        "answer_starts": _STARTS,
     },
     "generation": {
         "text": ("source", "text", "body", "document", "article", "dialogue", "triples", "facts"),
@@ -176,7 +177,10 @@ def _columns_of(path: Path) -> list[str]:
 def _all_named(columns: Sequence[str], named: Mapping[str, Any], shape: Shape | None) -> dict[str, Any]:
     """The columns that were named, and the others under usual names; of texts to write a list may hold the references
     too."""
-    found = _usual(columns, named, _USUAL_OF.get(shape, _USUAL) if shape else _USUAL)
+    usual = _USUAL_OF.get(shape, _USUAL) if shape else _USUAL
+    if "answers" in named:
+        usual = {**usual, "answer_starts": _STARTS}
+    found = _usual(columns, named, usual)
     if shape in (None, *LABELLED) and {"choices", "answers"}.isdisjoint({**found, **named}):
         found = _of_labelled(found, named)
     named = {**found, **named}

@@ -92,7 +92,8 @@ def _shuffled_tags(corpus: Corpus, order: np.ndarray, drawn: np.random.Generator
 
 def _shuffled_spans(corpus: Corpus, order: np.ndarray, drawn: np.random.Generator) -> Corpus:
     """Answers of as many words, anywhere in the passage; questions without an answer stay so."""
-    texts, answers, starts = (list(corpus.column(name)) for name in ("text", "answers", "answer_starts"))
+    texts, answers = list(corpus.column("text")), list(corpus.column("answers"))
+    starts = [[0] * len(each) for each in answers]
     for row in order:
         words = [(found.start(), found.end()) for found in re.finditer(r"\S+", texts[row])]
         for place, answer in enumerate(answers[row]):
@@ -100,4 +101,5 @@ def _shuffled_spans(corpus: Corpus, order: np.ndarray, drawn: np.random.Generato
             first = int(drawn.integers(len(words) - length + 1))
             begin, end = words[first][0], words[first + length - 1][1]
             answers[row][place], starts[row][place] = texts[row][begin:end], begin
-    return corpus.with_column("answers", answers).with_column("answer_starts", starts)
+    corpus = corpus.with_column("answers", answers)
+    return corpus.with_column("answer_starts", starts) if "answer_starts" in corpus.columns else corpus

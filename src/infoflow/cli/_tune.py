@@ -48,6 +48,7 @@ def tune(
     question_column: Column = None,
     choices_column: Column = None,
     answers_column: Column = None,
+    answer_starts_column: Column = None,
     tags: Column = None,
     method: Literal["full", "frozen", "top", "decay", "lora"] = "full",
     rates: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
@@ -85,6 +86,7 @@ def tune(
         question_column: Column of what is asked about the text, in a table; with a label, the first text of a pair.
         choices_column: Column of the answers to choose from, lists of texts.
         answers_column: Column of the answers that stand in the text, lists of texts.
+        answer_starts_column: Column of the characters at which they begin, lists of numbers. Default: by usual names.
         tags: Column of the words' tags, where there are several.
         method: All weights; the head on a frozen body; head and upper layers; lower layers slower; low-rank adapters.
         rates: Learning rates to choose among, separated by commas. Default: four that suit the method.
@@ -113,6 +115,7 @@ def tune(
         config = changed(config, "tune", settings)
         columns = {"text": text_column, "second": second_column, "label": label_column}
         columns |= {"question": question_column, "choices": choices_column, "answers": answers_column}
+        columns |= {"answer_starts": answer_starts_column}
         data = load_task(
             task or _name(train),
             train=train,

@@ -18,15 +18,15 @@ from ._columns import Row
 from ._conllu import CONLLU_COLUMNS, read_conllu
 from ._documents import number_documents
 from ._extended import joined_rows, labelled_rows, replaced_rows
-from ._hf_dataset import one_split, read_dataset
+from ._hf_dataset import dataset_holds, one_split, read_dataset
 from ._lines import check_readable, file_state, unchanged
-from ._memory import is_pair, read_frame, read_sentences
+from ._memory import frame_holds, is_pair, read_frame, read_sentences
 from ._plain_text import read_documents, read_labelled, read_minimal_pairs, read_pair, read_table, read_text
 from ._sentence_ends import Lines, cut_facts, cut_lines
 from ._split import SplitRule, split_rows
 from ._squad import QUESTION_COLUMNS, read_squad, read_word_answers
 from ._store import store
-from ._tables import read_columns
+from ._tables import read_columns, starts_beside, table_holds
 from ._tagged import read_tagged, tagged_columns
 
 _READER_VERSION = 1  # raise when a reader gives other rows for the same file
@@ -228,7 +228,8 @@ class Corpus(AbstractSentences):
         turns of a dialogue), `choices` that of the answers to choose from, a list of texts.
 
         `answers` and `answer_starts` name the columns of answers that stand in the text and of their first characters
-        (lists; see `from_squad`), `references` that of further texts that would be right to write. With it the text may
+        (lists; see `from_squad`; beside `answers.text` that is `answers.answer_start`, where the table has it),
+        `references` that of further texts that would be right to write. With it the text may
         be a list of sentences, or of facts (`subject | relation | object && …`), and the translation a list, of which
         the first counts; what is left of it are further references where both name one column:
 
@@ -243,6 +244,7 @@ class Corpus(AbstractSentences):
             UserError: As `from_text`; a column is not named or not there, or holds something else than text.
         """
         path = Path(path)
+        answer_starts = answer_starts or starts_beside(answers, partial(table_holds, path))
         named = [text, translation, *([document] if document else [])]
         beside = _named(label=label, bad=bad, second=second, question=question, choices=choices)
         beside |= _named(answers=answers, answer_starts=answer_starts, references=references)
@@ -300,6 +302,7 @@ class Corpus(AbstractSentences):
         Raises:
             UserError: A column is not there, or holds something else than text.
         """
+        answer_starts = answer_starts or starts_beside(answers, partial(frame_holds, frame))
         beside = _named(label=label, bad=bad, second=second, question=question, choices=choices)
         beside |= _named(answers=answers, answer_starts=answer_starts, references=references)
         read = read_frame(frame, text, translation, document, **beside)
@@ -339,6 +342,8 @@ class Corpus(AbstractSentences):
         columns |= _named(label=label, bad=bad, second=second, question=question, choices=choices)
         columns |= _named(answers=answers, answer_starts=answer_starts, references=references)
         dataset = one_split(dataset, columns)
+        if not answer_starts and (starts := starts_beside(answers, partial(dataset_holds, dataset))):
+            columns["answer_starts"] = starts
         fingerprint = getattr(dataset, "_fingerprint", None) if isinstance(dataset, Dataset) else None
         facts = [columns, cut_facts(lines)] if lines == "paragraphs" else [columns]
         key = digest([_READER_VERSION, "dataset 2", fingerprint, *facts]) if fingerprint else None

@@ -74,6 +74,15 @@ def one_split(dataset: Any, columns: Mapping[str, str]) -> Dataset | IterableDat
     return dataset
 
 
+def dataset_holds(dataset: Dataset | IterableDataset, column: str) -> bool:
+    """Whether a dataset has a column, or a key inside one, as far as it says what it holds."""
+    feature: Any = dataset.features
+    for key in column.split("."):
+        feature = getattr(feature, "feature", feature)
+        feature = feature.get(key) if isinstance(feature, Mapping) else None
+    return feature is not None
+
+
 def _label_names(dataset: Dataset | IterableDataset, source: str) -> list[str] | None:
     feature = (dataset.features or {}).get(source)
     feature = getattr(feature, "feature", feature)

@@ -9,7 +9,7 @@ from infoflow.foundation import UserError, as_written
 
 from ._columns import Row
 from ._tables import beside_text, check_columns, readers
-from ._values import pair, sentence
+from ._values import look_up, pair, sentence
 
 
 def read_sentences(
@@ -70,12 +70,26 @@ def read_frame(
     check_columns(where, list(frame.columns), text, translation, document, *beside.values())
     rows = _read_cells(frame, where, str(text), translation, readers(beside))
     if beside:
-        rows = _beside(rows, {name: frame[column] for name, column in beside.items()}, where)
+        rows = _beside(rows, {name: _cells(frame, column) for name, column in beside.items()}, where)
     if document is None:
         yield from rows
         return
     for row, name in zip(rows, frame[document], strict=True):
         yield row and {**row, "document": name}
+
+
+def frame_holds(frame: Any, column: str) -> bool:
+    """Whether the first row of a frame has something in a column, or under a key inside."""
+    there = column in frame.columns or column.split(".")[0] in frame.columns
+    return there and next(iter(_cells(frame, column)), None) is not None
+
+
+def _cells(frame: Any, column: str) -> Any:
+    """The cells of a column, or what each has under a key inside."""
+    if column in frame.columns:
+        return frame[column]
+    parent = column.split(".")[0]
+    return [look_up({parent: cell}, column) for cell in frame[parent]]
 
 
 def _beside(rows: Iterator[Row | None], columns: dict[str, Any], where: str) -> Iterator[Row | None]:
@@ -87,9 +101,10 @@ def _read_cells(
     frame: Any, where: str, text: str, translation: str | None, read: Mapping[str, Callable[..., str | None]]
 ) -> Iterator[Row | None]:
     if translation is None:
-        for number, value in enumerate(frame[text], start=1):
+        for number, value in enumerate(_cells(frame, text), start=1):
             found = read["text"](value, where, number, text)
             yield {"text": found} if found else None
         return
-    for number, (left, right) in enumerate(zip(frame[text], frame[translation], strict=True), start=1):
+    pairs = zip(_cells(frame, text), _cells(frame, translation), strict=True)
+    for number, (left, right) in enumerate(pairs, start=1):
         yield pair(read["text"](left, where, number, text), read["translation"](right, where, number, translation))

@@ -64,6 +64,25 @@ def table_columns(path: Path) -> list[str]:
     return [str(column) for column in _READERS[_suffix(path)](path).columns] if is_table(path) else []
 
 
+def starts_beside(answers: str | None, holds: Callable[[str], bool]) -> str | None:
+    """The column of the characters at which nested answers begin: of `answers.text`, as Hugging Face's SQuAD has them,
+    `answers.answer_start`. None of others, or where the table does not hold it."""
+    parent, dot, key = (answers or "").rpartition(".")
+    starts = f"{parent}.answer_start"
+    return starts if dot and key == "text" and holds(starts) else None
+
+
+def table_holds(path: Path, column: str) -> bool:
+    """Whether the first record of a table has something in a column, or under a key inside.
+
+    Raises:
+        UserError: The file is damaged.
+    """
+    check_readable(path)
+    _, record = next(_READERS[_suffix(path)](path).records([column]), (0, {}))
+    return look_up(record, column) is not None
+
+
 def read_columns(
     path: Path, text: str | None, translation: str | None, document: str | None = None, **beside: str
 ) -> Iterator[Row | None]:
