@@ -22,6 +22,7 @@ WRONG = {
     "weight_decay": [-1, math.nan, 1e5],
     "clip": [-1, math.nan],
     "max_length": [2, 0, 1.5],
+    "max_target": [-1, 1.5],
     "seeds": [(), (-1,), (0, 0), 3, (1.5,)],
     "examples": [-1, 1.5, None],
     "control": ["random", None],

@@ -45,7 +45,7 @@ _ZERO = {  # what 0 switches off, leaves unlimited, or starts from
     ),
     "probing.corpus_sentences",
     *(f"domain.{name}" for name in ("sentences", "updates", "warmup", "scratch_updates", "vocabulary")),
-    *("domain.extend_vocabulary", "domain.loss_sentences", "tune.patience"),
+    *("domain.extend_vocabulary", "domain.loss_sentences", "tune.patience", "tune.max_target"),
     *(f"retrieval.{name}" for name in ("language", "world_seed", "null_share", "freeze_retriever", "retriever_width")),
     *("retrieval.warm_updates", "retrieval.save_every", "retrieval.allocation_tokens", "retrieval.checkpoints"),
 }

@@ -12,9 +12,10 @@ from infoflow.foundation import UserError, current_display
 from infoflow.models import Model
 from infoflow.training import TrainingData, TrainingHook
 
+from ._room import fitted, input_length
 from ._task import AbstractTask, TaskData
 from ._task_model import task_model
-from ._task_parts import input_length, task_tokenizer, task_vocabulary
+from ._task_parts import task_tokenizer, task_vocabulary
 from ._tune_config import TuneConfig
 from ._tuned import TunedModel
 from ._tuning_allocation import TuningAllocation, tuned_anatomy, tuning_allocation
@@ -68,5 +69,6 @@ class AllocationHooks:
     @cached_property
     def _training(self) -> TrainingData:
         tokenizer = task_tokenizer(self.model)
-        rows = self.task.rows(self.data.train, tokenizer, input_length(self.model, self.config))
+        task = fitted(self.task, self.model, self.config)
+        rows = task.rows(self.data.train, tokenizer, input_length(self.model, self.config.max_length, task))
         return TrainingData(source=rows, vocabulary=task_vocabulary(tokenizer), tokenizer=tokenizer)

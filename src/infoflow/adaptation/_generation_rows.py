@@ -51,8 +51,8 @@ class GenerationRows:
             UserError: There are no texts to write, no room for one, or a tokenizer has no end of text.
         """
         corpus.require("translation")
-        source_side = _side(tokenizer, target=False)
-        self.side = _side(target_tokenizer or tokenizer, target=target_tokenizer is None)
+        source_side = text_format(tokenizer, target=False)
+        self.side = text_format(target_tokenizer or tokenizer, target=target_tokenizer is None)
         """Of the target."""
         max_target += self.side.start is not None
         _check_room(source_side, max_length)
@@ -89,7 +89,7 @@ class GenerationRows:
         )
 
 
-def _side(tokenizer: Any, target: bool) -> TextFormat:
+def text_format(tokenizer: Any, target: bool) -> TextFormat:
     """What a tokenizer puts around texts, found by giving it one."""
     keyword = "text_target" if target else "text"
     ids = tokenizer(**{keyword: "a"})["input_ids"]

@@ -19,6 +19,7 @@ from infoflow.objectives import Batch
 from infoflow.training import ExampleRows, TrainingData, micro_batches
 
 from ._choice import CHOICES
+from ._room import input_length
 from ._task import AbstractTask
 from ._task_parts import task_tokenizer, task_vocabulary
 
@@ -75,7 +76,7 @@ class TaskPart:
         self.task, self.options, self.model = task, options, model
         self.corpus = corpus if most is None else _first_by_hash(corpus, most, options.seed)
         tokenizer = task_tokenizer(model)
-        longest = min(options.max_length, model.max_tokens or options.max_length)
+        longest = input_length(model, options.max_length, task)
         self.vocabulary = task_vocabulary(tokenizer)
         self.rows: ExampleRows = task.rows(self.corpus, tokenizer, longest)
         self.data = TrainingData(source=self.rows, vocabulary=self.vocabulary)

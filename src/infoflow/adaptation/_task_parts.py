@@ -15,7 +15,6 @@ from ._forward import has_segments
 from ._task import AbstractTask
 from ._task_model import padding_id
 from ._task_rows import SEGMENTS
-from ._tune_config import TuneConfig
 
 
 def task_tokenizer(model: Model) -> PreTrainedTokenizerBase:
@@ -39,12 +38,6 @@ def task_vocabulary(tokenizer: PreTrainedTokenizerBase) -> Vocabulary:
         mask=known.mask_token_id,
         special=tuple(sorted({*known.all_special_ids})),
     )
-
-
-def input_length(model: Model, config: TuneConfig) -> int:
-    """Tokens of an input at most: what was asked for, or what the model has positions for."""
-    limit = model.max_tokens
-    return config.max_length if limit is None else min(config.max_length, limit)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -23,10 +23,11 @@ from ._lora import merge_adapters
 from ._make_task import make_task
 from ._methods import prepare
 from ._predictions import answer_rows, predictions_of
+from ._room import fitted, input_length, tell_of_room
 from ._tables import TASK_ANSWERS, TASK_SCORES
 from ._task import AbstractTask, Predictions, TaskData, check_task_name
 from ._task_model import fresh_model, tell_of_fresh
-from ._task_parts import TaskParts, input_length, task_tokenizer
+from ._task_parts import TaskParts, task_tokenizer
 from ._training_part import training_part
 from ._tune_config import TuneConfig
 from ._tuned import TASK_FILE, Tuned, load_tuned, task_to, write_facts
@@ -97,7 +98,10 @@ class _Tuning:
         features: Path | None,
     ) -> None:
         check_task_name(task.task)
-        self.model, self.config, self.task, self.hooks = model, config, task, hooks
+        self.model, self.config, self.hooks = model, config, hooks
+        self.task = fitted(task, model, config)
+        tell_of_room(self.task, task, model, config)
+        task = self.task
         self._told = False
         self.home = out / task.task / config.way
         self.features = features or out / "features"
@@ -108,7 +112,7 @@ class _Tuning:
             test=data.test,
             tokenizer=task_tokenizer(model),
             target_tokenizer=model.target_tokenizer,
-            max_length=input_length(model, config),
+            max_length=input_length(model, config.max_length, task),
         )
         self.key = {
             "model": model.digest,

@@ -56,6 +56,7 @@ class TuneConfig:
     weight_decay: Annotated[float, Limits(at_least=0, at_most=100)] = 0.01
     clip: Weight = 1.0  # largest global gradient norm; 0 switches clipping off
     max_length: MaxLength = 128  # tokens of an input, special ones included
+    max_target: CountOrNone = 0  # tokens of a text to write, its end included; 0: as the task says, 64 at most
 
     seeds: Seeds = (0, 1, 2)  # of head, data order and dropout; the learning rate is chosen with the first
     examples: CountOrNone = 0  # of training, chosen by content and nested in larger subsets; 0: all
@@ -96,6 +97,7 @@ class TuneConfig:
     def key(self) -> dict[str, Any]:
         """What tuned models follow from, as flat JSON."""
         values = {name: value for name, value in asdict(self).items() if name not in _FREE}
-        if not self.patience:  # as it was in versions without it
-            del values["patience"]
+        for name in ("patience", "max_target"):
+            if not values[name]:  # as it was in versions without it
+                del values[name]
         return {**values, "learning_rates": list(self.rates), "first_seed": self.seeds[0]}

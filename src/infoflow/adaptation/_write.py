@@ -14,7 +14,7 @@ from infoflow.objectives import prefix_mask
 from infoflow.training import micro_batches
 
 from ._generation_rows import GenerationRows
-from ._written_losses import has_encoder
+from ._written_losses import check_positions, has_encoder, positions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,21 +60,25 @@ def write(module: PreTrainedModel, rows: GenerationRows, search: Search, batch_t
         inputs: dict[str, Any] = {"input_ids": sources, "attention_mask": mask}
         if search.two_sided and not encoder:
             inputs["past_key_values"] = _seen_from_both_sides(module, sources, search.beams)
-        with without_remarks():
-            output = module.generate(**inputs, generation_config=_config(module, rows, search))  # type: ignore[operator]
         read = 1 if encoder else sources.shape[1]
+        with without_remarks():
+            output = module.generate(**inputs, generation_config=_config(module, rows, search, read))  # type: ignore[operator]
         ids = [_until(row[read:].tolist(), rows.side.end) for row in output]
         found.append(Written(rows=piece, sources=sources, mask=mask, ids=ids))
     return found
 
 
-def _config(module: Any, rows: GenerationRows, search: Search) -> GenerationConfig:
-    """Settings of `generate`; those that a pretrained model has for its own task (longer summaries) do not count."""
+def _config(module: Any, rows: GenerationRows, search: Search, read: int) -> GenerationConfig:
+    """Settings of `generate`, after so many tokens that the stack that writes has read; those that a pretrained model
+    has for its own task (longer summaries) do not count. The last token that is written is not read."""
+    check_positions(module, read)
+    limit = positions(module)
+    most = search.most if limit is None else min(search.most, limit + 1 - read)
     start = getattr(module.config, "decoder_start_token_id", None)
     return GenerationConfig(
         do_sample=False,
         num_beams=search.beams,
-        max_new_tokens=search.most,
+        max_new_tokens=most,
         min_length=0,
         no_repeat_ngram_size=0,
         repetition_penalty=1.0,

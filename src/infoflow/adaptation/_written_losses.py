@@ -53,6 +53,24 @@ def has_encoder(module: PreTrainedModel) -> bool:
     return False
 
 
+def positions(module: PreTrainedModel) -> int | None:
+    """Tokens that a row of the stack that writes may have; None where nothing limits them (T5)."""
+    config: Any = module.config
+    stack = getattr(config, "decoder", None) or config.get_text_config()
+    found = (getattr(stack, name, None) for name in ("max_decoder_position_embeddings", "max_position_embeddings"))
+    return next((one for one in found if one is not None), None)
+
+
+def check_positions(module: PreTrainedModel, tokens: int) -> None:
+    """Raise a UserError where a row of source and target together is longer than the stack that reads both can take."""
+    limit = positions(module)
+    if limit is not None and tokens > limit:
+        raise UserError(
+            f"{type(module).__name__} has {limit} positions for source and target together. Got "
+            f"{tokens} tokens.\nLower max_length or max_target."
+        )
+
+
 def written_losses(
     module: PreTrainedModel, asked: GenerationSources, two_sided: bool = False, label_smoothing: float = 0.0
 ) -> Float[Tensor, " example"]:
@@ -94,12 +112,7 @@ def _beside(module: Any, asked: GenerationSources) -> tuple[Float[Tensor, "B T V
 def _after(module: Any, asked: GenerationSources, two_sided: bool) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B T"]]:
     """One stack reads source and target; logits from the last token of the shortest source on."""
     ids, labels, prefix = joined(asked)
-    positions = getattr(module.config.get_text_config(), "max_position_embeddings", None)
-    if positions is not None and ids.shape[1] > positions:
-        raise UserError(
-            f"{type(module).__name__} has {positions} positions for source and target together. Got "
-            f"{ids.shape[1]} tokens.\nLower max_length or max_target."
-        )
+    check_positions(module, ids.shape[1])
     first = int(prefix.min()) - 1
     inputs: dict[str, Any] = {"input_ids": ids, **without_cache(module)}
     if two_sided:

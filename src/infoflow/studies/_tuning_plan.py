@@ -34,7 +34,9 @@ Seeds = Annotated[tuple[Seed, ...], Limits(filled=True)]
 Shapes = Literal["", "classification", "regression", "tagging", "span", "choice", "generation"]
 Size = Annotated[int, Limits(at_least=20, at_most=10**6)]
 # Settings that a plan shares with `TuneConfig`.
-_SHARED = {"epochs", "patience", "batch_examples", "max_length", "seeds", "learning_rates", "layers", "rank"}
+_SHARED = {
+    *("epochs", "patience", "batch_examples", "max_length", "max_target", "seeds", "learning_rates", "layers", "rank")
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +67,7 @@ class TunePlan:
     patience: CountOrNone = 0  # passes without gain on dev that end a training, whose best weights stay; 0: never
     batch_examples: Count = 32
     max_length: MaxLength = 128  # tokens of an input
+    max_target: CountOrNone = 0  # tokens of a text to write, its end included; 0: 64
     layers: Count = 2  # of the method "top"
     rank: Annotated[int, Limits(at_least=1, at_most=4096)] = 8  # of the method "lora"
     seeds: Seeds = (0, 1, 2)  # of head, data order and dropout

@@ -1,0 +1,66 @@
+"""How long texts may be for a model: those that it reads, and those that it writes."""
+
+from dataclasses import replace
+
+from transformers import PreTrainedTokenizerBase
+
+from infoflow.foundation import UserError, current_display
+from infoflow.models import Model
+
+from ._generation import Generation
+from ._generation_rows import text_format
+from ._task import AbstractTask
+from ._tune_config import TuneConfig
+
+
+def fitted(task: AbstractTask, model: Model, config: TuneConfig) -> AbstractTask:
+    """The task with texts to write as long as `config.max_target` says, and no longer than the model has positions for.
+
+    A decoder alone reads source and target in one row: a target gets what `config.max_length` leaves, or half of the
+    positions where that is more.
+
+    Raises:
+        UserError: `config.max_target` was given for a task that writes nothing.
+    """
+    if not isinstance(task, Generation):
+        if config.max_target:
+            raise UserError(
+                f"tune.max_target must be left out where nothing is written. Got {config.max_target} for {task.task}, "
+                f"a task of the shape {task.shape}."
+            )
+        return task
+    wanted, limit = config.max_target or task.max_target, model.max_target_tokens
+    if limit is None:
+        room = wanted
+    elif model.task == "seq2seq":
+        room = limit - _reads_a_start(model)
+    else:
+        room = max(limit // 2, limit + 1 - config.max_length)
+    return replace(task, max_target=max(min(wanted, room), 1))
+
+
+def tell_of_room(task: AbstractTask, asked: AbstractTask, model: Model, config: TuneConfig) -> None:
+    """Note that texts to write are shorter than was asked for, where they are."""
+    if not isinstance(task, Generation) or not isinstance(asked, Generation):
+        return
+    if task.max_target < (config.max_target or asked.max_target):
+        current_display().note(
+            f"{task.task}: texts to write have {task.max_target} tokens at most: {model.name} has "
+            f"{model.max_target_tokens} positions."
+        )
+
+
+def input_length(model: Model, max_length: int, task: AbstractTask) -> int:
+    """Tokens of an input at most: what was asked for, or what the model has positions for; of a decoder alone, which
+    reads the text to write behind the input, what that leaves."""
+    limit = model.max_tokens
+    if limit is not None and isinstance(task, Generation) and model.task == "causal-lm":
+        limit = max(limit + 1 - task.max_target, limit // 2)
+    return max_length if limit is None else min(max_length, limit)
+
+
+def _reads_a_start(model: Model) -> bool:
+    """Whether the decoder reads a token of its own before the one that the tokenizer puts before a text."""
+    tokenizer: PreTrainedTokenizerBase = model.target_tokenizer or model.require_tokenizer()
+    start = text_format(tokenizer, target=model.target_tokenizer is None).start
+    return start is not None and start != getattr(model.module.config, "decoder_start_token_id", None)

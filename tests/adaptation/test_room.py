@@ -1,0 +1,76 @@
+"""Texts to read and to write fit into the positions of a model that writes."""
+
+import dataclasses
+from itertools import pairwise
+
+import pytest
+from adaptation.small_task import WORDS, small_model, small_module, small_tokenizer
+from transformers import BartForConditionalGeneration, GPT2LMHeadModel
+
+from infoflow.adaptation import Generation, TuneConfig, load_task, load_tuned, make_task, tune
+from infoflow.corpus import Corpus
+from infoflow.foundation import PlainDisplay, UserError, use_display
+from infoflow.models import load_model
+
+CONFIG = TuneConfig(epochs=1, batch_examples=4, learning_rates=(1e-3,), seeds=(0,), device="cpu")
+
+
+def _few_positions(family: str, positions: int = 32):
+    """A writer with random weights, which ends no text soon."""
+    config = small_module(family).config
+    config.update({"n_positions" if family == "gpt2" else "max_position_embeddings": positions})
+    kind = {"gpt2": GPT2LMHeadModel, "bart": BartForConditionalGeneration}[family]
+    return load_model(kind(config).eval(), small_tokenizer())
+
+
+def _data(source: int, target: int):
+    texts = [(" ".join([word] * source), " ".join([other] * target)) for word, other in pairwise(WORDS)]
+    corpus = Corpus.from_sentences(texts).select(range(12))
+    return load_task("copies", train=corpus, dev=corpus, test=corpus)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("source", "target"), [(19, 3), (40, 40), (3, 40)])
+@pytest.mark.parametrize("family", ["gpt2", "bart"])
+def test_what_a_model_has_no_positions_for_is_cut(family, source, target, tmp_path):
+    data = _data(source, target)
+    (one,) = tune(_few_positions(family), data, CONFIG, tmp_path).models
+    assert isinstance(one.task, Generation)
+    assert one.task.max_target == (16 if family == "gpt2" else 31)  # BART reads its own start before [CLS]
+    assert one.max_length == (17 if family == "gpt2" else 32)
+    assert load_tuned(one.folder).score(data.test, data.train)
+
+
+@pytest.mark.slow
+def test_texts_to_write_may_be_shorter_or_longer(tmp_path, capsys):
+    data = _data(5, 5)
+    with use_display(PlainDisplay()):
+        (one,) = tune(_few_positions("gpt2"), data, dataclasses.replace(CONFIG, max_target=8), tmp_path / "8").models
+        assert "texts to write have" not in capsys.readouterr().err
+        tune(_few_positions("gpt2"), data, CONFIG, tmp_path)
+    assert (one.task.max_target, one.max_length) == (8, 25)  # type: ignore[attr-defined]
+    assert one.facts["recipe"]["max_target"] == 8
+    assert "texts to write have 16 tokens at most: gpt2 has 32 positions" in capsys.readouterr().err
+
+
+def test_a_direct_call_writes_within_the_positions():
+    data = _data(21, 3)
+    model, task = _few_positions("gpt2"), make_task(data)
+    tokenizer = small_tokenizer()
+    rows = task.rows(data.test, tokenizer, 32)
+    from infoflow.corpus import Vocabulary
+
+    found = task.predict(model.module, rows, data.test, Vocabulary.from_tokenizer(tokenizer), 1000)
+    assert len(found.said) == len(data.test)
+
+
+def test_texts_to_write_have_a_length_where_texts_are_written():
+    from adaptation.small_task import small_data
+
+    with pytest.raises(UserError, match=r"tune\.max_target must be left out where nothing is written\. Got 8"):
+        tune(small_model(), small_data(24), TuneConfig(max_target=8))
+
+
+def test_recipes_without_it_keep_their_key():
+    assert "max_target" not in CONFIG.key()
+    assert dataclasses.replace(CONFIG, max_target=9).key()["max_target"] == 9
