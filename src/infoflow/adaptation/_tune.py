@@ -14,7 +14,15 @@ from transformers import PreTrainedModel
 
 from infoflow.foundation import UserError, as_written, atomic_folder, current_display, locked, name_of, sweep_partial
 from infoflow.models import Model, load_model
-from infoflow.training import LengthBucketSampler, TrainConfig, TrainingHook, TrainResult, save_model, train
+from infoflow.training import (
+    LengthBucketSampler,
+    TrainConfig,
+    TrainingDiverged,
+    TrainingHook,
+    TrainResult,
+    save_model,
+    train,
+)
 
 from ._early_stop import EarlyStop
 from ._feature_store import FeatureStore
@@ -36,6 +44,8 @@ from ._tuning_files import read_key, read_results, write_key, write_results
 Hooks = Callable[[int, float], Sequence[TrainingHook]]
 """What looks on at the training of a seed with a learning rate."""
 _WORK = ".work"
+_NO_NUMBER, _DIVERGED = -1e9, -2e9
+"""Of a main metric that is none (a constant guess correlates with nothing), and of a training that diverged."""
 _MICRO_TOKENS = 8192
 _MOST_BATCH_TOKENS = 10**8
 _OPERATIONS_APART = 2.5e11  # floating-point operations between two checkpoints: some ten seconds of one core
@@ -75,7 +85,8 @@ def tune(
         features: Where the features of frozen bodies are kept instead of `out/features`; may be removed afterwards.
 
     Raises:
-        UserError: The model has no head for the task, or the folder holds a tuning with other settings.
+        UserError: The model has no head for the task, training diverged at all learning rates, or the folder holds a
+            tuning with other settings.
     """
     loaded = model if isinstance(model, Model) else load_model(model)
     config = config or TuneConfig()
@@ -172,21 +183,42 @@ class _Tuning:
         if len(rates) == 1:
             return rates[0]
         found: dict[str, float] = (read_key(self.home) or {})["rates"]
-        if len(found) < len(rates):
-            for rate in rates:
-                if str(rate) not in found:
-                    with self._trained(seed, rate) as (module, _):
-                        found[str(rate)] = self._main(module)
-                    write_key(self.home, self.key, found)
-                    self._drop_all_but_best(seed, found)
+        untried = [rate for rate in rates if str(rate) not in found]
+        for rate in untried:
+            found[str(rate)] = self._tried(seed, rate)
+            write_key(self.home, self.key, found)
+            self._drop_all_but_best(seed, found)
+        best = _best(found)
+        if found[str(best)] == _DIVERGED:
+            raise self._diverged(", ".join(found))
+        if untried:
             self._tell(found)
-        return _best(found)
+        return best
+
+    def _tried(self, seed: int, rate: float) -> float:
+        """The main metric on dev after training at a rate; the worst of all, with a note, where it diverged."""
+        try:
+            with self._trained(seed, rate) as (module, _):
+                return self._main(module)
+        except TrainingDiverged:
+            shutil.rmtree(self._work(seed, rate), ignore_errors=True)
+            current_display().note(
+                f"{self.task.task}, {self.config.method}: at the learning rate {rate} training diverged; it is not "
+                "chosen."
+            )
+            return _DIVERGED
+
+    def _diverged(self, rates: str) -> UserError:
+        return UserError(
+            f"Loss and gradient must stay finite. Those of {self.task.task}, {self.config.method}, did not at the "
+            f"learning rates that were tried: {rates}.\nGive lower ones: --rates (in plans and Python learning_rates)."
+        )
 
     def _main(self, module: PreTrainedModel) -> float:
         """The main metric on dev; a constant guess, which correlates with nothing, is the worst."""
         score = self.task.scores(self._predictions(module, "dev", self.task), self.parts.dev, self.parts.train)[0]
         value = float(score.row["value"])
-        return value if math.isfinite(value) else -1e9
+        return value if math.isfinite(value) else _NO_NUMBER
 
     def _drop_all_but_best(self, seed: int, found: dict[str, float]) -> None:
         best = _best(found)
@@ -195,7 +227,8 @@ class _Tuning:
                 shutil.rmtree(self._work(seed, rate), ignore_errors=True)
 
     def _tell(self, found: dict[str, float]) -> None:
-        listed = ", ".join(f"{rate} {value:.3f}" for rate, value in found.items())
+        said = {rate: "diverged" if value == _DIVERGED else f"{value:.3f}" for rate, value in found.items()}
+        listed = ", ".join(f"{rate} {value}" for rate, value in said.items())
         current_display().note(
             f"{self.task.task}, {self.config.method}: learning rate {_best(found)} is the best on dev ({listed})"
         )
@@ -250,11 +283,15 @@ class _Tuning:
 
     def _finish(self, seed: int, rate: float, folder: Path) -> None:
         """Train with a seed, measure, and leave the model's folder."""
-        with self._trained(seed, rate) as (module, result):
-            if self.config.method == "lora":
-                merge_adapters(module)
-            task = self.task.settled(module)
-            predictions = {part: self._predictions(module, part, task) for part in ("dev", "test")}
+        try:
+            with self._trained(seed, rate) as (module, result):
+                if self.config.method == "lora":
+                    merge_adapters(module)
+                task = self.task.settled(module)
+                predictions = {part: self._predictions(module, part, task) for part in ("dev", "test")}
+        except TrainingDiverged as error:
+            shutil.rmtree(self._work(seed, rate), ignore_errors=True)
+            raise self._diverged(f"{rate}, with seed {seed}") from error
         scores = {part: self._scores(found, part) for part, found in predictions.items()}
         answers = answer_rows(self.task, predictions["test"], self.parts.test, self.config.answers)
         with atomic_folder(folder) as temporary:

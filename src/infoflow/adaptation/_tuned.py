@@ -32,7 +32,7 @@ class TunedModel:
     max_length: int
     facts: Mapping[str, Any]
     """All of task.json: `recipe`, `metric`, `examples`, `dev` and `test` with the main metric, `rates` with that on dev
-    of each learning rate that was tried (of the first seed)."""
+    of each learning rate that was tried (of the first seed; -2e9 where training diverged)."""
 
     def load(self, device: str = "auto") -> Model:
         """The model, with its head."""

@@ -12,6 +12,7 @@ from ._config import TrainConfig as TrainConfig
 from ._data import ExampleRows as ExampleRows
 from ._data import TokenRows as TokenRows
 from ._data import TrainingData as TrainingData
+from ._diverged import TrainingDiverged as TrainingDiverged
 from ._evaluate import Evaluation as Evaluation
 from ._evaluate import evaluate as evaluate
 from ._flops import TrainingFlops as TrainingFlops

@@ -12,7 +12,7 @@ import torch
 from accelerate.utils import broadcast_object_list
 from transformers import PreTrainedModel
 
-from infoflow.foundation import UserError, atomic_folder, current_display, stop_request
+from infoflow.foundation import atomic_folder, current_display, stop_request
 from infoflow.objectives import AbstractObjective
 
 from ._accelerator import make_accelerator
@@ -28,6 +28,7 @@ from ._checkpoint import (
 )
 from ._config import Precision, TrainConfig
 from ._data import TrainingData
+from ._diverged import TrainingDiverged
 from ._evaluate import evaluate
 from ._hooks import Step, TrainingHook
 from ._key import FACTS, INITIAL_WEIGHTS, check_conditions, check_key, run_key
@@ -219,7 +220,7 @@ class _Run:
 
     def _require_finite(self) -> None:
         if not self.window.finite:
-            raise UserError(
+            raise TrainingDiverged(
                 f"The loss or gradient of {self.objective.name} is not finite at update {self.state.update}.\n"
                 f"Lower learning_rate (now {self.config.learning_rate}) or raise warmup (now {self.config.warmup})."
             )
