@@ -126,6 +126,23 @@ def test_examples_without_a_label_are_told(write, notes):
     assert notes == ["a.tsv: 1 examples without a label were left out."] * 3
 
 
+@pytest.mark.parametrize("ending", ["tsv", "jsonl"])
+def test_examples_that_annotators_did_not_agree_on_have_no_label(write, notes, ending):
+    from infoflow.adaptation import load_task
+
+    columns = ("gold_label", "sentence1", "sentence2")
+    rows = [("neutral", "a dog", "a cat"), ("-", "a house", "a cat"), ("entailment", "a big dog", "a dog")]
+    lines = ["\t".join(row) for row in (columns, *rows)]
+    if ending == "jsonl":
+        lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in rows]
+    path = write(f"snli.{ending}", *lines)
+    data = load_task("t", **parts(path))
+    assert (data.labels, len(data.train), data.left_out["test: without a label"]) == (("neutral", "entailment"), 2, 1)
+    assert notes[0] == f"snli.{ending}: 1 examples without a label were left out."
+    signs = load_task("t", **parts(write("signs.tsv", "+\ta dog", "-\ta cat")))
+    assert signs.labels == ("+", "-")
+
+
 def test_the_text_to_write_is_named_as_a_label_is(write):
     from infoflow.adaptation import load_task
 
@@ -225,6 +242,33 @@ def test_tables_by_usual_and_given_names(write):
         load_task("t", **parts(odd))
     header = write("c.tsv", "sentence\tlabel", "a dog\tx", "a cat\ty")
     assert [(s.text, s.label) for s in load_task("t", **parts(header)).dev] == [("a dog", "x"), ("a cat", "y")]
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("label\ttweet", "the texts: label, tweet"),
+        ("Label\tThe tweet", "the texts: Label, The tweet"),
+        ("text\tmood", "the labels: text, mood"),
+        ("id\tmood\tsentence", "the labels: id, mood, sentence"),
+    ],
+)
+def test_a_header_that_is_half_known_is_no_example(write, header, message):
+    from infoflow.adaptation import load_task
+
+    rows = [["x", "a dog", "a cat"], ["y", "a house", "the cat"], ["x", "the dog", "a cat"]]
+    path = write("a.tsv", header, *("\t".join(row[: header.count("\t") + 1]) for row in rows))
+    with pytest.raises(UserError, match=f"no name of its columns tells which holds {message}\\.\nName it, .*label="):
+        load_task("t", **parts(path))
+    tweets = load_task("t", **parts(write("b.tsv", "label\ttweet", "x\ta dog", "y\ta cat")), text="tweet")
+    assert tweets.labels == ("x", "y")
+
+
+def test_a_class_called_as_a_column_is_no_header(write):
+    from infoflow.adaptation import load_task
+
+    data = load_task("t", **parts(write("a.tsv", "question\twhat is it", "answer\ta dog", "question\twho is it")))
+    assert data.labels == ("question", "answer")
 
 
 def test_questions_with_choices(write):

@@ -69,7 +69,8 @@ def load_task(
 
     A part that is missing is split off training by the content of the texts (`Corpus.split`): 0.1 of the texts for dev,
     0.2 for test, and near duplicates of theirs leave training; a note says so. Examples without a label are left
-    out, and questions whose answers their passages do not hold.
+    out (so is a `gold_label` of `-`, which says that annotators did not agree), and questions whose answers their
+    passages do not hold.
 
     Args:
         name: Of the task, for tables.

@@ -17,13 +17,15 @@ COLUMNS = (
     *("answers", "answer_starts", "translation", "references"),
 )
 """What of a part can be named: the columns of a corpus."""
+_GOLD, _NO_CONSENSUS = "gold_label", "-"
+"""The column of SNLI and MNLI that holds what most annotators said, and what stands there where they did not agree."""
 _USUAL: Mapping[str, tuple[str, ...]] = {
     "text": (
         *("text", "sentence", "sentence1", "premise", "first", "question1", "sentence_A", "passage", "context"),
         *("dialogue", "document", "content", "review"),
     ),
     "second": ("second", "sentence2", "hypothesis", "question2", "sentence_B"),
-    "label": ("label", "labels", "gold_label", "class", "category", "score", "answer", "stars"),
+    "label": ("label", "labels", _GOLD, "class", "category", "score", "answer", "stars"),
     "question": ("question",),
     "choices": ("choices", "options", "endings"),
 }
@@ -46,6 +48,7 @@ _USUAL_OF: Mapping[Shape, Mapping[str, tuple[str, ...]]] = {
 LABELLED: tuple[Shape, ...] = ("classification", "regression")
 """Shapes that label a text, or a pair of texts."""
 _SNIFFED = 2000  # lines
+_NAME_WORDS = 3  # of a column's name
 _LONGEST_NAME = 255  # bytes that file systems take; no corpus has such a name
 
 
@@ -80,16 +83,21 @@ def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: 
             return Corpus.from_squad(path)
         named = _all_named(found, named, shape)
         if found and "text" not in named:
-            names = ", ".join(map(printable, found))
-            raise UserError(
-                f"{path} is a table, and no name of its columns tells which holds the texts: {names}.\n"
-                "Name it, and that of the labels or of what is to be written: text= and label= (in the command "
-                '--text-column and --label-column, in a plan columns = ["text=NAME", "label=NAME"]).'
-            )
+            raise _unnamed(path, "the texts", found)
     elif hasattr(source, "columns") or hasattr(source, "column_names"):
         found = getattr(source, "column_names", None) or list(source.columns)
         named = _all_named(found, named, shape)
-    return load_corpus(source, **{f"{name}_column": column for name, column in named.items()})
+    return _loaded(source, named)
+
+
+def _loaded(source: Any, named: Mapping[str, Any]) -> Corpus:
+    corpus = load_corpus(source, **{f"{name}_column": column for name, column in named.items()})
+    if named.get("label") != _GOLD:
+        return corpus
+    labels = list(corpus.column("label"))
+    if _NO_CONSENSUS not in labels:
+        return corpus
+    return corpus.with_column("label", [None if label == _NO_CONSENSUS else label for label in labels])
 
 
 def _check_there(path: Path) -> None:
@@ -129,10 +137,12 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
     if not rows:
         raise UserError(f"{path} holds no lines.\nGive a file with labelled text.")
     header = _all_named(rows[0], {}, shape)
-    if {"text", "label"} <= header.keys():
-        return load_corpus(path, **{f"{name}_column": column for name, column in header.items()})
+    if "text" in header and header.keys() & {"label", "translation", "answers"}:
+        return _loaded(path, header)
     if shape in (None, "tagging") and is_tagged(lines):
         return Corpus.from_tagged(path, (tags or "tag",))
+    if _names_columns(rows):
+        raise _unnamed(path, "the labels" if "text" in header else "the texts", rows[0])
     width = Counter(map(len, rows)).most_common(1)[0][0]
     _check_width(path, width)
     full = sum(all(cell.strip() for cell in cells[:width]) for cells in rows) > len(rows) // 2
@@ -147,6 +157,26 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
         f"{'' if full else ', most lines with a blank one'}. Known are label and text; label, first "
         "and second text; class, number, first and second text; one word and its tag a line, with blank lines between "
         "sentences.\nName the columns by number, from 0: label=0, text=1 (and second=2)."
+    )
+
+
+def _names_columns(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first line names columns, one of them as usual: a few words a cell, and the usual name stands in none
+    of the other lines at its place, as a class would."""
+    known = {name.lower() for usual in (_USUAL, *_USUAL_OF.values()) for names in usual.values() for name in names}
+    cells = [cell.strip().lower() for cell in rows[0]]
+    if len(rows) == 1 or any(len(cell.split()) > _NAME_WORDS for cell in cells):
+        return False
+    usual = [(place, cell) for place, cell in enumerate(cells) if cell in known]
+    return any(all(cell != row[place].strip().lower() for row in rows[1:] if place < len(row)) for place, cell in usual)
+
+
+def _unnamed(path: Path, what: str, columns: Sequence[str]) -> UserError:
+    names = ", ".join(map(printable, columns))
+    return UserError(
+        f"{path} is a table, and no name of its columns tells which holds {what}: {names}.\n"
+        "Name it, and that of the labels or of what is to be written: text= and label= (in the command "
+        '--text-column and --label-column, in a plan columns = ["text=NAME", "label=NAME"]).'
     )
 
 
