@@ -103,6 +103,7 @@ def test_columns_by_number_and_several_labels(write):
         (["x\ta dog", "y\ta cat", "x\ta\thouse"], r"a\.tsv, line 3: 2 tab-separated columns were expected.* 3 were"),
         (["x\ta dog", "y\ta cat", "x a house"], r"a\.tsv, line 3: 2 tab-separated columns are needed, 1 found"),
         (["x\ta dog\tb", "y\ta cat\tb", "x\ta house"], r"a\.tsv, line 3: 3 tab-separated columns are needed, 2"),
+        (["N\t4.5\ta\tb", "E\t2.5\tc\td", "N"], r"a\.tsv, line 3: 4 tab-separated columns are needed, 1 found"),
     ],
 )
 def test_a_line_of_another_width_is_named(write, lines, message):

@@ -150,7 +150,7 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
         return Corpus.from_labelled(path)
     if width == 3 and full:
         return Corpus.from_labelled(path, (0, 1, 2))
-    if width == 4 and full and all(number(cells[1]) is not None for cells in rows):  # SICK: a class and a number
+    if width == 4 and full and _second_are_numbers(rows):  # SICK: a class and a number
         return Corpus.from_labelled(path, (1 if shape == "regression" else 0, 2, 3))
     raise UserError(
         f"{path} has a layout that is not known: {width} tab-separated columns"
@@ -158,6 +158,11 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
         "and second text; class, number, first and second text; one word and its tag a line, with blank lines between "
         "sentences.\nName the columns by number, from 0: label=0, text=1 (and second=2)."
     )
+
+
+def _second_are_numbers(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the second cells are; a line without one is told of by its number, where it is read."""
+    return all(number(cells[1]) is not None for cells in rows if len(cells) > 1)
 
 
 def _names_columns(rows: Sequence[Sequence[str]]) -> bool:
