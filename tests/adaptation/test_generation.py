@@ -56,9 +56,10 @@ def _log_p(module, source: list[int], target: list[int], two_sided: bool) -> tor
     return logits.float().log_softmax(-1)
 
 
+@pytest.mark.parametrize("begin_is_read", [True, False])
 @pytest.mark.parametrize(("kind", "two_sided"), WAYS)
-def test_losses_are_those_of_each_example_alone(models, kind, two_sided):
-    task = replace(TASK, two_sided=two_sided)
+def test_losses_are_those_of_each_example_alone(models, kind, two_sided, begin_is_read):
+    task = replace(TASK, two_sided=two_sided, begin_is_read=begin_is_read)
     rows = _rows(task=task)
     indices = [0, 3, 5, 7]
     batch = _batch(rows, indices, task)
@@ -74,6 +75,8 @@ def test_losses_are_those_of_each_example_alone(models, kind, two_sided):
     term = task.loss(models[kind], batch, Noise())["generation"]
     torch.testing.assert_close(term.total, losses.sum())
     assert task.counts(batch) == {"generation": term.count}
+    targets = [len(rows.example(row).translation) for row in indices]
+    assert term.count == sum(targets) - begin_is_read * len(indices)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -53,6 +53,17 @@ def test_texts_to_write_may_be_shorter_or_longer(tmp_path, capsys):
     assert "texts to write have 16 tokens at most: gpt2 has 32 positions" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "reads"), [("encoder-decoder", True), ("gpt2", True), ("causal-bert", True), ("bart", False)]
+)
+def test_a_begin_that_is_read_is_not_asked_for(family, reads, tmp_path):
+    """The loss of an update is divided by the tokens that are asked for: without [CLS] where the decoder reads it."""
+    (one,) = tune(small_model(family), _data(5, 5), CONFIG, tmp_path).models
+    assert one.task.begin_is_read == reads  # type: ignore[attr-defined]
+    assert ("begin_is_read" in one.facts["task"]) == reads
+
+
 def test_a_direct_call_writes_within_the_positions():
     data = _data(21, 3)
     model, task = _few_positions("gpt2"), make_task(data)

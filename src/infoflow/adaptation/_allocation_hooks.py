@@ -44,7 +44,7 @@ class AllocationHooks:
             return ()
         if not self._has_known_parts:
             return ()
-        return (TuningAllocation(self.task, self._training, tokens=self.tokens, out=self._path(seed, rate)),)
+        return (TuningAllocation(self._fitted, self._training, tokens=self.tokens, out=self._path(seed, rate)),)
 
     def table(self, models: Sequence[TunedModel]) -> pd.DataFrame | None:
         """The table TUNING_ALLOCATION without the columns of TUNED; None where nothing was recorded."""
@@ -67,8 +67,13 @@ class AllocationHooks:
         return True
 
     @cached_property
+    def _fitted(self) -> AbstractTask:
+        """The task as `tune` asks it of the model."""
+        return fitted(self.task, self.model, self.config)
+
+    @cached_property
     def _training(self) -> TrainingData:
         tokenizer = task_tokenizer(self.model)
-        task = fitted(self.task, self.model, self.config)
-        rows = task.rows(self.data.train, tokenizer, input_length(self.model, self.config.max_length, task))
+        longest = input_length(self.model, self.config.max_length, self._fitted)
+        rows = self._fitted.rows(self.data.train, tokenizer, longest)
         return TrainingData(source=rows, vocabulary=task_vocabulary(tokenizer), tokenizer=tokenizer)

@@ -1,7 +1,7 @@
 """Writing a text after another: a summary, a question, a translation, the text of some facts, a label as text."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, final
 
 import numpy as np
@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Corpus, Vocabulary
-from infoflow.foundation import Count, Weight
+from infoflow.foundation import LATER, Count, Weight
 from infoflow.models import evaluating
 from infoflow.objectives import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Example, Family, Field, LossTerm, Noise
 
@@ -55,6 +55,9 @@ class Generation(AbstractTask):
     length_penalty: Weight = 1.0  # exponent of the length that divides a text's log-probability; of beams
     two_sided: bool = False  # of a decoder alone: the source is seen from both sides
     main: TextMetric = "rougeL"  # the metric that models are chosen by
+    # Whether the model reads the token that a target begins with, and is not asked for it: BERT's decoders. `tune` sets
+    # it by the model.
+    begin_is_read: bool = field(default=False, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -86,15 +89,16 @@ class Generation(AbstractTask):
         return Corrupted(arrays=arrays, selected=np.zeros(len(example.text), dtype=bool))
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        """Tokens of the targets."""
-        return {self.name: batch.supervised_tokens}
+        """Tokens of the targets that are asked for."""
+        read = int(batch[BEGINS].sum()) if self.begin_is_read else 0
+        return {self.name: batch.supervised_tokens - read}
 
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
         """Cross-entropy of the targets' tokens."""
         losses = written_losses(module, _asked(batch), self.two_sided, label_smoothing)
-        return {self.name: LossTerm(total=losses.sum(), count=batch.supervised_tokens)}
+        return {self.name: LossTerm(total=losses.sum(), count=self.counts(batch)[self.name])}
 
     def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
         """−log p of each whole target, nats."""

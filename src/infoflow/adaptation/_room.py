@@ -1,4 +1,4 @@
-"""How long texts may be for a model: those that it reads, and those that it writes."""
+"""What a task is for a model: how long texts may be that it reads and writes, and how they begin."""
 
 from dataclasses import replace
 
@@ -14,7 +14,8 @@ from ._tune_config import TuneConfig
 
 
 def fitted(task: AbstractTask, model: Model, config: TuneConfig) -> AbstractTask:
-    """The task with texts to write as long as `config.max_target` says, and no longer than the model has positions for.
+    """The task with texts to write as long as `config.max_target` says, no longer than the model has positions for, and
+    asked for from the first token that the model does not read anyway.
 
     A decoder alone reads source and target in one row: a target gets what `config.max_length` leaves, or half of the
     positions where that is more.
@@ -29,14 +30,18 @@ def fitted(task: AbstractTask, model: Model, config: TuneConfig) -> AbstractTask
                 f"a task of the shape {task.shape}."
             )
         return task
+    begin = _begin(model)
+    read = begin is not None and (
+        model.task != "seq2seq" or begin == getattr(model.module.config, "decoder_start_token_id", None)
+    )
     wanted, limit = config.max_target or task.max_target, model.max_target_tokens
     if limit is None:
         room = wanted
     elif model.task == "seq2seq":
-        room = limit - _reads_a_start(model)
+        room = limit - (begin is not None and not read)
     else:
         room = max(limit // 2, limit + 1 - config.max_length)
-    return replace(task, max_target=max(min(wanted, room), 1))
+    return replace(task, max_target=max(min(wanted, room), 1), begin_is_read=read)
 
 
 def tell_of_room(task: AbstractTask, asked: AbstractTask, model: Model, config: TuneConfig) -> None:
@@ -59,8 +64,7 @@ def input_length(model: Model, max_length: int, task: AbstractTask) -> int:
     return max_length if limit is None else min(max_length, limit)
 
 
-def _reads_a_start(model: Model) -> bool:
-    """Whether the decoder reads a token of its own before the one that the tokenizer puts before a text."""
+def _begin(model: Model) -> int | None:
+    """The token that the tokenizer puts before a text to write."""
     tokenizer: PreTrainedTokenizerBase = model.target_tokenizer or model.require_tokenizer()
-    start = text_format(tokenizer, target=model.target_tokenizer is None).start
-    return start is not None and start != getattr(model.module.config, "decoder_start_token_id", None)
+    return text_format(tokenizer, target=model.target_tokenizer is None).start
