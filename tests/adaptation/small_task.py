@@ -39,7 +39,7 @@ from transformers import (
 WORDS = [f"w{number}" for number in range(30)]
 _SPECIAL = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
 VOCABULARY = len(WORDS) + len(_SPECIAL)
-_BERT: dict[str, Any] = {
+BERT: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 16,
     "num_hidden_layers": 2,
@@ -83,29 +83,29 @@ def small_model(family: str = "bert"):
 
 
 def _encoder_decoder() -> PreTrainedModel:
-    decoder = BertConfig(**_BERT, is_decoder=True, add_cross_attention=True)
-    config = EncoderDecoderConfig.from_encoder_decoder_configs(BertConfig(**_BERT), decoder)
+    decoder = BertConfig(**BERT, is_decoder=True, add_cross_attention=True)
+    config = EncoderDecoderConfig.from_encoder_decoder_configs(BertConfig(**BERT), decoder)
     config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = 1, 0, 2
     return EncoderDecoderModel(config)
 
 
 _SEQ2SEQ: dict[str, Any] = {"vocab_size": VOCABULARY, "d_model": 16, "pad_token_id": 0}
 _MAKERS = {
-    "bert": lambda: BertForMaskedLM(BertConfig(**_BERT)),
-    "causal-bert": lambda: BertLMHeadModel(BertConfig(**_BERT, is_decoder=True)),
+    "bert": lambda: BertForMaskedLM(BertConfig(**BERT)),
+    "causal-bert": lambda: BertLMHeadModel(BertConfig(**BERT, is_decoder=True)),
     "encoder-decoder": _encoder_decoder,
-    "roberta": lambda: RobertaForMaskedLM(RobertaConfig(**_BERT)),
+    "roberta": lambda: RobertaForMaskedLM(RobertaConfig(**BERT)),
     "distilbert": lambda: DistilBertForMaskedLM(
         DistilBertConfig(vocab_size=VOCABULARY, dim=16, n_layers=2, n_heads=2, hidden_dim=32, pad_token_id=0)
     ),
-    "albert": lambda: AlbertForMaskedLM(AlbertConfig(**_BERT, embedding_size=8)),
-    "electra": lambda: ElectraForPreTraining(ElectraConfig(**_BERT, embedding_size=8)),
+    "albert": lambda: AlbertForMaskedLM(AlbertConfig(**BERT, embedding_size=8)),
+    "electra": lambda: ElectraForPreTraining(ElectraConfig(**BERT, embedding_size=8)),
     "gpt2": lambda: GPT2LMHeadModel(
         GPT2Config(
             vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, n_positions=40, bos_token_id=1, eos_token_id=2
         )
     ),
-    "llama": lambda: LlamaForCausalLM(LlamaConfig(**_BERT, bos_token_id=1, eos_token_id=2)),
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**BERT, bos_token_id=1, eos_token_id=2)),
     "t5": lambda: T5ForConditionalGeneration(
         T5Config(**_SEQ2SEQ, d_kv=8, d_ff=32, num_layers=2, num_heads=2, decoder_start_token_id=0, eos_token_id=2)
     ),

@@ -2,15 +2,25 @@
 
 import pytest
 import torch
-from adaptation.small_task import small_data, small_model
+from adaptation.small_task import BERT, VOCABULARY, small_data, small_model, small_tokenizer
 from adaptation.test_task_model import FAMILIES, _texts
+from transformers import (
+    DebertaV2Config,
+    DebertaV2ForMaskedLM,
+    MPNetConfig,
+    MPNetForMaskedLM,
+    OPTConfig,
+    OPTForCausalLM,
+    XLMRobertaXLConfig,
+    XLMRobertaXLForMaskedLM,
+)
 
 from infoflow.adaptation import TuneConfig, make_task
 from infoflow.adaptation._depths import parameter_depths
 from infoflow.adaptation._lora import add_adapters, merge_adapters
 from infoflow.adaptation._methods import prepare
 from infoflow.adaptation._task_model import fresh_model
-from infoflow.models import discover
+from infoflow.models import discover, load_model
 from infoflow.training import TrainConfig
 from infoflow.training._optimizer import make_optimizer
 
@@ -39,6 +49,48 @@ def test_depths_of_two_stacks_and_of_shared_blocks(task):
     assert all(depth == 5 for name, depth in depths.items() if name.startswith("classification_head"))
     shared = fresh_model(small_model("albert"), task, 0)
     assert parameter_depths(shared.module, discover(shared.module.eval()), shared.fresh)[1] == 2
+
+
+_DISTANCES = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "norm_rel_ebd": "layer_norm"}
+_FURTHER = {
+    "deberta-v2": lambda: DebertaV2ForMaskedLM(DebertaV2Config(**BERT, **_DISTANCES, position_buckets=8)),
+    "mpnet": lambda: MPNetForMaskedLM(MPNetConfig(**BERT | {"pad_token_id": 1})),
+    "opt": lambda: OPTForCausalLM(
+        OPTConfig(
+            vocab_size=VOCABULARY, hidden_size=16, word_embed_proj_dim=8, num_hidden_layers=2, num_attention_heads=2,
+            ffn_dim=32, max_position_embeddings=40, pad_token_id=0,
+        )
+    ),
+    "xlm-roberta-xl": lambda: XLMRobertaXLForMaskedLM(XLMRobertaXLConfig(**BERT)),
+}  # fmt: skip
+# What stands outside blocks, does not begin at random, and is no table or norm of embeddings.
+_BEHIND = {
+    "encoder-decoder": {"bert.pooler.dense.weight": 3, "bert.pooler.dense.bias": 3},
+    "gpt2": {"transformer.ln_f.weight": 3, "transformer.ln_f.bias": 3},
+    "llama": {"model.norm.weight": 3},
+    "t5": {"transformer.encoder.final_layer_norm.weight": 2, "transformer.decoder.final_layer_norm.weight": 5},
+    "opt": {f"model.decoder.{name}": 3 for name in (
+        "project_out.weight", "final_layer_norm.weight", "final_layer_norm.bias"
+    )},
+    "xlm-roberta-xl": {"roberta.encoder.LayerNorm.weight": 3, "roberta.encoder.LayerNorm.bias": 3},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, *_FURTHER])
+def test_depths_outside_blocks_are_those_of_reading_and_of_answering(family, task):
+    """Embeddings of both stacks and of distances, with their norms, lie lowest wherever a family has them; final norms,
+    poolers and heads highest, or behind the encoder's last block."""
+    torch.manual_seed(0)
+    model = load_model(_FURTHER[family]().eval(), small_tokenizer()) if family in _FURTHER else small_model(family)
+    built = fresh_model(model, task, 0)
+    anatomy = discover(built.module.eval())
+    depths, top = parameter_depths(built.module, anatomy, built.fresh)
+    blocks = tuple(f"{layer.block}." for stack in anatomy.stacks for layer in stack.layers)
+    outside = {name: depth for name, depth in depths.items() if not name.startswith(blocks) and name not in built.fresh}
+    behind = _BEHIND.get(family, {})
+    assert {name: depth for name, depth in outside.items() if name in behind} == behind
+    assert {depth for name, depth in outside.items() if name not in behind} == {0}
+    assert all(depths[name] == top for name in built.fresh)
 
 
 def test_a_lower_layer_learns_slower_and_decays_too(task):

@@ -1,27 +1,51 @@
 """How deep in a model each of its parameters lies."""
 
+import re
+
 from transformers import PreTrainedModel
 
 from infoflow.models import Anatomy
+
+_IN_FRONT = re.compile(r"embed|(^|_)emb($|_)|position|token_type|relative_attention_bias|^(shared|wte|wpe|project_in)$")
+"""Parts of names of what is read before the first block: tables, their norms and projections, biases of distances."""
 
 
 def parameter_depths(module: PreTrainedModel, anatomy: Anatomy, fresh: frozenset[str]) -> tuple[dict[str, int], int]:
     """The depth of each parameter, and that of the head, which is the largest.
 
-    | depth | parameters                                                                                             |
-    |-------|--------------------------------------------------------------------------------------------------------|
-    | 0     | what comes before the first block: embeddings, their norm                                              |
+    | depth | parameters                                                                                            |
+    |-------|-------------------------------------------------------------------------------------------------------|
+    | 0     | embeddings of tokens, positions and distances wherever they are read, their norms and projections     |
     | b + 1 | block b, counted over the encoder and then the decoder; a norm behind an encoder's last block is of it |
-    | B + 1 | what comes after the last of B blocks (a final norm, a pooler, a head), and all that is `fresh`        |
+    | B + 1 | what comes after the last of B blocks (a final norm, a pooler, a head), and all that is `fresh`       |
 
-    Blocks that share their weights (ALBERT) are one.
+    Blocks that share their weights (ALBERT) are one. What stands outside blocks is told apart by its name.
     """
     blocks = list(dict.fromkeys(layer.block for stack in anatomy.stacks for layer in stack.layers))
-    top, here = len(blocks) + 1, 0
-    depths = {}
-    for name, _ in module.named_parameters():
-        found = next((index for index, block in enumerate(blocks) if name.startswith(f"{block}.")), None)
-        here = here if found is None else found + 1
-        behind = found is None and here == len(blocks)
-        depths[name] = top if behind or name in fresh else here
-    return depths, top
+    inside = {block: depth for depth, block in enumerate(blocks, start=1)}
+    # Of all stacks but the last: where their modules lie, and the depth of their last block.
+    ends = {
+        f"{stack.layers[0].block.rpartition('.')[0].rpartition('.')[0]}.": inside[stack.layers[-1].block]
+        for stack in anatomy.stacks[:-1]
+    }
+    top = len(blocks) + 1
+
+    def depth(name: str) -> int:
+        if name in fresh:
+            return top
+        if block := next((block for block in blocks if name.startswith(f"{block}.")), None):
+            return inside[block]
+        if _is_in_front(module, name):
+            return 0
+        return next((end for start, end in ends.items() if name.startswith(start)), top)
+
+    return {name: depth(name) for name, _ in module.named_parameters()}, top
+
+
+def _is_in_front(module: PreTrainedModel, name: str) -> bool:
+    """Whether a parameter outside blocks is of embeddings; DeBERTa's encoder has a norm of those of its distances."""
+    owner, _, _ = name.rpartition(".")
+    parent, _, last = owner.rpartition(".")
+    if last == "LayerNorm" and hasattr(module.get_submodule(parent), "rel_embeddings"):
+        return True
+    return any(_IN_FRONT.search(part) for part in name.split("."))
