@@ -1,16 +1,18 @@
 """Texts to read and to write fit into the positions of a model that writes."""
 
 import dataclasses
+import json
 from itertools import pairwise
 
 import pytest
-from adaptation.small_task import WORDS, small_model, small_module, small_tokenizer
+from adaptation.small_task import WORDS, small_data, small_model, small_module, small_tokenizer
 from transformers import BartForConditionalGeneration, GPT2LMHeadModel
 
 from infoflow.adaptation import Generation, TuneConfig, load_task, load_tuned, make_task, tune
 from infoflow.corpus import Corpus
 from infoflow.foundation import PlainDisplay, UserError, use_display
 from infoflow.models import load_model
+from infoflow.objectives import CausalLM, PrefixDecoder
 
 CONFIG = TuneConfig(epochs=1, batch_examples=4, learning_rates=(1e-3,), seeds=(0,), device="cpu")
 
@@ -64,6 +66,27 @@ def test_a_begin_that_is_read_is_not_asked_for(family, reads, tmp_path):
     assert ("begin_is_read" in one.facts["task"]) == reads
 
 
+def _pretrained_for_prefixes(folder):
+    """A decoder as `training.train` leaves one, as far as tuning asks."""
+    model = small_model("gpt2")
+    model.module.save_pretrained(folder)
+    model.require_tokenizer().save_pretrained(folder)
+    facts = {"key": {"objective": "prefix-lm-decoder"}}
+    (folder / "training.json").write_text(json.dumps(facts))
+
+
+@pytest.mark.slow
+def test_a_prefix_language_model_sees_the_source_from_both_sides(tmp_path):
+    _pretrained_for_prefixes(tmp_path)
+    data = _data(3, 3)
+    (one,) = tune(tmp_path, data, CONFIG, tmp_path / "out").models
+    assert one.task.two_sided  # type: ignore[attr-defined]
+    assert make_task(data, trained=PrefixDecoder()).two_sided
+    assert not make_task(data, trained=PrefixDecoder(), two_sided=False).two_sided
+    assert not make_task(data, trained=CausalLM()).two_sided
+    assert make_task(small_data(24), trained=PrefixDecoder()) == make_task(small_data(24))
+
+
 def test_a_direct_call_writes_within_the_positions():
     data = _data(21, 3)
     model, task = _few_positions("gpt2"), make_task(data)
@@ -76,8 +99,6 @@ def test_a_direct_call_writes_within_the_positions():
 
 
 def test_texts_to_write_have_a_length_where_texts_are_written():
-    from adaptation.small_task import small_data
-
     with pytest.raises(UserError, match=r"tune\.max_target must be left out where nothing is written\. Got 8"):
         tune(small_model(), small_data(24), TuneConfig(max_target=8))
 

@@ -219,6 +219,23 @@ def test_the_inside_of_named_objectives(tmp_path) -> None:
     assert {_whose(one) for one in whole if one.stays} == {*looked_at, ("span-corruption", False)}
 
 
+def test_a_prefix_language_model_is_tuned_to_write_as_it_was_trained(tmp_path) -> None:
+    objectives = ["prefix-lm-decoder", "causal-lm"]
+    asked = [{**TASK, "name": "grammar-summary", "methods": ["full"], "seeds": [0], "inside": False}, TASK]
+    values = {**PLAN, "objectives": objectives, "domain": {}, "tune": asked}
+    stages = graph(StudyPlan.from_json(values), tmp_path / "run").of(Tune)
+    controls = [stage for stage in stages if not stage.tuned.subject.trained]
+    keys = {name: {stage.tuned.key for stage in controls if stage.tuned.asked.name == name} for name in _names(stages)}
+    assert {name: len(found) for name, found in keys.items()} == {"grammar-summary": 2, "grammar-agreement": 1}
+    for stage in controls[:2]:
+        stage.run()
+        assert stage.is_done()
+
+
+def _names(stages) -> list[str]:
+    return list(dict.fromkeys(stage.tuned.asked.name for stage in stages))
+
+
 def _whose(tuned) -> tuple[str, bool]:
     return tuned.subject.recipe.objective.label, tuned.subject.trained
 

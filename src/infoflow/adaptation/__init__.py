@@ -22,6 +22,7 @@ from ._label_by_layer import label_by_layer as label_by_layer
 from ._layer_swaps import layer_swaps as layer_swaps
 from ._load_task import load_task as load_task
 from ._make_task import make_task as make_task
+from ._make_task import reads_both_sides as reads_both_sides
 from ._parent import Parent as Parent
 from ._parent import check_fits as check_fits
 from ._parent import load_parent as load_parent

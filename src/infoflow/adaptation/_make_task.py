@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from infoflow.foundation import UserError
+from infoflow.objectives import AbstractObjective, PrefixDecoder
 
 from ._choice import Choice
 from ._classification import Classification
@@ -16,16 +17,22 @@ from ._tags import tag_column
 from ._task import AbstractTask, Shape, TaskData
 
 
-def make_task(data: TaskData, **options: Any) -> AbstractTask:
-    """The task that asks what `data` asks, an objective for `training.train`; `options` are fields of its class, before
-    those of `data`.
+def make_task(data: TaskData, *, trained: AbstractObjective | None = None, **options: Any) -> AbstractTask:
+    """The task that asks what `data` asks, an objective for `training.train`.
+
+    Args:
+        data: The task's parts.
+        trained: What the model was pretrained for, where that is known (`training.trained_objective`): after prefix
+            language modelling by one stack, texts to write are written after sources seen from both sides.
+        options: Fields of the task's class, before those of `data`.
 
     Raises:
         UserError: No class of the shape, or no such option.
     """
     if data.shape not in MAKERS:
         raise UserError(f"No task of the shape {data.shape} can be made. Shapes: {', '.join(MAKERS)}.")
-    options = {**data.options, **options}
+    both = {"two_sided": True} if reads_both_sides(data.shape, trained) else {}
+    options = {**both, **data.options, **options}
     task: Any = MAKERS[data.shape](data)
     known = [field.name for field in fields(task)]
     if unknown := [option for option in options if option not in known]:
@@ -33,6 +40,11 @@ def make_task(data: TaskData, **options: Any) -> AbstractTask:
             f"A task of the shape {data.shape} has no option {unknown[0]}. Its options: {', '.join(known)}."
         )
     return replace(task, **options)
+
+
+def reads_both_sides(shape: Shape, trained: AbstractObjective | None) -> bool:
+    """Whether a model pretrained for `trained` is tuned to write after sources seen from both sides, with one stack."""
+    return shape == "generation" and isinstance(trained, PrefixDecoder)
 
 
 def _classification(data: TaskData) -> Classification:

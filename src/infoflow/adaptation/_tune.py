@@ -22,6 +22,7 @@ from infoflow.training import (
     TrainResult,
     save_model,
     train,
+    trained_objective,
 )
 
 from ._early_stop import EarlyStop
@@ -79,7 +80,8 @@ def tune(
         data: The task's parts.
         config: How it is tuned.
         out: Where the folders come to lie.
-        task: The objective; default: what `make_task` makes of `data`.
+        task: The objective; default: what `make_task` makes of `data`, and of what a folder says that its model was
+            pretrained for. Of a loaded model that is not known: `make_task(data, trained=...)`.
         strategy: For tables: what came before, see `STRATEGIES`.
         hooks: Makes what looks on at the training of each (seed, learning rate), the rates that are not chosen too.
         features: Where the features of frozen bodies are kept instead of `out/features`; may be removed afterwards.
@@ -90,7 +92,8 @@ def tune(
     """
     loaded = model if isinstance(model, Model) else load_model(model)
     config = config or TuneConfig()
-    work = _Tuning(loaded, data, config, Path(out), task or make_task(data), hooks, features)
+    trained = None if isinstance(model, Model) else trained_objective(model)
+    work = _Tuning(loaded, data, config, Path(out), task or make_task(data, trained=trained), hooks, features)
     with locked(work.home):
         return work.run(strategy)
 

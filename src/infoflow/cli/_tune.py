@@ -17,7 +17,7 @@ from ._show import estimate, show, show_path, show_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from infoflow.adaptation import TaskData, TuneConfig, Tuned
+    from infoflow.adaptation import AbstractTask, TaskData, TuneConfig, Tuned
     from infoflow.models import Model
 
 _KIND = "tune"
@@ -97,11 +97,12 @@ def tune(
         from_scratch: Tune the same architecture with random weights too.
     """
     with working(session):
-        from infoflow.adaptation import TuneConfig, load_task
+        from infoflow.adaptation import TuneConfig, load_task, make_task
         from infoflow.adaptation import as_text as written
         from infoflow.models import load_model
         from infoflow.results import RunFolder
         from infoflow.studies import removed_if_refused
+        from infoflow.training import trained_objective
 
         folder = run_folder(out, run_name("tune", model, *([task] if task else [])))
         config = TuneConfig(
@@ -130,7 +131,8 @@ def tune(
             _begin(folder, model, data, config)
             loaded = load_model(model, tokenizer, device or "auto")
             arms = _arms(loaded, config, controls, from_scratch)
-            tuned = {label: _tuned(one, data, each, folder, label) for label, (one, each) in arms.items()}
+            asked = make_task(data, trained=trained_objective(model))
+            tuned = {label: _tuned(one, data, asked, each, folder, label) for label, (one, each) in arms.items()}
         shutil.rmtree(folder / "features", ignore_errors=True)
         tables = _written(folder, model, tuned)
         _show(tuned, data)
@@ -170,11 +172,13 @@ def _arms(
     return arms
 
 
-def _tuned(model: "Model", data: "TaskData", config: "TuneConfig", folder: Path, label: str) -> "Tuned":
+def _tuned(
+    model: "Model", data: "TaskData", task: "AbstractTask", config: "TuneConfig", folder: Path, label: str
+) -> "Tuned":
     from infoflow.adaptation import tune as tuned
 
     home = folder / (_UNTRAINED if label == _UNTRAINED else "models")
-    return tuned(model, data, config, home, features=folder / "features")
+    return tuned(model, data, config, home, task=task, features=folder / "features")
 
 
 def _written(folder: Path, model: str, tuned: "dict[str, Tuned]") -> Path:

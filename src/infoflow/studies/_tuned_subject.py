@@ -7,9 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from infoflow.adaptation import INSIDE, TUNING_CHANGE, TuneConfig
+from infoflow.adaptation import INSIDE, TUNING_CHANGE, TuneConfig, reads_both_sides
 from infoflow.foundation import digest
 from infoflow.models import Model
+from infoflow.objectives import AbstractObjective
 from infoflow.results import Recipe, Subject
 
 from ._specialised import Specialised, specialised
@@ -88,6 +89,11 @@ class TunedSubject:
         details = [one for one in (special, untrained, self.method, size, self.control) if one]
         return f"{self.subject.name} for {self.asked.name} ({', '.join(details)})"
 
+    @property
+    def objective(self) -> AbstractObjective:
+        """What the model is pretrained for."""
+        return self.models.objective(self.subject.recipe)
+
     @cached_property
     def model_key(self) -> str:
         """What the pretrained weights depend on; models that are not trained are the same for many objectives."""
@@ -101,9 +107,9 @@ class TunedSubject:
     def key(self) -> str:
         """What the tuned models depend on."""
         config = self.config
-        return digest(
-            [self.model_key, self.models.tasks.digest(self.asked), config.key(), config.seeds, config.answers]
-        )
+        content = [self.model_key, self.models.tasks.digest(self.asked), config.key(), config.seeds, config.answers]
+        both = reads_both_sides(self.models.tasks.shape(self.asked), self.objective)
+        return digest([*content, *(["two-sided"] if both else [])])
 
     @property
     def folder(self) -> Path:

@@ -105,7 +105,7 @@ class Tune(AbstractStage):
     def _tune(self) -> Part:
         tuned = self.tuned
         data, model, config = tuned.models.tasks.data(tuned.asked), tuned.load(), tuned.config
-        task, folder = make_task(data), tuned.folder
+        task, folder = make_task(data, trained=tuned.objective), tuned.folder
         hooks = None
         if tuned.followed:
             kept = folder / "allocation"
