@@ -5,6 +5,7 @@ import json
 from itertools import pairwise
 
 import pytest
+import torch
 from adaptation.small_task import WORDS, small_data, small_model, small_module, small_tokenizer
 from transformers import BartForConditionalGeneration, GPT2LMHeadModel
 
@@ -89,8 +90,9 @@ def test_a_prefix_language_model_sees_the_source_from_both_sides(tmp_path):
 
 def test_a_direct_call_writes_within_the_positions():
     data = _data(21, 3)
-    model, task = _few_positions("gpt2"), make_task(data)
-    tokenizer = small_tokenizer()
+    model, task, tokenizer = _few_positions("gpt2"), make_task(data), small_tokenizer()
+    with torch.no_grad():
+        model.module.get_input_embeddings().weight[tokenizer.sep_token_id] = 0.0  # no text ends
     rows = task.rows(data.test, tokenizer, 32)
     from infoflow.corpus import Vocabulary
 
