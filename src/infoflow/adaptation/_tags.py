@@ -29,7 +29,7 @@ def tag_column(corpus: Corpus, named: str | None, labels: Sequence[str] = ()) ->
     found = sorted(corpus.columns - _NO_TAGS, key=lambda column: (column != "tag", column != "upos", column))
     if labels:
         known = set(labels)
-        found = [column for column in found if known.issuperset(*corpus.column(column))] or found
+        found = [name for name in found if all(known.issuperset(tags) for tags in corpus.column(name))] or found
     if (named is not None and named not in found) or not found:
         raise UserError(
             f"{corpus.name} has no tags {as_written(named)}. Its tags: {', '.join(found) or 'none'}.\n"
