@@ -148,10 +148,10 @@ def _seeds(ranked: pd.DataFrame) -> str:
 
 def _sentences(ranked: pd.DataFrame, name: str) -> list[str]:
     first = ranked[ranked["seed"] == ranked["seed"].min()]
-    moved = first.groupby(["stack", "kind", "layer", "head"])["js"].mean().nlargest(_MOVED).index.tolist()
+    moved = first.groupby(["stack", "kind", "layer", "head"])["js"].mean().nlargest(_MOVED).reset_index()
     several = first[["stack", "kind"]].drop_duplicates().shape[0] > 1
     heads = [f"{layer}.{head}" + (f" ({kind_label(stack, kind)})" if several else "")
-             for stack, kind, layer, head in moved]  # fmt: skip
+             for stack, kind, layer, head, _ in moved.itertuples(index=False, name=None)]  # fmt: skip
     other = [_roles(before) != _roles(after) for before, after in
              zip(ranked["role_before"], ranked["role_after"], strict=True)]  # fmt: skip
     attention = f"Attention moved most in heads {', '.join(heads)} (layer.head)"

@@ -64,8 +64,7 @@ def _by_place(own: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     Both stacks' embeddings are one place, so that all shares of a model add up to one.
     """
     beside = ~own.index.isin(models.main(own).index) & (own["layer"] >= 0).to_numpy()
-    stacks = own["stack"].astype(str) if "stack" in own else ""
-    own = own.assign(share=own["value"] / own["total"], stack=np.where(beside, stacks, ""))
+    own = own.assign(share=own["value"] / own["total"], stack=np.where(beside, own["stack"].astype(str), ""))
     keys, numbers = ["series", "task", "stack", "layer", "component"], ["share", "value", "parameters"]
     sums = own.groupby([*keys, "seed", "tuning_seed"], as_index=False, sort=False)[numbers].sum()
     return sums.groupby(keys, as_index=False, sort=False)[numbers].mean()
@@ -86,7 +85,7 @@ def _sentence(data: pd.DataFrame, name: str) -> str:
     blocks = by_place[by_place.index.get_level_values("layer") >= 0]
     if blocks.empty:
         return f"In {name}, {head}."
-    stack, layer = blocks.index[int(blocks.to_numpy().argmax())]
+    stack, layer, _ = blocks.nlargest(1).reset_index().iloc[0]
     of_stack = f" of the {stack}" if stack else ""
     embeddings = number(100 * by_place.get(("", -1), 0.0), 0)
     return (

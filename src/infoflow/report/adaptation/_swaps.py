@@ -86,7 +86,7 @@ def with_ends(rows: pd.DataFrame) -> pd.DataFrame:
     parts = []
     for side in SIDES:
         own = rows[rows["rewound"] == side.key]
-        ends = ["all"] if (own["blocks"] == 0).any() else ["none", "all"]
+        ends = ["all"] if 0 in own["blocks"].tolist() else ["none", "all"]
         parts += [part.assign(side=side.key) for part in (own, rows[rows["rewound"].isin(ends)])]
     return pd.concat(parts).sort_values(["side", "blocks"])
 
