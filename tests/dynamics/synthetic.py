@@ -195,6 +195,7 @@ class Recordings:
         plain = {
             "half correlation of groups": 0.999,
             "half correlation of groups without embeddings": self.half_correlation,
+            "half correlation of parameters": self.half_correlation,
             "sign agreement of parameters": 0.7,
         }
         rows = []

@@ -37,7 +37,7 @@ def test_all_hold_where_they_are_true(held):
     assert list(held["control_name"]) == [
         "random heads, as many, without further training",
         "as many random heads of the converged model for the pruned one",
-        "the same share removed of every kind and layer",
+        "random orders of all heads",
         "as many random heads of the converged model (expected share)",
         "gates without a penalty",
     ]

@@ -1,6 +1,6 @@
 """A claim's test where the claim should not show."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,19 +40,22 @@ def try_control(
     """Run the test on the control's curves; `deciding` is the claim's condition number `index`.
 
     A control shows the claim when it meets every condition, or the deciding one by itself (`_meets_alone`); of many
-    replicas, when more than 5 % do.
+    replicas, when more than 5 % do. Replicas of each seed's numbers must meet every condition, and a threshold of 0 by
+    no less than the claim does.
     """
     try:
         found = gather(control.reads, models, within=seeds)
+        conditions = _conditions(control, finding, found)
     except Absent as absent:
         return ControlOutcome(
             name=control.name, value=np.nan, unit="", shows_claim=False, decisive=control.decisive, missing=str(absent)
         )
-    curves = {name: one.estimate() for name, one in found.items()}
-    conditions = finding.conditions(control.transform(curves) if control.transform else curves)
     own = conditions[index]
     met = np.logical_and.reduce([condition.met() for condition in conditions])
-    shows = met | (own.met() & _meets_alone(own, deciding))
+    if control.replicas:
+        shows = met & (_farthest(own) >= _farthest(deciding.condition)[0]) if own.threshold == 0 else met
+    else:
+        shows = met | (own.met() & _meets_alone(own, deciding))
     if own.threshold == 0 and len(shows) == 1 and shows.any():
         shows = shows & _beyond_chance(control, finding, found, index)
     return ControlOutcome(
@@ -62,6 +65,18 @@ def try_control(
         shows_claim=bool(np.mean(shows) > 1 - _NULL_LEVEL),
         decisive=control.decisive,
     )
+
+
+def _conditions(control: Control, finding: Finding, found: dict[str, Estimates]) -> list[Condition]:
+    """The claim's conditions on the control's curves, a row for each of its replicas."""
+    curves = {name: one.estimate() for name, one in found.items()}
+    if control.replicas is None:
+        return finding.conditions(control.transform(curves) if control.transform else curves)
+    # One by one: a claim may choose by the estimate, which is the first row.
+    each = [finding.conditions(curves | replica) for replica in control.replicas(found)]
+    return [
+        replace(alike[0], values=np.concatenate([one.values for one in alike])) for alike in zip(*each, strict=True)
+    ]
 
 
 def _meets_alone(own: Condition, deciding: Outcome) -> bool:
@@ -101,7 +116,11 @@ def strongest(controls: list[ControlOutcome], side: str) -> ControlOutcome | Non
 
 def _strongest(condition: Condition) -> float:
     """The condition's effect: of one row itself, of many replicas the 95 % quantile towards the claim."""
-    reduce = np.min if condition.over == "all" else np.max
     sign = 1 if condition.side == "above" else -1
-    effects = reduce(condition.oriented, axis=1)
+    effects = _farthest(condition)
     return float(sign * np.quantile(effects, _NULL_LEVEL, method="inverted_cdf") + condition.threshold)
+
+
+def _farthest(condition: Condition) -> np.ndarray:
+    """Of each row how far it lies beyond the threshold: in its weakest column, of a claim on any in its strongest."""
+    return (np.min if condition.over == "all" else np.max)(condition.oriented, axis=1)

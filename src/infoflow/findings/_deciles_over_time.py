@@ -47,14 +47,9 @@ def frequency_correlation(times: np.ndarray) -> np.ndarray:
     return np.nan_to_num(spearman(times[:, known], -known[None]))
 
 
-def shuffled_deciles(reads: Mapping[str, Reading], *, decisive: bool = True) -> Control:
+def shuffled_deciles(reads: Mapping[str, Reading]) -> Control:
     """The same numbers with the deciles in random order."""
-    return Control(name="deciles in random order", reads=reads, transform=_shuffle, decisive=decisive)
-
-
-def at_one_time(reads: Mapping[str, Reading], name: str) -> Control:
-    """All deciles at the same time, for what moves all of them by the same share."""
-    return Control(name=name, reads=reads, transform=_equal)
+    return Control(name="deciles in random order", reads=reads, transform=_shuffle)
 
 
 def _times_by_frequency(rows: SeedRows, raw: bool) -> np.ndarray:
@@ -100,7 +95,3 @@ def _shuffle(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         orders = stream("findings", "shuffled deciles", name).random((_NUM_REPLICAS, len(known))).argsort(axis=1)
         found[name] = known[orders]
     return found
-
-
-def _equal(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: 0 * numbers for name, numbers in curves.items()}

@@ -155,8 +155,8 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], s
     shown = strongest(controls, deciding.condition.side)
     covers = _covers(deciding, found)
     alone = [] if covers or len(seeds.used) > 1 else [_NO_INTERVAL]
-    obstacles = [*seeds.obstacles, *alone, *_hindrance(finding, curves, deciding)]
-    verdict, reason = _verdict(deciding, shown, obstacles)
+    obstacles = [*seeds.obstacles, *alone, *_hindrance(finding, curves, deciding), *_noise(finding, models, seeds)]
+    verdict, reason = _verdict(deciding, shown, obstacles, finding.uncontrolled)
     if verdict in ("holds", "fails") and (moves := unsettled(finding, models, set(seeds.used), outcomes, index)):
         verdict, reason = "undetermined", f"{reason} {_sentence(moves)}"
     needed = _seeds_needed(deciding, len(seeds.used)) if verdict == "undetermined" else None
@@ -200,18 +200,38 @@ def _hindrance(finding: Finding, curves: dict[str, np.ndarray], deciding: Outcom
     return [why] if why else []
 
 
+def _noise(finding: Finding, models: ModelGroup, seeds: _Seeds) -> list[str]:
+    """The readings whose numbers do not agree with themselves."""
+    if (asked := finding.reliable) is None:
+        return []
+    try:
+        found = gather(asked.reads, models, within=set(seeds.used))
+    except Absent as absent:
+        return [f"how far two halves of the sentences agree is not known ({absent})"]
+    halves = {name: float(one.estimate()[0, 0]) for name, one in found.items()}
+    return [
+        f"{asked.of} of two halves of the sentences correlate by {short(value)} in the {name}, needed {asked.least}: "
+        "evaluate on more sentences"
+        for name, value in halves.items()
+        if not value >= asked.least
+    ]
+
+
 def _covers(deciding: Outcome, found: dict[str, Estimates]) -> str:
     """Whose choice the interval allows for, "" of no interval."""
     sentences = any(one.sampled for one in found.values())
     return " and ".join(["seeds"] * deciding.covers_seeds + ["sentences"] * sentences)
 
 
-def _verdict(deciding: Outcome, control: ControlOutcome | None, obstacles: list[str]) -> tuple[Verdict, str]:
-    if control is None:
+def _verdict(
+    deciding: Outcome, control: ControlOutcome | None, obstacles: list[str], uncontrolled: str
+) -> tuple[Verdict, str]:
+    if control is None and not uncontrolled:
         obstacles = [*obstacles, "no control was measured"]
     if obstacles:
         return UNTESTABLE, " ".join(_sentence(obstacle) for obstacle in obstacles)
-    assert control is not None
+    if control is None:
+        return deciding.verdict, f"{_sentence(str(deciding))} {_sentence(f'No control could show it: {uncontrolled}')}"
     if deciding.verdict == "holds" and control.shows_claim:
         return "undetermined", _sentence(
             f"{deciding}. The control shows it too: {control.name}, {short(control.value)}"

@@ -1,6 +1,6 @@
 """A published claim as an executable check."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from infoflow.results import Spec
 
 from ._condition import Condition, Verdict
+from ._estimates import Estimates
 from ._table import Reading
 
 Curves = Mapping[str, np.ndarray]
@@ -23,13 +24,26 @@ class Control:
 
     `transform` turns those curves into one or many replicas of a null; of many, the strongest of the weakest 95 %
     counts. A control that meets every condition, or the one that decides the verdict by itself, leaves a claim that
-    holds undetermined. A control that is not `decisive` is reported and decides nothing.
+    holds undetermined. `replicas` makes them of each seed's numbers (`seeds_alone`, `layers_in_any_order`): they must
+    meet every condition and, where the threshold is 0, which half of all noise passes, by no less than the claim. A
+    control that is not `decisive` is reported and decides nothing; a decisive one must be able to show the claim.
     """
 
     name: str
     reads: Mapping[str, Reading]
     transform: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None
+    replicas: Callable[[Mapping[str, Estimates]], Iterable[dict[str, np.ndarray]]] | None = None
     decisive: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Agreement:
+    """How far a claim's numbers must agree with themselves: the correlation of two halves of the data, in the mean over
+    seeds and for every reading."""
+
+    reads: Mapping[str, Reading]
+    least: float
+    of: str  # what is correlated
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +62,8 @@ class Finding:
     hinders: Hinders | None = None  # a condition of the comparison that tables may show not to be met
     given: "Given | None" = None  # how it is judged on a model that no study trained; None: not at all
     minimum_seeds: int = 3  # 1 for a claim about each model by itself: nothing in it is a difference between models
+    reliable: Agreement | None = None  # without it no verdict: numbers of chance have none
+    uncontrolled: str = ""  # why no control could show it: the interval alone decides
 
     def conditions(self, curves: Curves) -> list[Condition]:
         """The claim's conditions on rows of curves; a ratio to zero is infinite or undefined and decides nothing."""
@@ -58,6 +74,7 @@ class Finding:
     def tables(self) -> tuple[str, ...]:
         """The tables that are read, in order of first use; task scores last."""
         readings = [*self.reads.values(), *(r for control in self.controls for r in control.reads.values())]
+        readings += self.reliable.reads.values() if self.reliable else ()
         return tuple(dict.fromkeys([*(table for reading in readings for table in reading.sources), "task_scores"]))
 
 

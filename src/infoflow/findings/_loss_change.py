@@ -6,7 +6,7 @@ that intervals come from the seeds alone. Numbers are of the training sentences 
 
 # S stacks' series of windows: (layer, window); K entries of a profile, R bootstrap replicates
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, Literal
@@ -17,12 +17,13 @@ from infoflow.foundation import stream
 from infoflow.results import Spec
 
 from ._condition import Condition, exceeds
-from ._finding import Curves
+from ._finding import Agreement, Curves
 from ._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION, Absent
 from ._table import Reading, SeedRows, Table, exact
 
 MAIN_STACK: Mapping[Spec, str] = {CAUSAL: "decoder", MASKED: "encoder", TRANSLATION: "encoder"}
 COMPONENTS = ("query", "key", "value", "output", "mlp_in", "mlp_out", "norm")
+_LEAST_AGREEMENT = 0.7
 ATTENTION, FEED_FORWARD = COMPONENTS[:4], COMPONENTS[4:6]
 
 
@@ -75,6 +76,18 @@ def window_mean(objective: Spec, column: Literal["helping", "alternated", "top_s
 def reliability(objective: Spec, statistic: str, rule: str = "") -> Reading:
     """A figure of the recording itself."""
     return _recorded("reliability", objective).where(statistic=statistic, rule=rule).reduce(_only)
+
+
+def halves_agree(objectives: Sequence[Spec] = OBJECTIVES, *, parameters: bool = False) -> Agreement:
+    """Totals of groups of parameters, or of single ones, on two halves of the evaluated sentences (threshold ours).
+
+    At a correlation of .7 the mean of both halves would correlate by 2 · .7 / 1.7 = .82 with that of other sentences.
+    """
+    which = "parameters" if parameters else "groups without embeddings"
+    reads = {NAMES[one]: reliability(one, f"half correlation of {which}") for one in objectives}
+    return Agreement(
+        reads=reads, least=_LEAST_AGREEMENT, of=f"totals of {'single' if parameters else 'groups of'} parameters"
+    )
 
 
 def synchrony(objective: Spec, *, turned: bool = False) -> Reading:

@@ -4,7 +4,7 @@ import numpy as np
 
 from .._condition import Condition, exceeds, stays_below
 from .._finding import Control, Curves, Finding
-from .._loss_change import window_mean
+from .._loss_change import halves_agree, window_mean
 from .._model_group import NAMES, OBJECTIVES
 from .._sources import LOSS_CHANGE
 from .._table import Reading
@@ -39,7 +39,10 @@ FINDING = Finding(
             name="signs by chance",
             reads=READS,
             transform=lambda curves: {name: np.full_like(curve, 0.5) for name, curve in curves.items()},
+            decisive=False,
         ),
     ),
     learned=OBJECTIVES,
+    reliable=halves_agree(parameters=True),
+    uncontrolled="signs by chance help in half of the cases, which is the limit itself",
 )

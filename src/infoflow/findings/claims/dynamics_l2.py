@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from .._chance import layers_in_any_order
 from .._condition import Condition, stays_below
 from .._finding import Control, Curves, Finding
-from .._loss_change import components_by_layer, profile
+from .._loss_change import COMPONENTS, components_by_layer, halves_agree, profile
 from .._model_group import NAMES, OBJECTIVES, TRANSLATION
 from .._shapes import layer_names
 from .._sources import LOSS_CHANGE
@@ -41,6 +42,11 @@ FINDING = Finding(
     statistic="some layer of some stack has a negative share in the loss change of its stack",
     reads=READS,
     test=test,
-    controls=(Control(name="the same allocation for every parameter", reads=baselines(READS)),),
+    controls=(
+        layers_in_any_order(READS, numbers=len(COMPONENTS)),
+        # The same share for every layer.
+        Control(name="the same allocation for every parameter", reads=baselines(READS), decisive=False),
+    ),
     learned=OBJECTIVES,
+    reliable=halves_agree(),
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from .._condition import SHARE, Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._loss_change import synchrony
+from .._loss_change import halves_agree, synchrony
 from .._model_group import NAMES, OBJECTIVES
 from .._sources import LOSS_CHANGE
 from .._table import Reading
@@ -39,4 +39,5 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="each layer's series turned round by a random number of windows", reads=TURNED),),
     learned=OBJECTIVES,
+    reliable=halves_agree(),
 )

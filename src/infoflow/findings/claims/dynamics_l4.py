@@ -4,7 +4,7 @@ import numpy as np
 
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._loss_change import window_mean
+from .._loss_change import halves_agree, window_mean
 from .._model_group import NAMES, OBJECTIVES
 from .._sources import LOSS_CHANGE
 from .._table import Reading
@@ -59,7 +59,10 @@ FINDING = Finding(
             transform=lambda curves: {
                 name: np.full_like(curve, NORMAL if "top_share" in name else 0.5) for name, curve in curves.items()
             },
+            decisive=False,
         ),
     ),
     learned=OBJECTIVES,
+    reliable=halves_agree(parameters=True),
+    uncontrolled="the share of a normal distribution, known exactly, is half of the limit",
 )

@@ -47,7 +47,9 @@ FINDING = Finding(
                 for one in OBJECTIVES
                 for rule in RULES
             },
+            decisive=False,
         ),
     ),
     learned=OBJECTIVES,
+    uncontrolled="first order in its own place is 1 times itself, whatever the residuals are",
 )

@@ -2,9 +2,10 @@
 
 from itertools import combinations
 
+from .._chance import seeds_alone
 from .._condition import Condition
-from .._finding import Control, Curves, Finding
-from .._loss_change import own_over_others, profile_similarity
+from .._finding import Curves, Finding
+from .._loss_change import halves_agree, own_over_others, profile_similarity
 from .._model_group import OBJECTIVES
 from .._sources import PARAMETER_CONTRIBUTIONS
 from .._table import Reading
@@ -33,11 +34,7 @@ FINDING = Finding(
     ),
     reads=READS,
     test=test,
-    controls=(
-        Control(
-            name="two seeds of one objective in place of two objectives",
-            reads=WITHIN | {f"{one.name}, {other.name}": WITHIN[one.name] for one, other in PAIRS},
-        ),
-    ),
+    controls=(seeds_alone(READS, tuple(WITHIN), tuple(f"{one.name}, {other.name}" for one, other in PAIRS)),),
     learned=OBJECTIVES,
+    reliable=halves_agree(),
 )

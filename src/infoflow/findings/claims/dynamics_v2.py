@@ -4,7 +4,7 @@ import numpy as np
 
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._loss_change import ATTENTION, FEED_FORWARD, profile, total_of
+from .._loss_change import ATTENTION, FEED_FORWARD, halves_agree, profile, total_of
 from .._model_group import NAMES, OBJECTIVES
 from .._shapes import layer_names
 from .._sources import PARAMETER_CONTRIBUTIONS
@@ -49,4 +49,5 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="the same allocation for every parameter", reads=baselines(SHARES) | SIZES),),
     learned=OBJECTIVES,
+    reliable=halves_agree(),
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._loss_change import profile_similarity
+from .._loss_change import halves_agree, profile_similarity
 from .._model_group import CAUSAL, MASKED, OBJECTIVES, TRANSLATION
 from .._sources import PARAMETER_CONTRIBUTIONS
 from .._table import Reading, baselines
@@ -47,4 +47,5 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="shuffled profiles", reads=baselines(READS)),),
     learned=OBJECTIVES,
+    reliable=halves_agree(),
 )

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from .._chance import layers_in_any_order
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._loss_change import FEED_FORWARD, profile, total_of
+from .._loss_change import COMPONENTS, FEED_FORWARD, halves_agree, profile, total_of
 from .._model_group import TRANSLATION
 from .._shapes import layer_names
 from .._sources import PARAMETER_CONTRIBUTIONS
@@ -42,6 +43,11 @@ FINDING = Finding(
     statistic="the largest share of W1 and W2 lies in the upper third of the layers, in the encoder and in the decoder",
     reads=READS,
     test=test,
-    controls=(Control(name="the same allocation for every parameter", reads=baselines(READS)),),
+    controls=(
+        layers_in_any_order(READS, numbers=len(COMPONENTS)),
+        # The same share for every layer.
+        Control(name="the same allocation for every parameter", reads=baselines(READS), decisive=False),
+    ),
     learned=(TRANSLATION,),
+    reliable=halves_agree((TRANSLATION,)),
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._loss_change import hurting
+from .._loss_change import halves_agree, hurting
 from .._model_group import CAUSAL, MASKED, TRANSLATION
 from .._sources import PARAMETER_CONTRIBUTIONS
 from .._table import Reading
@@ -58,4 +58,5 @@ FINDING = Finding(
         ),
     ),
     learned=(MASKED,),
+    reliable=halves_agree((MASKED,)),
 )

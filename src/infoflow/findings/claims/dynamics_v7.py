@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from .._chance import seeds_alone
 from .._condition import Condition, exceeds
-from .._finding import Control, Curves, Finding
-from .._loss_change import last_hurting
+from .._finding import Curves, Finding
+from .._loss_change import halves_agree, last_hurting
 from .._model_group import CAUSAL, MASKED, OBJECTIVES, TRANSLATION
 from .._sources import PARAMETER_CONTRIBUTIONS
 from .._table import Reading
@@ -43,6 +44,7 @@ FINDING = Finding(
     ),
     reads=READS,
     test=test,
-    controls=(Control(name="causal LM in place of all", reads=dict.fromkeys(READS, READS["causal"])),),
+    controls=(seeds_alone(READS, *((name,) for name in READS)),),
     learned=OBJECTIVES,
+    reliable=halves_agree(),
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._loss_change import head_spread
+from .._loss_change import halves_agree, head_spread
 from .._model_group import NAMES, OBJECTIVES
 from .._sources import PARAMETER_CONTRIBUTIONS
 from .._table import Reading, baselines
@@ -38,4 +38,5 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="equal heads that differ by the choice of sentences alone", reads=baselines(READS)),),
     learned=OBJECTIVES,
+    reliable=halves_agree(),
 )

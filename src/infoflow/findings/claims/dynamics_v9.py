@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from .._chance import layers_in_any_order
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._loss_change import ATTENTION, profile, total_of
+from .._loss_change import ATTENTION, COMPONENTS, halves_agree, profile, total_of
 from .._model_group import CAUSAL, MASKED
 from .._sources import PARAMETER_CONTRIBUTIONS
 from .._table import Reading, baselines
@@ -36,7 +37,9 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        Control(name="the same allocation for every parameter", reads=baselines(READS)),
+        layers_in_any_order(READS, numbers=len(COMPONENTS)),
+        # The same share for every layer.
+        Control(name="the same allocation for every parameter", reads=baselines(READS), decisive=False),
         Control(
             name="masked LM",
             reads={"causal": profile(MASKED)},
@@ -44,4 +47,5 @@ FINDING = Finding(
         ),
     ),
     learned=(CAUSAL,),
+    reliable=halves_agree((CAUSAL,)),
 )

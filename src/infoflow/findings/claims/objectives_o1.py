@@ -16,4 +16,5 @@ FINDING = Finding(
     test=dynamics_v1.test,
     controls=dynamics_v1.FINDING.controls,
     learned=OBJECTIVES,
+    reliable=dynamics_v1.FINDING.reliable,
 )

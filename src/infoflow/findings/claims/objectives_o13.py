@@ -16,4 +16,5 @@ FINDING = Finding(
     test=representations_v12.test,
     controls=representations_v12.FINDING.controls,
     learned=(TRANSLATION, TOKEN_DROPOUT),
+    hinders=representations_v12.hinders,
 )

@@ -7,6 +7,7 @@ one layout and not in another cannot be read off these tables.
 
 import numpy as np
 
+from .._chance import seeds_alone
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
 from .._model_group import TRANSLATION
@@ -60,11 +61,12 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        Control(name="untrained models", reads=untrained(READS)),
-        Control(
-            name="one family of blocks in place of two",
-            reads=READS | {f"t5 {one.name}": probe(one, "bert") for one in _SHARED},
+        seeds_alone(
+            READS,
+            *({f"{family} {one.name}": one.name for one in _SHARED} for family in _FAMILIES),
+            {"translation": BART.name},
         ),
+        Control(name="untrained models", reads=untrained(READS)),
     ),
     learned=(TRANSLATION, *_SHARED),
 )

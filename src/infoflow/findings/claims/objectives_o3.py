@@ -8,6 +8,7 @@ studies of two sizes, whose gaps can be compared by hand: one study has one size
 
 import numpy as np
 
+from .._chance import seeds_alone
 from .._condition import Condition, Verdict, exceeds
 from .._finding import Control, Curves, Finding
 from .._model_group import MASKED
@@ -49,7 +50,10 @@ FINDING = Finding(
     ),
     reads=SCORES | COST,
     test=test,
-    controls=(Control(name="untrained models", reads=untrained(SCORES) | COST),),
+    controls=(
+        seeds_alone(SCORES | COST, ("electra",), ("masked",)),
+        Control(name="untrained models", reads=untrained(SCORES) | COST),
+    ),
     learned=(ELECTRA, MASKED),
     hinders=hinders,
 )

@@ -3,6 +3,7 @@
 The plan's variant is named `electra+selected`, with `selected_only = true`.
 """
 
+from .._chance import seeds_alone
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
 from .._model_group import MASKED
@@ -35,7 +36,7 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        Control(name="ELECTRA in place of its ablation", reads=READS | {"selected": READS["electra"]}),
+        seeds_alone(READS, ("electra",), ("selected",), ("masked",)),
         Control(name="untrained models", reads=untrained(READS)),
     ),
     learned=(ELECTRA, MASKED),

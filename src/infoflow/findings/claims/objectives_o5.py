@@ -7,6 +7,7 @@ Variants of the plan are named after their one noise: `bart+masking`, `bart+dele
 
 import numpy as np
 
+from .._chance import seeds_alone
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
 from .._sources import BART_PAPER
@@ -34,6 +35,9 @@ FINDING = Finding(
     ),
     reads=READS,
     test=test,
-    controls=(Control(name="untrained models", reads=untrained(READS)),),
+    controls=(
+        seeds_alone(READS, ("bart",), tuple(one.variant for one in BART_NOISES)),
+        Control(name="untrained models", reads=untrained(READS)),
+    ),
     learned=(BART, *BART_NOISES),
 )

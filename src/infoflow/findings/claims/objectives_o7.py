@@ -5,6 +5,7 @@ them, and the tags of words for tasks on one sentence. The measure looks within 
 several sentences at once no table holds.
 """
 
+from .._chance import seeds_alone
 from .._condition import Condition
 from .._finding import Control, Curves, Finding
 from .._sources import ALBERT_PAPER
@@ -31,6 +32,9 @@ FINDING = Finding(
     ),
     reads=READS,
     test=test,
-    controls=(Control(name="untrained models", reads=untrained(READS)),),
+    controls=(
+        seeds_alone(READS, *({f"{which} {what}": what for what in ("spans", "words")} for which in ("new", "old"))),
+        Control(name="untrained models", reads=untrained(READS)),
+    ),
     learned=(SENTENCE_ORDER, NEXT_SENTENCE),
 )

@@ -1,5 +1,6 @@
 """objectives:O8. SpanBERT against the masked LM: coreference, a task on spans, and tags of words."""
 
+from .._chance import seeds_alone
 from .._condition import Condition
 from .._finding import Control, Curves, Finding
 from .._model_group import MASKED
@@ -27,6 +28,9 @@ FINDING = Finding(
     ),
     reads=READS,
     test=test,
-    controls=(Control(name="untrained models", reads=untrained(READS)),),
+    controls=(
+        seeds_alone(READS, *({f"{which} {what}": what for what in ("spans", "words")} for which in ("new", "old"))),
+        Control(name="untrained models", reads=untrained(READS)),
+    ),
     learned=(SPANBERT, MASKED),
 )

@@ -6,6 +6,7 @@ the text in their decoder and are not measured, so that of corruption variants t
 
 import numpy as np
 
+from .._chance import seeds_alone
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
 from .._sources import T5_PAPER
@@ -52,7 +53,7 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        Control(name="deshuffling in place of one denoising", reads=READS | {"masks": READS["deshuffling"]}),
+        seeds_alone(READS, ("random tokens",), ("masks",), ("deshuffling", "language model")),
         Control(name="untrained models", reads=untrained(READS)),
     ),
     learned=(DENOISE_FULL, DENOISE_MASK, DESHUFFLING, DECODER_LM),

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .._chance import seeds_alone
 from .._condition import Condition, exceeds
 from .._curves import identity
 from .._finding import Control, Curves, Finding
@@ -38,6 +39,7 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
+        seeds_alone(READS, ("causal",), ("masked",), ("translation",)),
         Control(name="chance", reads=baselines(READS)),
         Control(name="untrained models", reads=untrained(READS)),
     ),

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .._chance import seeds_alone
 from .._condition import Condition, exceeds
 from .._curves import position
 from .._finding import Control, Curves, Finding
@@ -53,6 +54,7 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
+        seeds_alone(READS, ("causal LM", "masked LM"), ("translation",)),
         Control(name="all pairs of occurrences", reads=baselines(READS)),
         Control(name="untrained models", reads=untrained(READS)),
     ),

@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 
+from .._chance import seeds_alone
 from .._condition import Condition, exceeds
 from .._curves import SEED_DISTANCES, TASK_DISTANCES
 from .._finding import Control, Curves, Finding
@@ -43,6 +44,9 @@ FINDING = Finding(
     ),
     reads=READS,
     test=test,
-    controls=(Control(name="untrained models", reads=untrained(READS)),),
+    controls=(
+        seeds_alone(READS, tuple(TASK_DISTANCES), tuple(SEED_DISTANCES)),
+        Control(name="untrained models", reads=untrained(READS)),
+    ),
     learned=OBJECTIVES,
 )

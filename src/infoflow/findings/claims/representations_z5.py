@@ -1,5 +1,6 @@
 """representations:Z-5. Layer 0."""
 
+from .._chance import seeds_alone
 from .._condition import Condition, exceeds
 from .._curves import geometry
 from .._finding import Control, Curves, Finding
@@ -33,6 +34,7 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
+        seeds_alone(READS, ("translation",), ("masked-lm",)),
         Control(name="isotropic Gaussian", reads=baselines(READS)),
         Control(name="untrained models", reads=untrained(READS)),
     ),

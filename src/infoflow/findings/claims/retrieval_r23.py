@@ -5,6 +5,7 @@ the answer from memory. Memory is read in the most frequent facts: of all traine
 for a lens to tell where. A trial of one seed had halves of 2 and 4, of 4 blocks.
 """
 
+from .._chance import seeds_alone
 from .._condition import Condition, stays_below
 from .._finding import Control, Curves, Finding
 from .._retrieval import COMMON, HELD_OUT, TRAINED, entry
@@ -37,10 +38,7 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        Control(
-            name="one reader in place of both",
-            reads={"evidence": READS["memory"], "memory": READS["memory"]},
-        ),
+        seeds_alone(READS, ("evidence",), ("memory",)),
         Control(name="untrained models", reads=untrained(READS)),
     ),
     learned=(CLOSED_BOOK, RETRIEVE_LEARNED),

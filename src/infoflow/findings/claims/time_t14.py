@@ -31,7 +31,8 @@ FINDING = Finding(
             reads={"left": divergence_left(TRANSLATION, SHARE, "lr_share")},
             decisive=False,
         ),
-        Control(name="step 0", reads={"left": divergence_left(TRANSLATION, 0.0)}),
+        Control(name="step 0", reads={"left": divergence_left(TRANSLATION, 0.0)}, decisive=False),
     ),
     learned=(TRANSLATION,),
+    uncontrolled="the divergence is counted in units of that at step 0",
 )

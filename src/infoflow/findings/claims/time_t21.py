@@ -1,7 +1,7 @@
 """time:T21. Rows of the embedding matrix."""
 
 from .._condition import CORRELATION, Condition, stays_below
-from .._deciles_over_time import at_one_time, embeddings_settled, frequency_correlation, shuffled_deciles
+from .._deciles_over_time import embeddings_settled, frequency_correlation, shuffled_deciles
 from .._finding import Curves, Finding
 from .._model_group import CAUSAL
 from .._sources import OURS
@@ -13,7 +13,7 @@ READS: dict[str, Reading] = {"times": embeddings_settled(CAUSAL)}
 def test(curves: Curves) -> list[Condition]:
     found = frequency_correlation(curves["times"])
     name, unit = "frequency and the update from which on nine tenths of the way are done", "rank correlation"
-    return [stays_below(name, found, -0.5, unit, bounds=CORRELATION)]
+    return [stays_below(name, found, -0.6, unit, bounds=CORRELATION)]
 
 
 FINDING = Finding(
@@ -23,16 +23,11 @@ FINDING = Finding(
     published="none: ours, exploratory",
     statistic=(
         "deciles of the types by frequency in the training text: rank correlation of frequency and the update from "
-        "which on their rows of the embedding matrix are within a tenth of the way to the last ones, -.5 or less "
+        "which on their rows of the embedding matrix are within a tenth of the way to the last ones, -.6 or less "
         "(threshold ours)"
     ),
     reads=READS,
     test=test,
-    controls=(
-        # Without a gradient every row shrinks by the same share at each update.
-        at_one_time(READS, "weight decay alone"),
-        # Of ten deciles in random order more than 5 % pass -.5.
-        shuffled_deciles(READS, decisive=False),
-    ),
+    controls=(shuffled_deciles(READS),),
     learned=(CAUSAL,),
 )
