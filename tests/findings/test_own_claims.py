@@ -80,6 +80,7 @@ def test_the_test_of_the_file_decides(make_study, claim_file):
         (CHANGED.format("controls", "[3]"), "controls must be a tuple"),
         (CHANGED.format("test", "None"), "test must be a function"),
         (CHANGED.format("minimum_seeds", "-1"), "minimum_seeds must be"),
+        (CHANGED.format("uncontrolled", "True"), "uncontrolled must be text"),
         (CHANGED.format("claim", "3"), "claim must be text"),
         ("from infoflow.findings import FINDINGS\nONE = FINDINGS['dynamics:V3']", "holds no claim"),
     ],

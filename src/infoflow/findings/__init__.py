@@ -2,6 +2,8 @@
 
 from infoflow.heads import removable as removable
 
+from ._chance import layers_in_any_order as layers_in_any_order
+from ._chance import seeds_alone as seeds_alone
 from ._condition import CORRELATION as CORRELATION
 from ._condition import SHARE as SHARE
 from ._condition import Condition as Condition
@@ -14,6 +16,7 @@ from ._curves import seed_distance as seed_distance
 from ._curves import task_distance as task_distance
 from ._estimates import Estimates as Estimates
 from ._evaluate import evaluate as evaluate
+from ._finding import Agreement as Agreement
 from ._finding import Control as Control
 from ._finding import Curves as Curves
 from ._finding import Finding as Finding

@@ -72,7 +72,8 @@ def ablations(stack: str, kind: str, removed: str, objective: Spec = TRANSLATION
 
 
 def mattering_share(table: Table) -> Reading:
-    """Share of the ablations that change the loss by more than `MATTERS`, up or down: counted seed by seed."""
+    """Share of the ablations that change the loss by more than `MATTERS`, up or down, counted seed by seed; and their
+    number."""
     return table.reduce(_mattering)
 
 
@@ -146,7 +147,8 @@ def _rare_head(frame: pd.DataFrame, rare: SeedRows) -> int | None:
 
 
 def _mattering(rows: SeedRows) -> np.ndarray:
-    return (np.abs(_finite(rows)) > MATTERS).mean(axis=1, keepdims=True)
+    matter_RN = np.abs(_finite(rows)) > MATTERS
+    return np.stack([matter_RN.mean(axis=1), np.full(len(matter_RN), matter_RN.shape[1])], axis=1)
 
 
 def _best_left(rows: SeedRows) -> np.ndarray:

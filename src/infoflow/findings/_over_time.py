@@ -54,7 +54,8 @@ def role_sets(objective: Spec, column: str = "jaccard_previous") -> Reading:
 
 
 def lower_more_alike(objective: Spec, *, at_start: bool = False) -> Reading:
-    """Share of the checkpoints after the warm-up at which state 1 is more like another seed's than the last one is."""
+    """Share of the checkpoints after the warm-up at which state 1 is more like another seed's than the last one is;
+    and the number of these checkpoints."""
     table = Table("convergence", objective, needs=("layer", "update", "progress"), course=True)
     chosen = table.where(kind="state", reference="other-seed", similarity="cka")
     return chosen.reduce(_lower_more_alike, at_start=at_start)
@@ -317,4 +318,4 @@ def _lower_more_alike(rows: SeedRows, at_start: bool) -> np.ndarray:
     chosen = grid[(progress == 0) if at_start else (progress >= _BEGUN)]
     if chosen.empty or 1 not in chosen:
         raise Absent("no checkpoint after the warm-up was compared with another seed")
-    return exact([float((chosen[1] > chosen[chosen.columns.max()]).mean())])
+    return exact([float((chosen[1] > chosen[chosen.columns.max()]).mean()), len(chosen)])

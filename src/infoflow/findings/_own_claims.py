@@ -73,6 +73,8 @@ def _fault(claim: Finding | Untested) -> str:
         return "learned must be a tuple of objectives, such as (MASKED,)"
     if not callable(claim.test):
         return "test must be a function of the curves"
+    if not isinstance(claim.uncontrolled, str):
+        return "uncontrolled must be text: why no control could show the claim"
     if not isinstance(claim.minimum_seeds, int) or claim.minimum_seeds < 1:
         return "minimum_seeds must be a whole number from 1"
     return ""

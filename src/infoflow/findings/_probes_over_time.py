@@ -35,7 +35,8 @@ def best_layer_moves(objective: Spec, task: tuple[str, ...], labels: str = "task
 def heads_with_the_loss(*, positions: bool = False) -> Reading:
     """Of a masked LM: share of the curves of relations that come abruptly; doublings between the middle of their
     middles and the steepest fall of the loss between two checkpoints (0: inside); doublings from there to the middle of
-    the gain in minimal pairs. `positions`: heads that attend to fixed places, for those of relations.
+    the gain in minimal pairs; the number of curves. `positions`: heads that attend to fixed places, for those of
+    relations.
     """
     phases = Table("phases", MASKED, needs=("table", "curve", "verdict"), number="t50", known=True)
     phases = phases.where(table=_POSITIONS if positions else _RELATIONS)
@@ -119,4 +120,4 @@ def _heads_with_the_loss(phases: SeedRows, loss: SeedRows, pairs: SeedRows) -> n
     grammar = _middle(scores["update"].to_numpy(float), (scores["value"] - scores["value"].iloc[0]).to_numpy(float))
     if scores["update"].iloc[0] != 0 or not np.isfinite(grammar):
         raise Absent("minimal pairs at step 0 and a gain over it are needed")
-    return exact([abrupt, max(low - middle, middle - high, 0.0), grammar - middle])
+    return exact([abrupt, max(low - middle, middle - high, 0.0), grammar - middle, len(phases.frame)])

@@ -64,7 +64,8 @@ def trees(objective: Spec, metric: str, *, beyond_chain: bool = False) -> Readin
 
 
 def cumulative_shape(objective: Spec) -> Reading:
-    """Share of steps at which a cumulative score falls, and share of tasks that are best below the top: (1 + R, 2)."""
+    """Share of steps at which a cumulative score falls, share of tasks that are best below the top, number of tasks:
+    (1 + R, 3)."""
     return Table("probe_mixing", objective, needs=("layer",)).where(task=..., statistic="score").reduce(_shape)
 
 
@@ -114,4 +115,5 @@ def _shape(rows: SeedRows) -> np.ndarray:
         falls.append((np.diff(numbers, axis=1) < 0).mean(axis=1))
         peaks.append(numbers.argmax(axis=1) < numbers.shape[1] - 1)
     common = min(map(len, falls))
-    return np.stack([np.mean([own[:common] for own in each], axis=0) for each in (falls, peaks)], axis=1)
+    shares = [np.mean([own[:common] for own in each], axis=0) for each in (falls, peaks)]
+    return np.stack([*shares, np.full(common, len(peaks))], axis=1)

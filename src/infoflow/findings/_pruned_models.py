@@ -73,7 +73,7 @@ def surviving_roles(kept: Literal["sweep", "random"] = "sweep") -> Reading:
     Of the points of a sweep with fewer than half of the heads left the one nearest to `PUBLISHED_LEFT`. A function is a
     role of the table `head_roles`, which some head of the converged model holds. `kept="random"`: expected share for as
     many heads drawn at random from the converged model, exactly: 1 − C(n − m, k) / C(n, k) for a function that m of n
-    heads hold, k of them drawn.
+    heads hold, k of them drawn. Then the number of functions.
     """
     table = _sweep("pruned_roles", *_HEAD, "role", "present", number="alive")
     table = replace(table, absent="no head of the converged models held a function, or none of the sweeps was told of")
@@ -84,6 +84,7 @@ def undecided_gates(at: Literal["largest", "zero"] = "largest") -> Reading:
     """Share of the gates that are neither 0 nor 1 in evaluation, at one end of the sweep of penalties.
 
     `at="largest"` penalty, or at a penalty of 0. Gates on the encoder's heads where they were learned, else on all.
+    Then the number of gates.
     """
     curve = _sweep("pruning", "setting", number="undecided").where(metric=..., method=GATES, scope=(ENCODER, ALL))
     gates = _sweep("pruned_heads", number="log_alpha").where(stack=..., method=GATES, scope=(ENCODER, ALL))
@@ -201,7 +202,8 @@ def _surviving_roles(rows: SeedRows, kept: str) -> np.ndarray | None:
     holders = before[before["present"]].drop_duplicates([*_HEAD, "role"]).groupby("role").size()
     if holders.empty:
         return None
-    return exact([np.mean([_surviving_share(holders, draw.frame, kept) for _, draw in sweep.groups("draw")])])
+    shares = [_surviving_share(holders, draw.frame, kept) for _, draw in sweep.groups("draw")]
+    return exact([np.mean(shares), len(holders)])
 
 
 def _surviving_share(holders: pd.Series, sweep: pd.DataFrame, kept: str) -> float:
@@ -227,7 +229,8 @@ def _undecided(curve: SeedRows, heads: SeedRows, at: str) -> np.ndarray:
     rows = curve.frame.drop_duplicates(key).merge(gates, on=key)
     if rows.empty:
         raise Absent(f"pruned_heads has no gates of the sweep {GATES}")
-    return exact([np.mean([_undecided_share(draw, at) for _, draw in rows.groupby("draw")])])
+    shares = [_undecided_share(draw, at) for _, draw in rows.groupby("draw")]
+    return exact([np.mean(shares), rows["gates"].min()])
 
 
 def _undecided_share(rows: pd.DataFrame, at: str) -> float:

@@ -22,10 +22,11 @@ def test(curves: Curves) -> list[Condition]:
     return [
         stays_below(
             f"share of ablations that change the loss by more than {MATTERS} nats per token",
-            curves["share"],
+            curves["share"][:, :1],
             0.5,
             "share of heads",
             bounds=SHARE,
+            of=int(curves["share"][0, 1]),
             alone=False,
         ),
         exceeds(

@@ -16,10 +16,11 @@ def test(curves: Curves) -> list[Condition]:
     return [
         stays_below(
             "share of the gates that are neither 0 nor 1 at the largest penalty",
-            curves["undecided"],
+            curves["undecided"][:, :1],
             FEW,
             "share of gates",
             bounds=SHARE,
+            of=int(curves["undecided"][0, 1]),
         )
     ]
 

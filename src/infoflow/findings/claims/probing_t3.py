@@ -13,7 +13,7 @@ READS: dict[str, Reading] = {"shape": cumulative_shape(MASKED)}
 
 
 def test(curves: Curves) -> list[Condition]:
-    falling, peaks = curves["shape"][:, :1], curves["shape"][:, 1:]
+    falling, peaks = curves["shape"][:, :1], curves["shape"][:, 1:2]
     return [
         stays_below("share of steps at which a score falls", falling, 0.5, "share of steps", bounds=SHARE, alone=False),
         exceeds(
@@ -22,6 +22,7 @@ def test(curves: Curves) -> list[Condition]:
             np.nextafter(0.5, 0.0),
             "share of tasks",
             bounds=SHARE,
+            of=int(curves["shape"][0, 2]),
             published=9 / 11,
         ),
     ]

@@ -12,9 +12,16 @@ READS: dict[str, Reading] = {"heads": heads_with_the_loss()}
 
 def test(curves: Curves) -> list[Condition]:
     abrupt, apart, grammar = (curves["heads"][:, [place]] for place in range(3))
-    unit = "doublings of updates"
+    unit, relations = "doublings of updates", int(curves["heads"][0, 3])
     return [
-        exceeds("share of relations whose best head comes at once", abrupt, 0.5, "share of curves", alone=False),
+        exceeds(
+            "share of relations whose best head comes at once",
+            abrupt,
+            0.5,
+            "share of curves",
+            alone=False,
+            of=relations,
+        ),
         stays_below("from their middle to the steepest fall of the loss", apart, 0.5, unit),
         exceeds("from their middle to that of the gain in minimal pairs", grammar, 0.0, unit, alone=False),
     ]

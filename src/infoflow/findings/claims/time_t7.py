@@ -13,7 +13,7 @@ READS: dict[str, Reading] = {"both": at_once(CAUSAL, GAIN)}
 def test(curves: Curves) -> list[Condition]:
     abrupt, apart = (curves["both"][:, [place]] for place in range(2))
     return [
-        exceeds("share of seeds in which both come at once", abrupt, 0.5, "share of seeds", alone=False),
+        exceeds("share of seeds in which both come at once", abrupt, 0.5, "share of seeds", alone=False, of=1),
         stays_below("between the middle of induction and that of the gain", apart, 1.0, "doublings of updates"),
     ]
 
