@@ -78,11 +78,13 @@ def test_two_seeds_of_one_objective_stand_in_for_two_objectives(gap, spread, thr
     assert ("The control shows it too" in row["reason"]) == (wanted == "undetermined")
 
 
-def test_of_many_seeds_one_pair_in_twenty_may_be_as_far_apart() -> None:
-    seeds = np.r_[np.zeros(19), 1.0]
+@pytest.mark.parametrize("number", [20, 40])
+def test_of_many_seeds_one_pair_in_twenty_may_be_as_far_apart(number) -> None:
+    """All pairs of twenty are tried, of forty a thousand."""
+    seeds = np.r_[np.zeros(number - 1), 1.0]
     row = judged(claim((seeds_alone(READS, ("a",), ("b",)),), 0.3), masked_lm=seeds + 0.5, causal_lm=seeds)
     beyond = np.mean([one - other > 0.3 for one, other in permutations(seeds, 2)])
-    assert beyond == 0.05
+    assert beyond == 1 / number
     assert row["verdict"] == "holds"
 
 

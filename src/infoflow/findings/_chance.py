@@ -7,7 +7,8 @@ order is drawn anew in every training. Both give many replicas (`infoflow.findin
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from itertools import islice, permutations, product
+from itertools import permutations, product
+from math import perm
 
 import numpy as np
 
@@ -46,13 +47,20 @@ def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Co
 
 
 def _by_seed(found: Mapping[str, Estimates], sides: list[Side]) -> Iterator[dict[str, np.ndarray]]:
-    every = [draw for source in _sources(sides) for draw in islice(_draws(found, sides, source), 10 * _MOST)]
-    if not every:
+    """Every choice of a reading and of a training (or a pair of them) for each side, all different; at most `_MOST`."""
+    sources = [source for source in _sources(sides) if len({found[name].units for name in source.values()}) == 1]
+    sizes = [len(found[next(iter(source.values()))].units) for source in sources]
+    counts = [perm(size, len(sides)) for size in sizes]
+    if not sum(counts):
         raise Absent(f"it takes {len(sides)} trainings of one objective")
-    if len(every) > _MOST:
-        chosen = stream("findings", "seeds alone", len(every)).choice(len(every), _MOST, replace=False)
-        every = [every[one] for one in np.sort(chosen)]
-    for source, rows in every:
+    if sum(counts) <= _MOST:
+        orders = zip(sources, [permutations(range(size), len(sides)) for size in sizes], strict=True)
+        draws = [(source, rows) for source, each in orders for rows in each]
+    else:
+        rng = stream("findings", "seeds alone", sum(counts))
+        chosen = rng.choice(len(sources), _MOST, p=np.array(counts) / sum(counts))
+        draws = [(sources[one], rng.permutation(sizes[one])[: len(sides)]) for one in chosen]
+    for source, rows in draws:
         yield {
             name: found[source[what]].values_UK[[row]]
             for side, row in zip(sides, rows, strict=True)
@@ -66,15 +74,6 @@ def _sources(sides: list[Side]) -> Iterator[dict[str, str]]:
     for side in sides:
         alternatives = [[name for name, what in side.items() if what == one] for one in measured]
         yield from (dict(zip(measured, names, strict=True)) for names in product(*alternatives))
-
-
-def _draws(
-    found: Mapping[str, Estimates], sides: list[Side], source: dict[str, str]
-) -> Iterator[tuple[dict[str, str], tuple[int, ...]]]:
-    """A training (or pair of them) of the source for each side, all different."""
-    units = {found[name].units for name in source.values()}
-    if len(units) == 1:
-        yield from ((source, rows) for rows in permutations(range(len(units.pop())), len(sides)))
 
 
 def _reordered(found: Mapping[str, Estimates], numbers: int) -> Iterator[dict[str, np.ndarray]]:
