@@ -275,6 +275,69 @@ def test_both_stacks_learned_the_task(alone) -> None:
     }
 
 
+def test_blocks_that_one_task_alone_has_count_once(alone) -> None:
+    """A summary is written by a decoder, whose blocks no other task tunes: shares add up to 100 over both."""
+
+    summary, tags = list(TASKS)[:2]
+    shares = {
+        (summary, "", -2): 0.2,
+        (summary, "encoder", 0): 0.2,
+        (summary, "decoder", 0): 0.6,
+        (tags, "", -2): 0.5,
+        (tags, "encoder", 0): 0.5,
+    }
+
+    def writes(frame):
+        first = frame[frame["layer"] == -2]
+        parts = {-2: "task-head", 0: "query"}
+        return pd.concat(
+            first[first["task"] == task].assign(
+                stack=stack, layer=layer, component=parts[layer], value=-share, total=-1.0
+            )
+            for (task, stack, layer), share in shares.items()
+        )
+
+    answer = alone("tuning_allocation", writes)["tuning-learned"].answer[0]
+    assert "35% of the fall of the loss came from the task's head, 65% from the blocks, 0% from the" in answer
+    assert "number 0 did most (35%)" in answer
+
+
+def test_a_task_that_was_tuned_from_scratch_alone_has_no_panel(alone) -> None:
+    """Its model was tuned by another method than its control."""
+
+    def frozen_alone(frame):
+        hard = (frame["task"] == "opinions") & frame["trained"] & (frame["method"] == "full")
+        return frame[~hard]
+
+    figure = alone("tuned_scores", frozen_alone)["tuned-scores"]
+    assert [panel.title.split(" (")[0] for panel in figure.panels] == [one for one in TASKS if one != "opinions"]
+    assert not any("opinions" in answer for answer in figure.answer)
+
+
+def test_a_line_without_pwcca_is_told_by_another_measure(tmp_path) -> None:
+    given = Adapted(objectives=SOME)
+    run = adapted.write_run(tmp_path, given, only=("task_answers",))
+    frame = given.tables()["tuning_change"]
+    adapted.write_table(run, "tuning_change", frame[(frame["measure"] != "pwcca") | (frame["objective"] != SOME[0])])
+    answers = drawn_figures(run, "adaptation")["tuning-change"].answer
+    assert len(answers) == 2
+    assert all("tuning moved layer" in answer for answer in answers)
+
+
+def test_one_block_is_not_set_against_itself(alone) -> None:
+    answer = alone("tuning_weights", lambda frame: frame[frame["layer"] < 1])["tuning-weights"].answer[0]
+    assert "block 0 moved furthest (" in answer
+    assert "of its norm), and" in answer
+
+
+def test_low_rank_adapters_are_told_beside_all_weights(alone) -> None:
+    def adapters(frame):
+        return frame.assign(method=frame["method"].replace("frozen", "lora"))
+
+    answer = alone("tuned_scores", adapters)["tuned-ways"].answer[0]
+    assert "“low-rank adapters” differs from “all weights” by −" in answer
+
+
 def test_a_wide_extreme_hides_no_clear_difference(alone) -> None:
     def wide(frame):
         frame = frame[(frame["probe"] == "upos") & (frame["layer"] < 2) & (frame["task"] == "tags")]

@@ -162,14 +162,24 @@ def test_models_that_do_not_fit_a_task_are_left_out(tmp_path, capsys) -> None:
         "domain": {},
         "tune": [{"name": name, "size": 40} for name in ("grammar-tags", "grammar-span", "grammar-summary")],
     }
-    found = {}
+    found, methods = {}, {}
     for stage in graph(StudyPlan.from_json(values), tmp_path / "run").of(Tune):
         found.setdefault(stage.tuned.asked.name, set()).add(stage.tuned.subject.recipe.objective.name)
+        methods.setdefault(stage.tuned.asked.name, set()).add(stage.tuned.method)
     assert found == {
         "grammar-tags": {"masked-lm", "causal-lm", "translation", "span-corruption"},
         "grammar-span": {"masked-lm", "translation", "span-corruption"},
         "grammar-summary": {"causal-lm", "translation", "span-corruption"},
     }
+    assert methods["grammar-tags"] == {"full", "frozen"}
+    assert methods["grammar-summary"] == {"full"}  # no head for frozen features to train
+
+
+def test_a_text_to_write_needs_more_than_frozen_features(tmp_path) -> None:
+    task = {"name": "grammar-summary", "size": 40, "methods": ["frozen"]}
+    values = {**PLAN, "objectives": ["causal-lm"], "domain": {}, "tune": [task]}
+    with pytest.raises(UserError, match=r"tune\.methods of grammar-summary must hold full, top, decay or lora"):
+        graph(StudyPlan.from_json(values), tmp_path / "run")
 
 
 def test_untrained_models_are_tuned_once_for_all_objectives_that_begin_alike(tmp_path) -> None:

@@ -91,8 +91,8 @@ def tune(
         method: All weights; the head on a frozen body; head and upper layers; lower layers slower; low-rank adapters.
         rates: Learning rates to choose among, separated by commas. Default: four that suit the method.
         seeds: Of head, data order and dropout, separated by commas. Default: 0,1,2.
-        examples: To train on at most, the same ones for every model, with each class's share; 0 takes all.
-        epochs: Passes over the training examples.
+        examples: So many to train on, the same ones for every model, of classes with each one's share; 0 takes all.
+        epochs: Passes over the training examples (of frozen features --set tune.head_epochs, 40).
         controls: Tune on shuffled labels too, and the same architecture with random weights.
         from_scratch: Tune the same architecture with random weights too.
     """
@@ -135,7 +135,7 @@ def tune(
             tuned = {label: _tuned(one, data, asked, each, folder, label) for label, (one, each) in arms.items()}
         shutil.rmtree(folder / "features", ignore_errors=True)
         tables = _written(folder, model, tuned)
-        _show(tuned, data)
+        _show(tuned, data, method)
         show_path("Models", folder / "models")
         show_path("Tables", tables)
 
@@ -200,7 +200,7 @@ def _written(folder: Path, model: str, tuned: "dict[str, Tuned]") -> Path:
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _show(tuned: "dict[str, Tuned]", data: "TaskData") -> None:
+def _show(tuned: "dict[str, Tuned]", data: "TaskData", method: str) -> None:
     """Print the scores on test, the mean over seeds, and each seed's main metric."""
     first = next(iter(tuned.values()))
     sizes = f"{len(first.train):,} to train, {len(data.dev):,} to choose, {len(data.test):,} to test"
@@ -222,11 +222,12 @@ def _show(tuned: "dict[str, Tuned]", data: "TaskData") -> None:
     ]
     show_table(["seed", "part", "metric", "value [95% interval]"], listed, "Each seed")
     show()
-    _tell_of_guesses(first.scores)
+    _tell_of_guesses(first.scores, method)
 
 
-def _tell_of_guesses(scores: "pd.DataFrame") -> None:
+def _tell_of_guesses(scores: "pd.DataFrame", method: str) -> None:
     """Say so where the main metric on test is not above what is reached without a model."""
+    longer = "--set tune.head_epochs" if method == "frozen" else "--epochs"
     from infoflow.results import score_bounds
 
     metric = scores[scores["main"]]["metric"].iloc[0]
@@ -234,7 +235,7 @@ def _tell_of_guesses(scores: "pd.DataFrame") -> None:
     if low <= guess < score_bounds(metric)[1]:  # nothing is better than a guess that is always right
         show(
             f"No better than the best guess without a model: {metric} {estimate(value, low, high)}, the guess "
-            f"{guess:.3f}.\nTune longer (--epochs), at other rates (--rates), or on more examples."
+            f"{guess:.3f}.\nTune longer ({longer}), at other rates (--rates), or on more examples."
         )
         show()
 

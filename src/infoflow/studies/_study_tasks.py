@@ -10,12 +10,12 @@ from typing import Any, get_args
 from infoflow.adaptation import Shape, TaskData, as_text, built_in_task, load_task
 from infoflow.architectures import EncoderLayout, Layout
 from infoflow.flow import first_then_others, is_first, wait_for_all
-from infoflow.foundation import SilentDisplay, atomic_write, current_display, digest, use_display, version
+from infoflow.foundation import SilentDisplay, UserError, atomic_write, current_display, digest, use_display, version
 from infoflow.objectives import AbstractObjective
 from infoflow.results import Recipe
 
 from ._plan import StudyPlan
-from ._tuning_plan import TunePlan
+from ._tuning_plan import FROZEN, TunePlan
 
 _VERSION = 1  # raise when the same plan gives other tasks
 _NOTE = "tasks.json"
@@ -87,6 +87,24 @@ class StudyTasks:
         if left := dict.fromkeys(one.name.partition("/")[0] for one in wanted if one not in found):
             what = "that writes text" if shape == "generation" else f"that can be asked for a {shape}"
             self.tell(f"{asked.name}: a model {what} is tuned. Left out: {', '.join(left)}.")
+        return found
+
+    def methods(self, asked: TunePlan) -> list[str]:
+        """Ways to tune for the task: a text is written by the pretrained head, so that none is left for frozen features
+        to train; told.
+
+        Raises:
+            UserError: The plan asks for frozen features of a task that writes alone.
+        """
+        if self.shape(asked) != "generation" or FROZEN not in asked.methods:
+            return list(asked.methods)
+        found = [method for method in asked.methods if method != FROZEN]
+        why = "the pretrained head writes the text, and frozen features leave nothing to train"
+        if not found:
+            raise UserError(
+                f'tune.methods of {asked.name} must hold full, top, decay or lora: {why}. Got ["{FROZEN}"]. Add one.'
+            )
+        self.tell(f"{asked.name}: {why}. Tuned by {', '.join(found)} alone.")
         return found
 
     def tell(self, note: str) -> None:

@@ -16,9 +16,9 @@ from infoflow.results import Recipe, Subject
 from ._specialised import Specialised, specialised
 from ._study_domain import AS_IS
 from ._study_models import StudyModels
-from ._tuning_plan import TunePlan
+from ._tuning_plan import FROZEN, TunePlan
 
-FULL, FROZEN, SHUFFLED, UNTRAINED = "full", "frozen", "shuffled-labels", "untrained"
+FULL, SHUFFLED, UNTRAINED = "full", "shuffled-labels", "untrained"
 _TUNING, _FEATURES = "tuning", "tuning-features"
 
 
@@ -153,9 +153,10 @@ def tuned_subjects(models: StudyModels) -> Iterator[TunedSubject]:
 def _of_task(models: StudyModels, asked: TunePlan) -> Iterator[TunedSubject]:
     tasks = models.tasks
     recipes, sizes = tasks.fitting(asked, models.plan.recipes()), tasks.sizes(asked)
+    methods = tasks.methods(asked)
     for recipe in recipes:
         for one in _pretrained(models, recipe, asked):
-            for method in asked.methods:
+            for method in methods:
                 yield from (dataclasses.replace(one, method=method, examples=size) for size in sizes)
         yield from _controls(models, recipe, asked, sizes)
 

@@ -33,6 +33,7 @@ Sizes = Annotated[tuple[CountOrNone, ...], Limits(filled=True)]
 Seeds = Annotated[tuple[Seed, ...], Limits(filled=True)]
 Shapes = Literal["", "classification", "regression", "tagging", "span", "choice", "generation"]
 Size = Annotated[int, Limits(at_least=20, at_most=10**6)]
+FROZEN = "frozen"  # the method of a head on features that stay
 # Settings that a plan shares with `TuneConfig`.
 _SHARED = {
     *("epochs", "patience", "batch_examples", "max_length", "max_target", "seeds", "learning_rates", "layers", "rank")
@@ -45,10 +46,10 @@ class TunePlan:
 
     Without `train` it is a built-in task of that name, else what `load_task` reads: files, or `hf:NAME:SPLIT`, from the
     folder that the study is started in. Understanding tasks are for every model with an encoder or a decoder,
-    generation for those that write text; which do not fit is told once.
+    generation for those that write text, by all methods but frozen features; which do not fit is told once.
 
     Each model costs `methods` times `examples` times (`seeds` + the further `learning_rates`), each `epochs` over the
-    examples; controls are tuned in full alone. Frozen features are computed once.
+    examples (40 for a head on frozen features, which are computed once); controls are tuned in full alone.
     """
 
     name: Name = ""  # built in: grammar-tags, grammar-agreement, grammar-pairs, grammar-span, grammar-summary

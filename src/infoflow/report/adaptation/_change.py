@@ -56,7 +56,7 @@ def change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
     return ReportFigure(
         id="tuning-change",
         question="Which layers did tuning change?",
-        answer=[_sentence(of(means, series=one.key, trained=True, measure=measures[0]), one.label) for one in series],
+        answer=[_sentence(of(means, series=one.key, trained=True), measures, one.label) for one in series],
         panels=panels,
         caption=f"{bands(data, 'words')} Colours, and numbers where there is room: 100 × the distance (1 − "
         "similarity) of the layer before and after tuning; all panels on one scale."
@@ -96,8 +96,10 @@ def _drawn(data: pd.DataFrame, measures: list[str]) -> pd.DataFrame:
     )
 
 
-def _sentence(means: pd.DataFrame, name: str) -> str:
-    """The upper half of the layers against the lower half, and the layer that changed most."""
+def _sentence(rows: pd.DataFrame, measures: list[str], name: str) -> str:
+    """The upper half of the layers against the lower half, and the layer that changed most; by the first measure that
+    is known (PWCCA takes more words than some tasks have)."""
+    means = of(rows, measure=next(one for one in measures if one in set(rows["measure"].astype(str))))
     top = int(means["layer"].max())
     halves = []
     for part in (means["layer"] > (top + 1) / 2, (means["layer"] > 0) & (means["layer"] <= top / 2)):
@@ -177,7 +179,8 @@ def _furthest(rows: pd.DataFrame, name: str) -> str:
     if blocks.empty:
         return f"In {name}, no weights of blocks were compared."
     most, least = int(str(blocks.idxmax())), int(str(blocks.idxmin()))
+    beside = f"; block {least}: {two_digits(100 * blocks.min())}%" if least != most else ""
     return (
-        f"In {name}, block {most} moved furthest ({two_digits(100 * blocks.max())}% of its norm; block {least}: "
-        f"{two_digits(100 * blocks.min())}%), and of the parts {parts.idxmax()} ({two_digits(100 * parts.max())}%)."
+        f"In {name}, block {most} moved furthest ({two_digits(100 * blocks.max())}% of its norm{beside}), and of the "
+        f"parts {parts.idxmax()} ({two_digits(100 * parts.max())}%)."
     )

@@ -39,9 +39,9 @@ def flipped_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         question="Which examples changed sides?",
         answer=[_sentence(both)],
         panels=[],
-        caption=f"{len(rows)} of {len(flipped):,} examples that changed sides, some of each task and model; one "
-        "seed of pretraining and of tuning. Of tags those that the two tell differently. They illustrate, and prove "
-        "nothing.",
+        caption=f"{len(rows)} of {len(flipped):,} examples that changed sides, some of each task, and of as many "
+        "models as there is room for; one seed of pretraining and of tuning. Of tags those that the two tell "
+        "differently. They illustrate, and prove nothing.",
         how_to_read=[
             "Each row is a test example: its text, the right answer, what a head on frozen features of the pretrained "
             "model answers, and what the model answers once all its weights were tuned.",

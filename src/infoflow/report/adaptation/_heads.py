@@ -168,7 +168,10 @@ def _fates(ranked: pd.DataFrame, name: str) -> list[str]:
     """Shares of heads whose importance was kept, gained and lost; none where it is not known before and after."""
     known = ranked[ranked.groupby(["task", "seed"])["fate"].transform(lambda fates: bool((fates != "").any()))]
     if known.empty:
-        side = "before" if bool(ranked["cost_before"].isna().all()) else "after"
+        unknown = [side for side in ("before", "after") if bool(ranked[f"cost_{side}"].isna().any())]
+        if not unknown:
+            return [f"In {name}, no heads stand out by what they are worth."]
+        side = unknown[0]
         why = ": of the part of the model that was tuned no pretraining loss is known" if side == "before" else ""
         return [f"In {name}, what heads are worth {side} tuning is not known{why}."]
     shares = known.groupby(["task", "seed"])["fate"].value_counts(normalize=True).unstack(fill_value=0.0)

@@ -47,8 +47,9 @@ def learned_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
             "A row is a block, above them the head of the task, a column a part. The change of the loss at each step "
             "of tuning is shared out over all weights; the square is what came to these. Choose the task above the "
             "picture.",
-            "All shares add up to 100. The head of the task starts from random weights and so has much to learn; what "
-            "is left is what the pretrained body did. It would be surprising if the embeddings had done most.",
+            "All shares add up to 100. The head of the task starts from random weights and so has much to learn (a "
+            "text is written by the pretrained one); what is left is what the pretrained body did. It would be "
+            "surprising if the embeddings had done most.",
         ],
         method=ALLOCATION,
         data=data,
@@ -80,7 +81,7 @@ def _panel(rows: pd.DataFrame, title: str, how: dict[str, Any]) -> Panel:
 
 def _sentence(data: pd.DataFrame, name: str) -> str:
     by_task = data.groupby(["task", "stack", "layer"])["share"].sum()
-    by_place = by_task.groupby(level=["stack", "layer"]).mean()
+    by_place = by_task.unstack("task", fill_value=0.0).mean(axis=1).rename("share")  # a decoder is tuned for some alone
     head = f"{number(100 * by_place.get(('', -2), 0.0), 0)}% of the fall of the loss came from the task's head"
     blocks = by_place[by_place.index.get_level_values("layer") >= 0]
     if blocks.empty:

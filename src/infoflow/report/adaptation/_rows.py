@@ -101,7 +101,7 @@ def estimated(
     return pd.DataFrame(rows, columns=names)
 
 
-def bands(data: pd.DataFrame, counted: str = "test examples") -> str:
+def bands(data: pd.DataFrame, counted: str = "test examples (of tags, words)") -> str:
     """What intervals cover."""
     seeds = int(data["seeds"].max()) if len(data) else 0
     count = int(data["count"].median()) if len(data) else 0

@@ -35,6 +35,7 @@ def scores_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     own = averaged(most_examples(plain(scores)), SCORED)
     if not bool(own["trained"].any()):
         return None
+    own = own[own["task"].isin(own.loc[own["trained"], "task"])]  # others were tuned from scratch alone
     data = names_of(estimated(own, SCORED, score_bounds), models)
     tasks = tasks_of(data)
     return ReportFigure(

@@ -55,7 +55,7 @@ def swaps_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
             for text in _sentences(of(means, series=one.key, depth=depth), _named(one.label, depth, data, one))
         ],
         panels=panels,
-        caption=f"{bands(data)} Means over tasks. Each panel has its own scale.",
+        caption=f"{bands(of(data, quantity='score'))} Means over tasks. Each panel has its own scale.",
         how_to_read=[
             "Across: how many blocks have again the weights from before tuning, from none to all. Up: what the task's "
             "score is then, and what the loss of pretraining is. Circles: from the bottom, at 0 the embeddings alone; "

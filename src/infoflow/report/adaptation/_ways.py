@@ -101,8 +101,12 @@ def _sentences(rows: pd.DataFrame, name: str) -> list[str]:
     if gains:
         told.append(f"tuning all weights gains over frozen features {listed(gains)}")
     general = found.get((AS_IS, FULL))
-    for strategy in ("continued", "scratch"):
+    for strategy in [one for one in STRATEGIES if one != AS_IS]:
         if general and (domain := found.get((strategy, FULL))):
             gap = estimate_text((domain - general).estimate())
             told.append(f"all weights tuned, “{STRATEGIES[strategy]}” differs from “{STRATEGIES[AS_IS]}” by {gap}")
+    for (strategy, method), own in found.items():
+        if general and strategy == AS_IS and method not in (FULL, FROZEN):
+            gap = estimate_text((own - general).estimate())
+            told.append(f"“{METHODS.get(method, method)}” differs from “{METHODS[FULL]}” by {gap}")
     return [f"In {name}, {'; '.join(told)}."] if told else []

@@ -14,7 +14,8 @@ from infoflow.results import KEYS, TableSchema
 
 from .._quiet import without_notes
 from .._study_models import StudyModels
-from .._tuned_subject import FROZEN, TunedSubject, tuned_subjects
+from .._tuned_subject import TunedSubject, tuned_subjects
+from .._tuning_plan import FROZEN
 from .._workbench import Part
 from ._specialise import specialise_key
 from ._stage import AbstractStage, firsts
