@@ -19,53 +19,68 @@ from ._finding import Control
 from ._model_group import Absent
 from ._table import Reading
 
-_MOST, _NUM_ORDERS = 1000, 400
+_MOST, _NUM_ORDERS = 200, 400
 
 Side = Mapping[str, str]
 """The readings that are of one training each, and what each one measures."""
+Draws = Iterator[tuple[dict[str, np.ndarray], float]]
+"""Curves of replicas, and the weight of each among all."""
 
 
-def seeds_alone(reads: Mapping[str, Reading], *sides: Side | tuple[str, ...]) -> Control:
-    """Trainings of one objective in place of several: each side of the claim gets a seed of its own.
+def seeds_alone(reads: Mapping[str, Reading], *sides: Side | tuple[str, ...] | str) -> Control:
+    """Trainings of one objective in place of several: each side of the claim gets seeds of its own.
+
+    A claim is about means over S seeds, and so are its sides here: what a seed differs from the mean of its objective by
+    is divided by √S, as it would be in the mean of so many. Each reading that can stand for all has the same weight.
 
     Args:
         reads: The readings of the claim.
         sides: What the claim sets against each other: the names of the readings of one side, or, where they measure
-            several things, what each one measures. Numbers that measure the same take each other's place.
+            several things, what each one measures. Numbers that measure the same take each other's place. It takes as
+            many seeds as there are sides.
+
+    Raises:
+        ValueError: A side names what is not read.
     """
-    named: list[Side] = [side if isinstance(side, Mapping) else dict.fromkeys(side, "") for side in sides]
+    named: list[Side] = [
+        side if isinstance(side, Mapping) else dict.fromkeys([side] if isinstance(side, str) else side, "")
+        for side in sides
+    ]
+    if unknown := {name for side in named for name in side} - set(reads):
+        raise ValueError(f"sides must name readings ({', '.join(reads)}). Got {', '.join(sorted(unknown))}.")
     return Control(
         name="trainings that differ by their seed alone", reads=reads, replicas=partial(_by_seed, sides=named)
     )
 
 
 def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Control:
-    """The layers of every training in an order of its own, drawn at random; a layer has so many numbers of a curve."""
+    """The layers of every training in an order of its own, drawn at random; a layer has so many numbers of a curve.
+
+    With few layers and seeds all trainings have the same order by chance in more than 5 % of the draws: then nothing is
+    measured.
+    """
     return Control(
         name="layers in any order, drawn for each training", reads=reads, replicas=partial(_reordered, numbers=numbers)
     )
 
 
-def _by_seed(found: Mapping[str, Estimates], sides: list[Side]) -> Iterator[dict[str, np.ndarray]]:
-    """Every choice of a reading and of a training (or a pair of them) for each side, all different; at most `_MOST`."""
-    sources = [source for source in _sources(sides) if len({found[name].units for name in source.values()}) == 1]
-    sizes = [len(found[next(iter(source.values()))].units) for source in sources]
-    counts = [perm(size, len(sides)) for size in sizes]
-    if not sum(counts):
+def _by_seed(found: Mapping[str, Estimates], sides: list[Side]) -> Draws:
+    """Of every source the trainings (or pairs of them) for each side, all different; at most `_MOST` of each."""
+    sources = [
+        source
+        for source in _sources(sides)
+        if len({found[name].units for name in source.values()}) == 1 and _size(found, source) >= len(sides)
+    ]
+    if not sources:
         raise Absent(f"it takes {len(sides)} trainings of one objective")
-    if sum(counts) <= _MOST:
-        orders = zip(sources, [permutations(range(size), len(sides)) for size in sizes], strict=True)
-        draws = [(source, rows) for source, each in orders for rows in each]
-    else:
-        rng = stream("findings", "seeds alone", sum(counts))
-        chosen = rng.choice(len(sources), _MOST, p=np.array(counts) / sum(counts))
-        draws = [(sources[one], rng.permutation(sizes[one])[: len(sides)]) for one in chosen]
-    for source, rows in draws:
-        yield {
-            name: found[source[what]].values_UK[[row]]
-            for side, row in zip(sides, rows, strict=True)
-            for name, what in side.items()
-        }
+    for source in sources:
+        own = {what: _around_mean(found[name]) for what, name in source.items()}
+        draws = _orders(_size(found, source), len(sides))
+        for rows in draws:
+            drawn = {
+                name: own[what][[row]] for side, row in zip(sides, rows, strict=True) for name, what in side.items()
+            }
+            yield drawn, 1 / (len(sources) * len(draws))
 
 
 def _sources(sides: list[Side]) -> Iterator[dict[str, str]]:
@@ -76,10 +91,30 @@ def _sources(sides: list[Side]) -> Iterator[dict[str, str]]:
         yield from (dict(zip(measured, names, strict=True)) for names in product(*alternatives))
 
 
-def _reordered(found: Mapping[str, Estimates], numbers: int) -> Iterator[dict[str, np.ndarray]]:
+def _size(found: Mapping[str, Estimates], source: dict[str, str]) -> int:
+    return len(found[next(iter(source.values()))].units)
+
+
+def _orders(size: int, places: int) -> list[tuple[int, ...]]:
+    if perm(size, places) <= _MOST:
+        return list(permutations(range(size), places))
+    rng = stream("findings", "seeds alone", size, places)
+    return [tuple(rng.permutation(size)[:places].tolist()) for _ in range(_MOST)]
+
+
+def _around_mean(one: Estimates) -> np.ndarray:
+    """Each unit's numbers as the mean over so many seeds would lie, (U, K)."""
+    mean_1K = one.estimate()
+    return mean_1K + (one.values_UK - mean_1K) / np.sqrt(len(one.seeds))
+
+
+def _reordered(found: Mapping[str, Estimates], numbers: int) -> Draws:
+    alike = {name: (one.values_UK.shape[1] // numbers) ** (len(one.units) - 1) for name, one in found.items()}
+    if min(alike.values()) <= 20:
+        raise Absent("so few layers and trainings are in the same order by chance in one of twenty draws")
     draws = {name: stream("findings", "layers in any order", name) for name in found}
     for _ in range(_NUM_ORDERS):
-        yield {name: _mean_in_any_order(one, numbers, draws[name]) for name, one in found.items()}
+        yield {name: _mean_in_any_order(one, numbers, draws[name]) for name, one in found.items()}, 1 / _NUM_ORDERS
 
 
 def _mean_in_any_order(one: Estimates, numbers: int, rng: np.random.Generator) -> np.ndarray:

@@ -40,43 +40,44 @@ def try_control(
     """Run the test on the control's curves; `deciding` is the claim's condition number `index`.
 
     A control shows the claim when it meets every condition, or the deciding one by itself (`_meets_alone`); of many
-    replicas, when more than 5 % do. Replicas of each seed's numbers must meet every condition, and a threshold of 0 by
-    no less than the claim does.
+    replicas, when more than 5 % do. Replicas of each seed's numbers must meet every condition, the deciding one by no
+    less than the claim.
     """
     try:
         found = gather(control.reads, models, within=seeds)
-        conditions = _conditions(control, finding, found)
+        conditions, weights = _conditions(control, finding, found)
     except Absent as absent:
         return ControlOutcome(
             name=control.name, value=np.nan, unit="", shows_claim=False, decisive=control.decisive, missing=str(absent)
         )
-    own = conditions[index]
-    met = np.logical_and.reduce([condition.met() for condition in conditions])
+    own, shows = conditions[index], np.logical_and.reduce([condition.met() for condition in conditions])
     if control.replicas:
-        shows = met & (_farthest(own) >= _farthest(deciding.condition)[0]) if own.threshold == 0 else met
+        shows = shows & (_farthest(own) >= _farthest(deciding.condition)[0])
     else:
-        shows = met | (own.met() & _meets_alone(own, deciding))
+        shows = shows | (own.met() & _meets_alone(own, deciding))
     if own.threshold == 0 and len(shows) == 1 and shows.any():
         shows = shows & _beyond_chance(control, finding, found, index)
     return ControlOutcome(
         name=control.name,
-        value=_strongest(own),
+        value=_strongest(own, weights),
         unit=deciding.condition.unit,
-        shows_claim=bool(np.mean(shows) > 1 - _NULL_LEVEL),
+        shows_claim=bool(np.average(shows, weights=weights) > 1 - _NULL_LEVEL + 1e-9),
         decisive=control.decisive,
     )
 
 
-def _conditions(control: Control, finding: Finding, found: dict[str, Estimates]) -> list[Condition]:
-    """The claim's conditions on the control's curves, a row for each of its replicas."""
+def _conditions(
+    control: Control, finding: Finding, found: dict[str, Estimates]
+) -> tuple[list[Condition], np.ndarray | None]:
+    """The claim's conditions on the control's curves, a row for each of its replicas, and what each row weighs."""
     curves = {name: one.estimate() for name, one in found.items()}
     if control.replicas is None:
-        return finding.conditions(control.transform(curves) if control.transform else curves)
+        return finding.conditions(control.transform(curves) if control.transform else curves), None
     # One by one: a claim may choose by the estimate, which is the first row.
-    each = [finding.conditions(curves | replica) for replica in control.replicas(found)]
-    return [
-        replace(alike[0], values=np.concatenate([one.values for one in alike])) for alike in zip(*each, strict=True)
-    ]
+    drawn, weights = zip(*control.replicas(found), strict=True)
+    each = [finding.conditions(curves | replica) for replica in drawn]
+    rows = [np.concatenate([one.values for one in alike]) for alike in zip(*each, strict=True)]
+    return [replace(one, values=values) for one, values in zip(each[0], rows, strict=True)], np.array(weights)
 
 
 def _meets_alone(own: Condition, deciding: Outcome) -> bool:
@@ -114,13 +115,14 @@ def strongest(controls: list[ControlOutcome], side: str) -> ControlOutcome | Non
     return max(measured, key=lambda c: (c.shows_claim, np.nan_to_num(sign * c.value, nan=-np.inf)), default=None)
 
 
-def _strongest(condition: Condition) -> float:
+def _strongest(condition: Condition, weights: np.ndarray | None) -> float:
     """The condition's effect: of one row itself, of many replicas the 95 % quantile towards the claim."""
     sign = 1 if condition.side == "above" else -1
     effects = _farthest(condition)
-    return float(sign * np.quantile(effects, _NULL_LEVEL, method="inverted_cdf") + condition.threshold)
+    strongest = np.quantile(effects, _NULL_LEVEL, method="inverted_cdf", weights=weights)
+    return float(sign * strongest + condition.threshold)
 
 
 def _farthest(condition: Condition) -> np.ndarray:
     """Of each row how far it lies beyond the threshold: in its weakest column, of a claim on any in its strongest."""
-    return (np.min if condition.over == "all" else np.max)(condition.oriented, axis=1)
+    return np.min(condition.oriented, axis=1) if condition.over == "all" else np.fmax.reduce(condition.oriented, axis=1)

@@ -10,7 +10,7 @@ import pandas as pd
 from infoflow.foundation import Interval
 from infoflow.results import Spec
 
-from ._condition import UNTESTABLE, Outcome, Verdict, judge_all, short
+from ._condition import UNTESTABLE, Outcome, Verdict, judge_all, short, wilson
 from ._control import ControlOutcome, strongest, try_control
 from ._converged import unsettled
 from ._estimates import Estimates
@@ -18,7 +18,7 @@ from ._finding import Finding, Untested, several
 from ._given_models import GivenModel, given_models, group_of_given
 from ._learned import shortfall
 from ._model_group import Absent, ModelGroup, model_groups
-from ._more_seeds import seeds_to_decide, told_seeds
+from ._more_seeds import MOST_SEEDS, seeds_to_decide, told_seeds
 from ._registry import FINDINGS
 from ._resampled import resampled_curves
 from ._schema import FINDINGS_TABLE
@@ -156,7 +156,8 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], s
     covers = _covers(deciding, found)
     alone = [] if covers or len(seeds.used) > 1 else [_NO_INTERVAL]
     obstacles = [*seeds.obstacles, *alone, *_hindrance(finding, curves, deciding), *_noise(finding, models, seeds)]
-    verdict, reason = _verdict(deciding, shown, obstacles, finding.uncontrolled)
+    uncontrolled = finding.uncontrolled if not any(one.decisive for one in controls) else ""
+    verdict, reason = _verdict(deciding, shown, obstacles, uncontrolled)
     if verdict in ("holds", "fails") and (moves := unsettled(finding, models, set(seeds.used), outcomes, index)):
         verdict, reason = "undetermined", f"{reason} {_sentence(moves)}"
     needed = _seeds_needed(deciding, len(seeds.used)) if verdict == "undetermined" else None
@@ -183,15 +184,26 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], s
 
 
 def _seeds_needed(deciding: Outcome, seeds: int) -> int | None:
-    """How many seeds would decide it; None too where its own interval decides, and something else keeps it open."""
-    return seeds_to_decide(
+    """How many seeds would decide it; None too where its own interval decides, and something else keeps it open.
+
+    Of shares of things in each seed, so many that Wilson's interval decides too.
+    """
+    condition = deciding.condition
+    needed = seeds_to_decide(
         deciding.effect,
         Interval(deciding.low, deciding.high),
-        deciding.condition.threshold,
+        condition.threshold,
         seeds=seeds,
         seed_error=deciding.seed_error,
         sentence_error=deciding.sentence_error,
     )
+    if not condition.of:
+        return needed
+    ends = ((number, wilson(deciding.effect, condition.of * number)) for number in range(seeds, MOST_SEEDS + 1))
+    counted = next((number for number, (low, high) in ends if not low <= condition.threshold <= high), None)
+    if counted is None or counted == seeds:
+        return needed
+    return counted if needed is None else max(needed, counted)
 
 
 def _hindrance(finding: Finding, curves: dict[str, np.ndarray], deciding: Outcome) -> list[str]:
@@ -208,10 +220,10 @@ def _noise(finding: Finding, models: ModelGroup, seeds: _Seeds) -> list[str]:
         found = gather(asked.reads, models, within=set(seeds.used))
     except Absent as absent:
         return [f"how far two halves of the sentences agree is not known ({absent})"]
-    halves = {name: float(one.estimate()[0, 0]) for name, one in found.items()}
+    halves = {name: float(one.values_UK.min()) for name, one in found.items()}  # NaN of any seed stays
     return [
-        f"{asked.of} of two halves of the sentences correlate by {short(value)} in the {name}, needed {asked.least}: "
-        "evaluate on more sentences"
+        f"{asked.of} of two halves of the sentences correlate by {short(value)} only in a {name}, needed "
+        f"{asked.least}: evaluate on more sentences"
         for name, value in halves.items()
         if not value >= asked.least
     ]

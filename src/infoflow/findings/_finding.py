@@ -24,22 +24,22 @@ class Control:
 
     `transform` turns those curves into one or many replicas of a null; of many, the strongest of the weakest 95 %
     counts. A control that meets every condition, or the one that decides the verdict by itself, leaves a claim that
-    holds undetermined. `replicas` makes them of each seed's numbers (`seeds_alone`, `layers_in_any_order`): they must
-    meet every condition and, where the threshold is 0, which half of all noise passes, by no less than the claim. A
-    control that is not `decisive` is reported and decides nothing; a decisive one must be able to show the claim.
+    holds undetermined. `replicas` makes them of each seed's numbers, with weights (`seeds_alone`,
+    `layers_in_any_order`): they must meet every condition, the deciding one by no less than the claim. A control that
+    is not `decisive` is reported and decides nothing.
     """
 
     name: str
     reads: Mapping[str, Reading]
     transform: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None
-    replicas: Callable[[Mapping[str, Estimates]], Iterable[dict[str, np.ndarray]]] | None = None
+    replicas: Callable[[Mapping[str, Estimates]], Iterable[tuple[dict[str, np.ndarray], float]]] | None = None
     decisive: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Agreement:
-    """How far a claim's numbers must agree with themselves: the correlation of two halves of the data, in the mean over
-    seeds and for every reading."""
+    """How far a claim's numbers must agree with themselves: the correlation of two halves of the data, in every seed
+    and for every reading."""
 
     reads: Mapping[str, Reading]
     least: float

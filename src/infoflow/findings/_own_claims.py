@@ -10,7 +10,7 @@ from infoflow.foundation import UserError, as_written, run_python_file, told_err
 from infoflow.results import Spec
 
 from ._condition import Condition
-from ._finding import Control, Curves, Finding, Untested
+from ._finding import Agreement, Control, Curves, Finding, Untested
 from ._registry import FINDINGS
 
 
@@ -73,6 +73,10 @@ def _fault(claim: Finding | Untested) -> str:
         return "learned must be a tuple of objectives, such as (MASKED,)"
     if not callable(claim.test):
         return "test must be a function of the curves"
+    if claim.reliable is not None and not isinstance(claim.reliable, Agreement):
+        return "reliable must be an Agreement(...)"
+    if claim.uncontrolled and any(one.decisive for one in claim.controls):
+        return "uncontrolled must be left out where a control is decisive"
     if not isinstance(claim.uncontrolled, str):
         return "uncontrolled must be text: why no control could show the claim"
     if not isinstance(claim.minimum_seeds, int) or claim.minimum_seeds < 1:

@@ -47,7 +47,10 @@ FINDING = Finding(
     ),
     reads=SHARES | SIZES,
     test=test,
-    controls=(Control(name="the same allocation for every parameter", reads=baselines(SHARES) | SIZES),),
+    controls=(
+        Control(name="the same allocation for every parameter", reads=baselines(SHARES) | SIZES, decisive=False),
+    ),
+    uncontrolled="the same allocation for every parameter is no difference per parameter, whatever is trained",
     learned=OBJECTIVES,
     reliable=halves_agree(),
 )

@@ -2,6 +2,7 @@
 
 from itertools import combinations
 
+from .._chance import seeds_alone
 from .._condition import Condition
 from .._finding import Control, Curves, Finding
 from .._loss_change import corpus_similarity, own_over_others
@@ -34,9 +35,11 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
+        seeds_alone(READS, tuple(ACROSS), tuple(f"{one.name}, {other.name}" for one, other in PAIRS)),
         Control(
             name="two seeds of one objective on one corpus in place of two objectives",
             reads=ACROSS | {f"{one.name}, {other.name}": corpus_similarity(one, one, "same") for one, other in PAIRS},
+            decisive=False,
         ),
     ),
     learned=OBJECTIVES,

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .._chance import seeds_alone
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
 from .._loss_change import halves_agree, profile_similarity
@@ -45,7 +46,10 @@ FINDING = Finding(
     ),
     reads=READS,
     test=test,
-    controls=(Control(name="shuffled profiles", reads=baselines(READS)),),
+    controls=(
+        seeds_alone(READS, ("encoder, masked", "decoder, causal"), ("encoder, causal", "decoder, masked")),
+        Control(name="shuffled profiles", reads=baselines(READS), decisive=False),  # expected: none is alike
+    ),
     learned=OBJECTIVES,
     reliable=halves_agree(),
 )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .._chance import seeds_alone
 from .._condition import Condition, exceeds
 from .._curves import TASK_DISTANCES
 from .._finding import Control, Curves, Finding
@@ -40,6 +41,7 @@ FINDING = Finding(
     reads=TASK_DISTANCES,
     test=test,
     controls=(
+        seeds_alone(TASK_DISTANCES, *TASK_DISTANCES),
         Control(name="shuffled rows", reads=baselines(TASK_DISTANCES)),
         # Decides nothing: matched models start with one and the same encoder, and only the causal LM's mask differs.
         Control(

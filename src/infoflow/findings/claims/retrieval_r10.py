@@ -1,5 +1,6 @@
 """retrieval:R-10. The age of the index. The threshold is ours."""
 
+from .._chance import seeds_alone
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
 from .._retrieval import found
@@ -25,6 +26,10 @@ FINDING = Finding(
     "threshold)",
     reads=READS,
     test=test,
-    controls=(Control(name="untrained models", reads=untrained(READS)),),
+    controls=(
+        seeds_alone(READS, "fresh", "stale"),
+        # All arms begin with one reader and one retriever.
+        Control(name="untrained models", reads=untrained(READS), decisive=False),
+    ),
     learned=(RETRIEVE_LEARNED,),
 )

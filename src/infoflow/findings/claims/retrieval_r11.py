@@ -43,6 +43,7 @@ FINDING = Finding(
     "retriever above reader above neither",
     reads=READS,
     test=test,
-    controls=(Control(name="a guess", reads=baselines(READS)),),
+    controls=(Control(name="a guess", reads=baselines(READS), decisive=False),),
     learned=(EXCHANGED[0],),
+    uncontrolled="all four guess alike, whatever is trained",
 )

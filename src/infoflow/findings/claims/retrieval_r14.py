@@ -14,6 +14,7 @@ import numpy as np
 
 from infoflow.results import Spec
 
+from .._chance import seeds_alone
 from .._condition import SHARE, Condition, exceeds, stays_below
 from .._finding import Control, Curves, Finding
 from .._retrieval import found, told
@@ -60,6 +61,9 @@ FINDING = Finding(
     f"less than {HIT}, counted run by run: above {SOME} without, below {SOME} with a warm start (our rule)",
     reads=READS,
     test=test,
-    controls=(Control(name="both with a warm start", reads=READS | {"cold": READS["warm"]}),),
+    controls=(
+        seeds_alone(READS, "cold", "warm"),
+        Control(name="both with a warm start", reads=READS | {"cold": READS["warm"]}, decisive=False),
+    ),
     learned=(),
 )

@@ -1,5 +1,6 @@
 """retrieval:R-18. Whom readers believe. The thresholds are ours."""
 
+from .._chance import seeds_alone
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
 from .._retrieval import TRAINED, followed, knows
@@ -37,6 +38,17 @@ FINDING = Finding(
     "thresholds)",
     reads=READS,
     test=test,
-    controls=(Control(name="untrained models", reads=untrained(READS)),),
+    controls=(
+        seeds_alone(
+            READS,
+            *(
+                {f"{name} {what}": what for what in ("ratio", "random")}
+                | ({"slope": "slope"} if name == "closed" else {})
+                for name in _OF
+            ),
+        ),
+        # All arms begin with one reader and one retriever.
+        Control(name="untrained models", reads=untrained(READS), decisive=False),
+    ),
     learned=(CLOSED_BOOK, RETRIEVE_LEARNED),
 )

@@ -6,6 +6,7 @@ ahead counts as not better.
 
 from infoflow.results import Spec
 
+from .._chance import seeds_alone
 from .._condition import Condition, exceeds, stays_below
 from .._finding import Control, Curves, Finding
 from .._retrieval import HELD_OUT, OWN, found, knows
@@ -49,9 +50,15 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
+        seeds_alone(
+            READS,
+            {name: name for name in READS if not name.startswith("bm25 ")},
+            {name: name.removeprefix("bm25 ") for name in READS if name.startswith("bm25 ")},
+        ),
         Control(
             name="passages at random, and a guess",
             reads=_BM25 | _SAME | baselines(_both(RETRIEVE_LEARNED, "different")),
+            decisive=False,
         ),
         Control(name="frozen retriever", reads=_BM25 | _SAME | _both(RETRIEVE_FROZEN, "different"), decisive=False),
     ),

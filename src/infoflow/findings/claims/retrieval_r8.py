@@ -1,5 +1,6 @@
 """retrieval:R-8. Training the retriever."""
 
+from .._chance import seeds_alone
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
 from .._retrieval import HELD_OUT, OWN, TRAINED, knows
@@ -36,6 +37,12 @@ FINDING = Finding(
     statistic="right answers on trained facts and on facts held out: learned above frozen retriever",
     reads=READS,
     test=test,
-    controls=(Control(name="untrained models", reads=untrained(READS)),),
+    controls=(
+        seeds_alone(
+            READS, *({f"{name} {facts}": facts for facts in (TRAINED, HELD_OUT)} for name in ("learned", "frozen"))
+        ),
+        # All arms begin with one reader and one retriever.
+        Control(name="untrained models", reads=untrained(READS), decisive=False),
+    ),
     learned=(RETRIEVE_FROZEN, RETRIEVE_LEARNED),
 )

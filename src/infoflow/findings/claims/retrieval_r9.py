@@ -1,5 +1,6 @@
 """retrieval:R-9. What is masked. The threshold is ours; the others mask as many tokens."""
 
+from .._chance import seeds_alone
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
 from .._retrieval import found
@@ -33,6 +34,10 @@ FINDING = Finding(
     "(our threshold)",
     reads=READS,
     test=test,
-    controls=(Control(name="untrained models", reads=untrained(READS)),),
+    controls=(
+        seeds_alone(READS, "salient", tuple(OTHERS)),
+        # All arms begin with one reader and one retriever.
+        Control(name="untrained models", reads=untrained(READS), decisive=False),
+    ),
     learned=(RETRIEVE_LEARNED,),
 )

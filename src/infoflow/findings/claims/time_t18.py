@@ -15,7 +15,7 @@ def reads(*, at_start: bool = False) -> dict[str, Reading]:
 def test(curves: Curves) -> list[Condition]:
     name = "share of the checkpoints after the warm-up at which state 1 is more alike between seeds than the last, {}"
     return [
-        exceeds(name.format(model), values[:, :1], 0.9, "share of checkpoints", bounds=SHARE, of=int(values[0, 1]))
+        exceeds(name.format(model), values[:, :1], 0.9, "share of checkpoints", bounds=SHARE, step=1 / values[0, 1])
         for model, values in curves.items()
     ]
 
