@@ -19,7 +19,7 @@ from ._finding import Control
 from ._model_group import Absent
 from ._table import Reading
 
-_MOST, _NUM_ORDERS = 200, 400
+_MOST, _NUM_ORDERS = 400, 400
 
 Side = Mapping[str, str]
 """The readings that are of one training each, and what each one measures."""
@@ -30,8 +30,8 @@ Draws = Iterator[tuple[dict[str, np.ndarray], float]]
 def seeds_alone(reads: Mapping[str, Reading], *sides: Side | tuple[str, ...] | str) -> Control:
     """Trainings of one objective in place of several: each side of the claim gets seeds of its own.
 
-    A claim is about means over S seeds, and so are its sides here: what a seed differs from the mean of its objective by
-    is divided by √S, as it would be in the mean of so many. Each reading that can stand for all has the same weight.
+    A claim is about means over S seeds, and so are its sides here: what a seed differs by from the mean of its
+    objective is divided by √S, as in the mean of so many. Each reading that can stand for all has the same weight.
 
     Args:
         reads: The readings of the claim.
