@@ -1,6 +1,6 @@
 """Tables and verdicts of a study with [[tune]], small enough to commit: CSV files without replicates.
 
-    infoflow study adaptation --set training.updates=3000 --out runs/adaptation
+    infoflow study adaptation --out runs/adaptation
     python experiments/adaptation/collect.py runs/adaptation --to experiments/adaptation/objectives
     python experiments/adaptation/collect.py runs/domain --to experiments/adaptation/domain
 

@@ -12,6 +12,7 @@ from .groups import models_of
 pytestmark = pytest.mark.slow
 
 IDS = [f"heads:V{number}" for number in range(1, 6)]
+SEEDS = (1, 2, 3, 4, 5)  # of 5 functions and 16 gates each, enough for Wilson's intervals
 
 
 def verdicts(sweeps: Sweeps, *names, **changes):
@@ -28,12 +29,15 @@ def verdict(name, sweeps=None, **changes):
 
 @pytest.fixture(scope="module")
 def held():
-    return verdicts(Sweeps())
+    return verdicts(Sweeps(seeds=SEEDS))
 
 
 def test_all_hold_where_they_are_true(held):
     assert set(held["verdict"]) == {"holds"}, held["reason"].to_list()
-    assert set(held["seeds"]) == {3}
+    assert set(held["seeds"]) == {5}
+    few = verdicts(Sweeps())
+    assert list(few["verdict"]) == ["holds"] * 3 + ["undetermined"] * 2
+    assert list(few["seeds_needed"])[3:] == [4, 5]  # of V4 16 functions, of V5 73 gates
     assert list(held["control_name"]) == [
         "random heads, as many, without further training",
         "as many random heads of the converged model for the pruned one",
@@ -136,7 +140,7 @@ CONTROLLED = {
 
 @pytest.mark.parametrize("name", CONTROLLED)
 def test_a_control_that_shows_it_too_leaves_it_open(name):
-    row = verdict(name, Sweeps(**CONTROLLED[name], draws=1))
+    row = verdict(name, Sweeps(**CONTROLLED[name], draws=1, seeds=SEEDS))
     assert row["verdict"] == "undetermined", row["note"]
     assert "The control shows it too" in row["reason"]
 

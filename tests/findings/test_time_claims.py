@@ -9,7 +9,7 @@ from infoflow.foundation import NUM_REPLICATES
 
 pytestmark = pytest.mark.slow
 
-SEEDS = (0, 1, 2)
+SEEDS = (0, 1, 2, 3)  # three cannot show what is counted seed by seed (T7)
 STEPS = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 N = STEPS[-1]
 LAYERS = range(5)

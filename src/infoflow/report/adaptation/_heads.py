@@ -168,7 +168,8 @@ def _fates(ranked: pd.DataFrame, name: str) -> list[str]:
     """Shares of heads whose importance was kept, gained and lost; none where it is not known before and after."""
     known = ranked[ranked.groupby(["task", "seed"])["fate"].transform(lambda fates: bool((fates != "").any()))]
     if known.empty:
-        unknown = [side for side in ("before", "after") if bool(ranked[f"cost_{side}"].isna().any())]
+        sides = {"before": "cost_before", "after": "value"}
+        unknown = [side for side, column in sides.items() if bool(ranked[column].isna().any())]
         if not unknown:
             return [f"In {name}, no heads stand out by what they are worth."]
         side = unknown[0]
