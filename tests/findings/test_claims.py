@@ -223,9 +223,8 @@ def test_one_seed_decides_what_concerns_a_model_by_itself_and_says_so(make_study
     frame = verdicts(make_study(seeds=(7,), noise=0.001).tables())
     alone = frame[frame.index.isin(_by_itself())]
     assert {"representations:V-1", "representations:V-3", "representations:V-18"} <= set(alone.index)
-    left_open = ["representations:V-17", "heads:M1"]  # the masked LM's curve, as published; one of six heads
-    assert set(alone["verdict"].drop(left_open)) == {"holds"}
-    assert set(alone.loc[left_open, "verdict"]) == {"undetermined"}
+    assert set(alone["verdict"].drop("representations:V-17")) == {"holds"}
+    assert alone.loc["representations:V-17", "verdict"] == "undetermined"  # the masked LM's curve, as published
     assert (alone["seeds"] == 1).all()
     assert (
         alone["reason"]

@@ -192,6 +192,7 @@ def test_another_architecture_or_update_has_rows_of_its_own(name, kind, architec
     pd.testing.assert_frame_equal(own[same], expected(name)[same])
     wild = evaluate(with_others(base(name), [kind]), claims(base(name)))
     own = wild[(wild["architecture"] == architecture) & (wild["update"] == update)]
+    own = own[own["id"] != "retrieval:R-14"]  # it is about runs that learn nothing
     assert set(own["verdict"]) == {"not testable here"}  # its losses are none that a model has learned by
 
 

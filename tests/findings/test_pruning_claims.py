@@ -5,7 +5,7 @@ from math import comb
 import numpy as np
 import pandas as pd
 import pytest
-from pruning.synthetic import COST, LEFT, SHARES, Sweeps, task_scores
+from pruning.synthetic import COST, LEFT, ROLES, SHARES, Sweeps, task_scores
 
 from .groups import models_of
 
@@ -133,7 +133,7 @@ def test_seeds_that_disagree_leave_it_open(name):
 CONTROLLED = {
     "V1": {"cost": COST | {"random": COST["hard-concrete"]}},
     "V2": {"cost": COST | {"random": (0.5, 9.0)}},
-    "V4": {"roles": {"positional −1": tuple((layer, head) for layer in range(4) for head in range(4))}},
+    "V4": {"roles": dict.fromkeys(ROLES, tuple((layer, head) for layer in range(4) for head in range(4)))},
     "V5": {"undecided": (0, 0, 0, 0, 0, 0)},
 }
 

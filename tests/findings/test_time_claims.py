@@ -62,11 +62,11 @@ def settling(states, blocks, null_states, null_blocks) -> pd.DataFrame:
 RISING, FLAT, FALLING = [10, 20, 40, 80, 160], [50, 60, 45, 55, 40], [160, 80, 40, 20, 10]
 
 
-def convergence(objective: str, curve, null=lambda u, layer: 0.5, other=None) -> list[dict]:
+def convergence(objective: str, curve, null=lambda u, layer: 0.5, other=None, steps=STEPS) -> list[dict]:
     """`curve(update, layer)` is the share of the way to the end; similarity begins at .2."""
     rows = []
     for seed in SEEDS:
-        for update in STEPS:
+        for update in steps:
             for layer in LAYERS:
                 for reference, of in (("final", curve), ("other-seed", other)):
                     if of is not None:
@@ -261,7 +261,12 @@ def other_seed(first: float, last: float):
     return [
         row
         for objective in THREE
-        for row in convergence(objective, late, other=lambda u, layer: first + (last - first) * layer / 4 if u else 0.0)
+        for row in convergence(
+            objective,
+            late,
+            other=lambda u, layer: first + (last - first) * layer / 4 if u else 0.0,
+            steps=sorted({*STEPS, *range(128, N, 64)}),  # of fewer than eleven checkpoints no share is above .9
+        )
     ]
 
 

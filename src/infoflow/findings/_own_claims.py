@@ -75,10 +75,10 @@ def _fault(claim: Finding | Untested) -> str:
         return "test must be a function of the curves"
     if claim.reliable is not None and not isinstance(claim.reliable, Agreement):
         return "reliable must be an Agreement(...)"
-    if claim.uncontrolled and any(one.decisive for one in claim.controls):
-        return "uncontrolled must be left out where a control is decisive"
     if not isinstance(claim.uncontrolled, str):
         return "uncontrolled must be text: why no control could show the claim"
+    if claim.uncontrolled and any(one.decisive for one in claim.controls):
+        return "uncontrolled must be left out where a control is decisive"
     if not isinstance(claim.minimum_seeds, int) or claim.minimum_seeds < 1:
         return "minimum_seeds must be a whole number from 1"
     return ""
