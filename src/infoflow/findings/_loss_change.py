@@ -84,10 +84,10 @@ def halves_agree(objectives: Sequence[Spec] = OBJECTIVES, *, parameters: bool = 
     At a correlation of .7 the mean of both halves would correlate by 2 · .7 / 1.7 = .82 with that of other sentences.
     """
     which = "parameters" if parameters else "groups without embeddings"
-    table = (
+    absent = (
         "the recording tells nothing of halves: [dynamics] parts must be 2 or more, and for single parameters followed"
     )
-    reads = {NAMES[one]: reliability(one, f"half correlation of {which}").changed(absent=table) for one in objectives}
+    reads = {NAMES[one]: reliability(one, f"half correlation of {which}").changed(absent=absent) for one in objectives}
     return Agreement(
         reads=reads, least=_LEAST_AGREEMENT, of=f"totals of {'single' if parameters else 'groups of'} parameters"
     )
