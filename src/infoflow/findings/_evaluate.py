@@ -10,7 +10,7 @@ import pandas as pd
 from infoflow.foundation import Interval
 from infoflow.results import Spec
 
-from ._condition import UNTESTABLE, Outcome, Verdict, judge_all, short, wilson
+from ._condition import UNTESTABLE, Outcome, Verdict, judge_all, short
 from ._control import ControlOutcome, strongest, try_control
 from ._converged import unsettled
 from ._estimates import Estimates
@@ -18,7 +18,7 @@ from ._finding import Finding, Untested, several
 from ._given_models import GivenModel, given_models, group_of_given
 from ._learned import shortfall
 from ._model_group import Absent, ModelGroup, model_groups
-from ._more_seeds import MOST_SEEDS, seeds_to_decide, told_seeds
+from ._more_seeds import seeds_to_count, seeds_to_decide, told_seeds
 from ._registry import FINDINGS
 from ._resampled import resampled_curves
 from ._schema import FINDINGS_TABLE
@@ -197,13 +197,8 @@ def _seeds_needed(deciding: Outcome, seeds: int) -> int | None:
         seed_error=deciding.seed_error,
         sentence_error=deciding.sentence_error,
     )
-    if not condition.of:
-        return needed
-    ends = ((number, wilson(deciding.effect, condition.of * number)) for number in range(seeds, MOST_SEEDS + 1))
-    counted = next((number for number, (low, high) in ends if not low <= condition.threshold <= high), None)
-    if counted is None or counted == seeds:
-        return needed
-    return counted if needed is None else max(needed, counted)
+    counted = seeds_to_count(deciding.effect, condition.of, condition.threshold, seeds=seeds) if condition.of else None
+    return max((one for one in (needed, counted) if one is not None), default=None)
 
 
 def _hindrance(finding: Finding, curves: dict[str, np.ndarray], deciding: Outcome) -> list[str]:

@@ -4,6 +4,8 @@ import math
 
 from infoflow.foundation import NUM_REPLICATES, Interval, sentence_df, t_quantile
 
+from ._condition import wilson
+
 MOST_SEEDS = 1000
 """Beyond so many, more seeds are no answer."""
 
@@ -57,6 +59,14 @@ def seeds_to_decide(
         middle = (low + high) // 2
         low, high = (low, middle) if decides(middle) else (middle, high)
     return high
+
+
+def seeds_to_count(share: float, of: int, threshold: float, *, seeds: int) -> int | None:
+    """The least number of seeds at which Wilson's interval of a share of `of` things in each leaves the threshold out;
+    None where that of `seeds` does already, and where no number up to `MOST_SEEDS` would."""
+    ends = ((number, wilson(share, of * number)) for number in range(seeds, MOST_SEEDS + 1))
+    needed = next((number for number, (low, high) in ends if not low <= threshold <= high), None)
+    return None if needed == seeds else needed
 
 
 def told_seeds(needed: int | None, seeds: int) -> str:

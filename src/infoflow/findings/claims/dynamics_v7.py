@@ -44,7 +44,7 @@ FINDING = Finding(
     ),
     reads=READS,
     test=test,
-    controls=(seeds_alone(READS, *((name,) for name in READS)),),
+    controls=(seeds_alone(READS, *READS),),
     learned=OBJECTIVES,
     reliable=halves_agree(),
 )

@@ -51,7 +51,7 @@ FINDING = Finding(
     reads=SCORES | COST,
     test=test,
     controls=(
-        seeds_alone(SCORES | COST, ("electra",), ("masked",)),
+        seeds_alone(SCORES | COST, "electra", "masked"),
         Control(name="untrained models", reads=untrained(SCORES) | COST),
     ),
     learned=(ELECTRA, MASKED),

@@ -36,7 +36,7 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        seeds_alone(READS, ("electra",), ("selected",), ("masked",)),
+        seeds_alone(READS, "electra", "selected", "masked"),
         Control(name="untrained models", reads=untrained(READS)),
     ),
     learned=(ELECTRA, MASKED),

@@ -36,7 +36,7 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        seeds_alone(READS, ("bart",), tuple(one.variant for one in BART_NOISES)),
+        seeds_alone(READS, "bart", tuple(one.variant for one in BART_NOISES)),
         Control(name="untrained models", reads=untrained(READS)),
     ),
     learned=(BART, *BART_NOISES),

@@ -53,7 +53,7 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        seeds_alone(READS, ("random tokens",), ("masks",), ("deshuffling", "language model")),
+        seeds_alone(READS, "random tokens", "masks", ("deshuffling", "language model")),
         Control(name="untrained models", reads=untrained(READS)),
     ),
     learned=(DENOISE_FULL, DENOISE_MASK, DESHUFFLING, DECODER_LM),

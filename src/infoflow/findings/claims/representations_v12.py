@@ -54,7 +54,7 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        seeds_alone(READS, ("plain",), ("dropout",)),
+        seeds_alone(READS, "plain", "dropout"),
         Control(name="untrained models", reads=untrained(READS)),
     ),
     learned=(TRANSLATION, TOKEN_DROPOUT),

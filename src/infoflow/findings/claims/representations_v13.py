@@ -39,7 +39,7 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        seeds_alone(READS, ("causal",), ("masked",), ("translation",)),
+        seeds_alone(READS, "causal", "masked", "translation"),
         Control(name="chance", reads=baselines(READS)),
         Control(name="untrained models", reads=untrained(READS)),
     ),

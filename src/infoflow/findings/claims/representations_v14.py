@@ -54,7 +54,7 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        seeds_alone(READS, ("causal LM", "masked LM"), ("translation",)),
+        seeds_alone(READS, ("causal LM", "masked LM"), "translation"),
         Control(name="all pairs of occurrences", reads=baselines(READS)),
         Control(name="untrained models", reads=untrained(READS)),
     ),

@@ -34,7 +34,7 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        seeds_alone(READS, ("translation",), ("masked-lm",)),
+        seeds_alone(READS, "translation", "masked-lm"),
         Control(name="isotropic Gaussian", reads=baselines(READS)),
         Control(name="untrained models", reads=untrained(READS)),
     ),

@@ -38,7 +38,7 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        seeds_alone(READS, ("evidence",), ("memory",)),
+        seeds_alone(READS, "evidence", "memory"),
         Control(name="untrained models", reads=untrained(READS)),
     ),
     learned=(CLOSED_BOOK, RETRIEVE_LEARNED),
