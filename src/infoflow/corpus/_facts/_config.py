@@ -30,7 +30,7 @@ class FactConfig:
     later: Share = 0.1  # share of entities without fact and passage until the index is edited
     changed_every: Annotated[int, Limits(at_least=1, at_most=10**6)] = 7  # one in so many trained facts changes later
     weights: Annotated[tuple[int, ...], Limits(filled=True)] = (1, 4, 16)  # exposures, of equally many trained facts
-    wording: Wording = "different"  # whether queries use other words for a relation than passages
+    wording: Wording = "different"  # same: queries have the two words of passages for a relation, half the time its own
     passages: PassageKind = "entity"  # what a passage is about: one entity, or two of them in one relation
     zipf: bool = False  # objects by Zipf's law, so that a guess of the most frequent one has a score
     language: Share = 0.25  # share of the training sentences that are of `grammar`, for which no passage helps
