@@ -192,6 +192,15 @@ def test_answers_that_are_not_there_cannot_be_lost_and_are_no_control_of_heads()
         )
 
 
+def test_heads_of_memory_cannot_be_told_where_nothing_is_known_from_memory():
+    found = verdict("R-17", {"left": {"none": ((0.08, 0.0, 0.0, 0.0), (0.08, 0.08, 0.08, 0.08))}})
+    assert found["verdict"] == "not testable here", found["note"]
+    assert "nothing to lose, 0.0" in found["reason"]
+    assert 'trained facts, document "none"' in found["reason"]
+    known = verdict("R-17", {"left": {"none": ((0.22, 0.21, 0.2, 0.19), (0.22, 0.22, 0.22, 0.22))}})
+    assert known["verdict"] == "holds", known["note"]
+
+
 def test_full_classes_are_passed_over_and_full_models_compared_with_nothing():
     room = dict.fromkeys(("closed-book", "read-gold", "read-random", LEARNED), (0.4, 1.2, 3.9))
     found = verdict("R-2", {"bits": {**room, "read-gold": (0.1, 0.5, 3.9), LEARNED: (0.1, 0.4, 3.9)}})
@@ -296,6 +305,37 @@ def test_a_run_that_did_not_learn_is_not_judged():
     one = verdict("R-5", {"not_learned": ((LEARNED, 2),), "seeds": (1, 2, 3, 4)})
     assert (one["verdict"], one["seeds"]) == ("holds", 3)
     assert "seed-2 has not learned" in one["note"]
+
+
+def test_readers_of_random_passages_that_remember_nothing_leave_stored_bits_open():
+    found = verdict("R-2", {"not_learned": (("read-random", 1),), "bits": {"read-random": (0.0, 0.0, 0.0)}})
+    assert found["verdict"] == "not testable here"
+    assert "read-random/seed-1 has not learned" in found["reason"]
+
+
+def test_runs_need_not_have_learned_only_where_that_may_be_what_a_claim_is_about():
+    from infoflow.findings import FINDINGS
+
+    spared = {}
+    for name in NAMES:
+        finding = FINDINGS[f"retrieval:{name}"]
+        compared = {table.objective for reading in finding.reads.values() for table in reading.tables}
+        if others := compared - {*finding.learned}:
+            spared[name] = {one.variant for one in others}
+    exchanged = {f"exchange-{parts}" for parts in ("reader", "retriever", "neither")}
+    masks = {"random-token", "random-span"}
+    assert spared == {"R-9": masks, "R-10": {"stale"}, "R-11": exchanged, "R-14": {"", "cold"}}
+
+
+def test_on_real_text_masks_the_index_and_the_retrievers_time_alone_are_judged():
+    scores = whole()["retrieval_scores"]
+    of_text = scores[scores["queries"].isin(["facts", "trained"])].replace({"queries": {"facts": "held out"}})
+    told = of_text["metric"].isin(["hit", "recall", "mrr", "collapse", "learned", "utility"])
+    from infoflow.findings import FINDINGS, evaluate
+
+    tables = {"retrieval_scores": of_text[told], "allocation_steps": whole()["allocation_steps"]}
+    found = evaluate(tables, [FINDINGS[f"retrieval:{name}"] for name in NAMES]).set_index("id")["verdict"]
+    assert set(found[found != "not testable here"].index) == {f"retrieval:{name}" for name in ("R-9", "R-10", "R-24")}
 
 
 def test_what_does_not_say_whether_it_learned_counts_as_learned():

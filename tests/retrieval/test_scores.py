@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from infoflow.corpus import FactConfig, generate_facts
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, make_display, use_display
 from infoflow.retrieval import (
     LexicalIndex,
     answer_scores,
@@ -144,6 +144,20 @@ def test_reqa_with_a_blank_candidate(tmp_path):
     assert found.relevant == (frozenset({1}), frozenset({0, 1}))
 
 
+def test_judgements_of_blank_candidates_are_skipped_and_counted(tmp_path, capsys):
+    lines(tmp_path / "test.candidates.txt", "one", " ", "two")
+    lines(tmp_path / "test.queries.tsv", "q?\t2,1", "r?\t1", "s?\t0")
+    with use_display(make_display("plain")):
+        found = load_benchmark(tmp_path)
+    assert (found.questions, found.relevant) == (("q?", "s?"), (frozenset({1}), frozenset({0})))
+    assert [one.text for one in found.passages] == ["one", "two"]
+    assert found.num_skipped == 2
+    assert "2 judgements of documents without title and text skipped" in "".join(capsys.readouterr())
+    lines(tmp_path / "test.queries.tsv", "q?\t0", "r?\t1,3")
+    with pytest.raises(UserError, match=r"test.queries.tsv, line 2: .* from 0 to 2. Got r"):
+        load_benchmark(tmp_path)
+
+
 @pytest.mark.parametrize("line", ["q?", "q?\tx", "q?\t9"])
 def test_a_malformed_judgement_is_told(tmp_path, line):
     lines(tmp_path / "test.candidates.txt", "one")
@@ -171,6 +185,17 @@ def test_questions_with_answers(tmp_path):
     lines(tmp_path / "c.tsv", "q?\t(")
     with pytest.raises(UserError, match="line 1"):
         load_questions(tmp_path / "c.tsv")
+
+
+@pytest.mark.parametrize("answers", ["Ada Lund", None, [], {}, 1990, ["Ada", None], [1990]])
+def test_answers_that_are_no_list_of_strings_are_told(tmp_path, answers):
+    right = {"question": "who?", "answers": ["Ada Lund"]}
+    lines(tmp_path / "a.jsonl", right, {"question": "when?", "answers": answers})
+    with pytest.raises(UserError, match=r"a.jsonl, line 2: answers must be a list of one string or more. Got "):
+        load_questions(tmp_path / "a.jsonl")
+    lines(tmp_path / "a.jsonl", right, {"question": "when?"})
+    with pytest.raises(UserError, match="line 2: an object with question and answers"):
+        load_questions(tmp_path / "a.jsonl")
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared data are not here")

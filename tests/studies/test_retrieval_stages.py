@@ -11,10 +11,11 @@ import torch
 from transformers import AutoModelForSeq2SeqLM
 from undrawn import undrawn
 
+from infoflow.corpus import FACT_LANGUAGE, FactConfig, fact_corpus, generate_facts, generate_grammar
 from infoflow.dynamics import LossChangeRecorder
 from infoflow.evidence import EVIDENCE_TABLES, fact_inputs, later_answers
 from infoflow.findings import FINDINGS, evaluate
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, hash64
 from infoflow.models import load_model
 from infoflow.objectives import SOURCES, Example
 from infoflow.results import KEYS, RunFolder
@@ -523,6 +524,21 @@ def test_every_arm_has_its_rows(read_run) -> None:
     assert not read_run.failures
 
 
+def test_probed_sentences_are_of_words_that_readers_know_and_of_no_training_text() -> None:
+    from infoflow.studies._arm_measures import probed_language
+
+    world = generate_facts(FactConfig(entities=64), seed=3)
+    tokenizer, probed = world.tokenizer(), probed_language(world)
+    texts = list(probed.column("text"))
+    assert not any(tokenizer.unk_token_id in row for row in tokenizer(texts)["input_ids"])
+    num_language = list(fact_corpus(world).column("label")).count(None)
+    trained = {tuple(words) for words in world.language_sentences(num_language)}
+    assert not trained & set(map(tuple, probed.column("words")))
+    assert len(set(texts)) == len(texts) > 1000
+    every = generate_grammar(1200, hash64("probed-language") % 2**31, FACT_LANGUAGE).column("words")
+    assert trained & set(map(tuple, every)), "short sentences come again by chance"
+
+
 def test_every_measure_has_its_table(tmp_path) -> None:
     stages = graph(plan_with(arms=["retrieve-learned"], variants=[], measures=list(MEASURES)), tmp_path)
     for stage in [*stages.of(WarmRetriever), *stages.of(TrainArm), *stages.of(SettleArm)]:
@@ -624,6 +640,43 @@ def test_the_accuracy_of_training_is_that_of_the_marginal(tmp_path) -> None:
     chosen = np.linspace(0, len(right) - 1, min(512, len(right))).astype(int)
     assert found.asked.sum() == len(chosen)
     assert found.value == pytest.approx(np.mean(np.array(right)[chosen]), abs=2e-3)
+
+
+def test_without_queries_of_one_mask_all_words_of_an_answer_must_be_right(tmp_path) -> None:
+    """In a world of dates alone, beside a loop over queries, passages and masks."""
+    from infoflow.studies._training_accuracy import training_accuracy
+
+    stages = graph(plan_with(arms=["read-gold"], variants=[], relations=2, updates=300), tmp_path)
+    for stage in stages.of(TrainArm):
+        stage.run()
+    arm = stages.of(TrainArm)[0].model
+    model, data = arm.load(), arm.world.queries
+    found = training_accuracy(model, arm.objective, data, arm.matter.chance)
+    examples = map(data.source.example, range(len(data.source.lengths)))
+    right = [_all_right(arm, model, example) for example in examples if len(example.labels["spans"])]
+    chosen = np.linspace(0, len(right) - 1, min(512, len(right))).astype(int)
+    assert 0 < np.mean(right) < 1
+    assert (found.asked.sum(), found.chance) == (len(chosen), 1 / 144)
+    assert found.value == pytest.approx(np.mean(np.array(right)[chosen]), abs=2e-3)
+    assert found.learned == (found.value > 1 / 144 + 0.05)
+
+
+@torch.no_grad()
+def _all_right(arm: ArmModel, model: RetrievalModel, example: Example) -> bool:
+    """Whether every word of a date is the most probable one, the right passage and none weighed as the model does."""
+    x = torch.tensor(example.text)
+    (start, end), gold = example.labels["spans"][0], int(example.labels["gold"])
+    answer, x[start:end] = x[start:end].clone(), arm.world.vocabulary.mask
+    assert len(answer) == 2
+    both = Candidates(np.array([[gold, NULL]]), np.ones((1, 2), bool), np.zeros((1, 2)))
+    prior = model.logits(x[None], None, both).softmax(dim=1)[0]
+    total = torch.zeros(2, len(arm.world.tokenizer))
+    for weight, id in zip(prior, (gold, NULL), strict=True):
+        body = torch.from_numpy(model.passage_library.body(id))
+        segments = torch.tensor([0] * len(x) + [1] * (len(body) + 1))
+        logits = model.reader(torch.cat([x, body, x[-1:]])[None], token_type_ids=segments[None]).logits[0]
+        total += weight * logits[start:end].softmax(dim=-1)
+    return bool((total.argmax(dim=-1) == answer).all())
 
 
 @torch.no_grad()

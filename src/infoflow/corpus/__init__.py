@@ -22,6 +22,7 @@ from ._documents import stretches as stretches
 from ._encoded import Encoded as Encoded
 from ._encoded import token_frequencies as token_frequencies
 from ._encoded import tokenizer_digest as tokenizer_digest
+from ._facts import FACT_LANGUAGE as FACT_LANGUAGE
 from ._facts import FACTS_VERSION as FACTS_VERSION
 from ._facts import Fact as Fact
 from ._facts import FactConfig as FactConfig

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from infoflow.corpus import FactWorld, read_lines
-from infoflow.foundation import UserError, current_display
+from infoflow.foundation import UserError, as_written, current_display
 
 from ._answers import contains_answer
 from ._passages import Passages
@@ -92,13 +92,22 @@ def load_questions(path: Path | str) -> list[AnsweredQuestion]:
     Whether a passage answers one is then decided by its text (`answered_by`); say so beside the numbers.
 
     Raises:
-        UserError: The file cannot be read, a line is malformed, or an expression is none.
+        UserError: The file cannot be read, a line is malformed or has no answer, or an expression is none.
     """
     path = Path(path)
-    if Path(path.name.removesuffix(".gz")).suffix == ".tsv":
-        return [_by_pattern(path, number, line) for number, line in read_lines(path)]
-    rows = _json_lines(path, "question", "answers")
-    return [AnsweredQuestion(str(row["question"]), tuple(map(str, row["answers"]))) for row in rows]
+    by = _by_pattern if Path(path.name.removesuffix(".gz")).suffix == ".tsv" else _by_answers
+    return [by(path, number, line) for number, line in read_lines(path)]
+
+
+def _by_answers(path: Path, number: int, line: str) -> AnsweredQuestion:
+    row = _json_object(path, number, line, "question", "answers")
+    answers = row["answers"]
+    if not isinstance(answers, list) or not answers or not all(isinstance(answer, str) for answer in answers):
+        raise UserError(
+            f"{path}, line {number}: answers must be a list of one string or more. Got {as_written(answers)}.\n"
+            'Write one answer as ["..."], and leave out questions without one.'
+        )
+    return AnsweredQuestion(str(row["question"]), tuple(answers))
 
 
 def _by_pattern(path: Path, number: int, line: str) -> AnsweredQuestion:
@@ -127,20 +136,29 @@ def _read_reqa(folder: Path) -> Benchmark:
     texts = [line for _, line in read_lines(_require(folder, "test.candidates.txt"))]
     kept = [line for line, text in enumerate(texts) if text.strip()]  # as the store keeps them
     ids = {line: id for id, line in enumerate(kept)}
-    questions, relevant = [], []
+    questions, relevant, num_skipped = [], [], 0
     path = _require(folder, "test.queries.tsv")
     for number, line in read_lines(path):
         question, _, listed = line.partition("\t")
         places = listed.replace(",", " ").split()
-        if not places or not all(place.isdecimal() and int(place) in ids for place in places):
+        if not places or not all(place.isdecimal() and int(place) < len(texts) for place in places):
             raise UserError(
                 f"{path}, line {number}: a question, a tab and lines of candidates from 0 to {len(texts) - 1}. "
                 f"Got {line}."
             )
-        questions.append(question)
-        relevant.append(frozenset(ids[int(place)] for place in places))
-    passages = Passages.from_rows(texts)
-    return Benchmark(name=folder.name, passages=passages, questions=tuple(questions), relevant=tuple(relevant))
+        found = [ids[int(place)] for place in places if int(place) in ids]
+        num_skipped += len(places) - len(found)
+        if found:
+            questions.append(question)
+            relevant.append(frozenset(found))
+    _tell_skipped(folder, num_skipped)
+    return Benchmark(
+        name=folder.name,
+        passages=Passages.from_rows(texts),
+        questions=tuple(questions),
+        relevant=tuple(relevant),
+        num_skipped=num_skipped,
+    )
 
 
 def _read_judged(folder: Path, docs: str, judged: Path | None, key: str, header: bool) -> Benchmark:
@@ -161,10 +179,7 @@ def _read_judged(folder: Path, docs: str, judged: Path | None, key: str, header:
         if score > 0 and passage in places:
             found[query].add(places[passage])
         num_skipped += score > 0 and passage not in places
-    if num_skipped:
-        current_display().note(
-            f"{folder.name}: {num_skipped:,} judgements of documents without title and text skipped."
-        )
+    _tell_skipped(folder, num_skipped)
     asked = [row for row in _json_lines(_require(folder, "queries.jsonl"), key, "text") if found.get(str(row[key]))]
     return Benchmark(
         name=folder.name,
@@ -173,6 +188,11 @@ def _read_judged(folder: Path, docs: str, judged: Path | None, key: str, header:
         relevant=tuple(frozenset(found[str(row[key])]) for row in asked),
         num_skipped=num_skipped,
     )
+
+
+def _tell_skipped(folder: Path, num: int) -> None:
+    if num:
+        current_display().note(f"{folder.name}: {num:,} judgements of documents without title and text skipped.")
 
 
 def _passage(row: dict[str, Any]) -> dict[str, Any] | None:
@@ -185,12 +205,16 @@ def _passage(row: dict[str, Any]) -> dict[str, Any] | None:
 
 def _json_lines(path: Path, *keys: str) -> Iterator[dict[str, Any]]:
     for number, line in read_lines(path):
-        try:
-            row = json.loads(line)
-            _ = [row[key] for key in keys]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise UserError(f"{path}, line {number}: an object with {' and '.join(keys)}. Got {line}.") from None
-        yield row
+        yield _json_object(path, number, line, *keys)
+
+
+def _json_object(path: Path, number: int, line: str, *keys: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+        _ = [row[key] for key in keys]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise UserError(f"{path}, line {number}: an object with {' and '.join(keys)}. Got {line}.") from None
+    return row
 
 
 def _judgements(path: Path, header: bool) -> Iterator[tuple[int, tuple[str, str, float]]]:

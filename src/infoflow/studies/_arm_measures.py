@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 import pandas as pd
 from transformers import BertForMaskedLM, EncoderDecoderModel
 
-from infoflow.corpus import Corpus, load_corpus
+from infoflow.corpus import FACT_LANGUAGE, Corpus, FactWorld, fact_corpus, generate_grammar
 from infoflow.evidence import (
     ATTENTION_RANKING,
     EVIDENCE_ABLATION,
@@ -32,6 +32,7 @@ from infoflow.evidence import (
     retrieval_examples,
 )
 from infoflow.flow import AbstractMeasure, measure
+from infoflow.foundation import hash64
 from infoflow.models import load_model
 from infoflow.probing import PROBE_SCORES, Probe, StructuralProbe
 from infoflow.representations import TunedLens
@@ -49,6 +50,7 @@ from ._text_scores import TextScores
 _OF_VARIANTS = ("scores", "knowledge")  # but for "pairs", of which all is looked at
 _HEAVY = 96  # facts of each group that knock-outs and the like are made on
 _PROBED, _LABELS = 600, "parent"  # sentences, and what is asked of each word: the tag of the word that it hangs on
+_PROBED_SEED = hash64("probed-language") % 2**31  # not that of a world
 _CLUSTERED = 400  # facts of a world, below which its questions are too few for clusters
 
 
@@ -161,14 +163,17 @@ def _labels(inside: ArmInside) -> pd.DataFrame:
 
 def _probed(inside: ArmInside, probe: AbstractMeasure) -> pd.DataFrame:
     """What can be read from the reader's states of sentences of the language, which no reader was trained on."""
-    model = load_model(inside.reader, tokenizer=inside.arm.world.tokenizer)
-    return measure(model, probed_language(), [probe])[probe.table.name]
+    world, tokenizer = inside.about
+    return measure(load_model(inside.reader, tokenizer=tokenizer), probed_language(world), [probe])[probe.table.name]
 
 
 @lru_cache(maxsize=1)
-def probed_language() -> Corpus:
-    """Sentences of `grammar` with their trees: its words are those of every world."""
-    return distinct(load_corpus(f"grammar:{2 * _PROBED}"))
+def probed_language(world: FactWorld) -> Corpus:
+    """Sentences of the language of worlds with their trees, but for those that the training text of this one holds."""
+    corpus = distinct(generate_grammar(2 * _PROBED, _PROBED_SEED, FACT_LANGUAGE))
+    trained = set(fact_corpus(world).column("text"))
+    rows = [row for row, text in enumerate(corpus.column("text")) if text not in trained]
+    return corpus.select(rows, corpus.name)
 
 
 def _examples(inside: ArmInside) -> pd.DataFrame:
@@ -184,8 +189,8 @@ MEASURED: Mapping[str, ArmMeasure] = {
     "heads": ArmMeasure(EVIDENCE_HEADS, _heads, of_reader=True),
     "ablation": ArmMeasure(EVIDENCE_ABLATION, _ablation, of_reader=True, version=2),
     "ranking": ArmMeasure(ATTENTION_RANKING, _ranking, of_reader=False),
-    "trees": ArmMeasure(StructuralProbe.table, _trees, of_reader=True),
-    "labels": ArmMeasure(PROBE_SCORES, _labels, of_reader=True),
+    "trees": ArmMeasure(StructuralProbe.table, _trees, of_reader=True, version=2),
+    "labels": ArmMeasure(PROBE_SCORES, _labels, of_reader=True, version=2),
     "examples": ArmMeasure(RETRIEVAL_EXAMPLES, _examples, of_reader=False),
 }
 """By the name in the plan."""

@@ -35,8 +35,8 @@ class ReadWorld(AbstractReadingMatter):
 
     @property
     def chance(self) -> float:
-        """A guess among the objects of a relation."""
-        return 1 / self.world.config.objects
+        """A guess among the objects of a relation, of one word unless all are dates."""
+        return 1 / self.world.config.choices(0)
 
 
 @lru_cache(maxsize=3)

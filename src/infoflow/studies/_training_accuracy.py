@@ -39,6 +39,8 @@ def training_accuracy(
 ) -> TrainingAccuracy:
     r"""How often the most probable word of \(\sum_z \pi(z) p(y|z, x)\) is the object, on 512 queries of one mask.
 
+    Where none has one mask (answers of several tokens alone): how often it is right behind every mask of a query.
+
     Args:
         model: In evaluation mode.
         objective: What it was trained for; queries are masked at their objects, whatever it masks.
@@ -48,7 +50,8 @@ def training_accuracy(
     asking = replace(objective.for_evaluation(), masking="salient")
     source = data.source
     looked = spread(len(source.lengths), 8 * _ASKED).tolist()
-    rows = [row for row in looked if _has_one_mask(source.example(row).labels)]  # type: ignore[union-attr]
+    masks = {row: _num_masks(source.example(row).labels) for row in looked}  # type: ignore[union-attr]
+    rows = [row for row in looked if masks[row] == 1] or [row for row in looked if masks[row] > 1]
     chosen = np.array(rows)[spread(len(rows), _ASKED)]
     right = np.zeros(len(chosen))
     for start in range(0, len(chosen), _BATCH):
@@ -67,9 +70,10 @@ def spread(num: int, most: int) -> np.ndarray:
     return np.linspace(0, num - 1, min(most, num)).astype(int)
 
 
-def _has_one_mask(labels: dict[str, np.ndarray]) -> bool:
+def _num_masks(labels: dict[str, np.ndarray]) -> int:
+    """Tokens of the object that a passage answers; 0: no passage does, or not one object is asked for."""
     spans = labels["spans"]
-    return int(labels["gold"]) != NULL and len(spans) == 1 and int(spans[0, 1] - spans[0, 0]) == 1
+    return int(spans[0, 1] - spans[0, 0]) if int(labels["gold"]) != NULL and len(spans) == 1 else 0
 
 
 def _right(model: RetrievalModel, objective: RetrievalLM, batch: Batch) -> np.ndarray:
@@ -80,11 +84,17 @@ def _right(model: RetrievalModel, objective: RetrievalLM, batch: Batch) -> np.nd
     choice = model.choose(ids, mask, objective.k, beside["gold"], beside["draw"], excluded, beside["null_only"])
     there = torch.from_numpy(choice.there).to(ids.device)
     prior = model.logits(ids, mask, choice).masked_fill(~there, float("-inf")).softmax(dim=1)
-    words = model.word_log_probabilities(ids, mask, labels, choice)[:, :, 0]  # (query, candidate, word)
-    marginal = (prior[:, :, None] * words.exp()).sum(dim=1)
-    return (marginal.argmax(dim=-1) == _targets(labels)).double().cpu().numpy()
+    words = model.word_log_probabilities(ids, mask, labels, choice)  # (query, candidate, mask, word)
+    right = np.ones(len(ids), dtype=bool)
+    for place, target in enumerate(_targets(labels)):
+        marginal = (prior[:, :, None] * words[:, :, place].exp()).sum(dim=1)
+        right &= ((marginal.argmax(dim=-1) == target) | (target == UNSUPERVISED)).cpu().numpy()
+    return right.astype(np.float64)
 
 
-def _targets(labels: Tensor) -> Tensor:
-    """The word behind the only mask of each query."""
-    return labels.gather(1, (labels != UNSUPERVISED).int().argmax(dim=1)[:, None])[:, 0]
+def _targets(labels: Tensor) -> list[Tensor]:
+    """The word behind the first mask of each query, behind the second, ...; −100 where a query has none."""
+    asked = labels != UNSUPERVISED
+    rank = asked.cumsum(dim=1)
+    places = range(1, int(rank.max()) + 1)
+    return [torch.where(asked & (rank == place), labels, UNSUPERVISED).amax(dim=1) for place in places]

@@ -8,5 +8,6 @@ from ._rows import FACT_COLUMNS as FACT_COLUMNS
 from ._rows import fact_rows as fact_rows
 from ._rows import num_language as num_language
 from ._rows import num_queries as num_queries
+from ._words import FACT_LANGUAGE as FACT_LANGUAGE
 from ._words import FactWords as FactWords
 from ._world import FactWorld as FactWorld

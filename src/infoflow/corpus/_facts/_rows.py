@@ -6,7 +6,7 @@ from itertools import islice
 from .._columns import Row
 from .._grammar import grammar_rows
 from ._sentences import TRAINING_WORDINGS
-from ._words import LANGUAGE
+from ._words import FACT_LANGUAGE
 from ._world import FactWorld
 
 FACT_COLUMNS = ("text", "words", "entity", "label")
@@ -18,7 +18,7 @@ def fact_rows(world: FactWorld) -> Iterator[Row]:
     Of a fact the `label` is its number and `entity` tells the role of each word; a sentence of the language has none.
     """
     done = 0
-    language = grammar_rows(num_language(world, num_queries(world)), world.seed, LANGUAGE)
+    language = grammar_rows(num_language(world, num_queries(world)), world.seed, FACT_LANGUAGE)
     for count, one in enumerate(world.training_sentences(), start=1):
         yield {"text": one.text, "words": list(one.words), "entity": list(one.roles), "label": str(one.fact)}
         for row in islice(language, num_language(world, count) - done):

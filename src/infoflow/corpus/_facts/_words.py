@@ -14,7 +14,7 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-LANGUAGE = GrammarConfig(vocabulary=200)
+FACT_LANGUAGE = GrammarConfig(vocabulary=200)
 """The grammar of the sentences beside the facts: a small one, whose words are seen often."""
 NUM_SYNONYMS = 4
 _GIVEN = _listed(
@@ -101,8 +101,8 @@ def words_of(config: FactConfig) -> FactWords:
 
 @cache
 def language_words() -> tuple[str, ...]:
-    """Every word that a sentence of `LANGUAGE` may hold."""
-    lexicon = make_lexicon(LANGUAGE.vocabulary)
+    """Every word that a sentence of `FACT_LANGUAGE` may hold."""
+    lexicon = make_lexicon(FACT_LANGUAGE.vocabulary)
     forms = {form for entries in lexicon.entries.values() for one in entries for form in (one.singular, one.plural)}
     return tuple(sorted({*forms, *_LANGUAGE_FUNCTION}))
 

@@ -16,7 +16,7 @@ from ._config import FactConfig
 from ._draw import changed_object, draw_facts, draw_names
 from ._fact import Fact, Kind, Question
 from ._sentences import TEST_WORDINGS, TRAINING_WORDINGS, passage_wordings, query_wording, sentence
-from ._words import LANGUAGE, FactWords, language_words, words_of
+from ._words import FACT_LANGUAGE, FactWords, language_words, words_of
 
 Part = Literal["train", "test"]
 
@@ -81,7 +81,7 @@ class FactWorld:
 
     def language_sentences(self, num: int) -> list[list[str]]:
         """The words of the first sentences of the language that stands beside the facts in the training text."""
-        return [list(row["words"]) for row in grammar_rows(num, self.seed, LANGUAGE)]
+        return [list(row["words"]) for row in grammar_rows(num, self.seed, FACT_LANGUAGE)]
 
     # -- passages -----------------------------------------------------------------------------------------------------
 

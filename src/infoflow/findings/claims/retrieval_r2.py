@@ -63,6 +63,6 @@ FINDING = Finding(
             decisive=False,
         ),
     ),
-    learned=(CLOSED_BOOK, READ_GOLD, RETRIEVE_LEARNED),
+    learned=(CLOSED_BOOK, READ_GOLD, READ_RANDOM, RETRIEVE_LEARNED),
     hinders=full("closed", *READERS),
 )

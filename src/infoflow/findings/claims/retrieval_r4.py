@@ -1,7 +1,7 @@
 """retrieval:R-4. What the room in the weights is used for.
 
-Rows that it needs: probe_trees and probe_scores of the arms on `grammar`; in retrieval_scores the metric loss, in nats
-per masked token, of the queries "language" without a passage. The threshold of a point is ours.
+Rows that it needs: probe_trees and probe_scores of the arms on the language of worlds; in retrieval_scores the metric
+loss, in nats per masked token, of the queries "language" without a passage. The threshold of a point is ours.
 """
 
 from infoflow.results import Spec
