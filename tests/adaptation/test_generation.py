@@ -16,10 +16,13 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from infoflow.adaptation import Generation, Predictions
+from infoflow.adaptation import AllocationHooks, Generation, Predictions, TaskData, TuneConfig
 from infoflow.adaptation._generation_rows import GenerationRows
+from infoflow.adaptation._task_part import TaskPart
 from infoflow.corpus import Corpus, Vocabulary
+from infoflow.flow import PassOptions
 from infoflow.foundation import UserError
+from infoflow.models import load_model
 from infoflow.objectives import Noise, prefix_mask
 from infoflow.training import TrainConfig, TrainingData, train
 
@@ -172,6 +175,27 @@ def test_two_tokenizers(models):
     assert rows.example(0).text.tolist() == TOKENIZER(CORPUS[0].text)["input_ids"]
     assert rows.example(0).translation.tolist() == other(CORPUS[0].translation)["input_ids"]
     assert rows.side.tokenizer is other
+
+
+def test_texts_to_write_are_looked_at_by_the_targets_own_tokenizer(models, tmp_path):
+    other = both_sides(pairs(30, seed=5), size=45)
+    model = load_model(models["bert encoder-decoder"], tokenizer=TOKENIZER)
+    model = replace(model, target_tokenizer=other)
+    data = TaskData(name="words", shape="generation", train=CORPUS, dev=CORPUS, test=CORPUS)
+    config = TuneConfig(max_length=32, max_target=9)
+    hooks = AllocationHooks(model=model, data=data, task=TASK, config=config, folder=tmp_path)
+    for rows in (TaskPart(TASK, CORPUS, model, PassOptions(max_length=32)).rows, hooks._training.source):
+        assert rows.side.tokenizer is other
+        assert rows.example(0).text.tolist() == TOKENIZER(CORPUS[0].text)["input_ids"]
+        assert rows.example(0).translation.tolist() == other(CORPUS[0].translation)["input_ids"]
+
+
+def test_who_learns_is_asked_of_the_examples_that_are_trained_on(models, tmp_path):
+    model = load_model(models["t5 encoder-decoder"], tokenizer=TOKENIZER)
+    data = TaskData(name="words", shape="generation", train=CORPUS, dev=CORPUS, test=CORPUS)
+    config = TuneConfig(max_length=32, max_target=9, examples=7)
+    hooks = AllocationHooks(model=model, data=data, task=TASK, config=config, folder=tmp_path)
+    assert len(hooks._training.source.lengths) == 7
 
 
 def test_a_tokenizer_that_ends_nothing_gets_its_end_of_text():

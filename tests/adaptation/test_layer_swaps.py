@@ -13,13 +13,13 @@ from infoflow.adaptation._layer_swaps import Swap, _taken, rewound_names, swaps
 from infoflow.models import load_model
 
 
-def assembled(tuned, lower, upper, embeddings=False):
+def assembled(tuned, lower, upper, embeddings=False, single=None):
     """The tuned model with these blocks (and on their side embeddings) from before, copied block by block."""
     module, before = copy.deepcopy(tuned.module), toy_before().module.bert
     if lower or embeddings:
         module.bert.embeddings = copy.deepcopy(before.embeddings)
     for index in range(3):
-        if index < lower or index >= 3 - upper:
+        if index < lower or index >= 3 - upper or index == single:
             module.bert.encoder.layer[index] = copy.deepcopy(before.encoder.layer[index])
     return module
 
@@ -51,6 +51,30 @@ def test_scores_are_those_of_the_model_put_together(tuned, table, rewound, block
     assert row["baseline"] == pytest.approx(np.mean([accuracy(assembled(one, 3, 3))["value"] for one in tuned]))
 
 
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_a_single_block_taken_back_leaves_all_others_tuned(tuned, table, layer):
+    row = table.query(f"rewound == 'one' and layer == {layer} and quantity == 'score'").iloc[0]
+    each = [accuracy(assembled(one, 0, 0, single=layer))["value"] for one in tuned]
+    assert row["value"] == pytest.approx(np.mean(each))
+    assert row["blocks"] == 1
+    names = rewound_names(tuned[0], Swap(rewound="one", blocks=1, layer=layer))
+    assert names
+    assert all(name.startswith(f"encoder.layer.{layer}.") for name in names)
+    ids = torch.tensor([toy_tokenizer().encode("the old cat runs")])
+    wanted = assembled(tuned[0], 0, 0, single=layer)(ids).logits
+    taken = _taken(toy_before(), Swap(rewound="one", blocks=1, layer=layer), True)
+    with with_weights(tuned[0], taken), torch.no_grad():
+        assert torch.equal(tuned[0].module(ids).logits, wanted)
+
+
+def test_single_blocks_part_what_lies_between_embeddings_and_head(tuned):
+    model = tuned[0]
+    single = [rewound_names(model, Swap(rewound="one", blocks=1, layer=layer)) for layer in range(3)]
+    outside = [rewound_names(model, Swap(rewound=side, blocks=0)) for side in ("lower", "upper")]
+    assert sum(map(len, [*single, *outside])) == len(set().union(*single, *outside))
+    assert set().union(*single, *outside) == rewound_names(model, Swap(rewound="all", blocks=3))
+
+
 def test_embeddings_alone_are_taken_back_as_lower_blocks_are(tuned, table):
     row = table.query("rewound == 'lower' and blocks == 0 and quantity == 'score'").iloc[0]
     each = [accuracy(assembled(one, 0, 0, embeddings=True))["value"] for one in tuned]
@@ -76,6 +100,7 @@ def test_logits_are_equal_to_the_bit(tuned, rewound, lower, upper):
 
 
 def test_pretraining_loss_is_between_that_of_both_bodies(tuned, table):
+    table = table[table.rewound != "one"]
     losses = table[table.quantity == "pretraining-loss"].set_index(["rewound", "blocks"])["value"]
     whole = toy_before().module
     everything = {"all": whole, "none": copy.deepcopy(whole)}
@@ -124,6 +149,7 @@ def test_names_of_both_sides_part_the_body(tuned):
 
 
 def test_numbers_of_blocks(tuned):
-    assert [(s.rewound, s.blocks) for s in swaps(tuned[0], 6)] == [
-        ("none", 0), ("lower", 0), ("lower", 1), ("lower", 2), ("upper", 1), ("upper", 2), ("all", 3),
+    assert [(s.rewound, s.blocks, s.layer) for s in swaps(tuned[0], 6)] == [
+        ("none", 0, -1), ("lower", 0, -1), ("lower", 1, -1), ("lower", 2, -1), ("upper", 1, -1), ("upper", 2, -1),
+        ("one", 1, 0), ("one", 1, 1), ("one", 1, 2), ("all", 3, -1),
     ]  # fmt: skip

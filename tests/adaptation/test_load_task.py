@@ -95,6 +95,32 @@ def test_columns_by_number_and_several_labels(write):
         load_task("t", **parts(path))
     with pytest.raises(UserError, match=r"Columns by number are those of label and text.* Got label=1, text=name"):
         load_task("t", **parts(path), label=1, text="name")
+    with pytest.raises(UserError, match=r"(?s)Got label=1, text=name.*the command --label-column 0 --text-column 1"):
+        load_task("t", **parts(path), label="1", text="name")
+
+
+def test_digits_are_numbers_unless_the_first_line_has_them_as_names(write):
+    """Commands and plans write both as text."""
+    from infoflow.adaptation import load_task
+
+    def read(path, **columns):
+        return [(one.label, one.text, one.second) for one in load_task("t", **parts(path), **columns).train]
+
+    lines = ("doc1\tx\ta dog\ta house", "doc1\ty\ta cat\tthe dog")
+    wanted = [("x", "a dog", None), ("y", "a cat", None)]
+    for name in ("a.tsv.gz", "a.txt", "a"):
+        assert read(write(name, *lines), label="1", text="2") == wanted
+    pairs = [("x", "a dog", "a house"), ("y", "a cat", "the dog")]
+    assert read(write("b.tsv", *lines), label="1", text="2", second="3") == pairs
+    digits = write("c.tsv", "0\ta dog", "1\ta cat")
+    assert read(digits, label="0", text="1") == [("0", "a dog", None), ("1", "a cat", None)]
+    places = write("d.tsv", "1\t2\ta dog", "2\t1\ta cat")
+    assert read(places, label="1", text="2") == [("2", "a dog", None), ("1", "a cat", None)]
+    assert read(write("e.tsv", "0\t1", "x\ta dog", "y\ta cat"), label="0", text="1") == wanted
+    assert read(write("f.tsv", "2019\ttext", "x\ta dog", "y\ta cat"), label="2019", text="text") == wanted
+    assert read(write("g.csv", "1,0", "x,a dog", "y,a cat"), label="1", text="0") == wanted
+    with pytest.raises(UserError, match=r"h\.tsv, line 1: 8 tab-separated columns are needed, 4 found"):
+        read(write("h.tsv", *lines), label="1", text="7")
 
 
 @pytest.mark.parametrize(
@@ -178,6 +204,26 @@ def test_words_and_tags(write):
     assert make_task(fine).column == "xpos"
     with pytest.raises(UserError, match=r"has no tags \"ner\"\. Its tags: upos, deprel, xpos"):
         load_task("t", **parts(trees), tags="ner")
+
+
+def test_words_and_tags_of_a_data_set(write):
+    from datasets import ClassLabel, Dataset, Sequence
+
+    from infoflow.adaptation import load_task, make_task
+
+    rows = {"tokens": [["a", "Dog"], ["go"]], "ner": [[0, 1], [0]], "pos": [["D", "N"], ["V"]]}
+    dataset = Dataset.from_dict(rows).cast_column("ner", Sequence(ClassLabel(names=["O", "B-X"])))
+    data = load_task("t", **parts(dataset), words="tokens", tags="ner")
+    assert (data.shape, data.labels, make_task(data).column) == ("tagging", ("O", "B-X"), "ner")
+    assert list(data.train.column("words")) == rows["tokens"]
+    wrong = r"words names the column of the words of a data set.* Got words=tokens"
+    for source, more in (
+        (dataset, {}),
+        (dataset, {"text": "x", "tags": "ner"}),
+        (write("a.tsv", "a\tO"), {"tags": "ner"}),
+    ):
+        with pytest.raises(UserError, match=wrong):
+            load_task("t", **parts(source), words="tokens", **more)
 
 
 def test_conll_2003_and_other_words_with_tags(write):

@@ -1,5 +1,7 @@
 """Each task against a plain loop of transformers, one example at a time; padding, batches and order change nothing."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -148,6 +150,8 @@ def test_regression_is_in_the_unit_of_the_labels(family, headed, tokenizer, voca
     scores = task.scores(said, corpus, corpus)
     assert [score.metric for score in scores] == ["pearson", "spearman", "r2"]
     assert scores[2].row["baseline"] == pytest.approx(0, abs=1e-9)
+    exact = dataclasses.replace(said, said=said.wanted)
+    assert not task.right(exact, corpus).any()  # no number is right to the letter, whatever its digits
 
 
 def test_a_regression_needs_numbers_that_differ(corpus_of):

@@ -1,5 +1,6 @@
 """Subsets of labelled examples, and labels that changed places."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 from itertools import chain, pairwise
@@ -11,7 +12,7 @@ from adaptation.small_task import small_data
 
 from infoflow.adaptation import TaskData, training_part
 from infoflow.corpus import Corpus
-from infoflow.foundation import UserError
+from infoflow.foundation import SilentDisplay, UserError, use_display
 
 
 def _texts(corpus: Corpus) -> set[str]:
@@ -71,6 +72,47 @@ def test_tags_change_places_over_all_words():
 def test_too_many_examples_are_refused(data):
     with pytest.raises(UserError, match="at most the 200 training examples"):
         training_part(data, 201, "")
+
+
+def _rare(*counts: int, joined: str = "") -> TaskData:
+    """Classes a, b, ... of so many texts."""
+    labels = [name + joined for name, count in zip("abcdef", counts, strict=False) for _ in range(count)]
+    frame = pd.DataFrame({"text": [f"text {row}" for row in range(len(labels))], "label": labels})
+    corpus = Corpus.from_frame(frame, label="label")
+    classes = tuple(dict.fromkeys("".join(labels).replace("|", "")))
+    return TaskData(name="rare", shape="classification", train=corpus, dev=corpus, test=corpus, labels=classes)
+
+
+class Notes(SilentDisplay):
+    def __init__(self):
+        self.said = []
+
+    def note(self, text):
+        self.said.append(text)
+
+
+def test_classes_without_an_example_are_told_and_one_class_alone_is_refused():
+    told = r"rare the first 8 are all \"a\"\. Raise it to (\d+) at least"
+    with pytest.raises(UserError, match=told) as refused:
+        training_part(_rare(95, 5), 8, "")
+    least = int(re.search(told, str(refused.value))[1])
+    with use_display(display := Notes()):
+        assert set(training_part(_rare(95, 5), least, "").column("label")) == {"a", "b"}
+        assert not display.said
+        assert set(training_part(_rare(60, 35, 3, 2), 8, "").column("label")) == {"a", "b"}
+        assert display.said == ['rare: 8 training examples are too few for all of 4 classes: none is of "c", "d".']
+        training_part(_rare(60, 35, 3, 2), 0, "shuffled-labels")
+    assert len(display.said) == 1
+    with pytest.raises(UserError, match=f"first {least - 1} are all"):
+        training_part(_rare(95, 5), least - 1, "")
+
+
+def test_of_several_labels_each_is_looked_for():
+    data = _rare(60, 35, 5, joined="|e")
+    with use_display(display := Notes()):
+        training_part(data, 8, "")
+    assert data.labels == ("a", "e", "b", "c")
+    assert display.said == ['rare: 8 training examples are too few for all of 4 classes: none is of "c".']
 
 
 def test_a_column_is_replaced_by_one_as_long(data):

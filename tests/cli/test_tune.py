@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from infoflow.adaptation import INSIDE
 from infoflow.corpus import generate_grammar
 from infoflow.results import RunFolder
 
@@ -39,6 +40,43 @@ def test_shows_scores_with_controls_and_writes_models_and_tables(infoflow, maske
     assert not run.tables["task_answers"].empty
     assert (tmp_path / "run" / "models" / "length" / "full-40" / "seed-1" / "config.json").exists()
     assert not (tmp_path / "run" / "features").exists()
+
+
+def test_looks_inside_and_says_who_learned(infoflow, masked_lm, files):
+    arguments = [*SHORT, "--seeds=0", "--controls", "--inside", "--out=run"]
+    answer = infoflow("tune", masked_lm, *files, *arguments)
+    assert answer.code == 0, answer.err
+    run = RunFolder.existing("run")
+    for name in {*INSIDE, "tuning_allocation"}:
+        table = run.tables[name]
+        assert set(table["model"]) == {str(masked_lm), f"{masked_lm} (untrained)"}, name
+        assert set(table["task"]) == {"length"}, name
+        assert set(table["control"]) == ({"", "shuffled-labels"} if name == "tuning_change" else {""}), name
+    swaps = run.tables["layer_swaps"]
+    assert set(swaps["quantity"]) == {"score", "pretraining-loss"}  # of the task's own texts
+    assert run.tables["tuning_allocation"]["total"].nunique() == 2
+    page = (run.path / "report.html").read_text(encoding="utf-8")
+    assert "What did fine-tuning change?" in page
+    assert 'id="single-blocks"' in page
+    again = infoflow("tune", masked_lm, *files, *arguments, "--corpus=grammar:40")
+    assert again.code == 0, again.err
+    changed = run.tables["layer_swaps"]["value"].to_numpy() != swaps["value"].to_numpy()
+    assert set(swaps.loc[changed, "quantity"]) == {"pretraining-loss"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--inside", "--method=frozen"], "a frozen body does not change"),
+        (["--corpus=grammar:40"], "Give --inside too"),
+        (["--inside", "--corpus=nowhere.txt"], "nowhere.txt"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_refused_before_anything_is_tuned(infoflow, masked_lm, files, arguments, message):
+    answer = infoflow("tune", masked_lm, *files, *SHORT, *arguments, "--out=run")
+    assert answer.code == 2
+    assert message in answer.err
+    assert not Path("run").exists()
 
 
 def test_says_where_reading_was_not_learned(infoflow, masked_lm, tmp_path):
@@ -82,6 +120,31 @@ def test_settings_and_a_second_call(infoflow, causal_lm, files):
     assert (first.code, again.code) == (0, 0), first.err
     assert first.out == again.out
     assert RunFolder.existing("run").read()["plan"]["tune"]["rank"] == 2
+
+
+def test_other_settings_are_refused_and_change_nothing(infoflow, masked_lm, files):
+    arguments = ["tune", masked_lm, *files, "--rates=1e-3", "--seeds=0", "--out=run"]
+    assert infoflow(*arguments, "--epochs=1").code == 0
+    before = {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
+    for more in (["--epochs=2"], ["--epochs=1", "--method=frozen", "--set=tune.max_target=9"]):
+        answer = infoflow(*arguments, *more)
+        assert answer.code == 2, answer.err
+        assert {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()} == before
+    assert infoflow(*arguments, "--epochs=1", "--method=frozen").code == 0
+    assert RunFolder.existing("run").read()["plan"]["tune"]["method"] == "frozen"
+
+
+def test_test_texts_that_stand_in_training_are_told(infoflow, masked_lm, tmp_path):
+    train = [f"{'xy'[n % 2]}\tthe {animal} sees a house {n}" for n, animal in enumerate(["cat", "dog"] * 20)]
+    test = [*train[:3], "x\tthe old cat sees a house 4", *(f"y\tno dog likes any {n} of these" for n in range(6))]
+    for part, lines in (("train", train), ("dev", test), ("test", test)):
+        (tmp_path / f"{part}.tsv").write_text("\n".join(f"{n}\t{line}" for n, line in enumerate(lines)) + "\n")
+    parts = [*(f"--{part}={part}.tsv" for part in ("train", "dev", "test")), "--label-column=1", "--text-column=2"]
+    answer = infoflow("tune", masked_lm, *parts, "--rates=1e-3", "--seeds=0", "--epochs=1", "--out=run")
+    assert answer.code == 0, answer.err
+    assert "3 of 10 test texts also stand in training, 1 more one word apart.\n" in answer.out
+    (row,) = RunFolder.existing("run").tables["task_leakage"].to_dict("records")
+    assert row == {"task": tmp_path.name, "within": "train", "texts": 10, "same": 3, "near": 4}
 
 
 def test_a_model_that_writes_answers_in_words(infoflow, causal_lm, files):

@@ -68,6 +68,7 @@ PROBED = {
 SWAPS = {"lower": (2.95, 2.85, 2.60), "upper": (2.60, 2.30, 2.10)}
 EMBEDDINGS = {"pretraining-loss": 2.98, "score": 0.745}  # taken back alone
 SWAPPED_SCORES = {"lower": (0.74, 0.70, 0.60), "upper": (0.73, 0.66, 0.55)}
+SINGLE = {"score": (0.0, -0.02, -0.08, -0.05), "pretraining-loss": (0.01, -0.1, -0.2, -0.4)}  # what one block changes
 COMPONENTS = ("query", "key", "value", "output", "mlp_in", "mlp_out")
 LEAKED = {("opinions", "pretraining"): (200, 3, 5), ("tags", "train"): (200, 0, 0)}
 HOSTILE = "<script>alert(1)</script>"
@@ -236,6 +237,8 @@ class Adapted:
                     place = {"layer": layer, "state": state}
                     yield self._row(keys, 0.5 + above, 0.5, **how, **place, metric="accuracy")
                     yield self._row(keys, 0.1 + above, 0.05, **how, **place, metric="information")
+                    read = 0.9 - (0.2 if state == "after" else 0.1) * layer
+                    yield self._row(keys, read, 0.02, **how, **place, metric="information about the input")
 
     def _probes(self) -> Iterator[dict[str, Any]]:
         for keys, how, _ in self._inside(untrained=False):
@@ -254,7 +257,11 @@ class Adapted:
                 places += [(side, num + 1, value) for side, own in sides.items() for num, value in enumerate(own)]
                 places += [("lower", 0, EMBEDDINGS[name] if keys["trained"] or name == "score" else 7.0)]
                 for rewound, blocks, value in places:
-                    yield self._row(keys, value, end[1], **how, rewound=rewound, blocks=blocks, quantity=name)
+                    taken = {"rewound": rewound, "blocks": blocks, "layer": -1}
+                    yield self._row(keys, value, end[1], **how, **taken, quantity=name)
+                for layer, change in enumerate(SINGLE[name]):
+                    taken = {"rewound": "one", "blocks": 1, "layer": layer}
+                    yield self._row(keys, end[0] + change, end[1], **how, **taken, quantity=name)
 
     def _allocation(self) -> Iterator[dict[str, Any]]:
         for keys, how, _ in self._inside(untrained=False):

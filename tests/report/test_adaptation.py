@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawn import assert_explained, drawn_figures, drawn_section
-from findings.adapted_tables import GUESS, HOSTILE, TASKS, Adapted
+from findings.adapted_tables import GUESS, HOSTILE, SINGLE, TASKS, Adapted
 
 from infoflow.foundation import NUM_REPLICATES, interval_over_seeds, stream
 from infoflow.report import write_report
@@ -20,11 +20,11 @@ BY_TABLE = {
     "tuned_scores": ["tuned-scores", "tuned-ways", "tuned-worth"],
     "tuning_change": ["tuning-change"],
     "tuning_weights": ["tuning-weights"],
-    "label_by_layer": ["label-by-layer"],
+    "label_by_layer": ["label-by-layer", "information-after-tuning"],
     "probes_after_tuning": ["probes-after-tuning"],
-    "layer_swaps": ["layer-swaps"],
+    "layer_swaps": ["layer-swaps", "single-blocks"],
     "tuning_allocation": ["tuning-learned"],
-    "tuning_heads": ["tuned-heads"],
+    "tuning_heads": ["tuned-heads", "head-overlap"],
     "task_pruning": ["tuned-pruning"],
     "task_answers": ["tuned-flipped"],
 }
@@ -72,10 +72,13 @@ def test_figures_come_in_order(figures) -> None:
         "tuning-change",
         "tuning-weights",
         "label-by-layer",
+        "information-after-tuning",
         "probes-after-tuning",
         "layer-swaps",
+        "single-blocks",
         "tuning-learned",
         "tuned-heads",
+        "head-overlap",
         "tuned-pruning",
         "tuned-flipped",
     ]
@@ -209,6 +212,71 @@ def test_differences_of_probes_are_paired(run, figures) -> None:
 def test_probes_without_those_before_tuning_are_no_figure(alone) -> None:
     assert "probes-after-tuning" in alone("probes_after_tuning", lambda frame: frame)
     assert "probes-after-tuning" not in alone("probes_after_tuning", lambda frame: frame[frame["state"] == "after"])
+
+
+def test_information_stands_before_and_after(figures) -> None:
+    figure = figures["information-after-tuning"]
+    assert {f"{task}: {what}" for task in ("opinions", "tags") for what in ("the label", "the token that is read")} <= {
+        panel.title for panel in figure.panels
+    }
+    data = figure.data[(figure.data["task"] == "opinions") & (figure.data["metric"] == "information about the input")]
+    by_state = data[data["series"] == "masked-lm"].set_index(["group", "layer"])["value"]
+    for layer in range(5):
+        assert by_state["trained", layer] == pytest.approx(0.9 - 0.2 * layer, abs=0.05)
+        assert by_state["untuned", layer] == pytest.approx(0.9 - 0.1 * layer, abs=0.05)
+    (told,) = [text for text in figure.answer if "Of the token that is read in opinions" in text]
+    assert "masked LM 0.40" in told
+    assert "nats less than before tuning" in told
+
+
+def test_single_blocks_taken_back_stand_beside_none(run, figures) -> None:
+    figure, table = figures["single-blocks"], run.tables["layer_swaps"]
+    assert [panel.title for panel in figure.panels] == ["causal LM", "masked LM"]
+    assert figure.payload["sets"] == ["change of the task's score", "pretraining loss regained (nats per token)"]
+    own = table[(table["objective"] == "masked-lm") & (table["task"] == "tags") & table["trained"]]
+    for quantity, sign in (("score", 1), ("pretraining-loss", -1)):
+        rows = own[own["quantity"] == quantity]
+        none = rows[rows["rewound"] == "none"].set_index("seed")["value"]
+        for layer, change in enumerate(SINGLE[quantity]):
+            single = rows[(rows["rewound"] == "one") & (rows["layer"] == layer)].set_index("seed")["value"]
+            told = figure.data.query(
+                f"series == 'masked-lm' and task == 'tags' and quantity == '{quantity}' and layer == {layer}"
+            )
+            assert told["value"].item() == pytest.approx(sign * (single - none).mean())
+            assert told["value"].item() == pytest.approx(sign * change, abs=0.03)
+    assert figure.answer[1].startswith("In masked LM, block 2 taken back alone costs the task most (0.08)")
+    assert "block 3 regains most of pretraining (0.40 nats)" in figure.answer[1]
+
+
+def test_blocks_that_cost_nothing_are_said_to(alone) -> None:
+    def better(frame):
+        single = (frame["rewound"] == "one") & (frame["quantity"] == "score")
+        return frame.assign(value=frame["value"].where(~single, 0.9))
+
+    told = alone("layer_swaps", better)["single-blocks"].answer[0]
+    assert told.startswith("In masked LM, no block taken back alone costs the task anything, block 3 regains most")
+
+
+def test_tasks_agree_about_heads_as_the_table_of_overlap_says(run, figures) -> None:
+    from infoflow.adaptation import head_overlap
+
+    figure, table = figures["head-overlap"], run.tables["tuning_heads"]
+    own = table[(table["objective"] == "masked-lm") & table["trained"] & (table["control"] == "")]
+    for measure in ("spearman", "jaccard"):
+        each = []
+        for seed in own["seed"].unique():
+            by_task = {task: own[(own["seed"] == seed) & (own["task"] == task)] for task in ("opinions", "tags")}
+            found = head_overlap(by_task)
+            each.append(found.loc[found["measure"] == measure, "value"].item())
+        rows = figure.data[(figure.data["series"] == "masked-lm") & (figure.data["measure"] == measure)]
+        for a, b in (("opinions", "tags"), ("tags", "opinions")):
+            told = rows[(rows["task_a"] == a) & (rows["task_b"] == b)]
+            assert told["value"].item() == pytest.approx(np.mean(each))
+
+
+def test_heads_of_one_task_alone_have_no_overlap(alone) -> None:
+    assert "head-overlap" in alone("tuning_heads", lambda frame: frame)
+    assert "head-overlap" not in alone("tuning_heads", lambda frame: frame[frame["task"] == "tags"])
 
 
 def test_layers_taken_back_go_from_none_to_all(figures) -> None:

@@ -1,5 +1,8 @@
 """Keys of a study's tasks."""
 
+import pytest
+
+from infoflow.foundation import SilentDisplay, UserError, use_display
 from infoflow.studies import StudyPlan
 from infoflow.studies._study_tasks import StudyTasks
 
@@ -15,3 +18,29 @@ def test_other_tags_of_the_same_words_are_another_task(tmp_path):
     plan = StudyPlan.from_json({"tune": tables})
     tasks = StudyTasks(plan, tmp_path / "note", prepared=False)
     assert tasks.digest(plan.tune[0]) != tasks.digest(plan.tune[1])
+
+
+class Notes(SilentDisplay):
+    def __init__(self):
+        self.said = []
+
+    def note(self, text):
+        self.said.append(text)
+
+
+def test_too_few_examples_are_told_once_and_refused_before_anything_is_trained(tmp_path):
+    path = tmp_path / "rare.tsv"
+    path.write_text("".join(f"{label}\ttext {n} of {label}\n" for label in "aaaaabbbbc" for n in range(9)))
+
+    def tasks(*examples, prepared=False):
+        parts = dict.fromkeys(("train", "dev", "test"), str(path))
+        table = {"name": "rare", **parts, "columns": ["label=0", "text=1"], "examples": list(examples)}
+        return StudyTasks(StudyPlan.from_json({"tune": [table]}), tmp_path / "note", prepared)
+
+    with use_display(display := Notes()):
+        found = tasks(4, 50, 0)
+        found.sizes(found.named("rare"))
+        tasks(4, 50, 0, prepared=True)
+    assert display.said == ['rare: 4 training examples are too few for all of 3 classes: none is of "c".']
+    with pytest.raises(UserError, match=r"examples of at least two classes\. Of rare the first 1 are all"):
+        tasks(1, 0)

@@ -44,6 +44,14 @@ def parent(tokenizer, tmp_path):
             "T5ForConditionalGeneration": transformers.T5Config(
                 **size, d_model=16, d_kv=8, d_ff=24, num_layers=1, num_heads=2, decoder_start_token_id=0
             ),
+            "BartForConditionalGeneration": transformers.BartConfig(
+                **size,
+                **dict.fromkeys(("encoder_layers", "decoder_layers"), 1),
+                **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2),
+                **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 24),
+                d_model=16,
+                max_position_embeddings=64,
+            ),
             "EncoderDecoderModel": transformers.EncoderDecoderConfig.from_encoder_decoder_configs(bert, decoder),
         }
         torch.manual_seed(1)
@@ -132,6 +140,13 @@ def test_another_parent_is_refused_in_the_same_folder(parent, tmp_path) -> None:
         ("causal-lm", "BertForMaskedLM", r"causal-lm trains a decoder .* is a BertForMaskedLM\.\n.*: masked-lm\."),
         ("masked-lm", "GPT2LMHeadModel", r"masked-lm trains an encoder .* is a GPT2LMHeadModel\.\n.*: causal-lm\."),
         ("translation", "GPT2LMHeadModel", r"translation trains an encoder and a decoder"),
+        (
+            "translation",
+            "BartForConditionalGeneration",
+            r"an EncoderDecoderModel or a T5ForConditionalGeneration\. .* is a BartForConditionalGeneration\.\n"
+            r"Start from one of these classes: no objective goes on with this one\.",
+        ),
+        ("masked-lm", "EncoderDecoderModel", r"objective that fits: translation, prefix-lm, bart, mass\."),
         ("electra", "BertForMaskedLM", r"electra trains more than a model folder holds"),
     ],
 )

@@ -229,6 +229,19 @@ def test_the_inside_of_named_objectives(tmp_path) -> None:
     assert {_whose(one) for one in whole if one.stays} == {*looked_at, ("span-corruption", False)}
 
 
+def test_what_an_encoder_decoder_forgets_is_seen_though_its_encoder_alone_is_tuned(tmp_path) -> None:
+    asked = {**TASK, "seeds": [0], "methods": ["full"], "controls": []}
+    values = {**PLAN, "objectives": ["translation", "bart"], "domain": {}, "tune": [asked]}
+    with undrawn():
+        run = study(StudyPlan.from_json(values), tmp_path / "run", num_processes=1)
+    swaps, heads = run.tables["layer_swaps"], run.tables["tuning_heads"]
+    for objective in ("translation", "bart"):
+        of_loss = swaps[(swaps["objective"] == objective) & (swaps["quantity"] == "pretraining-loss")]
+        assert of_loss["value"].notna().all()
+        assert set(of_loss["rewound"]) == {"none", "lower", "upper", "one", "all"}
+        assert heads.loc[heads["objective"] == objective, "cost_before"].notna().all()
+
+
 def test_a_prefix_language_model_is_tuned_to_write_as_it_was_trained(tmp_path) -> None:
     objectives = ["prefix-lm-decoder", "causal-lm"]
     asked = [{**TASK, "name": "grammar-summary", "methods": ["full"], "seeds": [0], "inside": False}, TASK]
@@ -304,7 +317,7 @@ def test_a_plan_with_tables_comes_back_from_json() -> None:
     assert plan.tune[0] == TunePlan(**{name: _tuple(value) for name, value in TASK.items()})
     assert dataclasses.replace(plan, tune=()).tune == ()
     numbered = TunePlan(name="x", train="a.tsv", columns=("text=1", "label=Class"))
-    assert numbered.named_columns == {"text": 1, "label": "Class"}
+    assert numbered.named_columns == {"text": "1", "label": "Class"}
     assert np.isclose(plan.tune[0].config("full", 20, "", "cpu").rates, 1e-3).all()
 
 

@@ -12,10 +12,10 @@ from infoflow.foundation import UserError, current_display
 from infoflow.models import Model
 from infoflow.training import TrainingData, TrainingHook
 
-from ._room import fitted, input_length
+from ._room import fitted
 from ._task import AbstractTask, TaskData
 from ._task_model import task_model
-from ._task_parts import task_tokenizer, task_vocabulary
+from ._task_parts import TaskParts
 from ._tune_config import TuneConfig
 from ._tuned import TunedModel
 from ._tuning_allocation import TuningAllocation, tuned_anatomy, tuning_allocation
@@ -73,7 +73,4 @@ class AllocationHooks:
 
     @cached_property
     def _training(self) -> TrainingData:
-        tokenizer = task_tokenizer(self.model)
-        longest = input_length(self.model, self.config.max_length, self._fitted)
-        rows = self._fitted.rows(self.data.train, tokenizer, longest)
-        return TrainingData(source=rows, vocabulary=task_vocabulary(tokenizer), tokenizer=tokenizer)
+        return TaskParts.of(self.model, self.data, self._fitted, self.config).training

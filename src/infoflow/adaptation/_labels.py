@@ -86,7 +86,7 @@ def check_known(found: Iterable[str | None], known: Iterable[str], corpus: Corpu
         times = sum(label in set(unknown) for label in found)
         raise UserError(
             f"Every label of {corpus.name} must occur in training. {times:,} of its labels do not: "
-            f"{_listed(unknown)}; those of training are {_listed(list(known))}.\n"
+            f"{listed(unknown)}; those of training are {listed(list(known))}.\n"
             f"Correct them, leave those examples out, or name another column ({column}=)."
         )
     _check_labelled(found, corpus)
@@ -101,6 +101,7 @@ def _check_labelled(found: Sequence[str | None], corpus: Corpus) -> None:
         )
 
 
-def _listed(labels: Sequence[str]) -> str:
+def listed(labels: Sequence[str]) -> str:
+    """Some labels of a message, six at most."""
     more = f" and {len(labels) - 6:,} more" if len(labels) > 6 else ""
     return ", ".join(as_written(label) for label in labels[:6]) + more

@@ -3,7 +3,7 @@
 # K bootstrap block (64), L blocks of all stacks
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +25,7 @@ from ._tables import LAYER_SWAPS
 from ._task import AbstractTask, TaskData
 from ._task_part import TaskPart
 
-Rewound = Literal["none", "lower", "upper", "all"]
+Rewound = Literal["none", "lower", "upper", "one", "all"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +34,7 @@ class Swap:
 
     rewound: Rewound
     blocks: int
+    layer: int = -1  # of "one": which block, from 0
 
 
 def layer_swaps(
@@ -51,9 +52,10 @@ def layer_swaps(
     """The table `LAYER_SWAPS` without the columns of `TUNED`: numbers are means over seeds.
 
     With `rewound` "lower" the embeddings and the first blocks are those from before, with "upper" the last blocks and
-    the norm above them, with "all" the whole body; the rest is tuned. "lower" with 0 blocks is the embeddings alone,
-    "upper" with 0 the norm alone, where there is one: what blocks regain is what is regained beyond that, since an
-    output matrix that is tied to the embeddings goes back with them. The score is that of the tuned head on that body.
+    the norm above them, with "one" a single block (every one of them), with "all" the whole body; the rest is tuned.
+    "lower" with 0 blocks is the embeddings alone, "upper" with 0 the norm alone, where there is one: what blocks regain
+    is what is regained beyond that, since an output matrix that is tied to the embeddings goes back with them. The
+    score is that of the tuned head on that body.
     The pretraining loss is that of the pretrained head on it, in nats per predicted token; an output matrix that is
     tied to the embeddings stays tied. Baselines: for the score the whole body from before under the tuned head, for the
     loss the pretrained model. The models are as they were afterwards.
@@ -67,7 +69,7 @@ def layer_swaps(
         pretraining: Text for the pretraining loss; without it, or without a language-model head, that is left out.
         examples: At most so many of `test`, chosen by hash.
         sentences: At most so many of `pretraining`.
-        points: At most so many numbers of blocks between none and all.
+        points: At most so many numbers of lower and of upper blocks between none and all.
 
     Raises:
         UserError: The models have other bodies.
@@ -85,7 +87,7 @@ def layer_swaps(
             if text is not None:
                 with with_weights(start, _taken(one, swap, from_before=False)):
                     losses.append(text.loss())
-        named = {"rewound": swap.rewound, "blocks": swap.blocks}
+        named = asdict(swap)
         rows.append({**named, "quantity": "score", **mean_estimate(scores)})
         if text is not None:
             sums, counts = np.mean([each[0] for each in losses], axis=0), losses[0][1]
@@ -96,12 +98,13 @@ def layer_swaps(
 
 def swaps(model: Model, points: int) -> list[Swap]:
     """Nothing rewound, what lies below and above the blocks, some lower and upper blocks (at most `points` numbers of
-    them), and all."""
+    them), each block alone, and all."""
     blocks = sum(len(stack.layers) for stack in model.anatomy.stacks)
     between = np.unique(np.linspace(1, blocks - 1, min(points, blocks - 1)).round().astype(int)) if blocks > 1 else []
     inner = [Swap(rewound=side, blocks=int(num)) for side in ("lower", "upper") for num in (0, *between)]
     inner = [swap for swap in inner if rewound_names(model, swap)]
-    return [Swap(rewound="none", blocks=0), *inner, Swap(rewound="all", blocks=blocks)]
+    single = [Swap(rewound="one", blocks=1, layer=layer) for layer in range(blocks)]
+    return [Swap(rewound="none", blocks=0), *inner, *single, Swap(rewound="all", blocks=blocks)]
 
 
 def rewound_names(model: Model, swap: Swap) -> set[str]:
@@ -114,8 +117,10 @@ def rewound_names(model: Model, swap: Swap) -> set[str]:
         if swap.rewound in ("none", "all"):
             return swap.rewound == "all"
         if one.layer < 0:
-            return one.of_embeddings == (swap.rewound == "lower")
+            return swap.rewound != "one" and one.of_embeddings == (swap.rewound == "lower")
         place = first[one.group.stack or model.anatomy.stacks[0].name] + one.layer
+        if swap.rewound == "one":
+            return place == swap.layer
         return place < swap.blocks if swap.rewound == "lower" else place >= blocks - swap.blocks
 
     return {one.name for one in body_groups(model) if is_rewound(one)}

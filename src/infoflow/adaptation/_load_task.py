@@ -57,6 +57,7 @@ def load_task(
     | `label<TAB>first<TAB>second`                             | the same of pairs                                    |
     | `class<TAB>number<TAB>first<TAB>second` (SICK)           | of pairs; the number where `shape` is `"regression"` |
     | `word<TAB>tag`, blank lines between sentences; `.conllu` | tagging                                              |
+    | a data set or `hf:NAME`, by `words` and `tags`           | tagging                                              |
     | SQuAD's `.json`                                          | span: answers that stand in passages                 |
     | `.jsonl`, `.csv`, `.parquet`, `.tsv` with a header       | by usual or given names of columns                   |
 
@@ -83,8 +84,8 @@ def load_task(
         multi: An example may have several labels, joined by `|`, or none.
         seed: Of the split.
         columns: Names of columns, or numbers from 0 of a file without names: `text`, `second`, `label`, `question`,
-            `choices`, `answers`, `answer_starts`, `translation`, `references`. Of a generation `label` is another
-            name for `translation`: what is to be written.
+            `choices`, `answers`, `answer_starts`, `translation`, `references`, `words`. Of a generation `label` is
+            another name for `translation`: what is to be written.
 
     Raises:
         UserError: A part cannot be read, lacks a column, or has labels that training lacks; fewer than two classes; a
@@ -164,7 +165,7 @@ def _check_columns(corpus: Corpus, shape: Shape) -> None:
     needed = _TEXTS.get(shape, ("text",))
     if missing := [column for column in needed if column not in corpus.columns]:
         how = (
-            "Tags are of words: read word<TAB>tag lines, CoNLL-U, or a data set with words=."
+            "Tags are of words: read word<TAB>tag lines, CoNLL-U, or a data set (its columns are words= and tags=)."
             if shape == "tagging"
             else ("Name its columns: " + ", ".join(f"{_NAMED.get(column, f'{column}=')}" for column in missing) + ".")
         )

@@ -14,11 +14,17 @@ from infoflow.objectives import AbstractObjective, Vocabulary
 
 from ._extended_vocabulary import ExtendedVocabulary, add_tokens
 
+_STACKS = (EncoderDecoderModel, T5ForConditionalGeneration)
 _TASKS: Mapping[Layout, tuple[Task, str, str]] = {
-    "encoder": ("masked-lm", "an encoder with a head for masked language modelling", "AutoModelForMaskedLM"),
-    "decoder": ("causal-lm", "a decoder with a language-model head", "AutoModelForCausalLM"),
-    "encoder-decoder": ("seq2seq", "an encoder and a decoder (EncoderDecoderModel or T5)", "AutoModelForSeq2SeqLM"),
+    "encoder": ("masked-lm", "an encoder with a head for masked language modelling", "such a model (BertForMaskedLM)"),
+    "decoder": ("causal-lm", "a decoder with a language-model head", "such a model (GPT2LMHeadModel)"),
+    "encoder-decoder": (
+        "seq2seq",
+        "an encoder and a decoder, an EncoderDecoderModel or a T5ForConditionalGeneration",
+        "one of these classes",
+    ),
 }
+"""Of a layout what such a model does, what it is, and which can be gone on with."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -81,12 +87,13 @@ def check_fits(objective: AbstractObjective, model: Model, positions: int) -> No
             f"{objective.name} trains more than a model folder holds, so it cannot start from one. Got {model.name}.\n"
             "Start an objective of one model, such as masked-lm or causal-lm; in a study, [domain] continues any."
         )
-    task, wanted, loader = _TASKS[objective.layout]
-    stacks = isinstance(model.module, EncoderDecoderModel | T5ForConditionalGeneration)
-    if model.task != task or (task == "seq2seq" and not stacks):
+    task, wanted, start = _TASKS[objective.layout]
+    if model.task != task or (task == "seq2seq" and not isinstance(model.module, _STACKS)):
+        fitting = ", ".join(_fitting(model))
+        rest = f", or choose an objective that fits: {fitting}" if fitting else ": no objective goes on with this one"
         raise UserError(
             f"{objective.name} trains {wanted}. {model.name} is a {type(model.module).__name__}.\n"
-            f"Start from a model that {loader} loads, or choose an objective that fits: {_fitting(model.task)}."
+            f"Start from {start}{rest}."
         )
     vocabulary = Vocabulary.from_tokenizer(model.require_tokenizer())
     if task == "masked-lm" and vocabulary.mask is None:
@@ -99,6 +106,13 @@ def check_fits(objective: AbstractObjective, model: Model, positions: int) -> No
         )
 
 
-def _fitting(task: str) -> str:
-    examples = {"masked-lm": "masked-lm", "causal-lm": "causal-lm", "seq2seq": "translation, bart, mass"}
-    return examples.get(task, "none: it has no language-model head")
+def _fitting(model: Model) -> list[str]:
+    """Some objectives that go on with a model; none where it has no language-model head, or stacks of another class."""
+    if model.task == "causal-lm":
+        return ["causal-lm"]
+    has_mask = getattr(model.require_tokenizer(), "mask_token_id", None) is not None
+    if model.task == "masked-lm":
+        return ["masked-lm"] if has_mask else []
+    if not isinstance(model.module, _STACKS):
+        return []
+    return ["translation", "prefix-lm", *(("bart", "mass") if has_mask else ())]

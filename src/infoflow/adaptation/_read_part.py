@@ -9,12 +9,13 @@ from typing import Any
 from infoflow.corpus import Corpus, load_corpus, printable, read_lines, table_columns
 from infoflow.foundation import UserError, as_written
 
+from ._columns_by_number import BY_NUMBER, numbered, read_by_number
 from ._labels import number
 from ._task import Shape
 
 COLUMNS = (
     *("text", "second", "label", "question", "choices"),
-    *("answers", "answer_starts", "translation", "references"),
+    *("answers", "answer_starts", "translation", "references", "words"),
 )
 """What of a part can be named: the columns of a corpus."""
 _GOLD, _NO_CONSENSUS = "gold_label", "-"
@@ -50,6 +51,8 @@ LABELLED: tuple[Shape, ...] = ("classification", "regression")
 _SNIFFED = 2000  # lines
 _NAME_WORDS = 3  # of a column's name
 _LONGEST_NAME = 255  # bytes that file systems take; no corpus has such a name
+_BETWEEN_TABS = (".tsv", ".txt", "")
+"""Endings of files whose columns may be without names."""
 
 
 def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: str | None) -> Corpus:
@@ -66,15 +69,19 @@ def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: 
     """
     if isinstance(source, Corpus):
         return source
+    if "words" in named:
+        return _of_words(source, named, tags)
     if isinstance(source, str | Path) and not str(source).startswith("hf:"):
         path = Path(source)
         _check_there(path)
-        if any(isinstance(column, int) for column in named.values()):
-            return _by_number(path, named)
         suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+        if suffix in _BETWEEN_TABS and path.is_file():
+            named = numbered(path, named)
+        if any(isinstance(column, int) for column in named.values()):
+            return read_by_number(path, named)
         if suffix in (".tagged", ".tags"):
             return Corpus.from_tagged(path, (tags or "tag",))
-        if suffix in (".tsv", ".txt", "") and not named and path.is_file():
+        if suffix in _BETWEEN_TABS and not named and path.is_file():
             return _by_layout(path, shape, tags)
         if suffix in (".conllu", ".conll"):
             return load_corpus(path)
@@ -117,17 +124,16 @@ def _check_there(path: Path) -> None:
         )
 
 
-def _by_number(path: Path, named: Mapping[str, Any]) -> Corpus:
-    places = [named.get(name) for name in ("label", "text", "second")]
-    used = [place for place in places if place is not None]
-    if None in places[:2] or len(used) != len(named) or not all(isinstance(place, int) for place in used):
-        given = ", ".join(f"{name}={column}" for name, column in named.items())
+def _of_words(source: Any, named: Mapping[str, Any], tags: str | None) -> Corpus:
+    """The words of a data set, lists, with their tags."""
+    is_set = hasattr(source, "column_names") or (isinstance(source, str) and source.startswith("hf:"))
+    if not is_set or tags is None or len(named) > 1:
+        given = ", ".join(f"{name}={column}" for name, column in {**named, "tags": tags}.items() if column is not None)
         raise UserError(
-            "Columns by number are those of label and text, and of the second text of a pair. "
-            f"Got {given}.\nWrite label=0, text=1 (and second=2), counted from 0; a table with a header has names."
+            "words names the column of the words of a data set or of hf:NAME, and tags that of their tags; no other is "
+            f"named. Got {given}.\nOf a file leave words out: lines of word<TAB>tag and CoNLL-U have no names."
         )
-    columns: Any = tuple(used)
-    return Corpus.from_labelled(path, columns)
+    return load_corpus(source, text=None, words=named["words"], tags=(tags,))
 
 
 def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
@@ -156,7 +162,7 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
         f"{path} has a layout that is not known: {width} tab-separated columns"
         f"{'' if full else ', most lines with a blank one'}. Known are label and text; label, first "
         "and second text; class, number, first and second text; one word and its tag a line, with blank lines between "
-        "sentences.\nName the columns by number, from 0: label=0, text=1 (and second=2)."
+        f"sentences.\nName the columns {BY_NUMBER}."
     )
 
 
@@ -192,8 +198,7 @@ def _check_width(path: Path, width: int) -> None:
         if any(cell.strip() for cell in cells[width:]):
             raise UserError(
                 f"{path}, line {place}: {width} tab-separated columns were expected, as in most lines. "
-                f"{len(cells)} were found.\nCorrect the line, or name the columns by number, from 0: label=0, text=1 "
-                "(and second=2)."
+                f"{len(cells)} were found.\nCorrect the line, or name the columns {BY_NUMBER}."
             )
 
 

@@ -40,7 +40,7 @@ TASK_SCORES = TableSchema(
         Column(name="main", dtype="bool", unit="", description="whether it is the task's main metric"),
         Column(name="learning_rate", dtype="float64", unit="", description="peak, chosen on dev"),
         Column(name="updates", dtype="int64", unit="updates", description="optimiser steps of tuning"),
-        *estimate_columns("score", "the metric, 1 the best", "the best guess that reads no text", "examples"),
+        *estimate_columns("score", "the metric, 1 the best", "the best guess without a model", "examples"),
     ),
 )
 TASK_ANSWERS = TableSchema(
@@ -55,7 +55,7 @@ TASK_ANSWERS = TableSchema(
         Column(name="wanted", dtype="string", unit="", description="the right answer"),
         Column(name="said", dtype="string", unit="", description="the model's answer"),
         Column(name="probability", dtype="float64", unit="", description="of the answer, as the model has it"),
-        Column(name="right", dtype="bool", unit="", description="whether the answer is right"),
+        Column(name="right", dtype="bool", unit="", description="whether the answer is right; false of every number"),
     ),
 )
 TUNING_CHANGE = TableSchema(
@@ -133,7 +133,7 @@ PROBES_AFTER_TUNING = TableSchema(
 )
 LAYER_SWAPS = TableSchema(
     name="layer_swaps",
-    version=2,
+    version=3,
     description="Part of the tuned model's layers taken back to what they were: what the task loses, and what the "
     "pretraining objective regains.",
     columns=(
@@ -143,9 +143,15 @@ LAYER_SWAPS = TableSchema(
             dtype="string",
             unit="",
             description="lower: embeddings and blocks below `blocks` are "
-            "from before; upper: the last `blocks` and the norm above; all; none",
+            "from before; upper: the last `blocks` and the norm above; one: block `layer` alone; all; none",
         ),
         Column(name="blocks", dtype="int64", unit="blocks", description="how many blocks are from before"),
+        Column(
+            name="layer",
+            dtype="int64",
+            unit="",
+            description="the block that alone is from before, from 0, an encoder's before its decoder's; else -1",
+        ),
         Column(name="quantity", dtype="string", unit="", description="score: the task's main metric; pretraining-loss"),
         *estimate_columns("score or nats", "of the quantity", "of the model before tuning", "examples or tokens"),
     ),
@@ -189,12 +195,12 @@ DOMAIN_LOSS = TableSchema(
 )
 TASK_LEAKAGE = TableSchema(
     name="task_leakage",
-    version=1,
+    version=2,
     description="Test texts of tasks that stand in what models were trained on.",
     columns=(
         Column(name="task", dtype="string", unit="", description="name of the task"),
         Column(name="within", dtype="string", unit="", description="pretraining, domain or train"),
-        Column(name="texts", dtype="int64", unit="texts", description="distinct test texts"),
+        Column(name="texts", dtype="int64", unit="texts", description="distinct test texts, and questions"),
         Column(name="same", dtype="int64", unit="texts", description="of them with the same words there"),
         Column(name="near", dtype="int64", unit="texts", description="of them equal to a text there or one word apart"),
     ),

@@ -24,7 +24,7 @@ def tag_column(corpus: Corpus, named: str | None, labels: Sequence[str] = ()) ->
     if "words" not in corpus.columns:
         raise UserError(
             f"Tags are of words. {corpus.name} has no words, but {', '.join(sorted(corpus.columns))}.\n"
-            "Read word<TAB>tag lines (Corpus.from_tagged), CoNLL-U, or a data set with words=."
+            "Read word<TAB>tag lines (Corpus.from_tagged), CoNLL-U, or a data set (its columns are words= and tags=)."
         )
     found = sorted(corpus.columns - _NO_TAGS, key=lambda column: (column != "tag", column != "upos", column))
     if labels:

@@ -77,7 +77,7 @@ class Score:
 
     metric: str
     row: Mapping[str, Any]
-    """Columns of `results.estimate_columns`: value, low, high, baseline (the best guess that reads no text), count,
+    """Columns of `results.estimate_columns`: value, low, high, baseline (the best guess without a model), count,
     replicates (paired between models scored on the same examples)."""
 
 
@@ -129,6 +129,6 @@ class AbstractTask(AbstractObjective):
         return self
 
     def right(self, predictions: Predictions, corpus: Corpus) -> Bool[np.ndarray, " example"]:
-        """Which answers count as right, by default those that are what was wanted, to the letter."""
+        """Which answers count as right, by default those that are what was wanted, to the letter; of numbers none."""
         pairs = zip(predictions.said, predictions.wanted, strict=True)
         return np.array([said == wanted for said, wanted in pairs], dtype=bool)

@@ -21,7 +21,7 @@ from infoflow.training import ExampleRows, TrainingData, micro_batches
 from ._choice import CHOICES
 from ._room import input_length
 from ._task import AbstractTask
-from ._task_parts import task_tokenizer, task_vocabulary
+from ._task_parts import task_rows, task_tokenizer, task_vocabulary
 
 _READ = ("input_ids", "attention_mask", "token_type_ids", "decoder_input_ids")
 
@@ -78,7 +78,7 @@ class TaskPart:
         tokenizer = task_tokenizer(model)
         longest = input_length(model, options.max_length, task)
         self.vocabulary = task_vocabulary(tokenizer)
-        self.rows: ExampleRows = task.rows(self.corpus, tokenizer, longest)
+        self.rows: ExampleRows = task_rows(task, self.corpus, longest, tokenizer, model.target_tokenizer)
         self.data = TrainingData(source=self.rows, vocabulary=self.vocabulary)
 
     def __len__(self) -> int:

@@ -12,9 +12,12 @@ from infoflow.models import Model
 from infoflow.training import ExampleRows, TrainingData
 
 from ._forward import has_segments
-from ._task import AbstractTask
+from ._room import input_length
+from ._task import AbstractTask, TaskData
 from ._task_model import padding_id
 from ._task_rows import SEGMENTS
+from ._training_part import training_part
+from ._tune_config import TuneConfig
 
 
 def task_tokenizer(model: Model) -> PreTrainedTokenizerBase:
@@ -40,6 +43,18 @@ def task_vocabulary(tokenizer: PreTrainedTokenizerBase) -> Vocabulary:
     )
 
 
+def task_rows(
+    task: AbstractTask,
+    corpus: Corpus,
+    max_length: int,
+    tokenizer: PreTrainedTokenizerBase,
+    target_tokenizer: PreTrainedTokenizerBase | None,
+) -> ExampleRows:
+    """The examples of a part as token ids; texts to write by the tokenizer of the target's side."""
+    two = {"target_tokenizer": target_tokenizer} if task.shape == "generation" else {}
+    return task.rows(corpus, tokenizer, max_length, **two)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TaskParts:
     """A task's parts, and the rows of each, made when they are asked for."""
@@ -52,6 +67,19 @@ class TaskParts:
     target_tokenizer: PreTrainedTokenizerBase | None
     max_length: int
     _rows: dict[str, ExampleRows] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, model: Model, data: TaskData, task: AbstractTask, config: TuneConfig) -> "TaskParts":
+        """As `tune` reads them; `task` is fitted to the model."""
+        return cls(
+            task=task,
+            train=training_part(data, config.examples, config.control),
+            dev=data.dev,
+            test=data.test,
+            tokenizer=task_tokenizer(model),
+            target_tokenizer=model.target_tokenizer,
+            max_length=input_length(model, config.max_length, task),
+        )
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -70,8 +98,8 @@ class TaskParts:
     def rows(self, part: str) -> ExampleRows:
         """The examples of a part as token ids."""
         if part not in self._rows:
-            two = {"target_tokenizer": self.target_tokenizer} if self.task.shape == "generation" else {}
-            self._rows[part] = self.task.rows(getattr(self, part), self.tokenizer, self.max_length, **two)
+            corpus = getattr(self, part)
+            self._rows[part] = task_rows(self.task, corpus, self.max_length, self.tokenizer, self.target_tokenizer)
         return self._rows[part]
 
     def tokenizer_for(self, module: PreTrainedModel) -> PreTrainedTokenizerBase:

@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from infoflow.corpus import WHOLE_COLUMNS, Corpus
-from infoflow.foundation import UserError, hash64_array, stream
+from infoflow.foundation import UserError, as_written, current_display, hash64_array, stream
 
+from ._labels import listed, several
 from ._task import TaskData
 
 _PER_EXAMPLE = {"classification": ("label",), "regression": ("label",), "choice": ("label",)} | {
@@ -16,17 +17,17 @@ _PER_EXAMPLE = {"classification": ("label",), "regression": ("label",), "choice"
 
 
 def training_part(data: TaskData, examples: int, control: str) -> Corpus:
-    """The training part of a task as a model is tuned on it.
+    """The training part of a task as a model is tuned on it; classes of which it holds no example are noted.
 
     Args:
         data: The task.
         examples: How many, chosen by content: the same ones for every model, all of them in a larger subset; of a task
-            with classes each has its share. 0 takes all.
+            with classes each has its share, up to one example, so that a rare class may have none. 0 takes all.
         control: "shuffled-labels" permutes the labels over the examples (the tags over the words; over passages, where
             in them the answer stands).
 
     Raises:
-        UserError: There are fewer examples than were asked for.
+        UserError: There are fewer examples than were asked for, or so few were that all have the same label.
     """
     corpus = data.train
     if examples > len(corpus):
@@ -35,8 +36,30 @@ def training_part(data: TaskData, examples: int, control: str) -> Corpus:
             "Lower it, or leave it out for all."
         )
     if examples:
-        corpus = corpus.select(np.sort(subset_order(data)[:examples]), f"{corpus.name}[{examples}]")
+        order = subset_order(data)
+        corpus = corpus.select(np.sort(order[:examples]), f"{corpus.name}[{examples}]")
+        if data.shape == "classification":
+            _check_classes(data, corpus, order)
     return shuffled(replace(data, train=corpus)) if control else corpus
+
+
+def _check_classes(data: TaskData, subset: Corpus, order: np.ndarray) -> None:
+    """Raise a UserError for a subset with one label alone; note the classes that it lacks."""
+    labels = list(subset.column("label"))
+    if len(set(labels)) == 1 and len(data.labels) > 1:
+        by_order = np.array(list(data.train.column("label")), dtype=str)[order]
+        least = int(np.argmax(by_order != by_order[0])) + 1
+        raise UserError(
+            f"tune.examples must leave examples of at least two classes. Of {data.name} the first {len(subset):,} are "
+            f"all {as_written(labels[0])}. Raise it to {least:,} at least, or leave it out for all."
+        )
+    known = set(data.labels)
+    found = {one for label in labels for one in ([label] if label in known else several(label))}
+    if lacking := [label for label in data.labels if label not in found]:
+        current_display().note(
+            f"{data.name}: {len(subset):,} training examples are too few for all of {len(known):,} classes: none is of "
+            f"{listed(lacking)}."
+        )
 
 
 def subset_order(data: TaskData) -> np.ndarray:

@@ -32,12 +32,11 @@ from ._lora import merge_adapters
 from ._make_task import make_task
 from ._methods import prepare
 from ._predictions import answer_rows, predictions_of
-from ._room import fitted, input_length, tell_of_room
+from ._room import fitted, tell_of_room
 from ._tables import TASK_ANSWERS, TASK_SCORES
 from ._task import AbstractTask, Predictions, TaskData, check_task_name
 from ._task_model import fresh_model, tell_of_fresh
-from ._task_parts import TaskParts, task_tokenizer
-from ._training_part import training_part
+from ._task_parts import TaskParts
 from ._tune_config import TuneConfig
 from ._tuned import TASK_FILE, Tuned, load_tuned, task_to, write_facts
 from ._tuning_files import read_key, read_results, write_key, write_results
@@ -119,15 +118,7 @@ class _Tuning:
         self._told = False
         self.home = out / task.task / config.way
         self.features = features or out / "features"
-        self.parts = TaskParts(
-            task=task,
-            train=training_part(data, config.examples, config.control),
-            dev=data.dev,
-            test=data.test,
-            tokenizer=task_tokenizer(model),
-            target_tokenizer=model.target_tokenizer,
-            max_length=input_length(model, config.max_length, task),
-        )
+        self.parts = TaskParts.of(model, data, task, config)
         self.key = {
             "model": model.digest,
             "train": data.train.digest,

@@ -13,12 +13,15 @@ from ._options import limited, numbers_in
 from ._session import Device, Out, Session, TextColumn, run_folder, working
 from ._settings import changed
 from ._show import estimate, show, show_path, show_table
+from ._tune_inside import InsideTuning
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from infoflow.adaptation import AbstractTask, TaskData, TuneConfig, Tuned
     from infoflow.models import Model
+    from infoflow.objectives import AbstractObjective
+    from infoflow.results import RunFolder, TableSchema
 
 _KIND = "tune"
 _UNTRAINED = "untrained"
@@ -57,6 +60,8 @@ def tune(
     epochs: Annotated[int, Parameter(converter=limited("Count"))] = 4,
     controls: Annotated[bool, Parameter(negative=())] = False,
     from_scratch: Annotated[bool, Parameter(negative=())] = False,
+    inside: Annotated[bool, Parameter(negative=())] = False,
+    corpus: Annotated[str | None, Parameter(show_default=False)] = None,
     tokenizer: Tokenizer = None,
     settings: Annotated[
         tuple[str, ...],
@@ -82,7 +87,8 @@ def tune(
         shape: What is asked. Default: read off the file.
         as_text: Let the model write the answer in words, as T5 does: any shape but tagging becomes generation.
         second_column: Column of the second text of a pair, in a table.
-        label_column: Column of the label, in a table; with --shape generation, of the text to write.
+        label_column: Column of the label, in a table (between tabs without a header its number, from 0); with --shape
+            generation, of the text to write.
         question_column: Column of what is asked about the text, in a table; with a label, the first text of a pair.
         choices_column: Column of the answers to choose from, lists of texts.
         answers_column: Column of the answers that stand in the text, lists of texts.
@@ -95,9 +101,12 @@ def tune(
         epochs: Passes over the training examples (of frozen features --set tune.head_epochs, 40).
         controls: Tune on shuffled labels too, and the same architecture with random weights.
         from_scratch: Tune the same architecture with random weights too.
+        inside: Tell what tuning changed in layers and heads, what is forgotten and who learned the task; a report.
+        corpus: With --inside: text that the pretraining loss is taken on, to tell what is forgotten, a name or a file.
+            Default: the task's test texts.
     """
     with working(session):
-        from infoflow.adaptation import TuneConfig, load_task, make_task
+        from infoflow.adaptation import TuneConfig, leakage, load_task, make_task
         from infoflow.adaptation import as_text as written
         from infoflow.models import load_model
         from infoflow.results import RunFolder
@@ -114,6 +123,7 @@ def tune(
             device=device or "auto",
         )
         config = changed(config, "tune", settings)
+        _check_inside(inside, corpus, config)
         columns = {"text": text_column, "second": second_column, "label": label_column}
         columns |= {"question": question_column, "choices": choices_column, "answers": answers_column}
         columns |= {"answer_starts": answer_starts_column}
@@ -127,17 +137,34 @@ def tune(
             **{name: column for name, column in columns.items() if column},
         )
         data = written(data) if as_text else data
-        with removed_if_refused(RunFolder(folder)):
-            _begin(folder, model, data, config)
+        run = RunFolder(folder)
+        _check_kind(run)
+        facts = _facts(model, data, config)
+        with removed_if_refused(run):
+            if not run.path.exists():  # else what lies there stays until this call is known not to be refused
+                run.update(**facts)
             loaded = load_model(model, tokenizer, device or "auto")
             arms = _arms(loaded, config, controls, from_scratch)
-            asked = make_task(data, trained=trained_objective(model))
-            tuned = {label: _tuned(one, data, asked, each, folder, label) for label, (one, each) in arms.items()}
+            trained = trained_objective(model)
+            asked = make_task(data, trained=trained)
+            looks = _looks(arms, data, asked, folder, trained, corpus) if inside else {}
+            tuned = {
+                label: _tuned(one, data, asked, each, folder, label, looks.get(label))
+                for label, (one, each) in arms.items()
+            }
         shutil.rmtree(folder / "features", ignore_errors=True)
-        tables = _written(folder, model, tuned)
+        trained_on = next(iter(tuned.values())).train
+        leaks = leakage(replace(data, train=trained_on), {})
+        run.update(**facts)
+        tables = _written(run, model, tuned, looks, leaks)
         _show(tuned, data, method)
+        _tell_of_leakage(leaks)
         show_path("Models", folder / "models")
         show_path("Tables", tables)
+        if inside:
+            from infoflow.report import write_report
+
+            show_path("Report", write_report(run))
 
 
 def _name(train: str) -> str:
@@ -147,15 +174,30 @@ def _name(train: str) -> str:
     return path.absolute().parent.name if stem in ("train", "training") else stem or path.absolute().name
 
 
-def _begin(folder: Path, model: str, data: "TaskData", config: "TuneConfig") -> None:
-    from infoflow.foundation import UserError, provenance
-    from infoflow.results import RunFolder
+def _check_kind(run: "RunFolder") -> None:
+    from infoflow.foundation import UserError
 
-    run = RunFolder(folder)
     if (kind := run.read().get("kind", _KIND)) != _KIND:
-        raise UserError(f"{folder} was written by infoflow {kind}. Choose another --out.")
+        raise UserError(f"{run.path} was written by infoflow {kind}. Choose another --out.")
+
+
+def _facts(model: str, data: "TaskData", config: "TuneConfig") -> dict[str, Any]:
+    """What run.json says."""
+    from infoflow.foundation import provenance
+
     plan = {"model": model, "task": data.name, "left_out": dict(data.left_out), "tune": config.key()}
-    run.update(kind=_KIND, title=f"Tuned for {data.name}", plan=plan, provenance=provenance())
+    return {"kind": _KIND, "title": f"Tuned for {data.name}", "plan": plan, "provenance": provenance()}
+
+
+def _check_inside(inside: bool, corpus: str | None, config: "TuneConfig") -> None:
+    from infoflow.foundation import UserError
+
+    if inside and config.method == "frozen":
+        raise UserError(
+            "--inside tells what tuning changed, and a frozen body does not change. Leave out one of the two."
+        )
+    if corpus and not inside:
+        raise UserError("--corpus is the text on which --inside tells what is forgotten. Give --inside too.")
 
 
 def _arms(
@@ -172,29 +214,71 @@ def _arms(
     return arms
 
 
+def _looks(
+    arms: "dict[str, tuple[Model, TuneConfig]]",
+    data: "TaskData",
+    task: "AbstractTask",
+    folder: Path,
+    trained: "AbstractObjective | None",
+    corpus: str | None,
+) -> dict[str, InsideTuning]:
+    """What is looked at of each arm."""
+    from infoflow.corpus import load_corpus
+
+    text = load_corpus(corpus) if corpus else None
+    return {
+        label: InsideTuning(
+            model=model,
+            data=data,
+            task=task,
+            config=config,
+            folder=folder / "allocation" / (label or "model").replace(" ", "-"),
+            trained=trained,
+            text=text,
+        )
+        for label, (model, config) in arms.items()
+    }
+
+
 def _tuned(
-    model: "Model", data: "TaskData", task: "AbstractTask", config: "TuneConfig", folder: Path, label: str
+    model: "Model",
+    data: "TaskData",
+    task: "AbstractTask",
+    config: "TuneConfig",
+    folder: Path,
+    label: str,
+    look: InsideTuning | None,
 ) -> "Tuned":
     from infoflow.adaptation import tune as tuned
 
     home = folder / (_UNTRAINED if label == _UNTRAINED else "models")
-    return tuned(model, data, config, home, task=task, features=folder / "features")
+    hooks = look.hooks if look else None
+    return tuned(model, data, config, home, task=task, hooks=hooks, features=folder / "features")
 
 
-def _written(folder: Path, model: str, tuned: "dict[str, Tuned]") -> Path:
-    """Scores and answers of all, under the name of the model that they began from."""
+def _written(
+    run: "RunFolder",
+    model: str,
+    tuned: "dict[str, Tuned]",
+    looks: dict[str, InsideTuning],
+    leaks: "pd.DataFrame",
+) -> Path:
+    """Scores, answers and what was looked at of all, under the name of the model that they began from, and what of test
+    stands in training; returns the folder of the tables."""
     import pandas as pd
 
-    from infoflow.adaptation import TASK_ANSWERS, TASK_SCORES
+    from infoflow.adaptation import TASK_ANSWERS, TASK_LEAKAGE, TASK_SCORES
     from infoflow.flow import MODEL
-    from infoflow.results import RunFolder
 
-    tables = RunFolder(folder).tables
-    names = {label: f"{model} ({_UNTRAINED})" if label == _UNTRAINED else model for label in tuned}
-    scores = [one.scores.assign(model=names[label]) for label, one in tuned.items()]
-    answers = [one.answers.assign(model=names[label]) for label, one in tuned.items()]
-    tables.write(pd.concat(answers, ignore_index=True), TASK_ANSWERS.with_keys(MODEL))
-    return tables.write(pd.concat(scores, ignore_index=True), TASK_SCORES.with_keys(MODEL)).parent
+    found: dict[str, tuple[TableSchema, list[pd.DataFrame]]] = {}
+    for label, one in tuned.items():
+        name = f"{model} ({_UNTRAINED})" if label == _UNTRAINED else model
+        seen = looks[label].tables(one) if label in looks else ()
+        for schema, frame in [(TASK_SCORES, one.scores), (TASK_ANSWERS, one.answers), *seen]:
+            found.setdefault(schema.name, (schema, []))[1].append(frame.assign(model=name))
+    for schema, frames in found.values():
+        run.tables.write(pd.concat(frames, ignore_index=True), schema.with_keys(MODEL))
+    return run.tables.write(leaks, TASK_LEAKAGE).parent
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -238,6 +322,13 @@ def _tell_of_guesses(scores: "pd.DataFrame", method: str) -> None:
             f"{guess:.3f}.\nTune longer ({longer}), at other rates (--rates), or on more examples."
         )
         show()
+
+
+def _tell_of_leakage(leaks: "pd.DataFrame") -> None:
+    """Say how many test texts were trained on, the same or nearly so."""
+    texts, same, near = (int(leaks[name].iloc[0]) for name in ("texts", "same", "near"))
+    stand = "stands" if same == 1 else "stand"
+    show(f"{same:,} of {texts:,} test texts also {stand} in training, {near - same:,} more one word apart.")
 
 
 def _cells(scores: "pd.DataFrame", metric: str) -> list[str]:

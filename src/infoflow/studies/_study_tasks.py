@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
-from infoflow.adaptation import Shape, TaskData, as_text, built_in_task, load_task
+from infoflow.adaptation import Shape, TaskData, as_text, built_in_task, load_task, training_part
 from infoflow.architectures import EncoderLayout, Layout
 from infoflow.flow import first_then_others, is_first, wait_for_all
 from infoflow.foundation import SilentDisplay, UserError, atomic_write, current_display, digest, use_display, version
@@ -40,6 +40,8 @@ class StudyTasks:
         if self._note or not plan.tune:
             return
         self._note = {asked.name: _facts(self.data(asked), asked) for asked in plan.tune}
+        if not prepared:
+            self._check_sizes()
         if is_first():
             folder.mkdir(parents=True, exist_ok=True)
             with atomic_write(self._path) as temporary:
@@ -78,6 +80,12 @@ class StudyTasks:
         if beyond := [size for size in sizes if size > have]:
             self.tell(f"{asked.name} has {have:,} training examples: none is tuned on {', '.join(map(str, beyond))}.")
         return [size for size in dict.fromkeys(sizes) if size <= have] or [0]
+
+    def _check_sizes(self) -> None:
+        """Refuse too few examples before anything is trained, and say once which classes have none."""
+        for asked in self._plan.tune:
+            for size in self.sizes(asked):
+                training_part(self.data(asked), size, "")
 
     def fitting(self, asked: TunePlan, recipes: Sequence[Recipe]) -> list[Recipe]:
         """Of these recipes those whose models can be tuned for the task; which are left out is told."""

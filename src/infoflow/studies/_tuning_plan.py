@@ -101,10 +101,10 @@ class TunePlan:
                 raise UserError(f"tune.{name} must be a list of different values. Got {as_written(values)}.")
 
     @property
-    def named_columns(self) -> dict[str, str | int]:
-        """What `load_task` is told of columns; numbers are those of a file without names."""
+    def named_columns(self) -> dict[str, str]:
+        """What `load_task` is told of columns; digits are the numbers of a file without names."""
         pairs = (column.partition("=") for column in self.columns)
-        return {name.strip(): int(value) if value.strip().isdigit() else value.strip() for name, _, value in pairs}
+        return {name.strip(): value.strip() for name, _, value in pairs}
 
     def config(self, method: str, examples: int, control: str, device: str) -> TuneConfig:
         """What one tuning is told."""

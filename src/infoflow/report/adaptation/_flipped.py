@@ -61,7 +61,7 @@ def _both_ways(frame: pd.DataFrame) -> pd.DataFrame:
     parts = []
     for method in (FULL, FROZEN):
         own = most_examples(plain(frame, method))
-        own = own[own["trained"]]
+        own = own[own["trained"] & (own["shape"] != "regression")]  # a number is neither right nor wrong
         for column in ("seed", "tuning_seed"):
             own = own[own[column] == own.groupby(["series", "task"])[column].transform("min")] if len(own) else own
         parts.append(own.drop_duplicates(["series", "task", "example"]))

@@ -21,7 +21,7 @@ _KEYS = ["series", "seed", "task", "stack", "kind"]
 _MOST = 12  # maps
 _MOVED = 5  # heads that are named
 _BETWEEN = ", "  # the roles of a head, in its table
-IMPORTANCE, CONFIDENCE = "importance (rank)", "confidence"
+IMPORTANCE, CONFIDENCE, ATTENTION = "importance (rank)", "confidence", "attention moved (1: most)"
 
 
 def heads_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
@@ -63,7 +63,8 @@ def heads_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
             "focus it and press the arrow keys, to go from the model before tuning to the one after: what grows "
             "stronger matters more, what fades matters less. Choose task and statistic above the picture.",
             "Importance is by rank: before, what the pretraining loss rises by without the head; after, what the "
-            "task's loss rises by. Confidence is the mean strongest weight of a head's attention, on the same texts. "
+            "task's loss rises by. Confidence is the mean strongest weight of a head's attention, on the same texts; "
+            "attention moved is how far (Jensen–Shannon divergence), beside the head that moved most. "
             "A frame is a head that is among the most important quarter on one side only.",
         ],
         method=HEADS,
@@ -90,9 +91,11 @@ def with_ranks(own: pd.DataFrame) -> pd.DataFrame:
 def _drawn(first: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """A row for each head, task and statistic that is known before and after."""
     sets, parts = [], []
+    first = first.assign(still=0.0, moved=first["js"] / (first["js"].max() or 1.0))
     for task in tasks_of(first):
         for name, columns in ((IMPORTANCE, ("rank_before", "rank_after")),
-                              (CONFIDENCE, ("confidence_before", "confidence_after"))):  # fmt: skip
+                              (CONFIDENCE, ("confidence_before", "confidence_after")),
+                              (ATTENTION, ("still", "moved"))):  # fmt: skip
             rows = first[first["task"] == task].dropna(subset=list(columns))
             if len(rows):
                 ends = rows.assign(before=rows[columns[0]], after=rows[columns[1]], set=len(sets), told=_told(rows))

@@ -10,8 +10,9 @@ SCORES = Method(
     method names; the peak learning rate is the one of a small grid that does best on development examples. The score is
     the task's main metric on test examples: accuracy, F1, Matthews' or another correlation, 1 being the best. The same
     is done to the untrained model (from scratch), to frozen features (<i>W</i>·<i>h</i> alone is trained), and, as a
-    control, with labels that changed places. A guess reads no text: it gives the answer that is right most often in
-    training. Several seeds of tuning are averaged; means over tasks weigh all tasks alike.
+    control, with labels that changed places. A guess needs no model: it gives the answer that is right most often in
+    training, or, where a text or an answer from a passage is wanted, the first sentence, whichever does better there.
+    Several seeds of tuning are averaged; means over tasks weigh all tasks alike.
     """,
 )
 WORTH = Method(
@@ -39,10 +40,10 @@ SWAPS = Method(
     id="tuned-swaps",
     title="Layers taken back",
     text="""
-    The lower <i>b</i> blocks (with the embeddings) or the upper <i>b</i> blocks of the tuned model get the weights that
-    they had before tuning, the others stay tuned. Taken are the score of the task with the tuned head, and the
-    pretraining loss with the head of pretraining, in nats per predicted token. It is an intervention: nothing is
-    trained again. What the loss falls by is what those blocks had forgotten.
+    The lower <i>b</i> blocks (with the embeddings), the upper <i>b</i> blocks or a single one of the tuned model get
+    the weights that they had before tuning, the others stay tuned. Taken are the score of the task with the tuned head,
+    and the pretraining loss with the head of pretraining, in nats per predicted token. It is an intervention: nothing
+    is trained again. What the loss falls by is what those blocks had forgotten.
     """,
 )
 ALLOCATION = Method(

@@ -15,6 +15,12 @@ from ._rows import MOST_TASKS, averaged, bands, estimated, gap_text, left_out, m
 from ._squares import square_chart
 
 BEFORE = "untuned"
+INFORMATION = {
+    "information": "the label",
+    "information about the input": "the token that is read",
+    "information about the output": "the token to come",
+}
+"""Metrics that are information, and what it is about."""
 _COLUMNS = ["series", "group", "layer", "value", "low", "high", "seeds", "count", "shown"]
 
 
@@ -52,6 +58,66 @@ def label_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         tables=("label_by_layer",),
         payload={"apart": True},
     )
+
+
+def information_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """A panel for each task and what information is about, lines after tuning; None where none was measured."""
+    own = most_examples(plain(frame))
+    own = own[own["metric"].isin(list(INFORMATION)) & own["trained"]].dropna(subset="value")
+    if own.empty or not bool((own["state"] == "after").any()):
+        return None
+    means = averaged(own, ["task", "metric", "state", "layer"])
+    data = estimated(means, ["task", "metric", "state", "layer"])
+    tasks = tasks_of(data)
+    shown = [(task, metric) for task in tasks for metric in INFORMATION if len(of(data, task=task, metric=metric))]
+    tables = [_curves(of(data, task=task, metric=metric)).assign(task=task, metric=metric) for task, metric in shown]
+    panels = []
+    for (task, metric), table in list(zip(shown, tables, strict=True))[:MOST_TASKS]:
+        series = models.present(table[table["group"] == "trained"])
+        chart = LayerChart(table=table, series=series, controls=(BEFORE,), y_title="nats", baseline_name="shuffled")
+        panels.append(Panel.of(chart, f"{task}: {INFORMATION[metric]}"))
+    table = pd.concat(tables, ignore_index=True)
+    return ReportFigure(
+        id="information-after-tuning",
+        question="What do layers know of input, output and label, before and after?",
+        answer=[
+            text
+            for task, metric in shown[:MOST_TASKS]
+            for text in _known(of(means, task=task, metric=metric), task, INFORMATION[metric], models)
+        ],
+        panels=panels,
+        caption=f"{interval_note(table)} Lines: after tuning. Each panel has its own scale.{_more(len(shown))}",
+        how_to_read=[
+            "Across: layers, from the embeddings (0) on. Up: mutual information, in nats, of the cluster of a state "
+            "and the label, the token that is read, or the token to come. The dotted line is what shuffled labels or "
+            "tokens have.",
+            "Dash and dots in grey, untuned: the same model before tuning. Dashed grey: a model that was never "
+            "trained. Tuning that throws away what the task does not need lowers the line of the token that is read "
+            "and raises that of the label; it would be surprising if both rose.",
+        ],
+        method=INSIDE,
+        data=table,
+        tables=("label_by_layer",),
+        payload={"apart": True},
+    )
+
+
+def _more(panels: int) -> str:
+    further = panels - MOST_TASKS
+    return f" {further} more in the data." if further > 0 else ""
+
+
+def _known(means: pd.DataFrame, task: str, what: str, models: ShownModels) -> list[str]:
+    """Of each line what tuning added to, or took from, the information at the top layer."""
+    told = []
+    for one in models.present(means):
+        states = [of(means, series=one.key, state=state) for state in ("after", "before")]
+        at_top = [Samples.of(rows[rows["layer"] == rows["layer"].max()]) for rows in states]
+        if all(at_top):
+            gain = (at_top[0] - at_top[1]).estimate()
+            size, more = (gain, "more") if gain.value >= 0 else (gain.negated(), "less")
+            told.append(f"{one.label} {gap_text(size)} nats {more} than before tuning")
+    return [f"Of {what} in {task}, the top layer knows: {'; '.join(told)}."] if told else []
 
 
 def _curves(rows: pd.DataFrame) -> pd.DataFrame:

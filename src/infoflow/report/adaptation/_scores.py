@@ -48,10 +48,10 @@ def scores_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         caption=f"{bands(data)} All weights tuned, most labelled examples.{left_out(tasks)}",
         how_to_read=[
             "A row is an objective of pretraining, across is the task's main metric on test examples, 1 the best. The "
-            "dashed tick is the best guess that reads no text.",
+            "dashed tick is the best guess without a model.",
             "The grey cross is the same model tuned from random weights, on the same examples: what lies between cross "
-            "and mark is what pretraining gained. It would be surprising if crosses differed much between rows, since "
-            "their models differ in nothing but whether they may look ahead.",
+            "and mark is what pretraining gained. It would be surprising if crosses differed much between rows of "
+            "one architecture: their models differ in nothing but whether they may look ahead.",
         ],
         method=SCORES,
         data=data,

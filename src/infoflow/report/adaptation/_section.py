@@ -14,10 +14,12 @@ from ._flipped import flipped_figure
 from ._heads import heads_figure
 from ._leakage import leaks
 from ._learned import learned_figure
+from ._overlap import overlap_figure
 from ._pruned import pruned_figure
-from ._readable import label_figure, probes_figure
+from ._readable import information_figure, label_figure, probes_figure
 from ._rows import scores_on_test
 from ._scores import scores_figure
+from ._single_blocks import single_figure
 from ._swaps import swaps_figure
 from ._ways import ways_figure
 from ._worth import worth_figure
@@ -35,10 +37,13 @@ ADAPTATION = Section(
         "tuning-change": "adaptation/change",
         "tuning-weights": "adaptation/weights",
         "label-by-layer": "adaptation/label",
+        "information-after-tuning": "adaptation/information",
         "probes-after-tuning": "adaptation/probes",
         "layer-swaps": "adaptation/layer-swaps",
+        "single-blocks": "adaptation/single-blocks",
         "tuning-learned": "adaptation/allocation",
         "tuned-heads": "adaptation/heads",
+        "head-overlap": "adaptation/head-overlap",
         "tuned-pruning": "adaptation/pruning",
         "tuned-flipped": "adaptation/flipped",
     },
@@ -47,10 +52,13 @@ _INSIDE: tuple[tuple[str, Callable[[pd.DataFrame, ShownModels], ReportFigure | N
     ("tuning_change", change_figure),
     ("tuning_weights", weights_figure),
     ("label_by_layer", label_figure),
+    ("label_by_layer", information_figure),
     ("probes_after_tuning", probes_figure),
     ("layer_swaps", swaps_figure),
+    ("layer_swaps", single_figure),
     ("tuning_allocation", learned_figure),
     ("tuning_heads", heads_figure),
+    ("tuning_heads", overlap_figure),
     ("task_pruning", pruned_figure),
     ("task_answers", flipped_figure),
 )
@@ -60,7 +68,7 @@ _OF_ONE_STACK = ("tuning_change", "label_by_layer", "probes_after_tuning", "tuni
 def adaptation_section(tables: ModelTables) -> Section | None:
     """The section, or None where nothing was tuned."""
     models = tables.models
-    names = ("tuned_scores", "domain_loss", *(name for name, _ in _INSIDE))
+    names = ("tuned_scores", "domain_loss", *dict.fromkeys(name for name, _ in _INSIDE))
     frames = tables.some(names)
     frames |= {name: _main(frames[name], models) for name in _OF_ONE_STACK if name in frames}
     figures: list[ReportFigure | None] = []

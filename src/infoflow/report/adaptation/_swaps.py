@@ -28,7 +28,7 @@ _MOST = 8
 def swaps_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """Two panels for each line; None where no layers were taken back."""
     own = most_examples(plain(frame))
-    own = own[own["trained"]]
+    own = own[own["trained"] & (own["rewound"] != "one")]
     if own.empty:
         return None
     own = own.assign(depth=own.groupby(["series", "task"])["blocks"].transform("max"))

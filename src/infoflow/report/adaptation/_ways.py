@@ -39,7 +39,7 @@ def ways_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         how_to_read=[
             "A row is a way to a model of the task: which text it was pretrained on, and what of it was trained on the "
             "labels. Across: mean over tasks of their main metrics on test examples. The dashed tick is the best guess "
-            "that reads no text.",
+            "without a model.",
             "Frozen features show what pretraining has put there already; what all weights add is what tuning moved. "
             "It would be surprising if frozen features won: they are a special case.",
         ],

@@ -41,7 +41,7 @@ def worth_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | No
         f"{left_out(tasks)}",
         how_to_read=[
             "Across: labelled examples, each step the same factor. Up: the task's main metric on the same test "
-            "examples. The dotted line is the best guess that reads no text.",
+            "examples. The dotted line is the best guess without a model.",
             "Dashed grey: the same model from random weights. The vertical gap is what pretraining gains; the "
             "horizontal one is how many more labelled examples would do the same. It would be surprising if the gap "
             "stayed as wide with many examples as with few.",

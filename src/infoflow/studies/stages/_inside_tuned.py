@@ -5,12 +5,9 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from transformers import EncoderDecoderModel
-
 from infoflow.adaptation import INSIDE_TABLES, InsideSizes, TunedModel, inside_view, load_tuned
 from infoflow.flow import PassOptions, agree
 from infoflow.foundation import digest
-from infoflow.models import Model, load_model
 from infoflow.results import KEYS, TableSchema
 
 from .._quiet import without_notes
@@ -21,7 +18,7 @@ from ._stage import AbstractStage
 from ._tune import Tune, tune_stage_key
 
 _INSIDE = "inside"
-_VERSION = 1  # raise when the same models are looked at otherwise
+_VERSION = 2  # raise when the same models are looked at otherwise
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,11 +87,11 @@ class InsideTuned(AbstractStage):
             corruption=models.objective(subject.recipe),
         )
         tables = inside_view(
-            _as_tuned(tuned.load(), task.shape),
+            tuned.load(),
             [one.load(device) for one in found],
             task,
             models.tasks.data(tuned.asked),
-            untrained=_as_tuned(models.load(subject.before_training()), task.shape),
+            untrained=models.load(subject.before_training()),
             pretraining=asked,
             tagged=asked if "upos" in asked.columns else None,
             options=options,
@@ -110,11 +107,3 @@ class InsideTuned(AbstractStage):
         config = self.tuned.config
         home = self.tuned.folder / self.tuned.asked.name / config.way
         return [load_tuned(home / f"seed-{seed}") for seed in config.seeds]
-
-
-def _as_tuned(model: Model, shape: str) -> Model:
-    """The part of a pretrained model that was tuned: of an `EncoderDecoderModel` the encoder, unless it writes."""
-    if shape == "generation" or not isinstance(model.module, EncoderDecoderModel):
-        return model
-    encoder: Any = model.module.encoder
-    return load_model(encoder, tokenizer=model.tokenizer, device=model.device)
