@@ -43,7 +43,7 @@ def test_shows_scores_with_controls_and_writes_models_and_tables(infoflow, maske
 
 
 def test_looks_inside_and_says_who_learned(infoflow, masked_lm, files):
-    arguments = [*SHORT, "--seeds=0", "--controls", "--inside", "--out=run"]
+    arguments = ["--rates=1e-3", "--seeds=0", "--epochs=1", "--controls", "--inside", "--out=run"]
     answer = infoflow("tune", masked_lm, *files, *arguments)
     assert answer.code == 0, answer.err
     run = RunFolder.existing("run")
@@ -77,6 +77,22 @@ def test_what_cannot_be_looked_at_is_refused_before_anything_is_tuned(infoflow, 
     assert answer.code == 2
     assert message in answer.err
     assert not Path("run").exists()
+
+
+def test_an_example_may_have_several_labels(infoflow, masked_lm, tmp_path):
+    """As words that stand in it: both, one or none."""
+    lines = []
+    for sentence in generate_grammar(160):
+        words = set(sentence.text.split())
+        lines.append(f"{'|'.join(sorted(words & {'the', 'a'}))}\t{sentence.text}")
+    for name, part in (("train", lines[:80]), ("dev", lines[80:120]), ("test", lines[120:])):
+        (tmp_path / f"{name}.tsv").write_text("\n".join(part) + "\n")
+    files = ["--train=train.tsv", "--dev=dev.tsv", "--test=test.tsv", "--task=words", "--log=plain", *SHORT]
+    answer = infoflow("tune", masked_lm, *files, "--multi", "--out=run")
+    assert answer.code == 0, answer.err
+    facts = json.loads(Path("run/models/words/full/seed-0/task.json").read_text())
+    assert facts["task"]["multi"]
+    assert sorted(facts["labels"]) == ["a", "the"]
 
 
 def test_says_where_reading_was_not_learned(infoflow, masked_lm, tmp_path):

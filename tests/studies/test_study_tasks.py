@@ -44,3 +44,16 @@ def test_too_few_examples_are_told_once_and_refused_before_anything_is_trained(t
     assert display.said == ['rare: 4 training examples are too few for all of 3 classes: none is of "c".']
     with pytest.raises(UserError, match=r"examples of at least two classes\. Of rare the first 1 are all"):
         tasks(1, 0)
+
+
+def test_a_plan_may_say_that_examples_have_several_labels(tmp_path):
+    path = tmp_path / "several.tsv"
+    path.write_text("".join(f"{('a|b', 'a', 'b')[n % 3]}\ttext number {n} of all\n" for n in range(9)))
+
+    def labels(**said):
+        parts = dict.fromkeys(("train", "dev", "test"), str(path))
+        plan = StudyPlan.from_json({"tune": [{"name": "several", **parts, **said}]})
+        return set(StudyTasks(plan, tmp_path / f"note-{len(said)}", prepared=False).data(plan.tune[0]).labels)
+
+    assert labels() == {"a|b", "a", "b"}
+    assert labels(multi=True) == {"a", "b"}

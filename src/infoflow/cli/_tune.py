@@ -52,7 +52,9 @@ def tune(
     choices_column: Column = None,
     answers_column: Column = None,
     answer_starts_column: Column = None,
+    words_column: Column = None,
     tags: Column = None,
+    multi: Annotated[bool, Parameter(negative=())] = False,
     method: Literal["full", "frozen", "top", "decay", "lora"] = "full",
     rates: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     seeds: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
@@ -93,7 +95,9 @@ def tune(
         choices_column: Column of the answers to choose from, lists of texts.
         answers_column: Column of the answers that stand in the text, lists of texts.
         answer_starts_column: Column of the characters at which they begin, lists of numbers. Default: by usual names.
+        words_column: Column of the words of a sentence, lists, in a dataset (hf:NAME); --tags is that of their tags.
         tags: Column of the words' tags, where there are several.
+        multi: An example may have several labels, joined by |, or none.
         method: All weights; the head on a frozen body; head and upper layers; lower layers slower; low-rank adapters.
         rates: Learning rates to choose among, separated by commas. Default: four that suit the method.
         seeds: Of head, data order and dropout, separated by commas. Default: 0,1,2.
@@ -126,7 +130,7 @@ def tune(
         _check_inside(inside, corpus, config)
         columns = {"text": text_column, "second": second_column, "label": label_column}
         columns |= {"question": question_column, "choices": choices_column, "answers": answers_column}
-        columns |= {"answer_starts": answer_starts_column}
+        columns |= {"answer_starts": answer_starts_column, "words": words_column}
         data = load_task(
             task or _name(train),
             train=train,
@@ -134,6 +138,7 @@ def tune(
             test=test,
             shape=shape,
             tags=tags,
+            multi=multi,
             **{name: column for name, column in columns.items() if column},
         )
         data = written(data) if as_text else data

@@ -162,7 +162,8 @@ def _labelled_data(asked: TunePlan) -> TaskData:
     if not asked.train:
         return built_in_task(asked.name, asked.size)
     parts = {"train": asked.train, "dev": asked.dev or None, "test": asked.test or None}
-    return load_task(asked.name, **parts, shape=asked.shape or None, **asked.named_columns)  # type: ignore[arg-type]
+    how: dict[str, Any] = {"shape": asked.shape or None, "multi": asked.multi, **asked.named_columns}
+    return load_task(asked.name, **parts, **how)
 
 
 def _facts(data: TaskData, asked: TunePlan) -> dict[str, Any]:

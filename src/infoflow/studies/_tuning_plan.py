@@ -59,6 +59,7 @@ class TunePlan:
     as_text: bool = False  # the answer is written in words, as T5 does: for models that write, all shapes but tagging
     shape: Shapes = ""  # "": as the columns of `train` say
     columns: tuple[str, ...] = ()  # "text=COLUMN", "second=COLUMN", "label=COLUMN", "tags=COLUMN", ...
+    multi: bool = False  # an example may have several labels, joined by "|", or none
     size: Size = 1000  # examples of a built-in task
     methods: Methods = ("full", "frozen")  # and top, decay, lora
     examples: Sizes = (0,)  # labelled examples that a model is tuned on, nested; 0: all
