@@ -121,6 +121,9 @@ def test_digits_are_numbers_unless_the_first_line_has_them_as_names(write):
     assert read(write("g.csv", "1,0", "x,a dog", "y,a cat"), label="1", text="0") == wanted
     with pytest.raises(UserError, match=r"h\.tsv, line 1: 8 tab-separated columns are needed, 4 found"):
         read(write("h.tsv", *lines), label="1", text="7")
+    named = write("i.tsv", "label\ttext", "x\ta dog", "y\ta cat")
+    with pytest.raises(UserError, match=r"The first line of \S+i\.tsv names them: label, text\.\nGive these names"):
+        read(named, label="0", text="1")
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,38 @@ def test_looks_inside_and_says_who_learned(infoflow, masked_lm, files):
     assert set(swaps.loc[changed, "quantity"]) == {"pretraining-loss"}
 
 
+def test_looks_into_every_way_of_tuning_and_keeps_nothing_of_another(infoflow, masked_lm, files):
+    """Recordings of one way are not those of another at the same rate; tables of an earlier call go."""
+    totals = {}
+    for method in ("full", "lora", "top"):
+        answer = infoflow("tune", masked_lm, *files, "--rates=1e-3", "--seeds=0,1", "--epochs=1", "--inside",
+                          f"--method={method}", "--out=run")  # fmt: skip
+        assert answer.code == 0, answer.err
+        run = RunFolder.existing("run")
+        for name in {*INSIDE, "tuning_allocation"}:
+            assert set(run.tables[name]["method"]) == {method}, name
+        allocated = run.tables["tuning_allocation"]
+        assert set(allocated["tuning_seed"]) == {0, 1}
+        assert ("adapter" in set(allocated["component"])) == (method == "lora")
+        totals[method] = tuple(allocated.drop_duplicates("tuning_seed")["total"])
+        assert 'id="single-blocks"' in (run.path / "report.html").read_text(encoding="utf-8"), method
+    assert len(set(totals.values())) == 3
+    answer = infoflow("tune", masked_lm, *files, "--rates=1e-3", "--seeds=0,1", "--epochs=1", "--out=run")
+    assert answer.code == 0, answer.err
+    run = RunFolder.existing("run")
+    assert not {*INSIDE, "tuning_allocation"} & set(run.tables)
+    assert 'id="single-blocks"' not in (run.path / "report.html").read_text(encoding="utf-8")
+
+
+def test_says_what_is_not_known_inside(infoflow, masked_lm, files):
+    short = ["--rates=1e-3", "--seeds=0", "--epochs=1", "--out=run"]
+    assert infoflow("tune", masked_lm, *files, *short).code == 0
+    answer = infoflow("tune", masked_lm, *files, *short, "--inside")
+    assert answer.code == 0, answer.err
+    assert "is not recorded of seed 0" in answer.err
+    assert "tuning_allocation" not in RunFolder.existing("run").tables
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from infoflow.dynamics import Recording, find_cells
-from infoflow.foundation import UserError, current_display
+from infoflow.foundation import SilentDisplay, UserError, current_display, use_display
 from infoflow.models import Model
 from infoflow.training import TrainingData, TrainingHook
 
@@ -23,7 +23,7 @@ from ._tuning_allocation import TuningAllocation, tuned_anatomy, tuning_allocati
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AllocationHooks:
-    """What `tune` takes as `hooks` for full tuning: who learned the task, with each seed.
+    """What `tune` takes as `hooks`: who learned the task, with each seed.
 
     Where learning rates are chosen, with the first seed, that seed is not recorded unless it is the only one: of all
     its trainings only one stays, and a recording costs about as much as a training.
@@ -58,7 +58,8 @@ class AllocationHooks:
     @cached_property
     def _has_known_parts(self) -> bool:
         """Whether parameters can be told apart, which no seed changes."""
-        module = task_model(self.model, self.task, self.config.seeds[0])
+        with use_display(SilentDisplay()):
+            module = task_model(self.model, self.task, self.config.seeds[0])
         try:
             find_cells(module, tuned_anatomy(module))
         except UserError as error:
@@ -73,4 +74,5 @@ class AllocationHooks:
 
     @cached_property
     def _training(self) -> TrainingData:
-        return TaskParts.of(self.model, self.data, self._fitted, self.config).training
+        with use_display(SilentDisplay()):  # `tune` tells what is cut or left out
+            return TaskParts.of(self.model, self.data, self._fitted, self.config).training

@@ -14,7 +14,7 @@ from infoflow.models import AbstractOwnModel, Model
 from ._body import began_as
 from ._inside_sizes import InsideSizes
 from ._label_by_layer import label_places, label_table, no_labels
-from ._layer_swaps import layer_swaps
+from ._layer_swaps import layer_swaps, no_pretraining_loss
 from ._probes_after_tuning import askable, probes_after_tuning
 from ._states import Places, States, read_states
 from ._tables import (
@@ -102,6 +102,8 @@ def inside_view(
         sizes=sizes or InsideSizes(),
         seeds=None if seeds is None else tuple(seeds),
     )
+    if pretraining is not None and (reason := no_pretraining_loss(before, pretraining, view.options.corruption)):
+        current_display().note(f"What {before.name} forgets of its pretraining is not told: {reason}.")
     parts = [part for part in view.parts() if only is None or part.name in only]
     failures, tables = Failures(before.name, keep_going=len(parts) > 1), {}
     with current_display().progress(f"Looking inside {before.name}", len(parts), "measures") as progress:

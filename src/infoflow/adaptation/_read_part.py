@@ -78,6 +78,7 @@ def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: 
         if suffix in _BETWEEN_TABS and path.is_file():
             named = numbered(path, named)
         if any(isinstance(column, int) for column in named.values()):
+            _check_no_names(path)
             return read_by_number(path, named)
         if suffix in (".tagged", ".tags"):
             return Corpus.from_tagged(path, (tags or "tag",))
@@ -180,6 +181,16 @@ def _names_columns(rows: Sequence[Sequence[str]]) -> bool:
         return False
     usual = [(place, cell) for place, cell in enumerate(cells) if cell in known]
     return any(all(cell != row[place].strip().lower() for row in rows[1:] if place < len(row)) for place, cell in usual)
+
+
+def _check_no_names(path: Path) -> None:
+    """Raise a UserError where columns have numbers and the first line names them: it would be read as an example."""
+    rows = [line.split("\t") for _, line in islice(read_lines(path), _SNIFFED) if line.strip()]
+    if rows and _names_columns(rows):
+        raise UserError(
+            f"Numbers are of columns without names. The first line of {path} names them: "
+            f"{', '.join(map(printable, rows[0]))}.\nGive these names, or take the line out."
+        )
 
 
 def _unnamed(path: Path, what: str, columns: Sequence[str]) -> UserError:

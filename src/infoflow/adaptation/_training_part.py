@@ -48,10 +48,11 @@ def _check_classes(data: TaskData, subset: Corpus, order: np.ndarray) -> None:
     labels = list(subset.column("label"))
     if len(set(labels)) == 1 and len(data.labels) > 1:
         by_order = np.array(list(data.train.column("label")), dtype=str)[order]
-        least = int(np.argmax(by_order != by_order[0])) + 1
+        others = np.flatnonzero(by_order != by_order[0])
+        enough = f"Raise it to {others[0] + 1:,} at least, or leave it out for all." if len(others) else "Give others."
         raise UserError(
             f"tune.examples must leave examples of at least two classes. Of {data.name} the first {len(subset):,} are "
-            f"all {as_written(labels[0])}. Raise it to {least:,} at least, or leave it out for all."
+            f"all {as_written(labels[0])}. {enough}"
         )
     known = set(data.labels)
     found = {one for label in labels for one in ([label] if label in known else several(label))}

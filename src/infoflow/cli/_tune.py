@@ -107,7 +107,7 @@ def tune(
         from_scratch: Tune the same architecture with random weights too.
         inside: Tell what tuning changed in layers and heads, what is forgotten and who learned the task; a report.
         corpus: With --inside: text that the pretraining loss is taken on, to tell what is forgotten, a name or a file.
-            Default: the task's test texts.
+            Default: the task's test texts; of a task of texts to write none.
     """
     with working(session):
         from infoflow.adaptation import TuneConfig, leakage, load_task, make_task
@@ -166,7 +166,7 @@ def tune(
         _tell_of_leakage(leaks)
         show_path("Models", folder / "models")
         show_path("Tables", tables)
-        if inside:
+        if inside or (run.path / "report.html").exists():  # one of an earlier call would be about other tables
             from infoflow.report import write_report
 
             show_path("Report", write_report(run))
@@ -237,7 +237,7 @@ def _looks(
             data=data,
             task=task,
             config=config,
-            folder=folder / "allocation" / (label or "model").replace(" ", "-"),
+            folder=folder / "allocation" / _home(label) / data.name / config.way,
             trained=trained,
             text=text,
         )
@@ -256,9 +256,13 @@ def _tuned(
 ) -> "Tuned":
     from infoflow.adaptation import tune as tuned
 
-    home = folder / (_UNTRAINED if label == _UNTRAINED else "models")
     hooks = look.hooks if look else None
-    return tuned(model, data, config, home, task=task, hooks=hooks, features=folder / "features")
+    return tuned(model, data, config, folder / _home(label), task=task, hooks=hooks, features=folder / "features")
+
+
+def _home(label: str) -> str:
+    """The folder of an arm's models."""
+    return _UNTRAINED if label == _UNTRAINED else "models"
 
 
 def _written(
@@ -268,22 +272,32 @@ def _written(
     looks: dict[str, InsideTuning],
     leaks: "pd.DataFrame",
 ) -> Path:
-    """Scores, answers and what was looked at of all, under the name of the model that they began from, and what of test
-    stands in training; returns the folder of the tables."""
+    """Scores and answers, what of test stands in training, then what was looked at of all, in place of the tables of an
+    earlier call; returns their folder."""
+    from infoflow.adaptation import INSIDE, TASK_ANSWERS, TASK_LEAKAGE, TASK_SCORES, TUNING_ALLOCATION
+
+    run.tables.remove([*INSIDE, TUNING_ALLOCATION.name])
+    _write(
+        run, model, {label: [(TASK_SCORES, one.scores), (TASK_ANSWERS, one.answers)] for label, one in tuned.items()}
+    )
+    folder = run.tables.write(leaks, TASK_LEAKAGE).parent
+    _write(run, model, {label: list(look.tables(tuned[label])) for label, look in looks.items()})
+    return folder
+
+
+def _write(run: "RunFolder", model: str, of_arms: "dict[str, list[tuple[TableSchema, pd.DataFrame]]]") -> None:
+    """The tables of all arms, under the name of the model that each began from."""
     import pandas as pd
 
-    from infoflow.adaptation import TASK_ANSWERS, TASK_LEAKAGE, TASK_SCORES
     from infoflow.flow import MODEL
 
     found: dict[str, tuple[TableSchema, list[pd.DataFrame]]] = {}
-    for label, one in tuned.items():
+    for label, tables in of_arms.items():
         name = f"{model} ({_UNTRAINED})" if label == _UNTRAINED else model
-        seen = looks[label].tables(one) if label in looks else ()
-        for schema, frame in [(TASK_SCORES, one.scores), (TASK_ANSWERS, one.answers), *seen]:
+        for schema, frame in tables:
             found.setdefault(schema.name, (schema, []))[1].append(frame.assign(model=name))
     for schema, frames in found.values():
         run.tables.write(pd.concat(frames, ignore_index=True), schema.with_keys(MODEL))
-    return run.tables.write(leaks, TASK_LEAKAGE).parent
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------

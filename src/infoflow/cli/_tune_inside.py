@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,15 +49,30 @@ class InsideTuning:
         how = tuned.scores.iloc[0][[column.name for column in TUNED]].to_dict()
         for name, frame in self._view(tuned, only=[TUNING_CHANGE.name] if self.config.control else None).items():
             yield INSIDE_TABLES[name], frame.assign(**how)
-        if self.hooks and (allocated := self.hooks.table(tuned.models)) is not None:
+        if self.hooks is None:
+            return
+        allocated = self.hooks.table(tuned.models)
+        self._tell_of_unrecorded(tuned, set() if allocated is None else set(allocated["tuning_seed"]))
+        if allocated is not None:
             yield TUNING_ALLOCATION, allocated.assign(**how)
+
+    def _tell_of_unrecorded(self, tuned: "Tuned", recorded: set[int]) -> None:
+        """Note the seeds of which is not known who learned the task."""
+        from infoflow.foundation import current_display
+
+        missing = [one.seed for one in tuned.models if one.seed not in recorded]
+        if missing:
+            seeds = f"seed{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
+            current_display().note(
+                f"Who learned {self.task.task} in {self.model.name} is not recorded of {seeds}: of several learning "
+                "rates the first seed never is, unless it is alone, nor is what was tuned before without --inside."
+            )
 
     def _view(self, tuned: "Tuned", only: list[str] | None = None) -> "dict[str, pd.DataFrame]":
         from infoflow.adaptation import inside_view
         from infoflow.flow import PassOptions
         from infoflow.studies import untrained
 
-        own: Any = self.data.train if "upos" in self.data.train.columns else None
         text = self.text
         if text is None and self.task.shape != "generation":  # of what it writes it has the task's loss
             text = self.data.test
@@ -66,9 +81,8 @@ class InsideTuning:
             [one.load(self.config.device) for one in tuned.models],
             tuned.task,
             self.data,
-            untrained=untrained(self.model, seed=0),
+            untrained=None if self.config.control else untrained(self.model, seed=0),
             pretraining=text,
-            tagged=own,
             options=PassOptions(max_length=tuned.models[0].max_length, corruption=self.trained),
             seeds=[one.seed for one in tuned.models],
             only=only,

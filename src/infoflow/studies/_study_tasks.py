@@ -149,7 +149,7 @@ def unlabelled(data: TaskData) -> list[str]:
 
 def _source(asked: TunePlan) -> list[Any]:
     """Where a task comes from, and how it is asked."""
-    words = ["as text"] if asked.as_text else []
+    words = [*(["as text"] if asked.as_text else []), *(["several labels"] if asked.multi else [])]
     return [asked.name, asked.train, asked.dev, asked.test, asked.shape, asked.columns, asked.size, *words]
 
 

@@ -176,7 +176,7 @@ def _fates(ranked: pd.DataFrame, name: str) -> list[str]:
         if not unknown:
             return [f"In {name}, no heads stand out by what they are worth."]
         side = unknown[0]
-        why = ": of the part of the model that was tuned no pretraining loss is known" if side == "before" else ""
+        why = ": there was no text, or no head, to take the pretraining loss with" if side == "before" else ""
         return [f"In {name}, what heads are worth {side} tuning is not known{why}."]
     shares = known.groupby(["task", "seed"])["fate"].value_counts(normalize=True).unstack(fill_value=0.0)
     means = {fate: float(shares[fate].mean()) if fate in shares else 0.0 for fate in ("kept", "gained", "lost")}

@@ -1,7 +1,6 @@
 """Whether the heads that matter for one task matter for the others."""
 
-from dataclasses import asdict
-from itertools import product
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -9,11 +8,10 @@ import pandas as pd
 from infoflow.adaptation import head_overlap
 
 from .._figure import Panel, ReportFigure
-from .._numbers import estimate_text, number
-from .._samples import Samples
+from .._numbers import number
 from .._shown_models import ShownModels
 from ._methods import HEADS
-from ._rows import bands, most_examples, of, plain, tasks_of
+from ._rows import bands, estimated, most_examples, of, plain, tasks_of
 from ._squares import square_chart
 
 MEASURES = {"spearman": "rank correlation over all heads", "jaccard": "overlap of the most important quarter"}
@@ -29,14 +27,17 @@ def overlap_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     series, tasks = models.present(data), tasks_of(own)
     rows = data.assign(
         label=data["task_a"],
+        other=data["task_b"],
+        order=data["task_b"].map({name: place for place, name in enumerate(tasks)}),
         set=data["measure"].map({name: place for place, name in enumerate(MEASURES)}),
         text=[number(value, 2) for value in data["value"]],
         shown=[
             f"{told}; of unrelated tasks {number(chance, 2)}"
             for told, chance in zip(data["shown"], data["baseline"], strict=True)
         ],
-    )
-    how = {"across": "task_b", "labels": tasks, "title": "task", "told": "agreement", "strongest": 1.0, "signed": True}
+    ).sort_values("order", kind="stable")
+    how = {"across": "other", "labels": tasks, "title": "other task", "told": "agreement"}
+    how |= {"strongest": 1.0, "signed": True}
     return ReportFigure(
         id="head-overlap",
         question="Do tasks need the same heads?",
@@ -68,14 +69,8 @@ def _agreement(own: pd.DataFrame) -> pd.DataFrame:
         parts += [found.assign(series=line, seed=seed) for found in _of_same_heads(known)]
     if not parts:
         return pd.DataFrame()
-    keys = ["series", "task_a", "task_b", "measure"]
     every = pd.concat(parts, ignore_index=True)
-    rows = []
-    for values, of_pair in every.dropna(subset="value").groupby(keys, sort=False):
-        found = Samples.of(of_pair).estimate()
-        told = {"shown": estimate_text(found), "baseline": float(of_pair["baseline"].mean())}
-        rows.append({**dict(zip(keys, values, strict=True)), **asdict(found), **told})
-    means = pd.DataFrame(rows)
+    means = estimated(every.dropna(subset="value").assign(trained=True), ["task_a", "task_b", "measure"])
     turned = means.rename(columns={"task_a": "task_b", "task_b": "task_a"})
     return pd.concat([means, turned], ignore_index=True)
 
@@ -83,8 +78,8 @@ def _agreement(own: pd.DataFrame) -> pd.DataFrame:
 def _of_same_heads(tables: dict[str, pd.DataFrame]) -> list[pd.DataFrame]:
     """Of every two tasks that were tuned in the same part of the model."""
     found = []
-    for (a, first), (b, second) in product(tables.items(), repeat=2):
-        if a < b and len(first) == len(second) and set(first["stack"]) == set(second["stack"]):
+    for (a, first), (b, second) in combinations(sorted(tables.items()), 2):
+        if len(first) == len(second) and set(first["stack"]) == set(second["stack"]):
             found.append(head_overlap({a: first, b: second}))
     return found
 

@@ -114,10 +114,15 @@ def _known(means: pd.DataFrame, task: str, what: str, models: ShownModels) -> li
         states = [of(means, series=one.key, state=state) for state in ("after", "before")]
         at_top = [Samples.of(rows[rows["layer"] == rows["layer"].max()]) for rows in states]
         if all(at_top):
-            gain = (at_top[0] - at_top[1]).estimate()
-            size, more = (gain, "more") if gain.value >= 0 else (gain.negated(), "less")
-            told.append(f"{one.label} {gap_text(size)} nats {more} than before tuning")
+            told.append(f"{one.label} {_gained(*at_top, unit=' nats')} than before tuning")
     return [f"Of {what} in {task}, the top layer knows: {'; '.join(told)}."] if told else []
+
+
+def _gained(after: Samples, before: Samples, unit: str = "") -> str:
+    """`0.20, 0.15 to 0.25 more`, or `less`."""
+    gain = (after - before).estimate()
+    size, more = (gain, "more") if gain.value >= 0 else (gain.negated(), "less")
+    return f"{gap_text(size)}{unit} {more}"
 
 
 def _curves(rows: pd.DataFrame) -> pd.DataFrame:
@@ -138,10 +143,8 @@ def _sentences(means: pd.DataFrame, task: str, models: ShownModels) -> list[str]
         at_top = [Samples.of(rows[rows["layer"] == top]) for rows in (after, before)]
         if not all(at_top):
             continue
-        gain = (at_top[0] - at_top[1]).estimate()
-        size, more = (gain, "more") if gain.value >= 0 else (gain.negated(), "less")
         share = estimate_text(at_top[0].estimate().within(SHARE))
-        told.append(f"{one.label} {share} ({gap_text(size)} {more} than before tuning; {_readable_from(after)})")
+        told.append(f"{one.label} {share} ({_gained(*at_top)} than before tuning; {_readable_from(after)})")
     return [f"Of {task}, the top layer tells after tuning: {'; '.join(told)}."] if told else []
 
 

@@ -46,9 +46,21 @@ def of(frame: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
     return frame[keep]
 
 
-def plain(frame: pd.DataFrame, method: str = FULL) -> pd.DataFrame:
-    """Models as they are, tuned by one method on their own labels."""
-    return of(frame, method=method, strategy=AS_IS, control="")
+def plain(frame: pd.DataFrame, method: str | None = None) -> pd.DataFrame:
+    """Models as they are, tuned by one method on their own labels: in full, or where none was, by the first way of
+    `METHODS` that there is."""
+    own = of(frame, strategy=AS_IS, control="")
+    return of(own, method=method or _main_method(own))
+
+
+def way_of(frame: pd.DataFrame) -> str:
+    """What the way of tuning that `plain` takes is called."""
+    return METHODS[_main_method(of(frame, strategy=AS_IS, control=""))]
+
+
+def _main_method(own: pd.DataFrame) -> str:
+    known = set(own["method"].astype(str))
+    return next((method for method in METHODS if method in known), FULL)
 
 
 def most_examples(frame: pd.DataFrame) -> pd.DataFrame:

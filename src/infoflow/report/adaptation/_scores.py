@@ -25,6 +25,7 @@ from ._rows import (
     of,
     plain,
     tasks_of,
+    way_of,
 )
 
 _TOLD = 6
@@ -45,7 +46,7 @@ def scores_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         panels=[
             Panel(spec=_chart(of(data, task=task), models), title=_title(data, task)) for task in tasks[:MOST_TASKS]
         ],
-        caption=f"{bands(data)} All weights tuned, most labelled examples.{left_out(tasks)}",
+        caption=f"{bands(data)} Tuned: {way_of(scores)}; most labelled examples.{left_out(tasks)}",
         how_to_read=[
             "A row is an objective of pretraining, across is the task's main metric on test examples, 1 the best. The "
             "dashed tick is the best guess without a model.",

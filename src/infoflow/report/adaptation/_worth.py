@@ -16,7 +16,7 @@ from ..forms._chart import BASELINE, amount, bounded, finished, opacity_if, tips
 from ..forms._lines import area, control_lines, lines, looks_of
 from ..forms._names import names_above
 from ._methods import WORTH
-from ._rows import MOST_TASKS, SCORED, averaged, bands, estimated, left_out, names_of, of, plain, tasks_of
+from ._rows import MOST_TASKS, SCORED, averaged, bands, estimated, left_out, names_of, of, plain, tasks_of, way_of
 
 _HEIGHT = 230
 _FEW = 6  # lines whose intervals can be told apart where they lie on each other
@@ -37,7 +37,7 @@ def worth_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | No
         question="How many labelled examples is pretraining worth?",
         answer=[text for task in tasks[:MOST_TASKS] for text in _sentences(of(data, task=task), task, models)],
         panels=[Panel(spec=_chart(of(data, task=task), models), title=task) for task in tasks[:MOST_TASKS]],
-        caption=f"{bands(data)}{_POINTED if _many(data) else ''} All weights tuned; the examples are nested."
+        caption=f"{bands(data)}{_POINTED if _many(data) else ''} Tuned: {way_of(scores)}; the examples are nested."
         f"{left_out(tasks)}",
         how_to_read=[
             "Across: labelled examples, each step the same factor. Up: the task's main metric on the same test "
