@@ -32,7 +32,16 @@ from collecting import asked, averaged, claims, copy_figures, over_seeds, short,
 MODEL = ["objective", "variant", "trained"]
 WAY = ["task", "strategy", "method", "examples", "control"]
 METRIC = ["metric"]
-FIGURES = ("tuned-", "tuning-", "label-by-layer", "probes-after-tuning", "layer-swaps")
+FIGURES = (
+    "tuned-",
+    "tuning-",
+    "label-by-layer",
+    "information-",
+    "probes-after-tuning",
+    "layer-swaps",
+    "single-blocks",
+    "head-overlap",
+)
 SHARES = ("accuracy", "macro_f1", "f1", "entity_f1", "exact_match", "rouge1", "rouge2", "rougeL", "bleu", "chrf")
 
 

@@ -46,20 +46,6 @@ def test_leakage_agrees_with_every_pair(corpus_of, texts):
         assert row.near > row.same > 0
 
 
-def test_questions_count_as_texts_do(corpus_of):
-    from infoflow.adaptation import TaskData, leakage
-
-    def part(texts, questions):
-        answers = [["dog"]] * len(texts)
-        return corpus_of(text=texts, question=questions, answers=answers)
-
-    test = part(["the dog sees a cat", "a dog runs"], ["who sees the old cat", "who runs"])
-    train = part(["a house", "a dog  runs"], ["who sees the red cat", "Who runs"])
-    data = TaskData(name="t", shape="span", train=train, dev=train, test=test)
-    (row,) = leakage(data, {}).itertuples()
-    assert (row.texts, row.same, row.near) == (4, 2, 3)
-
-
 def test_the_leakage_of_acl_arc_is_as_the_data_says():
     from pathlib import Path
 

@@ -195,12 +195,12 @@ DOMAIN_LOSS = TableSchema(
 )
 TASK_LEAKAGE = TableSchema(
     name="task_leakage",
-    version=2,
+    version=1,
     description="Test texts of tasks that stand in what models were trained on.",
     columns=(
         Column(name="task", dtype="string", unit="", description="name of the task"),
         Column(name="within", dtype="string", unit="", description="pretraining, domain or train"),
-        Column(name="texts", dtype="int64", unit="texts", description="distinct test texts, and questions"),
+        Column(name="texts", dtype="int64", unit="texts", description="distinct test texts"),
         Column(name="same", dtype="int64", unit="texts", description="of them with the same words there"),
         Column(name="near", dtype="int64", unit="texts", description="of them equal to a text there or one word apart"),
     ),

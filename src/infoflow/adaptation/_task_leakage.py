@@ -14,9 +14,9 @@ from ._task import TaskData
 def leakage(data: TaskData, others: Mapping[str, Corpus]) -> pd.DataFrame:
     """How many distinct test texts of a task stand in what models were trained on: the table TASK_LEAKAGE.
 
-    Of pairs both texts count, and where something is asked about a text the question does too. What is equal and near
-    is as in `Corpus.split`; `near` counts the equal ones too. A text is looked for as a whole: a paragraph that stands
-    in a corpus of sentences is not found.
+    Of pairs both texts count, of questions about a text the text alone: many texts are asked the same. What is equal and
+    near is as in `Corpus.split`; `near` counts the equal ones too. A text is looked for as a whole: a paragraph that
+    stands in a corpus of sentences is not found.
 
     Args:
         data: The task; its own training part is the row `train`.
@@ -30,6 +30,6 @@ def leakage(data: TaskData, others: Mapping[str, Corpus]) -> pd.DataFrame:
 
 
 def _texts(corpus: Corpus) -> Iterator[str]:
-    for name in ("text", "second", "question"):
+    for name in ("text", "second"):
         if name in corpus.columns:
-            yield from filter(None, corpus.column(name))
+            yield from corpus.column(name)
