@@ -14,9 +14,9 @@ from ._task import TaskData
 def leakage(data: TaskData, others: Mapping[str, Corpus]) -> pd.DataFrame:
     """How many distinct test texts of a task stand in what models were trained on: the table TASK_LEAKAGE.
 
-    Of pairs both texts count, of questions about a text the text alone, since many texts are asked the same. What is equal
-    and near is as in `Corpus.split`; `near` counts the equal ones too. A text is looked for as a whole: a paragraph that
-    stands in a corpus of sentences is not found.
+    Of pairs both texts count, of questions about a text the text alone, since many texts are asked the same. What is
+    equal and near is as in `Corpus.split`; `near` counts the equal ones too. A text is looked for as a whole: a
+    paragraph that stands in a corpus of sentences is not found.
 
     Args:
         data: The task; its own training part is the row `train`.
