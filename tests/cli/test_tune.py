@@ -60,7 +60,7 @@ def test_looks_inside_and_says_who_learned(infoflow, masked_lm, files):
     assert 'id="single-blocks"' in page
     again = infoflow("tune", masked_lm, *files, *arguments, "--corpus=grammar:40")
     assert again.code == 0, again.err
-    changed = run.tables["layer_swaps"]["value"].to_numpy() != swaps["value"].to_numpy()
+    changed = RunFolder.existing("run").tables["layer_swaps"]["value"].to_numpy() != swaps["value"].to_numpy()
     assert set(swaps.loc[changed, "quantity"]) == {"pretraining-loss"}
 
 
