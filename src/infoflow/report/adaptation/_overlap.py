@@ -63,10 +63,11 @@ def overlap_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
 def _agreement(own: pd.DataFrame) -> pd.DataFrame:
     """Of each line and pair of tasks, in either order, `head_overlap`, its mean over seeds with an interval."""
     parts = []
-    for (line, seed), heads in own.groupby(["series", "seed"], sort=False):
+    for values, heads in own.groupby(["series", "seed"], sort=False):
+        keys = dict(zip(("series", "seed"), values, strict=True))
         by_task = {str(task): of_task for task, of_task in heads.groupby("task", sort=False)}
         known = {task: of_task for task, of_task in by_task.items() if bool(of_task["value"].notna().all())}
-        parts += [found.assign(series=line, seed=seed) for found in _of_same_heads(known)]
+        parts += [found.assign(**keys) for found in _of_same_heads(known)]
     if not parts:
         return pd.DataFrame()
     every = pd.concat(parts, ignore_index=True)

@@ -74,12 +74,16 @@ def _changes(means: pd.DataFrame) -> pd.DataFrame:
 def _sentence(data: pd.DataFrame, name: str) -> str:
     """The block whose return costs the task most, and the one whose return regains most, means over tasks."""
     told = []
-    score, regained = (of(data, quantity=name).groupby("layer")["value"].mean() for name in CHANGES)
-    if len(score) and score.min() < 0:
-        told.append(f"block {score.idxmin()} taken back alone costs the task most ({number(-score.min(), 2)})")
-    elif len(score):
+    score, regained = (
+        {int(str(layer)): float(own["value"].mean()) for layer, own in of(data, quantity=name).groupby("layer")}
+        for name in CHANGES
+    )
+    least, most = (min(score, key=score.__getitem__, default=-1), max(regained, key=regained.__getitem__, default=-1))
+    if score and score[least] < 0:
+        told.append(f"block {least} taken back alone costs the task most ({number(-score[least], 2)})")
+    elif score:
         told.append("no block taken back alone costs the task anything")
-    if len(regained) and regained.max() > 0:
-        told.append(f"block {regained.idxmax()} regains most of pretraining ({number(regained.max(), 2)} nats)")
+    if regained and regained[most] > 0:
+        told.append(f"block {most} regains most of pretraining ({number(regained[most], 2)} nats)")
     clear = len(data[(data["low"] > 0) | (data["high"] < 0)])
     return f"In {name}, {', '.join(told)}; {clear} of {len(data)} changes are clear of 0."
