@@ -1,5 +1,7 @@
 """In which layer the label can be read, and what probes of language lose and gain by tuning."""
 
+from dataclasses import asdict
+
 import pandas as pd
 
 from .._curves import interval_note
@@ -86,7 +88,7 @@ def information_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure
             for text in _known(of(means, task=task, metric=metric), task, INFORMATION[metric], models)
         ],
         panels=panels,
-        caption=f"{interval_note(table)} Lines: after tuning. Each panel has its own scale.{_more(len(shown))}",
+        caption=f"{interval_note(table)} Lines: after tuning. Each panel has its own scale.{left_out(shown, 'panels')}",
         how_to_read=[
             "Across: layers, from the embeddings (0) on. Up: mutual information, in nats, of the cluster of a state "
             "and the label, the token that is read, or the token to come. The dotted line is what shuffled labels or "
@@ -100,11 +102,6 @@ def information_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure
         tables=("label_by_layer",),
         payload={"apart": True},
     )
-
-
-def _more(panels: int) -> str:
-    further = panels - MOST_TASKS
-    return f" {further} more in the data." if further > 0 else ""
 
 
 def _known(means: pd.DataFrame, task: str, what: str, models: ShownModels) -> list[str]:
@@ -205,14 +202,7 @@ def _differences(means: pd.DataFrame) -> pd.DataFrame:
         if after and before:
             found = (after - before).estimate()
             named = dict(zip(("series", "task", "probe", "layer"), keys, strict=True))
-            ends = {
-                "value": found.value,
-                "low": found.low,
-                "high": found.high,
-                "seeds": found.seeds,
-                "count": found.count,
-            }
-            rows.append({**named, **ends, "shown": estimate_text(found)})
+            rows.append({**named, **asdict(found), "shown": estimate_text(found)})
     return pd.DataFrame(
         rows, columns=["series", "task", "probe", "layer", "value", "low", "high", "seeds", "count", "shown"]
     )

@@ -134,7 +134,7 @@ def gap_text(found: Estimate) -> str:
     return estimate_text(found).replace(" (", ", ").removesuffix(")")
 
 
-def left_out(tasks: Sequence[str]) -> str:
-    """What a caption says of tasks without a panel."""
-    more = len(tasks) - MOST_TASKS
-    return f" {more} further tasks: in the data." if more > 0 else ""
+def left_out(every: Sequence[object], what: str = "tasks") -> str:
+    """What a caption says of tasks, or whatever else there is one of in a panel, that have none."""
+    more = len(every) - MOST_TASKS
+    return f" {more} further {what}: in the data." if more > 0 else ""
