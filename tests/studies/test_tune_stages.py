@@ -219,8 +219,8 @@ def test_models_of_one_layout_are_the_same_before_training(tmp_path) -> None:
 
 
 def test_the_inside_of_named_objectives(tmp_path) -> None:
-    """Untrained models that several objectives share stay for the one whose inside is looked at."""
-    objectives = ["prefix-lm", "span-corruption"]
+    """Untrained models that several objectives share stay for the one whose inside is looked at; others do not."""
+    objectives = ["prefix-lm", "span-corruption", "masked-lm"]
     values = {**PLAN, "objectives": objectives, "domain": {}, "tune": [{**TASK, "inside_objectives": objectives[:1]}]}
     stages = graph(StudyPlan.from_json(values), tmp_path / "run")
     looked_at = {_whose(stage.tuned) for stage in stages.of(InsideTuned)}

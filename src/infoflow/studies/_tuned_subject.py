@@ -51,9 +51,18 @@ class TunedSubject:
 
     @property
     def followed(self) -> bool:
-        """Whether who learned the task is followed. Models that were not trained are the same for many objectives, of
-        which one may be looked at."""
-        return self._whole and bool(self.inside or (self.asked.inside and not self.subject.trained))
+        """Whether who learned the task is followed: of models that are looked at, and of untrained ones that are the same
+        as one of these."""
+        return self._whole and (bool(self.inside) or self._same_is_looked_at)
+
+    @cached_property
+    def _same_is_looked_at(self) -> bool:
+        """Whether it is an untrained model, and the inside is looked at under the name of another objective."""
+        if self.subject.trained or not self.asked.inside:
+            return False
+        named = [one for one in self.models.plan.recipes() if one.objective.label in self.asked.inside_objectives]
+        others = (dataclasses.replace(self, subject=Subject(recipe=one).before_training()) for one in named)
+        return any(other.key == self.key for other in others)
 
     @property
     def stays(self) -> bool:
