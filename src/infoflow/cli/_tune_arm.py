@@ -1,0 +1,65 @@
+"""What `infoflow tune` tunes: the model that was asked for, and what it is compared with."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from infoflow.adaptation import AbstractTask, AllocationHooks, TaskData, TuneConfig, Tuned
+    from infoflow.models import Model
+    from infoflow.objectives import AbstractObjective
+
+_SHUFFLED, _UNTRAINED = "shuffled labels", "untrained"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Arm:
+    """One model tuned for a task in one way."""
+
+    label: str
+    """What it is beside the model that was asked for; "": that model itself."""
+    name: str
+    """Of the model, in tables."""
+    model: "Model"
+    """Before tuning."""
+    pretrained_for: "AbstractObjective | None"
+    """Where that is known."""
+    data: "TaskData"
+    task: "AbstractTask"
+    config: "TuneConfig"
+    run: Path
+    """The run folder."""
+
+    @property
+    def recordings(self) -> Path:
+        """Where recordings of its tuning are kept."""
+        return self.run / "allocation" / self._home / self.data.name / self.config.way
+
+    @property
+    def features(self) -> Path:
+        """Where what frozen bodies compute of texts is kept until all arms are tuned."""
+        return self.run / "features"
+
+    def tuned(self, hooks: "AllocationHooks | None" = None) -> "Tuned":
+        """It with all seeds, from its folder or from training."""
+        from infoflow.adaptation import tune
+
+        folder = self.run / self._home
+        return tune(self.model, self.data, self.config, folder, task=self.task, hooks=hooks, features=self.features)
+
+    @property
+    def _home(self) -> str:
+        return _UNTRAINED if self.label == _UNTRAINED else "models"
+
+
+def arms(asked: Arm, *, controls: bool, from_scratch: bool) -> list[Arm]:
+    """What is tuned: an arm; on labels that changed places; and the same architecture with random weights."""
+    from infoflow.studies import untrained
+
+    found = [asked]
+    if controls:
+        found.append(replace(asked, label=_SHUFFLED, config=replace(asked.config, control="shuffled-labels")))
+    if controls or from_scratch:
+        fresh = untrained(asked.model, seed=0)
+        found.append(replace(asked, label=_UNTRAINED, name=f"{asked.name} ({_UNTRAINED})", model=fresh))
+    return found
