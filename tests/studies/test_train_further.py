@@ -1,5 +1,6 @@
 """Further pretraining: of a study's models and of others, exact across an interruption, refused where nothing fits."""
 
+import copy
 import dataclasses
 import json
 import shutil
@@ -9,9 +10,11 @@ import torch
 import transformers
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
+from infoflow.adaptation import check_fits
 from infoflow.corpus import generate_grammar, train_tokenizer
 from infoflow.foundation import UserError
 from infoflow.models import load_model
+from infoflow.objectives import Bart
 from infoflow.studies import StudyPlan, train_further
 
 PLAN = {
@@ -154,3 +157,34 @@ def test_what_does_not_fit_is_refused(objective, kind, message, parent, tmp_path
     with pytest.raises(UserError, match=message):
         train_further(objective, parent(kind), StudyPlan.from_json(PLAN), out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("objective", "kind", "else_"),
+    [
+        ("bart", "EncoderDecoderModel", r", or choose an objective that fits: translation, prefix-lm\.$"),
+        ("mass", "EncoderDecoderModel", r", or choose an objective that fits: translation, prefix-lm\.$"),
+        ("masked-lm", "BertForMaskedLM", r": no objective goes on with this one\.$"),
+    ],
+)
+def test_a_model_without_a_mask_token_is_refused_where_one_is_needed(
+    objective, kind, else_, parent, tokenizer, tmp_path
+) -> None:
+    before, unmasked = parent(kind), copy.deepcopy(tokenizer)
+    unmasked.mask_token = None
+    unmasked.save_pretrained(before)
+    message = rf"^{objective} needs a mask token\. The tokenizer of {kind} has none\.\nStart from a model .*"
+    with pytest.raises(UserError, match=message + else_):
+        train_further(objective, before, StudyPlan.from_json(PLAN), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_sentences_change_places_without_a_mask_token(parent, tokenizer) -> None:
+    before, unmasked = parent("EncoderDecoderModel"), copy.deepcopy(tokenizer)
+    unmasked.mask_token = None
+    unmasked.save_pretrained(before)
+    model = load_model(before, device="cpu")
+    check_fits(Bart(mask=0.0), model, 48)
+    for one in (Bart(), Bart(mask=0.0, insert=0.1)):
+        with pytest.raises(UserError, match="bart needs a mask token"):
+            check_fits(one, model, 48)

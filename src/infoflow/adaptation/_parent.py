@@ -89,21 +89,27 @@ def check_fits(objective: AbstractObjective, model: Model, positions: int) -> No
         )
     task, wanted, start = _TASKS[objective.layout]
     if model.task != task or (task == "seq2seq" and not isinstance(model.module, _STACKS)):
-        fitting = ", ".join(_fitting(model))
-        rest = f", or choose an objective that fits: {fitting}" if fitting else ": no objective goes on with this one"
         raise UserError(
             f"{objective.name} trains {wanted}. {model.name} is a {type(model.module).__name__}.\n"
-            f"Start from {start}{rest}."
+            f"Start from {start}{_or_else(model)}."
         )
     vocabulary = Vocabulary.from_tokenizer(model.require_tokenizer())
-    if task == "masked-lm" and vocabulary.mask is None:
-        raise UserError(f"{objective.name} needs a mask token. The tokenizer of {model.name} has none. Give another.")
+    if (task == "masked-lm" or objective.needs_mask) and vocabulary.mask is None:
+        raise UserError(
+            f"{objective.name} needs a mask token. The tokenizer of {model.name} has none.\n"
+            f"Start from a model whose tokenizer has one{_or_else(model)}."
+        )
     needed, have = objective.num_sentinels(positions), len(vocabulary.sentinels)
     if needed > have:
         raise UserError(
             f"{objective.name} needs {needed} sentinel tokens (<extra_id_0>, ...). The tokenizer of {model.name} has "
             f"{have}.\nStart from a model that was trained with them, as T5 was, or lower model.positions."
         )
+
+
+def _or_else(model: Model) -> str:
+    fitting = ", ".join(_fitting(model))
+    return f", or choose an objective that fits: {fitting}" if fitting else ": no objective goes on with this one"
 
 
 def _fitting(model: Model) -> list[str]:

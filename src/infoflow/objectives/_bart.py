@@ -51,6 +51,11 @@ class Bart(AbstractObjective):
     insert: Probability = 0.0  # [MASK] put in, as a share of the tokens
     rotate: Probability = 0.0  # probability that the text begins at a random token
 
+    @property
+    def needs_mask(self) -> bool:
+        """Where words are hidden or masks put in; sentences alone may change places."""
+        return self.mask > 0 or self.insert > 0
+
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """The text without [CLS] and [SEP], damaged; the target is the clean text."""
         text = inner(example.text, vocabulary)

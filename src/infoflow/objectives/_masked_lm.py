@@ -56,6 +56,10 @@ class MaskedLM(AbstractObjective):
         """The rate, of the candidates."""
         return self.rate
 
+    @property
+    def needs_mask(self) -> bool:
+        return True
+
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """Select positions, then hide, swap or keep each; labels only at selected positions."""
         tokens = example.text

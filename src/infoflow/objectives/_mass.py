@@ -47,6 +47,10 @@ class Mass(AbstractObjective):
     def predicted_share(self) -> float:
         return self.share
 
+    @property
+    def needs_mask(self) -> bool:
+        return True
+
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """Hide a fragment; the first special token is never part of it."""
         tokens, mask = example.text, mask_id(vocabulary)

@@ -74,6 +74,11 @@ class AbstractObjective(ABC):
             and self.fields.keys() == SENTENCE_FIELDS.keys()
         )
 
+    @property
+    def needs_mask(self) -> bool:
+        """Whether its noise puts mask tokens into the text, which the tokenizer must then have."""
+        return False
+
     def num_sentinels(self, longest: int) -> int:
         """How many sentinel tokens a text of `longest` tokens may need; 0 where its noise uses none."""
         return 0

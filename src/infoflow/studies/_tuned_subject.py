@@ -51,8 +51,8 @@ class TunedSubject:
 
     @property
     def followed(self) -> bool:
-        """Whether who learned the task is followed: of models that are looked at, and of untrained ones that are the same
-        as one of these."""
+        """Whether who learned the task is followed: of models that are looked at, and of untrained ones that are the
+        same as one of these."""
         return self._whole and (bool(self.inside) or self._same_is_looked_at)
 
     @cached_property
