@@ -139,8 +139,8 @@ def _of_words(source: Any, named: Mapping[str, Any], tags: str | None) -> Corpus
 
 def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
     """A tab-separated file without names for its columns, by what its first lines look like."""
-    lines = [line for _, line in islice(read_lines(path), _SNIFFED)]
-    rows = [line.split("\t") for line in lines if line.strip()]
+    lines = _first_lines(path)
+    rows = _cells(lines)
     if not rows:
         raise UserError(f"{path} holds no lines.\nGive a file with labelled text.")
     header = _all_named(rows[0], {}, shape)
@@ -167,6 +167,16 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
     )
 
 
+def _first_lines(path: Path) -> list[str]:
+    """Those by which the layout of a tab-separated file is told."""
+    return [line for _, line in islice(read_lines(path), _SNIFFED)]
+
+
+def _cells(lines: Sequence[str]) -> list[list[str]]:
+    """Of each line that is not blank."""
+    return [line.split("\t") for line in lines if line.strip()]
+
+
 def _second_are_numbers(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the second cells are; a line without one is told of by its number, where it is read."""
     return all(number(cells[1]) is not None for cells in rows if len(cells) > 1)
@@ -185,7 +195,7 @@ def _names_columns(rows: Sequence[Sequence[str]]) -> bool:
 
 def _check_no_names(path: Path) -> None:
     """Raise a UserError where columns have numbers and the first line names them: it would be read as an example."""
-    rows = [line.split("\t") for _, line in islice(read_lines(path), _SNIFFED) if line.strip()]
+    rows = _cells(_first_lines(path))
     if rows and _names_columns(rows):
         raise UserError(
             f"Numbers are of columns without names. The first line of {path} names them: "
@@ -215,7 +225,7 @@ def _check_width(path: Path, width: int) -> None:
 
 def is_tagged(lines: Sequence[str]) -> bool:
     """Whether lines are `word<TAB>tag` with blank lines between sentences."""
-    rows = [line.split("\t") for line in lines if line.strip()]
+    rows = _cells(lines)
     blank = any(not line.strip() for line in lines)
     return blank and all(len(cells) == 2 and not any(" " in cell for cell in cells[1:]) for cells in rows)
 
