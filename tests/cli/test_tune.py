@@ -46,6 +46,9 @@ def test_looks_inside_and_says_who_learned(infoflow, masked_lm, files):
     arguments = ["--rates=1e-3", "--seeds=0", "--epochs=1", "--controls", "--inside", "--out=run"]
     answer = infoflow("tune", masked_lm, *files, *arguments)
     assert answer.code == 0, answer.err
+    assert not re.search("^(Measuring|Computing|Probing|Ablating)", answer.err, re.MULTILINE)
+    assert len(re.findall("^Looking inside .*: 100 %", answer.err, re.MULTILINE)) == 3
+    assert answer.err.count(" leaves out ") <= 2  # of the model and of the untrained one
     run = RunFolder.existing("run")
     for name in {*INSIDE, "tuning_allocation"}:
         table = run.tables[name]

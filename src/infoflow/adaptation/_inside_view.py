@@ -15,6 +15,7 @@ from ._body import began_as
 from ._inside_sizes import InsideSizes
 from ._label_by_layer import label_places, label_table, no_labels
 from ._layer_swaps import layer_swaps, no_pretraining_loss
+from ._one_progress import one_progress
 from ._probes_after_tuning import askable, probes_after_tuning
 from ._states import Places, States, read_states
 from ._tables import (
@@ -106,8 +107,10 @@ def inside_view(
         current_display().note(f"What {before.name} forgets of its pretraining is not told: {reason}.")
     parts = [part for part in view.parts() if only is None or part.name in only]
     failures, tables = Failures(before.name, keep_going=len(parts) > 1), {}
-    with current_display().progress(f"Looking inside {before.name}", len(parts), "measures") as progress:
+    label = f"Looking inside {before.name}"
+    with current_display().progress(label, len(parts), "measures") as progress, one_progress(progress):
         for part in parts:
+            progress.advance(0, at=part.name)
             if part.why_not:
                 current_display().note(f"{part.name} of {before.name} is skipped: {part.why_not}.")
             else:
