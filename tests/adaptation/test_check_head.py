@@ -26,8 +26,11 @@ def test_another_number_or_order_of_labels(headed, classes, vocabulary):
     from infoflow.adaptation import check_head
 
     head = "AutoModelForSequenceClassification"
-    with pytest.raises(UserError, match=r"The head must have 2 outputs, one for each label of t.* has 3"):
+    with pytest.raises(
+        UserError, match=r"The head must have 2 outputs, one for each label of t\. .* has 3\.\n"
+    ) as told:
         check_head(classes, headed("bert", head, num_labels=3), vocabulary)
+    assert "For a new head load it with num_labels=2, ignore_mismatched_sizes=True; to keep this one" in str(told.value)
     module = headed("bert", head, id2label={0: "y", 1: "x"})
     with pytest.raises(UserError, match=r'in another order than those of t: "y", "x"'):
         check_head(classes, module, vocabulary)

@@ -126,7 +126,9 @@ def test_a_head_of_other_labels_is_left_out_and_told(family, asked, task, tmp_pa
     capsys.readouterr()
     with use_display(PlainDisplay()):
         found = task_model(again, task, seed=3)
-    assert f"is a {type(tuned).__name__}: its head is left out" in capsys.readouterr().err
+    told, outputs = capsys.readouterr().err, len(old.labels)
+    assert f"is a {type(tuned).__name__}: its head of {outputs} outputs is left out, and that for " in told
+    assert f" of {len(task.labels)} outputs begins at random. Tuning never keeps a head: to use it, ask" in told
     alone = task_model(load_model(again.module.base_model, small_tokenizer()), task, seed=3)
     heads = {name for name, _ in alone.named_parameters() if not name.startswith(f"{alone.base_model_prefix}.")}
     assert heads

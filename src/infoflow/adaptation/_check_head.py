@@ -32,7 +32,8 @@ def check_head(task: AbstractTask, module: PreTrainedModel, vocabulary: Vocabula
     if config.num_labels != wanted:
         raise UserError(
             f"The head must have {wanted} outputs, one for each label of {task.task}. {type(module).__name__} has "
-            f"{config.num_labels}.\nLoad it with num_labels={wanted}, or give data with the labels it was tuned on."
+            f"{config.num_labels}.\nFor a new head load it with num_labels={wanted}, ignore_mismatched_sizes=True; to "
+            "keep this one give data with the labels that it was tuned on."
         )
     names = config.id2label or {}
     named = [names[place] for place in sorted(names)]

@@ -66,10 +66,17 @@ def tell_of_fresh(built: FreshModel, model: Model, task: AbstractTask) -> None:
     if built.replaced:
         kind = type(model.module).__name__
         current_display().note(
-            f"{model.name} is a {kind}: its head is left out, that for {task.task} begins at random."
+            f"{model.name} is a {kind}: its head{_outputs(model.module)} is left out, and that for {task.task}"
+            f"{_outputs(built.module)} begins at random. Tuning never keeps a head: to use it, ask the model as it is."
         )
     if any(map(_of_pooler, built.fresh)):
         current_display().note(f"{model.name} has no pooler: it begins at random, like the head for {task.task}.")
+
+
+def _outputs(module: PreTrainedModel) -> str:
+    """How many labels the head of a model tells; of one for spans or choices nothing is said."""
+    labels = type(module).__name__.endswith(("ForSequenceClassification", "ForTokenClassification"))
+    return f" of {module.config.num_labels} outputs" if labels else ""
 
 
 def _of_pooler(name: str) -> bool:
