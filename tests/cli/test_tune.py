@@ -8,7 +8,7 @@ import pytest
 
 from infoflow.adaptation import INSIDE
 from infoflow.corpus import generate_grammar
-from infoflow.results import RunFolder
+from infoflow.results import END, KEYS, UNTRAINED, RunFolder
 
 
 @pytest.fixture
@@ -23,6 +23,16 @@ def files(tmp_path):
     return ["--train=train.tsv", "--dev=dev.tsv", "--test=test.tsv", "--task=length", "--log=plain"]
 
 
+def keys_of(table) -> set[tuple[bool, str]]:
+    """Whether models of a table were trained, and the control; the keys are those of one model, as in a study."""
+    assert list(table)[: len(KEYS)] == [column.name for column in KEYS]
+    assert set(table["model"]) == {"seed-0"}
+    assert set(table["objective"]) == {"masked-lm"}
+    assert set(table["update"].where(table["trained"], -2)) <= {END, -2}
+    assert set(table["update"].where(~table["trained"], -2)) <= {UNTRAINED, -2}
+    return set(zip(table["trained"], table["control"], strict=True))
+
+
 SHORT = ["--rates=1e-3", "--seeds=0,1", "--epochs=1"]
 
 
@@ -34,8 +44,7 @@ def test_shows_scores_with_controls_and_writes_models_and_tables(infoflow, maske
     assert "untrained" in answer.out
     run = RunFolder.existing("run")
     scores = run.tables["tuned_scores"]
-    assert set(scores["model"]) == {str(masked_lm), f"{masked_lm} (untrained)"}
-    assert set(scores["control"]) == {"", "shuffled-labels"}
+    assert keys_of(scores) == {(True, ""), (True, "shuffled-labels"), (False, "")}
     assert set(scores["examples"]) == {40}
     assert not run.tables["task_answers"].empty
     assert (tmp_path / "run" / "models" / "length" / "full-40" / "seed-1" / "config.json").exists()
@@ -52,14 +61,20 @@ def test_looks_inside_and_says_who_learned(infoflow, masked_lm, files):
     run = RunFolder.existing("run")
     for name in {*INSIDE, "tuning_allocation"}:
         table = run.tables[name]
-        assert set(table["model"]) == {str(masked_lm), f"{masked_lm} (untrained)"}, name
+        assert keys_of(table) == {(True, ""), (False, ""), *[(True, "shuffled-labels")] * (name == "tuning_change")}, (
+            name
+        )
         assert set(table["task"]) == {"length"}, name
-        assert set(table["control"]) == ({"", "shuffled-labels"} if name == "tuning_change" else {""}), name
     swaps = run.tables["layer_swaps"]
     assert set(swaps["quantity"]) == {"score", "pretraining-loss"}  # of the task's own texts
     assert run.tables["tuning_allocation"]["total"].nunique() == 2
     page = (run.path / "report.html").read_text(encoding="utf-8")
     assert "What did fine-tuning change?" in page
+    assert "untrained control" in page
+    assert "(untrained)" not in page
+    assert str(masked_lm) not in page
+    for control in ("✚ from scratch", "▼ shuffled labels"):
+        assert control in page
     assert 'id="single-blocks"' in page
     again = infoflow("tune", masked_lm, *files, *arguments, "--corpus=grammar:40")
     assert again.code == 0, again.err

@@ -107,12 +107,58 @@ def test_scores_stand_beside_from_scratch_and_a_guess(run, figures) -> None:
     means = own.groupby(["objective", "task", "trained"])["value"].mean()
     for (objective, task, trained), mean in means.items():
         drawn = figure.data[(figure.data["series"] == objective) & (figure.data["task"] == task)]
-        assert drawn.loc[drawn["trained"] == trained, "value"].item() == pytest.approx(mean)
+        group = "trained" if trained else "untrained"
+        assert drawn.loc[drawn["group"] == group, "value"].item() == pytest.approx(mean)
         assert drawn["baseline"].to_numpy() == pytest.approx(GUESS[task])
     assert figure.answer[0].startswith("On opinions masked LM does best, 0.75")
     crosses = [layer for layer in figure.panels[0].spec["layer"] if layer["mark"].get("shape") == "cross"]
     assert len(crosses) == 1
     assert "most 0.15" in figure.answer[-1]
+
+
+def grey_marks(panel) -> dict[str, str]:
+    """What controls are called under the pointer, by their shape."""
+    layers = [layer for layer in panel.spec["layer"] if layer["mark"].get("color") == "var(--control)"]
+    return {
+        layer["mark"]["shape"]: layer["encoding"]["tooltip"][0]["title"] for layer in layers if "shape" in layer["mark"]
+    }
+
+
+def test_shuffled_labels_are_a_control_of_their_own(run, figures, alone) -> None:
+    figure, table = figures["tuned-scores"], run.tables["tuned_scores"]
+    own = table[(table["part"] == "test") & table["main"] & (table["control"] == "shuffled-labels")]
+    for (objective, task), mean in own.groupby(["objective", "task"])["value"].mean().items():
+        drawn = figure.data[(figure.data["series"] == objective) & (figure.data["task"] == task)]
+        assert drawn.loc[drawn["group"] == "shuffled labels", "value"].item() == pytest.approx(mean)
+    assert len(figure.data) == 3 * 2 * len(TASKS)
+    for panel in figure.panels:
+        assert grey_marks(panel) == {"cross": "from scratch", "triangle-down": "shuffled labels"}
+        assert {"✚ from scratch", "▼ shuffled labels", "┆ best guess"} <= strings(panel)
+    assert "labels that changed places" in figure.how_to_read[2]
+    without = alone("tuned_scores", lambda frame: frame[frame["control"] == ""])["tuned-scores"]
+    assert grey_marks(without.panels[0]) == {"cross": "from scratch"}
+    assert "▼ shuffled labels" not in strings(without.panels[0])
+    assert not any("changed places" in text for text in without.how_to_read)
+    bare = alone("tuned_scores", lambda frame: frame[(frame["control"] == "") & frame["trained"]])["tuned-scores"]
+    assert grey_marks(bare.panels[0]) == {}
+    assert "┆ best guess" not in strings(bare.panels[0])
+
+
+def test_change_on_shuffled_labels_is_a_grey_row(alone) -> None:
+    def shuffled(frame):
+        less = frame[frame["trained"]].assign(control="shuffled-labels")
+        return pd.concat([frame, less.assign(**{name: less[name] / 2 for name in ("value", "low", "high")})])
+
+    figure = alone("tuning_change", shuffled)["tuning-change"]
+    own = figure.data[(figure.data["group"] == "trained") & (figure.data["measure"] == "cka")]
+    for layer, mean in own.groupby("layer")["value"].mean().items():
+        (cell,) = rows_of(figure.panels[0], label="shuffled labels", place=str(layer), set=1)
+        assert cell["grey"]
+        assert cell["value"] == pytest.approx(mean / 2)
+    assert len(rows_of(figure.panels[0], label="from scratch", set=1)) == 5
+    assert figure.caption.endswith(
+        "Last rows: the untrained model after tuning and tuning on labels that changed places, mean over tasks."
+    )
 
 
 def test_one_line_alone_does_not_do_best(tmp_path) -> None:
@@ -491,7 +537,7 @@ def test_curves_of_removed_heads_have_random_ones_beside(figures) -> None:
 
 def test_flipped_examples_are_those_that_changed_sides(figures) -> None:
     figure = figures["tuned-flipped"]
-    assert [(row["gained"], row["frozen"], row["tuned"]) for row in figure.payload["rows"]] == [
+    assert [(row["gained"], row["beside"], row["tuned"]) for row in figure.payload["rows"]] == [
         (True, "bad", "good"),
         (True, "bad", "good"),
         (False, "good", "bad"),
@@ -537,6 +583,7 @@ def test_means_are_over_seeds_of_tuning(run, figures) -> None:
     table = table[(table["part"] == "test") & table["main"] & (table["examples"] == 1000)]
     table = table[(table["method"] == "full") & (table["strategy"] == "as-is") & (table["control"] == "")]
     data = figures["tuned-scores"].data
+    data = data[data["group"] != "shuffled labels"]
     assert len(data) == 2 * 2 * len(TASKS)
     for row in data.itertuples():
         same = table[(table["objective"] == row.series) & (table["trained"] == row.trained)]

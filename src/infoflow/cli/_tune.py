@@ -121,12 +121,19 @@ def _asked(model: str, tokenizer: str | None, data: "TaskData", config: "TuneCon
     """The arm that was asked for."""
     from infoflow.adaptation import make_task
     from infoflow.models import load_model
+    from infoflow.studies import given_subject
     from infoflow.training import trained_objective
 
     loaded, objective = load_model(model, tokenizer, config.device), trained_objective(model)
-    task = make_task(data, trained=objective)
     return Arm(
-        label="", name=model, model=loaded, pretrained_for=objective, data=data, task=task, config=config, run=run
+        label="",
+        subject=given_subject(loaded),
+        model=loaded,
+        pretrained_for=objective,
+        data=data,
+        task=make_task(data, trained=objective),
+        config=config,
+        run=run,
     )
 
 
@@ -160,14 +167,14 @@ def _written(
 
 
 def _write(run: "RunFolder", of_arms: "Mapping[Arm, list[tuple[TableSchema, pd.DataFrame]]]") -> None:
-    """The tables of all arms, under the name of the model that each began from."""
+    """The tables of all arms, with the keys of the model that each began from."""
     import pandas as pd
 
-    from infoflow.flow import MODEL
+    from infoflow.results import KEYS
 
     found: dict[str, tuple[TableSchema, list[pd.DataFrame]]] = {}
     for arm, tables in of_arms.items():
         for schema, frame in tables:
-            found.setdefault(schema.name, (schema, []))[1].append(frame.assign(model=arm.name))
+            found.setdefault(schema.name, (schema, []))[1].append(frame.assign(**arm.subject.keys()))
     for schema, frames in found.values():
-        run.tables.write(pd.concat(frames, ignore_index=True), schema.with_keys(MODEL))
+        run.tables.write(pd.concat(frames, ignore_index=True), schema.with_keys(*KEYS))

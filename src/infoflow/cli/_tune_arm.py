@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from infoflow.adaptation import AbstractTask, AllocationHooks, TaskData, TuneConfig, Tuned
     from infoflow.models import Model
     from infoflow.objectives import AbstractObjective
+    from infoflow.results import Subject
 
 _SHUFFLED, _UNTRAINED = "shuffled labels", "untrained"
 
@@ -18,8 +19,8 @@ class Arm:
 
     label: str
     """What it is beside the model that was asked for; "": that model itself."""
-    name: str
-    """Of the model, in tables."""
+    subject: "Subject"
+    """What tables call the model: the untrained one, as in a study, by the name of the trained one."""
     model: "Model"
     """Before tuning."""
     pretrained_for: "AbstractObjective | None"
@@ -49,7 +50,7 @@ class Arm:
 
     @property
     def _home(self) -> str:
-        return _UNTRAINED if self.label == _UNTRAINED else "models"
+        return "models" if self.subject.trained else _UNTRAINED
 
 
 def arms(asked: Arm, *, controls: bool, from_scratch: bool) -> list[Arm]:
@@ -60,6 +61,7 @@ def arms(asked: Arm, *, controls: bool, from_scratch: bool) -> list[Arm]:
     if controls:
         found.append(replace(asked, label=_SHUFFLED, config=replace(asked.config, control="shuffled-labels")))
     if controls or from_scratch:
-        fresh = untrained(asked.model, seed=0)
-        found.append(replace(asked, label=_UNTRAINED, name=f"{asked.name} ({_UNTRAINED})", model=fresh))
+        subject = asked.subject.before_training()
+        fresh = replace(untrained(asked.model, seed=0), name=subject.label)
+        found.append(replace(asked, label=_UNTRAINED, subject=subject, model=fresh))
     return found

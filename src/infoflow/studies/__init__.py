@@ -10,6 +10,7 @@ from ._engines import engine_for as engine_for
 from ._engines import stage_of as stage_of
 from ._given import AnalyzeOptions as AnalyzeOptions
 from ._given import distinct_names as distinct_names
+from ._given import given_subject as given_subject
 from ._given import untrained as untrained
 from ._given_scores import GIVEN_SCORES as GIVEN_SCORES
 from ._given_scores import given_scores as given_scores

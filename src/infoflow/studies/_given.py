@@ -26,7 +26,7 @@ from infoflow.foundation import (
 from infoflow.models import Model, kept_heads, load_model
 from infoflow.objectives import AbstractObjective, MaskedLM
 from infoflow.pruning import prune
-from infoflow.results import Recipe, Spec, Subject
+from infoflow.results import UNTRAINED, Recipe, Spec, Subject
 from infoflow.training import trained_objective
 
 from ._plan_sections import AnalysisPlan
@@ -103,14 +103,25 @@ class GivenModel:
 
     def subject(self, model: Model) -> Subject:
         """What tables call it, once it is loaded."""
-        recipe = Recipe(objective=Spec(model.task), architecture=Spec(family_of(model)), seed=0)
-        return Subject(recipe=recipe, update=None if self.trained else 0, given=self.name)
+        return given_subject(model, self.name, trained=self.trained)
 
     @property
     def corruption(self) -> AbstractObjective | None:
         """How its training corrupted text, where its folder says so, and not as it is taken to be without a word."""
         objective = trained_objective(self.source)
         return None if objective == MaskedLM() else objective
+
+
+def given_subject(model: Model, name: str = "", *, trained: bool = True) -> Subject:
+    """What tables call a model that no study trained.
+
+    Args:
+        model: The model.
+        name: What it is called instead of its own name.
+        trained: False: it is the control, the same architecture with random weights, under the name of the model.
+    """
+    recipe = Recipe(objective=Spec(model.task), architecture=Spec(family_of(model)), seed=0)
+    return Subject(recipe=recipe, update=None if trained else UNTRAINED, given=name or model.name)
 
 
 def family_of(model: Model) -> str:

@@ -11,7 +11,7 @@ from infoflow.foundation import UserError, as_written, provenance
 from infoflow.models import Anatomy, Model
 from infoflow.pruning import PRUNED_HEADS, PRUNING, Pruned, PrunedToEach, prune_to, prune_to_each
 from infoflow.report import check_replaceable, write_report
-from infoflow.results import KEYS, Recipe, RunFolder, Spec, Subject
+from infoflow.results import KEYS, RunFolder
 from infoflow.training import trained_objective
 
 By = Literal["importance", "confidence", "relevance", "random"]
@@ -113,8 +113,7 @@ def _check_own(run: RunFolder) -> None:
 
 def _reported(run: RunFolder, model: Model, corpus: Corpus, found: PrunedToEach) -> Path:
     """The page of the curve, from tables as a study has them."""
-    recipe = Recipe(objective=Spec(model.task), architecture=Spec(str(model.module.config.model_type)), seed=0)
-    keys = Subject(recipe=recipe, given=model.name).keys()
+    keys = given_subject(model).keys()
     for schema, frame in ((PRUNING, found.pruning), (PRUNED_HEADS, found.pruned_heads)):
         run.tables.write(frame.assign(**keys), schema.with_keys(*KEYS))
     words = int(corpus.word_counts.sum())

@@ -3,15 +3,29 @@
 import pandas as pd
 
 from .._figure import Panel, ReportFigure
-from .._numbers import number, two_digits
+from .._numbers import listed, number, two_digits
 from .._samples import Samples
 from .._shown_models import ShownModels
 from ._methods import INSIDE
-from ._rows import averaged, bands, estimated, gap_text, most_examples, of, plain, tasks_of
+from ._rows import (
+    FROM_SCRATCH,
+    SHUFFLED,
+    averaged,
+    bands,
+    beside_shuffled,
+    estimated,
+    gap_text,
+    most_examples,
+    of,
+    plain,
+    tasks_of,
+)
 from ._squares import square_chart
 
 MEASURES = {"pwcca": "PWCCA", "cka": "linear CKA", "rsa": "RSA"}
-FROM_SCRATCH = "from scratch"
+_CONTROLS = {"untrained": FROM_SCRATCH, SHUFFLED: SHUFFLED}
+"""Group of rows → the row that its control is in."""
+_BY = ["task", "measure", "layer"]
 COMPONENTS = (
     "query",
     "key",
@@ -40,12 +54,14 @@ def change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
     own = own[own["measure"].isin(list(MEASURES))]
     if own.empty or not bool(own["trained"].any()):
         return None
-    means = averaged(own, ["task", "measure", "layer"])
-    data = estimated(means, ["task", "measure", "layer"])
-    measures = [name for name in MEASURES if name in set(data["measure"].astype(str))]
+    means = averaged(own, _BY)
+    plainly = estimated(means, _BY)
+    data = beside_shuffled(plainly, frame, _BY)
+    measures = [name for name in MEASURES if name in set(plainly["measure"].astype(str))]
     drawn = _drawn(data, measures)
     series = models.present(data[data["trained"]])
-    labels = [*tasks_of(data[data["trained"]]), *([FROM_SCRATCH] if bool(drawn["grey"].any()) else [])]
+    controls = [name for name in _CONTROLS.values() if name in set(drawn["label"])]
+    labels = [*tasks_of(data[data["trained"]]), *controls]
     how = {"across": "layer", "labels": labels, "title": "layer (0 = embeddings)", "told": "distance"}
     panels = [
         Panel(
@@ -58,9 +74,8 @@ def change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
         question="Which layers did tuning change?",
         answer=[_sentence(of(means, series=one.key, trained=True), measures, one.label) for one in series],
         panels=panels,
-        caption=f"{bands(data, 'words')} Colours, and numbers where there is room: 100 × the distance (1 − "
-        "similarity) of the layer before and after tuning; all panels on one scale."
-        + (" Last row: the untrained model after tuning, mean over tasks." if FROM_SCRATCH in labels else ""),
+        caption=f"{bands(plainly, 'words')} Colours, and numbers where there is room: 100 × the distance (1 − "
+        "similarity) of the layer before and after tuning; all panels on one scale." + _of_controls(controls),
         how_to_read=[
             "A row is a task, a column a layer. The stronger the colour, the further tuning has moved the words of the "
             "task's test texts in that layer's space. Choose the measure of distance above the picture.",
@@ -76,23 +91,32 @@ def change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
     )
 
 
+def _of_controls(controls: list[str]) -> str:
+    """What the caption says of the last rows."""
+    told = {FROM_SCRATCH: "the untrained model after tuning", SHUFFLED: "tuning on labels that changed places"}
+    if not controls:
+        return ""
+    return f" Last row{'s' * (len(controls) > 1)}: {listed([told[name] for name in controls])}, mean over tasks."
+
+
 def _drawn(data: pd.DataFrame, measures: list[str]) -> pd.DataFrame:
-    """With labels and texts; of untrained models the mean over tasks as one row."""
-    trained, grey = data[data["trained"]].assign(label=data["task"]), data[~data["trained"]]
+    """With labels and texts; of each control the mean over tasks as one row."""
+    trained = data[data["group"] == "trained"].assign(label=data["task"])
     rows = trained.assign(
         shown=[
             f"{told}; between seeds {number(base, 2)}"
             for told, base in zip(trained["shown"], trained["baseline"], strict=True)
         ]
     )
+    grey = data[data["group"] != "trained"].assign(label=data["group"].map(_CONTROLS))
     if len(grey):
-        mean = grey.groupby(["series", "measure", "layer"], as_index=False, sort=False)["value"].mean()
-        rows = pd.concat([rows, mean.assign(label=FROM_SCRATCH, shown=[number(value, 2) for value in mean["value"]])])
+        mean = grey.groupby(["series", "label", "measure", "layer"], as_index=False, sort=False)["value"].mean()
+        rows = pd.concat([rows, mean.assign(shown=[number(value, 2) for value in mean["value"]])])
     rows = rows[rows["measure"].isin(measures)].sort_values("layer", kind="stable")
     return rows.assign(
         set=rows["measure"].map({name: place for place, name in enumerate(measures)}),
         text=[f"{100 * value:.0f}" for value in rows["value"]],
-        grey=rows["label"] == FROM_SCRATCH,
+        grey=rows["label"].isin(list(_CONTROLS.values())),
     )
 
 

@@ -1,6 +1,7 @@
-"""Examples that changed sides: what frozen features say, and what the tuned model says."""
+"""Examples that changed sides: what the tuned model says, and what is said without its tuning or its pretraining."""
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -9,18 +10,72 @@ from .._figure import ReportFigure
 from .._numbers import number
 from .._shown_models import ShownModels
 from ._methods import SCORES
-from ._rows import FROZEN, FULL, most_examples, plain
+from ._rows import FROZEN, FULL, METHODS, main_method, most_examples, plain, way_of
 
 _MOST = 24  # examples in all
 _LETTERS = 220  # of a text
+_KEYS = ["series", "task", "shape", "example", "text", "wanted"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Beside:
+    """What the answers of tuned models stand beside."""
+
+    key: str
+    head: str  # of the column of its answers
+    name: str  # in a sentence
+    question: str
+    caption: str
+    how_to_read: tuple[str, str]
+
+
+BESIDE = (
+    Beside(
+        key="frozen",
+        head="frozen said",
+        name="frozen features",
+        question="Which examples changed sides?",
+        caption="a head on frozen features of the pretrained model",
+        how_to_read=(
+            "what a head on frozen features of the pretrained model answers",
+            "Frozen features are the control: they say what pretraining alone made of the example. Where tuning is "
+            "wrong and they were right, something was lost.",
+        ),
+    ),
+    Beside(
+        key="untrained",
+        head="from scratch said",
+        name="the same model from random weights",
+        question="Which examples does the model have right because it was pretrained?",
+        caption="the same model tuned from random weights, since no frozen features were",
+        how_to_read=(
+            "what the same model answers that was tuned from random weights",
+            "The model from random weights is the control: it says what the labels alone teach. Where it is right and "
+            "the pretrained model is wrong, pretraining did not help.",
+        ),
+    ),
+    Beside(
+        key="guess",
+        head="guess",
+        name="the commonest answer",
+        question="Which examples does the tuned model have right that a guess has wrong?",
+        caption="the answer that most of these examples want, since neither frozen features nor random weights were "
+        "tuned",
+        how_to_read=(
+            "the answer that most of the examples want",
+            "The commonest answer is the control: it needs no model. Where it is right and the tuned model is wrong, "
+            "reading the example did not help.",
+        ),
+    ),
+)
+"""In the order of preference: the first that there are answers of is shown."""
 
 
 def flipped_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A table of examples that were right or wrong with frozen features and are the other after tuning, or None."""
-    both = _both_ways(frame)
-    if both.empty:
-        return None
-    flipped = both[both["right_full"] != both["right_frozen"]]
+    """A table of examples that are right after tuning and were wrong before or without, or the other way round; None
+    without any."""
+    both, beside = _both(frame)
+    flipped = both[both["right_tuned"] != both["right_beside"]]
     if flipped.empty:
         return None
     shown = _some_of_each(flipped)
@@ -30,54 +85,74 @@ def flipped_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
             "model": labels.get(row["series"], ""),
             "task": str(row["task"]),
             **_told(row),
-            "gained": bool(row["right_full"]),
+            "gained": bool(row["right_tuned"]),
         }
         for row in shown.to_dict("records")
     ]
+    told, control = beside.how_to_read
     return ReportFigure(
         id="tuned-flipped",
-        question="Which examples changed sides?",
-        answer=[_sentence(both)],
+        question=beside.question,
+        answer=[_sentence(both, beside, way_of(frame))],
         panels=[],
-        caption=f"{len(rows)} of {len(flipped):,} examples that changed sides, some of each task, and of as many "
-        "models as there is room for; one seed of pretraining and of tuning. Of tags those that the two tell "
-        "differently. They illustrate, and prove nothing.",
+        caption=f"{len(rows)} of {len(flipped):,} examples that one has right and the other wrong, some of each task, "
+        "and of as many models as there is room for; one seed of pretraining and of tuning. Beside the tuned model: "
+        f"{beside.caption}. Of tags those that the two tell differently. They illustrate, and prove nothing.",
         how_to_read=[
-            "Each row is a test example: its text, the right answer, what a head on frozen features of the pretrained "
-            "model answers, and what the model answers once all its weights were tuned.",
-            "Frozen features are the control: they say what pretraining alone made of the example. Where tuning is "
-            "wrong and they were right, something was lost.",
+            f"Each row is a test example: its text, the right answer, {told}, and what the model answers once it was "
+            f"tuned ({way_of(frame)}).",
+            control,
         ],
         method=SCORES,
-        data=shown[["series", "task", "example", "text", "wanted", "said_frozen", "said_full"]],
+        data=shown[["series", "task", "example", "text", "wanted", "said_beside", "said_tuned"]].rename(
+            columns={"said_beside": f"said_{beside.key}"}
+        ),
         tables=("task_answers",),
         template="flipped.html.jinja",
-        payload={"rows": rows},
+        payload={"rows": rows, "beside": beside.head},
     )
 
 
-def _both_ways(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row for each example that both ways have answered, of each line's first seeds."""
-    parts = []
-    for method in (FULL, FROZEN):
-        own = most_examples(plain(frame, method))
-        own = own[own["trained"] & (own["shape"] != "regression")]  # a number is neither right nor wrong
-        for column in ("seed", "tuning_seed"):
-            own = own[own[column] == own.groupby(["series", "task"])[column].transform("min")] if len(own) else own
-        parts.append(own.drop_duplicates(["series", "task", "example"]))
-    keys = ["series", "task", "shape", "example", "text", "wanted"]
-    columns = [*keys, "said", "right"]
-    return parts[0][columns].merge(parts[1][columns], on=keys, suffixes=("_full", "_frozen"))
+def _both(frame: pd.DataFrame) -> tuple[pd.DataFrame, Beside]:
+    """A row for each example that the tuned model and the first of `BESIDE` that is there have both answered."""
+    tuned = _answers(plain(frame), trained=True)
+    answers = {"untrained": _answers(plain(frame), trained=False), "guess": _guessed(tuned)}
+    if main_method(frame) != FROZEN:
+        answers["frozen"] = _answers(plain(frame, FROZEN), trained=True)
+    pairs = [
+        (tuned.merge(answers[one.key], on=_KEYS, suffixes=("_tuned", "_beside")), one)
+        for one in BESIDE
+        if one.key in answers
+    ]
+    return next((pair for pair in pairs if len(pair[0])), pairs[-1])
+
+
+def _answers(own: pd.DataFrame, *, trained: bool) -> pd.DataFrame:
+    """Of most labelled examples, of each line's first seeds."""
+    own = most_examples(own)
+    own = own[(own["trained"] == trained) & (own["shape"] != "regression")]  # a number is neither right nor wrong
+    for column in ("seed", "tuning_seed"):
+        own = own[own[column] == own.groupby(["series", "task"])[column].transform("min")] if len(own) else own
+    return own.drop_duplicates(["series", "task", "example"])[[*_KEYS, "said", "right"]]
+
+
+def _guessed(tuned: pd.DataFrame) -> pd.DataFrame:
+    """The same if the commonest of the right answers were always given; of classes alone, others have none."""
+    own = tuned[tuned["shape"] == "classification"]
+    if own.empty:
+        return own
+    said = own.groupby(["series", "task"])["wanted"].transform(lambda wanted: wanted.mode().iloc[0])
+    return own.assign(said=said, right=said == own["wanted"])
 
 
 def _some_of_each(flipped: pd.DataFrame) -> pd.DataFrame:
     """Of each task as many that became right as wrong, where there are, and of each line one before a second one."""
-    kinds = flipped.groupby(["task", "right_full"], sort=False)
+    kinds = flipped.groupby(["task", "right_tuned"], sort=False)
     each = max(1, _MOST // kinds.ngroups)
-    place = flipped.groupby(["task", "right_full", "series"], sort=False).cumcount()
+    place = flipped.groupby(["task", "right_tuned", "series"], sort=False).cumcount()
     ordered = flipped.assign(place=place).sort_values("place", kind="stable")
     parts = [
-        own[own["right_full"] == gained].head(each).sort_index()
+        own[own["right_tuned"] == gained].head(each).sort_index()
         for _, own in ordered.groupby("task", sort=False)
         for gained in (True, False)
     ]
@@ -87,10 +162,10 @@ def _some_of_each(flipped: pd.DataFrame) -> pd.DataFrame:
 def _told(row: dict[Hashable, Any]) -> dict[str, str]:
     """The text and the answers; of a tagged text only the words with different tags, where the tags are whole."""
     words = str(row["text"]).split()
-    answers = {"wanted": str(row["wanted"]), "frozen": str(row["said_frozen"]), "tuned": str(row["said_full"])}
+    answers = {"wanted": str(row["wanted"]), "beside": str(row["said_beside"]), "tuned": str(row["said_tuned"])}
     tags = {name: text.split() for name, text in answers.items()}
     if row["shape"] == "tagging" and {len(one) for one in tags.values()} == {len(words)}:
-        places = [at for at in range(len(words)) if tags["frozen"][at] != tags["tuned"][at]]
+        places = [at for at in range(len(words)) if tags["beside"][at] != tags["tuned"][at]]
         answers = {name: " · ".join(f"{words[at]}: {one[at]}" for at in places) for name, one in tags.items()}
     return {name: _short(text) for name, text in {"text": str(row["text"]), **answers}.items()}
 
@@ -99,11 +174,17 @@ def _short(text: str) -> str:
     return text if len(text) <= _LETTERS else f"{text[:_LETTERS].rstrip()} …"
 
 
-def _sentence(both: pd.DataFrame) -> str:
-    gained = int((both["right_full"] & ~both["right_frozen"]).sum())
-    lost = int((both["right_frozen"] & ~both["right_full"]).sum())
+def _sentence(both: pd.DataFrame, beside: Beside, way: str) -> str:
+    gained = int((both["right_tuned"] & ~both["right_beside"]).sum())
+    lost = int((both["right_beside"] & ~both["right_tuned"]).sum())
     share = number(100 * (gained + lost) / len(both), 0)
+    tuning = f"tuning {way}" if way == METHODS[FULL] else f"tuning ({way})"
+    if beside.key == "frozen":
+        return (
+            f"Of {len(both):,} examples that both answered, {tuning} put {gained:,} right that frozen features had "
+            f"wrong, and {lost:,} wrong that they had right ({share}% changed sides)."
+        )
     return (
-        f"Of {len(both):,} examples that both answered, tuning all weights put {gained:,} right that frozen features "
-        f"had wrong, and {lost:,} wrong that they had right ({share}% changed sides)."
+        f"Of {len(both):,} examples, the tuned model has {gained:,} right that {beside.name} has wrong, and {lost:,} "
+        f"wrong that it has right ({share}% differ)."
     )

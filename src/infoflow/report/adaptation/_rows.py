@@ -28,6 +28,8 @@ STRATEGIES = {
     "task-texts": "continued on the task's texts",
     "scratch": "domain alone",
 }
+SHUFFLED, FROM_SCRATCH = "shuffled labels", "from scratch"
+"""What the two controls are called: tuned on labels that changed places, and from random weights."""
 MOST_TASKS = 12
 """Panels of a figure; further tasks are in its data."""
 SCORED = ("task", "metric", "examples")
@@ -49,18 +51,41 @@ def of(frame: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
 def plain(frame: pd.DataFrame, method: str | None = None) -> pd.DataFrame:
     """Models as they are, tuned by one method on their own labels: in full, or where none was, by the first way of
     `METHODS` that there is."""
-    own = of(frame, strategy=AS_IS, control="")
-    return of(own, method=method or _main_method(own))
+    return of(frame, strategy=AS_IS, control="", method=method or main_method(frame))
 
 
 def way_of(frame: pd.DataFrame) -> str:
     """What the way of tuning that `plain` takes is called."""
-    return METHODS[_main_method(of(frame, strategy=AS_IS, control=""))]
+    return METHODS[main_method(frame)]
 
 
-def _main_method(own: pd.DataFrame) -> str:
-    known = set(own["method"].astype(str))
+def main_method(frame: pd.DataFrame) -> str:
+    """The method of that way."""
+    known = set(of(frame, strategy=AS_IS, control="")["method"].astype(str))
     return next((method for method in METHODS if method in known), FULL)
+
+
+def beside_shuffled(
+    data: pd.DataFrame,
+    frame: pd.DataFrame,
+    by: Sequence[str],
+    bounds: tuple[float, float] | Callable[[str], tuple[float, float]] = ANY,
+) -> pd.DataFrame:
+    """`data`, and the same numbers of models tuned on labels that changed places, as the `group` "shuffled labels"; of
+    tasks that `data` has, and tuned as `plain` has it.
+
+    Args:
+        data: As `estimated` makes it, of models as they are.
+        frame: The table that it was made of.
+        by: What it was made by.
+        bounds: As of `estimated`.
+    """
+    own = most_examples(of(frame, strategy=AS_IS, control="shuffled-labels", method=main_method(frame)))
+    own = own[own["task"].isin(data["task"])]
+    if own.empty:
+        return data
+    control = estimated(averaged(own, by), by, bounds).assign(group=SHUFFLED)
+    return pd.concat([data, control], ignore_index=True)
 
 
 def most_examples(frame: pd.DataFrame) -> pd.DataFrame:

@@ -14,10 +14,13 @@ from ..forms._chart import color_of, shape_of, tips
 from ..forms._dots import interval_dots
 from ._methods import SCORES
 from ._rows import (
+    FROM_SCRATCH,
     MOST_TASKS,
     SCORED,
+    SHUFFLED,
     averaged,
     bands,
+    beside_shuffled,
     estimated,
     left_out,
     most_examples,
@@ -29,6 +32,8 @@ from ._rows import (
 )
 
 _TOLD = 6
+_CONTROLS = {"untrained": (FROM_SCRATCH, "cross", "✚"), SHUFFLED: (SHUFFLED, "triangle-down", "▼")}
+"""Group of rows → what the control is called, its mark, and that of the legend."""
 
 
 def scores_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
@@ -37,7 +42,8 @@ def scores_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     if not bool(own["trained"].any()):
         return None
     own = own[own["task"].isin(own.loc[own["trained"], "task"])]  # others were tuned from scratch alone
-    data = names_of(estimated(own, SCORED, score_bounds), models)
+    plainly = estimated(own, SCORED, score_bounds)
+    data = names_of(beside_shuffled(plainly, scores, SCORED, score_bounds), models)
     tasks = tasks_of(data)
     return ReportFigure(
         id="tuned-scores",
@@ -46,14 +52,8 @@ def scores_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         panels=[
             Panel(spec=_chart(of(data, task=task), models), title=_title(data, task)) for task in tasks[:MOST_TASKS]
         ],
-        caption=f"{bands(data)} Tuned: {way_of(scores)}; most labelled examples.{left_out(tasks)}",
-        how_to_read=[
-            "A row is an objective of pretraining, across is the task's main metric on test examples, 1 the best. The "
-            "dashed tick is the best guess without a model.",
-            "The grey cross is the same model tuned from random weights, on the same examples: what lies between cross "
-            "and mark is what pretraining gained. It would be surprising if crosses differed much between rows of "
-            "one architecture: their models differ in nothing but whether they may look ahead.",
-        ],
+        caption=f"{bands(plainly)} Tuned: {way_of(scores)}; most labelled examples.{left_out(tasks)}",
+        how_to_read=_how_to_read(data, models),
         method=SCORES,
         data=data,
         tables=("tuned_scores",),
@@ -62,20 +62,46 @@ def scores_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     )
 
 
+def _how_to_read(data: pd.DataFrame, models: ShownModels) -> list[str]:
+    row = "an objective of pretraining" if models.by == "objective" else "a model"
+    told = [
+        f"A row is {row}, across is the task's main metric on test examples, 1 the best. The dashed tick is the best "
+        "guess without a model; it would be surprising if a tuned model were not above it.",
+    ]
+    if "untrained" in set(data["group"]):
+        told.append(
+            "The grey cross is the same model tuned from random weights, on the same examples: what lies between cross "
+            "and mark is what pretraining gained."
+            + " It would be surprising if crosses differed much between rows of one architecture: their models differ "
+            "in nothing but whether they may look ahead." * (data["series"].nunique() > 1)
+        )
+    if SHUFFLED in set(data["group"]):
+        told.append(
+            "The grey triangle is the pretrained model tuned on labels that changed places: there is nothing to learn, "
+            "so it should be no better than the guess. What a mark has above it comes from the labels."
+        )
+    return told if len(told) > 1 else [*told, "No control was tuned: neither from random weights nor on other labels."]
+
+
 def _title(data: pd.DataFrame, task: str) -> str:
     return f"{task} ({int(of(data, task=task)['examples'].max()):,} labelled examples)"
 
 
 def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
-    trained, scratch = (rows[rows["trained"] == which].assign(label=rows["name"]) for which in (True, False))
-    series = models.present(trained)
+    rows = rows.assign(label=rows["name"])
+    trained, grey = rows[rows["group"] == "trained"], rows[rows["group"] != "trained"]
+    controls = {group: control for group, control in _CONTROLS.items() if group in set(grey["group"])}
+    looks = pd.DataFrame([controls[group] for group in grey["group"]], grey.index, ["control", "shape", "mark"])
+    names = [(mark, name, "var(--control)") for name, _, mark in controls.values()]
+    series, told = models.present(trained), "pretrained for" if models.by == "objective" else "model"
     return interval_dots(
         trained.assign(short=[number(value, 2) for value in trained["value"]]),
         {"color": color_of(series), "shape": shape_of(series)},
         title="score (1: the best)",
-        tooltip=tips("label:N|pretrained for", "shown:N|score", "baseline:Q|best guess|.2f"),
+        tooltip=tips(f"label:N|{told}", "shown:N|score", "baseline:Q|best guess|.2f"),
         step=32,
-        grey=scratch,
+        grey=grey.assign(control=looks["control"], shape=looks["shape"]),
+        legend=[*names, ("┆", "best guess", "var(--control)")] if names else None,
     )
 
 

@@ -8,8 +8,10 @@ import pandas as pd
 from ._chart import CONTROL, VALUE, amount, bounded, finished, lit, tips, with_field
 from ._hollow import point_style
 from ._lines import ANY
+from ._names import names_above
 
-_CROSS: dict[str, Any] = {"shape": "cross", "filled": True, "size": 55, "color": "var(--control)", "opacity": 1}
+_GREY: dict[str, Any] = {"filled": True, "size": 55, "color": "var(--control)", "opacity": 1}
+_ONE_CONTROL = {"control": "control", "shape": "cross"}
 
 
 def interval_dots(
@@ -25,6 +27,7 @@ def interval_dots(
     step: int = 40,
     dim: bool = True,
     grey: pd.DataFrame | None = None,
+    legend: list[tuple[str, str, str]] | None = None,
     **axis: Any,
 ) -> dict[str, Any]:
     """A row for each of `rows`, in their order, with `value`, `low`, `high`, and its number where they have `short`.
@@ -35,7 +38,9 @@ def interval_dots(
         look: The encodings `color` and `shape`, as far as there are.
         more: Further marks on the same rows.
         dim: Whether rows dim while another line is highlighted.
-        grey: A control's `value`, and its number as text, `shown`, in some of the rows: a grey cross.
+        grey: A control's `value`, and its number as text, `shown`, in some of the rows: a grey cross. Where there are
+            several, what each is called, `control`, and its `shape`.
+        legend: What marks are called, above the picture (see `names_above`).
         axis: How the axis of values is (see `amount`).
     """
     rows = bounded(rows, bounds)
@@ -57,10 +62,14 @@ def interval_dots(
     )
     layers += [chart.encode(x=x, y=y, **color) for chart in more or []]
     if grey is not None and len(grey):
-        cross = alt.Chart(grey[[row, "value", "shown"]]).mark_point(**_CROSS)
-        layers.append(cross.encode(x=x, y=y, tooltip=tips("shown:N|control")))
+        told = grey.assign(**{name: value for name, value in _ONE_CONTROL.items() if name not in grey})
+        for (name, shape), own in told.groupby(list(_ONE_CONTROL), sort=False):  # type: ignore[misc]
+            mark = alt.Chart(own[[row, "value", "shown"]]).mark_point(shape=shape, **_GREY)
+            layers.append(mark.encode(x=x, y=y, tooltip=tips(f"shown:N|{name}")))
     marks = base.mark_point(size=size, **point_style(rows))
     layers.append(marks.encode(x=x, y=y, **look, **light, **({"tooltip": tooltip} if tooltip else {})))
     if "short" in rows:
         layers.append(base.mark_text(**VALUE).encode(x=x, y=y, text=alt.Text("short:N"), **light))
+    if legend:
+        layers.append(names_above(legend))
     return finished(layers, 12 + step * len(names))
