@@ -14,6 +14,8 @@ from infoflow.report import check_replaceable, write_report
 from infoflow.results import KEYS, RunFolder
 from infoflow.training import trained_objective
 
+from ._given import given_subject
+
 By = Literal["importance", "confidence", "relevance", "random"]
 _CORPUS = "tatoeba-en-fr"
 
