@@ -2,6 +2,8 @@
 
 from ._answers import answer_log_probabilities as answer_log_probabilities
 from ._answers import choice_log_probabilities as choice_log_probabilities
+from ._asked import READ_KINDS as READ_KINDS
+from ._attention_ranking import EVERY_KIND as EVERY_KIND
 from ._attention_ranking import attention_ranking as attention_ranking
 from ._attention_shares import AttentionShares as AttentionShares
 from ._attention_shares import attention_shares as attention_shares

@@ -1,5 +1,6 @@
 """What every measure of reading asks: some facts of a kind, a model that has been looked at, and its answers."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from infoflow.models import Model, accepts, load_model
 from infoflow.results import ratio_estimate
 
 from ._blocks import fact_blocks
+from ._groups import fact_groups
 from ._inputs import FactInputs
+from ._readings import FactReadings
 
-KINDS = ("trained", "held out")
+READ_KINDS = ("trained", "held out")
 """Facts that a trained reader can and cannot hold; both stand in a passage."""
 
 
@@ -48,6 +51,32 @@ def facts_of_kind(world: FactWorld, kind: Any, limit: int, seed: int = 0) -> lis
     return [facts[place] for place in sorted(chosen)]
 
 
+def asked_by_kind(
+    model: Any,
+    world: FactWorld,
+    tokenizer: object,
+    kinds: Sequence[str],
+    documents: Sequence[str],
+    facts: int,
+    seed: int = 0,
+) -> list[FactReadings]:
+    """At most so many facts of each kind, and how a model reads them.
+
+    Raises:
+        UserError: The limit is below 1, the world has no fact of a kind, or no fact has one of the documents.
+    """
+    chosen = [facts_of_kind(world, kind, facts, seed) for kind in kinds]
+    asked = [FactReadings(model=model, world=world, tokenizer=tokenizer, facts=one, seed=seed) for one in chosen]
+    for one in asked:
+        one.require(documents)
+    if not any(one.has(document) for one in asked for document in documents):
+        raise UserError(
+            f"No fact of the kinds {', '.join(kinds) or '(none)'} has a document of the kinds "
+            f"{', '.join(documents) or '(none)'}. Ask for other facts, or with other documents."
+        )
+    return asked
+
+
 def logits_of(model: Model, inputs: FactInputs, times: int = 1) -> Tensor:
     """Logits (row, token, vocabulary) of the rows, all of them repeated so many times one after the other."""
     named = {name: value for name, value in inputs.tensors(model.device).items() if accepts(model.module, name)}
@@ -64,7 +93,31 @@ def batches(inputs: FactInputs, size: int) -> list[FactInputs]:
 
 def mean_estimate(values: np.ndarray, inputs: FactInputs, baseline: float, scale: Scale = "any") -> dict[str, Any]:
     """The columns of one row for a mean over questions (row,); NaN where a question does not count."""
-    blocks, counted = fact_blocks(inputs.facts), np.isfinite(values)
+    return _estimate_of(values, fact_blocks(inputs.facts), baseline, scale)
+
+
+def group_estimates(
+    values: np.ndarray, inputs: FactInputs, baseline: np.ndarray, scale: Scale = "any"
+) -> Iterator[dict[str, Any]]:
+    """Rows `facts, weight` and the estimate of every group of facts of which a question counts.
+
+    Args:
+        values: (row,); NaN where a question does not count.
+        inputs: The rows.
+        baseline: (..., row), of which the mean is the control; NaN likewise.
+        scale: What a mean can be.
+    """
+    blocks = fact_blocks(inputs.facts)
+    for group in fact_groups(inputs.facts):
+        own = values[group.rows]
+        if np.isfinite(own).any():
+            control = mean_of(np.take(baseline, group.rows, axis=-1))
+            names = {"facts": group.facts, "weight": group.weight}
+            yield {**names, **_estimate_of(own, blocks[group.rows], control, scale)}
+
+
+def _estimate_of(values: np.ndarray, blocks: np.ndarray, baseline: float, scale: Scale) -> dict[str, Any]:
+    counted = np.isfinite(values)
     sums = np.bincount(blocks, np.where(counted, values, 0.0), NUM_BLOCKS)
     return ratio_estimate(sums, np.bincount(blocks, counted, NUM_BLOCKS), baseline, scale)
 

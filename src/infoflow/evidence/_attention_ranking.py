@@ -3,26 +3,31 @@
 # Q question, C candidate, H head
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from transformers import PreTrainedModel
 
 from infoflow.corpus import Fact, FactWorld
-from infoflow.foundation import UserError
+from infoflow.foundation import Scale, UserError
 from infoflow.heads import Head
 from infoflow.models import Model
 from infoflow.probing import spearman_rows
 from infoflow.retrieval import RetrievalModel
 
-from ._asked import KINDS, batches, facts_of_kind, looked_at, mean_estimate, mean_of
+from ._asked import READ_KINDS, batches, facts_of_kind, group_estimates, looked_at, mean_estimate, mean_of
 from ._attention_shares import attention_shares
 from ._candidates import limit_of
 from ._evidence_ablation import heads_by_copying, random_heads
 from ._evidence_heads import mask_attention, over_masks
+from ._groups import EVERY_WEIGHT
 from ._inputs import EVIDENCE_PARTS, FactInputs, fact_inputs
 from ._ranked_candidates import answer_logs, candidate_passages, posterior, prior_scores
 from ._tables import ATTENTION_RANKING
+
+EVERY_KIND = "all"
+"""In the column `facts`: all facts that were asked for."""
 
 
 def attention_ranking(
@@ -30,7 +35,8 @@ def attention_ranking(
     world: FactWorld,
     tokenizer: object,
     *,
-    kinds: Sequence[str] = KINDS,
+    kinds: Sequence[str] = READ_KINDS,
+    ranked_by: Sequence[str] | None = None,
     candidates: int = 4,
     facts: int = 128,
     draws: int = 5,
@@ -50,13 +56,16 @@ def attention_ranking(
     | \(\pi\)  | of the model's own source with its weights of now; even for a plain reader       |
 
     Each question has the passage that answers, those about the same entity, and others up to `candidates`. The null
-    passage has no words, so it is not among them. Spearman's correlation is over one question's candidates.
+    passage has no words, so it is not among them. Spearman's correlation is over one question's candidates. Rows are of
+    all facts together (`facts` all), of each kind and of each exposure; heads are those that copy most in the gold
+    documents of `kinds`, or of `ranked_by`.
 
     Args:
         model: A retrieval model with its library, or a reader.
         world: Whose facts are asked for; the library's passages are the world's.
         tokenizer: The world's.
         kinds: Of facts that stand in a passage.
+        ranked_by: Kinds of facts whose gold documents rank the heads; by default `kinds`.
         candidates: Of each question.
         facts: At most so many of a kind.
         draws: Of random heads.
@@ -72,10 +81,12 @@ def attention_ranking(
     reader = looked_at(retrieving.reader if retrieving is not None else model)
     if draws < 1:
         raise UserError(f"draws must be at least 1: random heads are the baseline. Got {draws}.")
-    chosen = [fact for kind in kinds for fact in facts_of_kind(world, kind, facts, seed)]
-    chosen = [fact for fact in chosen if world.gold(fact) >= 0]
+    chosen, ranking = (
+        [fact for kind in some for fact in facts_of_kind(world, kind, facts, seed) if world.gold(fact) >= 0]
+        for some in (kinds, ranked_by or kinds)
+    )
     limit = limit_of(model)
-    ranked = heads_by_copying(reader, fact_inputs(world, tokenizer, chosen, "gold", limit=limit), batch)
+    ranked = heads_by_copying(reader, fact_inputs(world, tokenizer, ranking, "gold", limit=limit), batch)
     if len(ranked) < 2:
         raise UserError(f"{reader.name} has {len(ranked)} head. Give a reader with more.")
     num = max(1, len(ranked) // 4)
@@ -95,12 +106,14 @@ def attention_ranking(
         "spearman": [spearman_rows(looked_QC, rho_QC) for looked_QC in looked_HQC],
         "hit": [_first(looked_QC, ids_QC) == gold for looked_QC in looked_HQC],
     }
-    rows = []
+    rows = list[dict[str, Any]]()
     for metric, of_heads in found.items():
         values = [np.asarray(one, dtype=np.float64) for one in of_heads]
         baseline = mean_of(np.array([mean_of(one) for one in values[1:]]))
-        scale = "share" if metric == "hit" else "any"
-        rows.append({"metric": metric, **mean_estimate(values[0], asked, baseline, scale)})
+        scale: Scale = "share" if metric == "hit" else "any"
+        every = {"facts": EVERY_KIND, "weight": EVERY_WEIGHT, **mean_estimate(values[0], asked, baseline, scale)}
+        groups = group_estimates(values[0], asked, np.stack(values[1:]), scale)
+        rows += [{"metric": metric, **row} for row in (every, *groups)]
     return ATTENTION_RANKING.conform(pd.DataFrame(rows))
 
 

@@ -13,12 +13,13 @@ from ._blocks import fact_blocks
 from ._groups import fact_groups
 from ._inputs import FactInputs
 
+_AGAINST_NONE = ("gold", "retrieved")
 Curves = Mapping[tuple[str, str], tuple[np.ndarray, FactInputs]]
 """By lens and document: log-probability of the right object, (state, row), and what was read."""
 
 
 def entry_rows(curves: Curves) -> Iterator[dict[str, Any]]:
-    """Rows of the metrics half and centre: with gold against none, and of none against a guess.
+    """Rows of the metrics half and centre: with gold or what is retrieved, against none; of none, against a guess.
 
     Questions without a gold passage are left out of the first. Replicates are of the whole curve; `half` is a layer,
     so its interval is that of percentiles.
@@ -27,7 +28,7 @@ def entry_rows(curves: Curves) -> Iterator[dict[str, Any]]:
         if document == "none":
             guesses = 1 / (inputs.candidates[:, :, 0] >= 0).sum(axis=1)
             yield from _rows(lens, document, np.exp(logs) - guesses, inputs)
-        elif document == "gold" and (lens, "none") in curves:
+        elif document in _AGAINST_NONE and (lens, "none") in curves:
             without, of_none = curves[lens, "none"]
             held = {fact.number for fact in inputs.facts}
             kept = [row for row, fact in enumerate(of_none.facts) if fact.number in held]

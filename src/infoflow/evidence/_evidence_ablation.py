@@ -13,11 +13,13 @@ from infoflow.corpus import FactWorld
 from infoflow.foundation import UserError, stream
 from infoflow.heads import Head, HeadEdit, HeadSet
 from infoflow.models import Model, tap
+from infoflow.retrieval import RetrievalModel
 
-from ._asked import KINDS, batches, facts_of_kind, looked_at, mean_estimate
+from ._asked import READ_KINDS, asked_by_kind, batches, facts_of_kind, group_estimates, looked_at
 from ._candidates import limit_of
 from ._evidence_heads import copy_scores
 from ._inputs import Document, FactInputs, fact_inputs
+from ._readings import reader_of
 from ._tables import EVIDENCE_ABLATION
 from ._variants import scores_of, variant_answers
 
@@ -25,12 +27,13 @@ _METRICS = ("p1", "nats")
 
 
 def evidence_ablation(
-    reader: PreTrainedModel,
+    reader: RetrievalModel | PreTrainedModel,
     world: FactWorld,
     tokenizer: object,
     *,
-    kinds: Sequence[str] = KINDS,
+    kinds: Sequence[str] = READ_KINDS,
     documents: Sequence[Document] = ("gold", "none"),
+    ranked_by: Sequence[str] | None = None,
     facts: int = 128,
     draws: int = 5,
     seed: int = 0,
@@ -40,39 +43,40 @@ def evidence_ablation(
     nothing, up to half of all; 0: the model as it is.
 
     The baseline is the mean over draws of as many heads among the others. Heads are ranked once, with the gold
-    documents of the facts of all `kinds`. Evidence heads of their own kind lose P@1 with "gold" and keep it with
-    "none".
+    documents of the facts of all `kinds`, or of `ranked_by`. Evidence heads of their own kind lose P@1 with "gold" and
+    keep it with "none"; with "conflict" the right object is what memory says and the document does not, so that P@1
+    rises where they held memory down. Every number is of all facts of a kind (`weight` −1) and of each exposure.
 
     Args:
-        reader: A masked LM.
+        reader: A masked LM, or a `RetrievalModel`, which also has the document retrieved.
         world: Whose facts are asked for.
         tokenizer: The world's.
         kinds: Of facts.
-        documents: Which ones.
+        documents: Which ones. A kind of fact that has no such document has no row.
+        ranked_by: Kinds of facts whose gold documents rank the heads; by default `kinds`. With these named, other kinds
+            are asked without the same heads.
         facts: At most so many of a kind.
         draws: Of random heads, for each number of them.
         seed: Of the choice of facts, of random documents and of random heads.
         batch: Rows of a forward pass.
 
     Raises:
-        UserError: The reader is no masked LM or has fewer than two heads, no fact is left, or there is no draw.
+        UserError: The reader is no masked LM or has fewer than two heads, no fact is left, a document is unknown, or
+            there is no draw.
     """
-    model = looked_at(reader)
+    model = looked_at(reader_of(reader))
     if draws < 1:
         raise UserError(f"draws must be at least 1: random heads are the baseline. Got {draws}.")
-    limit = limit_of(reader)
-    of_kind = {kind: facts_of_kind(world, kind, facts, seed) for kind in kinds}
-    every = [fact for chosen in of_kind.values() for fact in chosen]
-    ranked = heads_by_copying(model, fact_inputs(world, tokenizer, every, "gold", limit=limit), batch)
+    every = [fact for kind in ranked_by or kinds for fact in facts_of_kind(world, kind, facts, seed)]
+    ranked = heads_by_copying(model, fact_inputs(world, tokenizer, every, "gold", limit=limit_of(reader)), batch)
     if len(ranked) < 2:
         raise UserError(f"{model.name} has {len(ranked)} head, and removing it leaves none. Give a reader with more.")
     tops = {num: frozenset(ranked[:num]) for num in _counts(len(ranked))}
     others = {num: random_heads(ranked[num:], num, draws, seed) for num in tops}
     rows = []
-    for kind, chosen in of_kind.items():
-        for document in documents:
-            inputs = fact_inputs(world, tokenizer, chosen, document, limit=limit, seed=seed)
-            rows += _rows({"facts": kind, "document": document}, model, inputs, tops, others, batch)
+    for asked in asked_by_kind(reader, world, tokenizer, kinds, documents, facts, seed):
+        for document in filter(asked.has, documents):
+            rows += _rows({"document": document}, model, asked.inputs(document), tops, others, batch)
     return EVIDENCE_ABLATION.conform(pd.DataFrame(rows))
 
 
@@ -114,14 +118,13 @@ def _rows(
     clean, found = scores_of(clean_BC, inputs), scores_of(found_VBC, inputs)
     rows, draw = [], len(tops)
     for metric in _METRICS:
-        value = mean_estimate(clean[metric], inputs, float(clean[metric].mean()), _SCALES[metric])
-        rows.append({**keys, "removed": 0, "metric": metric, **value})
+        groups = group_estimates(clean[metric], inputs, clean[metric], _SCALES[metric])
+        rows += [{**keys, "removed": 0, "metric": metric, **row} for row in groups]
     for place, num in enumerate(tops):
         at = slice(draw, draw := draw + len(others[num]))
         for metric in _METRICS:
-            baseline = float(found[metric][at].mean())
-            value = mean_estimate(found[metric][place], inputs, baseline, _SCALES[metric])
-            rows.append({**keys, "removed": num, "metric": metric, **value})
+            groups = group_estimates(found[metric][place], inputs, found[metric][at], _SCALES[metric])
+            rows += [{**keys, "removed": num, "metric": metric, **row} for row in groups]
     return rows
 
 

@@ -9,24 +9,26 @@ from transformers import PreTrainedModel
 from infoflow.corpus import FactWorld
 from infoflow.foundation import UserError
 from infoflow.models import Model
+from infoflow.retrieval import RetrievalModel
 
-from ._asked import KINDS, facts_of_kind, looked_at
-from ._candidates import limit_of
-from ._inputs import Document, FactInputs, fact_inputs
+from ._asked import READ_KINDS, asked_by_kind, looked_at
+from ._inputs import Document, FactInputs
 from ._knock_out import forbidden_rows, knock_outs, removals
+from ._readings import reader_of
 from ._tables import EVIDENCE_FLOW
-from ._tracing import tracing_rows
+from ._tracing import mention_noise, subject_noise, tracing_rows
 
-FLOW_METHODS = ("knock-out", "removal", "tracing")
-"""Attention that is forbidden; a token that is no key; noise, and one output restored."""
+_MENTIONS = "tracing every mention"
+FLOW_METHODS = ("knock-out", "removal", "tracing", _MENTIONS)
+"""Attention that is forbidden; a token that is no key; noise, and one output restored; noise on all mentions."""
 
 
 def evidence_flow(
-    reader: PreTrainedModel,
+    reader: RetrievalModel | PreTrainedModel,
     world: FactWorld,
     tokenizer: object,
     *,
-    kinds: Sequence[str] = KINDS,
+    kinds: Sequence[str] = READ_KINDS,
     documents: Sequence[Document] = ("gold", "none"),
     methods: Sequence[str] = FLOW_METHODS,
     facts: int = 128,
@@ -40,6 +42,7 @@ def evidence_flow(
     | knock-out | edges (q, k) are forbidden in all heads, in one block or from one upward  |
     | removal   | no token looks at one token, in one block or in all                       |
     | tracing   | noise on the subject's embeddings, one FFN or attention output restored   |
+    | tracing every mention | the same with noise wherever the passage names the subject    |
 
     | method    | value                                             | baseline                        |
     |-----------|---------------------------------------------------|---------------------------------|
@@ -49,39 +52,49 @@ def evidence_flow(
 
     Heads are redundant, so one block alone loses little: the knock-out from a block upward is the one to read. Of an
     object of two tokens the last one is removed and restored; at the mask every mask is. Noise has 3 standard
-    deviations of the word embeddings, in question and evidence; what is restored is as in the run without noise.
+    deviations of the word embeddings, in question and evidence; what is restored is as in the run without noise. A
+    passage about one entity names the subject in every sentence, and "tracing" leaves those that do not answer as they
+    are; where there are none, "tracing every mention" has no rows.
+
+    Every number is of all facts of a kind (`weight` −1) and of each exposure. Knock-outs of a passage that does not
+    answer (random, or found instead of the right one) are a control: evidence that is none.
 
     Args:
-        reader: A masked LM.
+        reader: A masked LM, or a `RetrievalModel`, which also has the document retrieved.
         world: Whose facts are asked for.
         tokenizer: The world's.
         kinds: Of facts.
-        documents: Which ones; "none" has no evidence, so its rows are about the subject and the mask alone.
-        methods: Which of the three.
+        documents: Which ones; "none" has no evidence, so its rows are about the subject and the mask alone. A kind of
+            fact that has no such document has no row.
+        methods: Which of the four.
         facts: At most so many of a kind.
         seed: Of the choice of facts, of random documents, edges and words, and of the noise.
         batch: Rows of a forward pass, each of them for several edits at a time.
 
     Raises:
-        UserError: The reader is no masked LM, no fact is left, or a method is unknown.
+        UserError: The reader is no masked LM, no fact is left, or a document or method is unknown.
 
     Source: knock-outs [@geva2023dissecting]; removal [@voita2019evolution]; tracing [@meng2022locating].
     """
     if strange := [method for method in methods if method not in FLOW_METHODS]:
         raise UserError(f"methods must be among {', '.join(FLOW_METHODS)}. Got {strange[0]}.")
-    model, rows = looked_at(reader), list[dict[str, Any]]()
-    for kind in kinds:
-        chosen = facts_of_kind(world, kind, facts, seed)
-        for document in documents:
-            inputs = fact_inputs(world, tokenizer, chosen, document, limit=limit_of(reader), seed=seed)
+    model, rows = looked_at(reader_of(reader)), list[dict[str, Any]]()
+    for asked in asked_by_kind(reader, world, tokenizer, kinds, documents, facts, seed):
+        for document in filter(asked.has, documents):
+            inputs = asked.inputs(document)
             for method in methods:
-                keys = {"facts": kind, "document": document, "method": method}
-                rows += _rows(keys, model, inputs, seed, batch)
-    return EVIDENCE_FLOW.conform(pd.DataFrame(rows))
+                rows += _rows({"document": document, "method": method}, model, inputs, seed, batch)
+    return EVIDENCE_FLOW.conform(pd.DataFrame(rows, columns=pd.Index(EVIDENCE_FLOW.column_names)))
 
 
 def _rows(keys: dict[str, Any], model: Model, inputs: FactInputs, seed: int, batch: int) -> list[dict[str, Any]]:
-    if keys["method"] == "tracing":
-        return tracing_rows(keys, model, inputs, seed, batch)
+    if keys["method"].startswith("tracing"):
+        noise = subject_noise(model, inputs, seed)
+        if keys["method"] == _MENTIONS:
+            every = mention_noise(model, inputs, seed)
+            if (every.any(axis=2) == noise.any(axis=2)).all():
+                return []
+            noise = every
+        return tracing_rows(keys, model, inputs, noise, seed, batch)
     tried = knock_outs if keys["method"] == "knock-out" else removals
     return forbidden_rows(keys, model, inputs, tried(inputs, len(model.anatomy.reads.layers), seed), batch)

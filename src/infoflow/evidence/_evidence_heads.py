@@ -2,7 +2,7 @@
 
 # B row, J mask of the row, H head, S key token
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,29 +12,34 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from infoflow.corpus import FactWorld
+from infoflow.foundation import Scale
 from infoflow.models import AttentionCall, Model, tap
+from infoflow.retrieval import RetrievalModel
 
 from ._answers import choice_log_probabilities
-from ._asked import KINDS, batches, facts_of_kind, logits_of, looked_at, mean_estimate, mean_of
+from ._asked import READ_KINDS, asked_by_kind, batches, logits_of, looked_at, mean_estimate, mean_of
 from ._attention_shares import attention_shares
-from ._candidates import limit_of
-from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart, fact_inputs
+from ._groups import EVERY_WEIGHT, fact_groups
+from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart
+from ._readings import reader_of
 from ._tables import EVIDENCE_HEADS
 
 GROUPS = ("evidence", "question", "special", "itself", "object")
 """Of keys, seen from the mask: words of the passage; words of the question and its other masks; [CLS] and [SEP]; the
 mask itself; the object in the evidence, which `evidence` counts too."""
 COPY = "copy"
+BY_EXPOSURE = ("evidence", "object", COPY)
+"""Metrics that are told of each exposure too."""
 HeadReadings = dict[str, list[np.ndarray]]
 """By metric, for each layer: (row, head)."""
 
 
 def evidence_heads(
-    reader: PreTrainedModel,
+    reader: RetrievalModel | PreTrainedModel,
     world: FactWorld,
     tokenizer: object,
     *,
-    kinds: Sequence[str] = KINDS,
+    kinds: Sequence[str] = READ_KINDS,
     documents: Sequence[Document] = ("gold",),
     facts: int = 128,
     seed: int = 0,
@@ -56,36 +61,51 @@ def evidence_heads(
     The baseline of every number is the same with a random document. Nothing answers there; what counts as the object
     is a word of it that happens to be one of the answer's.
 
+    Attention on evidence and object, and the copy score, are of all facts of a kind (`weight` −1) and of each exposure.
+
     Args:
-        reader: A masked LM.
+        reader: A masked LM, or a `RetrievalModel`, which also has the document retrieved.
         world: Whose facts are asked for.
         tokenizer: The world's.
         kinds: Of facts; those without a passage have no evidence.
-        documents: Which ones; "none" has neither evidence nor object.
+        documents: Which ones; "none" has neither evidence nor object. A kind of fact that has no such document has no
+            row.
         facts: At most so many of a kind.
         seed: Of the choice of facts and of random documents.
         batch: Rows of a forward pass.
 
     Raises:
-        UserError: The reader is no masked LM, or no fact is left.
+        UserError: The reader is no masked LM, no fact is left, or a document is unknown.
 
     Source: copy score after the retrieval score of [@wu2024retrieval].
     """
-    model, rows = looked_at(reader), []
-    for kind in kinds:
-        chosen = facts_of_kind(world, kind, facts, seed)
-        options: Any = {"limit": limit_of(reader), "seed": seed}
-        random = head_readings(model, fact_inputs(world, tokenizer, chosen, "random", **options), batch)
-        for document in documents:
-            inputs = fact_inputs(world, tokenizer, chosen, document, **options)
-            for metric, layers in head_readings(model, inputs, batch).items():
-                for layer, values in enumerate(layers):
-                    for head in range(values.shape[1]):
-                        baseline = mean_of(random[metric][layer][:, head])
-                        scale = "positive" if metric.endswith("_relative") else "share"
-                        names = {"facts": kind, "document": document, "layer": layer, "head": head, "metric": metric}
-                        rows.append({**names, **mean_estimate(values[:, head], inputs, baseline, scale)})
+    model, rows = looked_at(reader_of(reader)), list[dict[str, Any]]()
+    for asked in asked_by_kind(reader, world, tokenizer, kinds, documents, facts, seed):
+        of_random = asked.inputs("random")
+        random = head_readings(model, of_random, batch)
+        for document in filter(asked.has, documents):
+            inputs = of_random if document == "random" else asked.inputs(document)
+            readings = random if document == "random" else head_readings(model, inputs, batch)
+            rows += [{"document": document, **row} for row in _rows(readings, inputs, random, of_random)]
     return EVIDENCE_HEADS.conform(pd.DataFrame(rows))
+
+
+def _rows(
+    readings: HeadReadings, inputs: FactInputs, random: HeadReadings, of_random: FactInputs
+) -> Iterator[dict[str, Any]]:
+    """Rows of every group of facts, metric and head; the control is the same group's with random documents."""
+    others = {(group.facts, group.weight): group.rows for group in fact_groups(of_random.facts)}
+    for group in fact_groups(inputs.facts):
+        own, control = inputs.take(group.rows), others[group.facts, group.weight]
+        metrics = readings if group.weight == EVERY_WEIGHT else BY_EXPOSURE
+        for metric in metrics:
+            scale: Scale = "positive" if metric.endswith("_relative") else "share"
+            for layer, values in enumerate(readings[metric]):
+                for head in range(values.shape[1]):
+                    baseline = mean_of(random[metric][layer][control, head])
+                    names = {"facts": group.facts, "weight": group.weight, "layer": layer, "head": head}
+                    found = mean_estimate(values[group.rows, head], own, baseline, scale)
+                    yield {**names, "metric": metric, **found}
 
 
 def copy_scores(model: Model, inputs: FactInputs, batch: int = 64) -> list[np.ndarray]:

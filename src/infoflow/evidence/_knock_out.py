@@ -10,7 +10,7 @@ import numpy as np
 
 from infoflow.models import Model, tap
 
-from ._asked import mean_estimate, mean_of
+from ._asked import group_estimates
 from ._edges import KNOCK_OUTS, EdgeEdit, edges, random_edges
 from ._inputs import FactInputs, TokenPart
 from ._places import NOWHERE, at, last_token, random_word
@@ -74,7 +74,7 @@ def removals(inputs: FactInputs, num_layers: int, seed: int) -> list[Forbidden]:
 def forbidden_rows(
     keys: dict[str, Any], model: Model, inputs: FactInputs, tried: Sequence[Forbidden], batch: int
 ) -> list[dict[str, Any]]:
-    """What P@1 and surprise lose, one row for each of `tried` and metric."""
+    """What P@1 and surprise lose, one row for each of `tried`, metric and group of facts."""
     # What is forbidden in the uppermost block alone is so from it upward; a baseline may be shared.
     runs: dict[tuple[int, frozenset[int]], np.ndarray] = {}
     for one in tried:
@@ -91,8 +91,9 @@ def forbidden_rows(
             sign = 1 if metric == "p1" else -1  # surprise rises where something is lost
             lost_VB = np.where(one.counted, sign * (clean[metric] - found[metric]), np.nan)
             value = lost_VB[number[id(one.edges), one.layers]]
-            baseline = mean_of(lost_VB[number[id(one.random), one.layers]])
-            rows.append({**keys, **names, "metric": metric, **mean_estimate(value, inputs, baseline)})
+            baseline = lost_VB[number[id(one.random), one.layers]]
+            groups = group_estimates(value, inputs, baseline)
+            rows += [{**keys, **names, "metric": metric, **row} for row in groups]
     return rows
 
 

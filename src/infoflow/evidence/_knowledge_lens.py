@@ -1,6 +1,7 @@
 """From which layer an answer can be read, with each document: the table `knowledge_lens`."""
 
 from collections.abc import Collection, Iterator
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ._fact_information import LEAST_QUESTIONS, information_rows
 from ._fact_lens import fact_lens, lens_answers, require_lens
 from ._fact_probe import probe_rows
 from ._fact_states import half_of_entities, states_at
-from ._groups import group_rows, sampled_facts
+from ._groups import EVERY_WEIGHT, group_rows, sampled_facts
 from ._inputs import FactInputs
 from ._knowledge import MOST_FACTS
 from ._readings import OWN, FactReadings
@@ -46,15 +47,16 @@ def knowledge_lens(
     | logit, tuned  | probability       | p of the right object, renormalised over the relation's m          |
     |               | rank              | 1 + objects that are likelier                                      |
     |               | p1                | share of questions whose likeliest object is the right one         |
-    |               | half, centre      | `evidence_entry`: with gold, of p(gold) − p(none); with none, of    |
-    |               |                   | p(none) − 1 / m, which says where memory is read. `layer` is −1     |
+    |               | half, centre      | `evidence_entry`: with gold, of p(gold) − p(none), with retrieved   |
+    |               |                   | likewise; with none, of p(none) − 1 / m, which says where memory is |
+    |               |                   | read. `layer` is −1                                                 |
     | clusters      | information       | of a state's cluster about the answer, see `information_rows`      |
     | probe         | accuracy, control | see `probe_rows`                                                   |
 
     Everything is measured on half of the entities; the tuned lens and the probes are trained on the others. `half` and
-    `centre` are NaN where the top gains less than .05; a probe is where there are too few facts.
-    Clusters are left out, with a
-    note, where there are fewer than forty questions.
+    `centre` are NaN, with a note, where the top gains less than .05; a probe is where there are too few facts. Clusters
+    are left out, with a note, where there are fewer than forty questions. Facts that change later may be asked for by
+    `kinds` too: until the index is edited they are trained facts like others. Probes are tested on them anyway.
 
     Args:
         model: A masked LM in evaluation mode, or a `RetrievalModel`, which also has the document retrieved.
@@ -98,10 +100,26 @@ def knowledge_lens(
             )
         if clusters:
             rows += list(information_rows(states, inputs, seed))
-    rows += list(entry_rows(curves))
+    entries = list(entry_rows(curves))
+    _note_undefined(entries)
+    rows += entries
     if probes:
         rows += list(probe_rows(reader, world, tokenizer, seed=seed))
     return KNOWLEDGE_LENS.conform(pd.DataFrame(rows))
+
+
+def _note_undefined(entries: list[dict[str, Any]]) -> None:
+    """Say of which facts and documents no depth is told."""
+    undefined = [
+        f"{row['facts']} facts with the document {row['document']}"
+        for row in entries
+        if (row["lens"], row["metric"], row["weight"]) == ("tuned", "centre", EVERY_WEIGHT) and isnan(row["value"])
+    ]
+    if undefined:
+        current_display().note(
+            f"Where the answer can first be read is undefined where the tuned lens gains less than .05: "
+            f"{', '.join(undefined)}."
+        )
 
 
 def _right(logs: np.ndarray, inputs: FactInputs) -> np.ndarray:

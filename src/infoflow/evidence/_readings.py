@@ -19,6 +19,11 @@ OWN = "own"
 Level = Literal["sequence", "token"]
 
 
+def reader_of(model: Any) -> Any:
+    """The masked LM of a `RetrievalModel`, or the model itself."""
+    return model.reader if isinstance(model, RetrievalModel) else model
+
+
 @final
 @dataclass(slots=True, kw_only=True)
 class FactReadings:
@@ -37,7 +42,7 @@ class FactReadings:
     @property
     def reader(self) -> Any:
         """The masked LM."""
-        return self.model.reader if isinstance(self.model, RetrievalModel) else self.model
+        return reader_of(self.model)
 
     @property
     def available(self) -> tuple[str, ...]:

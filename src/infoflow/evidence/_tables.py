@@ -21,7 +21,7 @@ _HEAD = (_BLOCK, Column(name="head", dtype="int64", unit="", description="head, 
 
 KNOWLEDGE = TableSchema(
     name="knowledge",
-    version=1,
+    version=2,
     description="What a model answers about facts, with each document: one row a kind of fact, exposure and metric.",
     columns=(
         _FACTS,
@@ -61,7 +61,7 @@ KNOWLEDGE_CONFLICT = TableSchema(
 )
 KNOWLEDGE_LENS = TableSchema(
     name="knowledge_lens",
-    version=1,
+    version=2,
     description="From which layer the answer can be read, with each document.",
     columns=(
         _FACTS,
@@ -88,18 +88,19 @@ KNOWLEDGE_LENS = TableSchema(
 )
 EVIDENCE_FLOW = TableSchema(
     name="evidence_flow",
-    version=1,
+    version=2,
     description="What is lost without attention between parts of question and document, without one token, or regained "
     "by restoring one output.",
     columns=(
         _FACTS,
+        _WEIGHT,
         _DOCUMENT,
         Column(
             name="method",
             dtype="string",
             unit="",
             description="knock-out: attention is forbidden; removal: of one token as a key; tracing: noise, then one "
-            "output restored",
+            "output restored; tracing every mention: noise in sentences that do not answer too",
         ),
         Column(
             name="what",
@@ -119,10 +120,11 @@ EVIDENCE_FLOW = TableSchema(
 )
 EVIDENCE_HEADS = TableSchema(
     name="evidence_heads",
-    version=1,
+    version=2,
     description="Where each head looks from the mask, and how often it points at the answer that the model gives.",
     columns=(
         _FACTS,
+        _WEIGHT,
         _DOCUMENT,
         *_HEAD,
         Column(
@@ -138,10 +140,11 @@ EVIDENCE_HEADS = TableSchema(
 )
 EVIDENCE_ABLATION = TableSchema(
     name="evidence_ablation",
-    version=1,
+    version=2,
     description="Answers after the heads that copy most are removed, beside as many random others.",
     columns=(
         _FACTS,
+        _WEIGHT,
         _DOCUMENT,
         Column(name="removed", dtype="int64", unit="heads", description="how many"),
         Column(name="metric", dtype="string", unit="", description="p1, or nats: surprise of the right object"),
@@ -150,9 +153,11 @@ EVIDENCE_ABLATION = TableSchema(
 )
 ATTENTION_RANKING = TableSchema(
     name="attention_ranking",
-    version=1,
+    version=2,
     description="Whether the reader's attention on a passage says how much the passage helps.",
     columns=(
+        Column(name="facts", dtype="string", unit="", description="kind: trained, changed or held out; all of them"),
+        _WEIGHT,
         Column(
             name="metric", dtype="string", unit="", description="spearman: with the posterior; hit: its first is gold"
         ),

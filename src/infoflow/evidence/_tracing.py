@@ -15,9 +15,9 @@ from infoflow.foundation import stream
 from infoflow.models import FastLinear, Model, feed_forward_outputs, module_outputs
 
 from ._answers import choice_log_probabilities
-from ._asked import logits_of, mean_estimate, mean_of
+from ._asked import group_estimates, logits_of
 from ._edges import question_keys
-from ._inputs import FactInputs, TokenPart
+from ._inputs import EVIDENCE_PARTS, FactInputs, TokenPart
 from ._knock_out import ALL_LAYERS
 from ._places import NOWHERE, at, last_token, random_word
 from ._variants import scores_of, variant_answers
@@ -25,6 +25,7 @@ from ._variants import scores_of, variant_answers
 DEVIATIONS = 3.0
 """Standard deviations of the word embeddings that the noise has."""
 SITES = ("ffn", "attention")
+_SUBJECTS = (TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT)
 _RANDOM = "random word"
 
 
@@ -37,27 +38,40 @@ class Restored:
     tokens: np.ndarray  # bool (row, token)
 
 
-def tracing_rows(keys: dict[str, Any], model: Model, inputs: FactInputs, seed: int, batch: int) -> list[dict[str, Any]]:
-    """By how much the right object's probability rises again, for each site, token and block; before, what it lost."""
+def tracing_rows(
+    keys: dict[str, Any], model: Model, inputs: FactInputs, noise_BTD: np.ndarray, seed: int, batch: int
+) -> list[dict[str, Any]]:
+    """By how much the right object's probability rises again, for each site, token, block and group of facts; before,
+    what it lost.
+
+    Args:
+        keys: Columns of all rows.
+        model: A loaded model.
+        inputs: Questions with their documents.
+        noise_BTD: What is added to the word embeddings.
+        seed: Of random words.
+        batch: Rows of a forward pass.
+    """
     num_layers = len(model.anatomy.reads.layers)
     tokens, counted = _tokens(inputs, seed)
     tried = [(site, where, layer) for site in SITES for where in tokens for layer in range(num_layers)]
     variants = [Restored(((site, layer),), tokens[where]) for site, where, layer in tried]
-    noise_BTD = subject_noise(model, inputs, seed)
     clean, noisy, found_V = traced_answers(model, inputs, noise_BTD, variants, batch)
     _, other, _ = traced_answers(model, inputs, _elsewhere(inputs, noise_BTD, seed), [], batch)
     probability = {name: scores_of(logs, inputs)["probability"] for name, logs in (("clean", clean), ("noisy", noisy))}
     lost_B = probability["clean"] - probability["noisy"]
-    baseline = mean_of(probability["clean"] - scores_of(other, inputs)["probability"])
+    baseline_B = probability["clean"] - scores_of(other, inputs)["probability"]
     common = {**keys, "metric": "probability"}
-    rows = [{**common, "what": "noise", "scope": "all", "layer": ALL_LAYERS, **mean_estimate(lost_B, inputs, baseline)}]
+    noise = {**common, "what": "noise", "scope": "all", "layer": ALL_LAYERS}
+    rows = [{**noise, **row} for row in group_estimates(lost_B, inputs, baseline_B)]
     regained_VB = scores_of(found_V, inputs)["probability"] - probability["noisy"]
     by_name = dict(zip(tried, regained_VB, strict=True))
     for (site, where, layer), regained_B in by_name.items():
         if where != _RANDOM and counted[where].any():
-            random = mean_of(np.where(counted[where] & counted[_RANDOM], by_name[site, _RANDOM, layer], np.nan))
-            value = mean_estimate(np.where(counted[where], regained_B, np.nan), inputs, random)
-            rows.append({**common, "what": f"{site} at the {where}", "scope": "block", "layer": layer, **value})
+            random_B = np.where(counted[where] & counted[_RANDOM], by_name[site, _RANDOM, layer], np.nan)
+            restored = {**common, "what": f"{site} at the {where}", "scope": "block", "layer": layer}
+            groups = group_estimates(np.where(counted[where], regained_B, np.nan), inputs, random_B)
+            rows += [{**restored, **row} for row in groups]
     return rows
 
 
@@ -97,19 +111,43 @@ def traced_answers(
 
 def subject_noise(model: Model, inputs: FactInputs, seed: int) -> np.ndarray:
     r"""Noise \(\mathcal{N}(0, (3\sigma)^2)\) on the subject's tokens, in question and evidence, 0 elsewhere: float32
-    (row, token, width). \(\sigma\) is the standard deviation of the word embeddings' entries."""
+    (row, token, width). \(\sigma\) is the standard deviation of the word embeddings' entries.
+
+    Other sentences of a passage may name the subject too; their words are as they were. See `mention_noise`."""
+    return _noise_at(np.isin(inputs.parts, _SUBJECTS), model, inputs, seed)
+
+
+def mention_noise(model: Model, inputs: FactInputs, seed: int) -> np.ndarray:
+    """The same on every mention of the subject, in all sentences of the passage."""
+    return _noise_at(mentions(inputs), model, inputs, seed)
+
+
+def mentions(inputs: FactInputs) -> np.ndarray:
+    """Where the question's subject is named, bool (row, token): in the question, and in the passage wherever its words
+    follow one another."""
+    found = np.isin(inputs.parts, _SUBJECTS)
+    for row, parts in enumerate(inputs.parts):
+        ids, name = inputs.input_ids[row], inputs.input_ids[row, parts == TokenPart.SUBJECT]
+        words = np.isin(parts, EVIDENCE_PARTS)
+        for start in np.flatnonzero(words[: len(words) - len(name) + 1]):
+            here = slice(start, start + len(name))
+            if words[here].all() and (ids[here] == name).all():
+                found[row, here] = True
+    return found
+
+
+def _noise_at(tokens: np.ndarray, model: Model, inputs: FactInputs, seed: int) -> np.ndarray:
     weight = next(model.module.get_input_embeddings().parameters()).detach()
     spread, width = DEVIATIONS * float(weight.float().std()), weight.shape[1]
     noise = np.zeros((*inputs.input_ids.shape, width), dtype=np.float32)
-    subjects = np.isin(inputs.parts, [TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT])
     for row, key in enumerate(question_keys(inputs)):
-        drawn = stream("evidence-noise", seed, *key).standard_normal((int(subjects[row].sum()), width))
-        noise[row, subjects[row]] = spread * drawn
+        drawn = stream("evidence-noise", seed, *key).standard_normal((int(tokens[row].sum()), width))
+        noise[row, tokens[row]] = spread * drawn
     return noise
 
 
 def _elsewhere(inputs: FactInputs, noise: np.ndarray, seed: int) -> np.ndarray:
-    """The same noise on as many random words of each row that are neither subject, mask nor object."""
+    """The same noise on as many random words of each row that have none and are neither subject, mask nor object."""
     left_out = [
         TokenPart.PAD,
         TokenPart.SPECIAL,
@@ -120,8 +158,9 @@ def _elsewhere(inputs: FactInputs, noise: np.ndarray, seed: int) -> np.ndarray:
     ]
     moved = np.zeros_like(noise)
     for row, key in enumerate(question_keys(inputs)):
-        vectors = noise[row, noise[row].any(axis=1)]
-        places = np.flatnonzero(~np.isin(inputs.parts[row], left_out))
+        noisy = noise[row].any(axis=1)
+        vectors = noise[row, noisy]
+        places = np.flatnonzero(~np.isin(inputs.parts[row], left_out) & ~noisy)
         num = min(len(vectors), len(places))
         chosen = stream("evidence-noise-elsewhere", seed, *key).choice(places, num, replace=False)
         moved[row, chosen] = vectors[:num]

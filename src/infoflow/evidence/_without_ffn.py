@@ -22,7 +22,7 @@ from ._tables import KNOWLEDGE
 Places = Literal["subject", "all"]
 PLACES: tuple[Places, ...] = ("subject", "all")
 STORED = ("trained", "changed", "held out")
-"""Kinds of facts that a document may hold, or that training asks for."""
+"""Kinds of facts that a document may hold, or that training asks for. Withheld facts are a control: nothing is lost."""
 _METRICS = ("p1", "bits", "nats")
 
 
@@ -48,7 +48,7 @@ def knowledge_without_ffn(
         reader: A BERT with the head of a masked LM, in evaluation mode.
         world: Where the facts are from.
         tokenizer: The world's.
-        documents: Which ones; not retrieved or own.
+        documents: Which ones; not retrieved or own. A kind of fact that has no such document has no row.
         kinds: Of facts.
         most: Facts of each kind and exposure, at most.
         seed: Of random documents.
@@ -60,7 +60,7 @@ def knowledge_without_ffn(
     asked = FactReadings(model=reader, world=world, tokenizer=tokenizer, facts=facts, seed=seed)
     asked.require(documents)
     rows = list[dict[str, Any]]()
-    for document in documents:
+    for document in filter(asked.has, documents):
         inputs = asked.inputs(document)
         keys = {"document": document, "index": "as-trained", "reading": "without-ffn"}
         for layer, places, logs in _without_each(reader, inputs):

@@ -46,6 +46,7 @@ def bits_of_classes(objective: Spec, reading: str = "raw") -> Reading:
     """
     absent = f"no {{state}} {NAMES[objective]} was asked about trained facts without a document ({reading})"
     where = {"facts": TRAINED, "document": "none", "index": "as-trained", "reading": reading, "layer": -1}
+    where |= {"weight": ...}
     table = Table("knowledge", objective, needs=("weight",), absent=absent)
     return table.where(**where, metric=...).reduce(_bits)
 
@@ -103,7 +104,8 @@ def followed(objective: Spec, *, slope: bool = False) -> Reading:
     where = {"facts": TRAINED, "layer": -1, "metric": "memorisation_ratio"}
     if not slope:
         return _said("knowledge_conflict", objective, absent, weight=-1, **where)
-    return Table("knowledge_conflict", objective, needs=("weight",), absent=absent).where(**where).reduce(_slope)
+    table = Table("knowledge_conflict", objective, needs=("weight",), absent=absent)
+    return table.where(**where, weight=...).reduce(_slope)
 
 
 def lost(objective: Spec, what: str, facts: tuple[str, ...] = (HELD_OUT, TRAINED)) -> Reading:

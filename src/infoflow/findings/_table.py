@@ -36,6 +36,8 @@ _SETTINGS: dict[str, Any] = {
     "regime": "clean",
     "space": "raw",
     "words": "mean",
+    "weight": -1,  # all exposures
+    "facts": "all",
 }
 
 

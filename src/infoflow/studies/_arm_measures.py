@@ -1,6 +1,6 @@
 """What is measured of an arm of retrieval: a table each, by the names of `[retrieval] measures`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, final
@@ -11,12 +11,15 @@ from transformers import BertForMaskedLM, EncoderDecoderModel
 from infoflow.corpus import FACT_LANGUAGE, Corpus, FactWorld, fact_corpus, generate_grammar
 from infoflow.evidence import (
     ATTENTION_RANKING,
+    DOCUMENTS,
+    EVERY_KIND,
     EVIDENCE_ABLATION,
     EVIDENCE_FLOW,
     EVIDENCE_HEADS,
     KNOWLEDGE,
     KNOWLEDGE_CONFLICT,
     KNOWLEDGE_LENS,
+    READ_KINDS,
     RETRIEVAL_COURSE,
     RETRIEVAL_EXAMPLES,
     attention_ranking,
@@ -25,6 +28,7 @@ from infoflow.evidence import (
     evidence_flow,
     evidence_heads,
     fact_lens,
+    half_of_entities,
     knowledge,
     knowledge_conflict,
     knowledge_lens,
@@ -41,6 +45,7 @@ from infoflow.retrieval import RETRIEVAL_SCORES, RetrievalModel
 
 from ._arm_scores import ArmScores
 from ._parts import distinct
+from ._question_reading import SEARCHES
 from ._read_text import ReadText
 from ._read_world import read_world
 from ._retrieval_arms import ArmModel
@@ -48,7 +53,8 @@ from ._retrieval_plan import OF_TEXT
 from ._text_scores import TextScores
 
 _OF_VARIANTS = ("scores", "knowledge")  # but for "pairs", of which all is looked at
-_HEAVY = 96  # facts of each group that knock-outs and the like are made on
+_HEAVY = 96  # facts of each kind that knock-outs and the like are made on
+_LIGHT = 48  # likewise, of kinds and with documents that are there to compare with
 _PROBED, _LABELS = 600, "parent"  # sentences, and what is asked of each word: the tag of the word that it hangs on
 _PROBED_SEED = hash64("probed-language") % 2**31  # not that of a world
 _CLUSTERED = 400  # facts of a world, below which its questions are too few for clusters
@@ -71,6 +77,23 @@ class ArmInside:
     def reader(self) -> BertForMaskedLM | EncoderDecoderModel:
         """The masked LM, or the encoder-decoder, alone."""
         return self.model.reader
+
+    @property
+    def finds(self) -> tuple[str, ...]:
+        """The document that it finds itself, of a trained model that searches.
+
+        Before training all arms of a seed are one reader, and other arms' passages are those of "gold" and "random".
+        """
+        return ("retrieved",) if self.trained and self.arm.source in SEARCHES else ()
+
+    @property
+    def reading(self) -> RetrievalModel | BertForMaskedLM | EncoderDecoderModel:
+        """What measures of the reader are given: the whole model where it finds a document."""
+        return self.model if self.finds else self.reader
+
+    def has(self, kind: Any, but: Collection[int] = ()) -> bool:
+        """Whether its world has facts of a kind, of other entities than these."""
+        return any(fact.entity not in but for fact in self.arm.world.world.of_kind(kind))
 
     @cached_property
     def lens(self) -> TunedLens:
@@ -112,7 +135,7 @@ def arm_course(arm: ArmModel) -> pd.DataFrame:
 
 def _knowledge(inside: ArmInside) -> pd.DataFrame:
     """As it is, with the edited index; of a masked LM also after a short training to answer without a document, and
-    without single FFNs."""
+    without single FFNs, of withheld facts as a control."""
     own = {"k": inside.arm.objective.k, "level": inside.arm.objective.level}
     parts = [
         knowledge(inside.model, *inside.about, **own),
@@ -123,8 +146,10 @@ def _knowledge(inside: ArmInside) -> pd.DataFrame:
     taught = elicited(inside.reader, *inside.about, seed=inside.arm.seed).eval()
     parts += [
         knowledge(taught, *inside.about, reading="elicited"),
-        knowledge_without_ffn(inside.reader, *inside.about),
+        knowledge_without_ffn(inside.reader, *inside.about, documents=("none", "gold")),
     ]
+    if inside.has("withheld"):
+        parts.append(knowledge_without_ffn(inside.reader, *inside.about, kinds=("withheld",)))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -133,24 +158,58 @@ def _conflict(inside: ArmInside) -> pd.DataFrame:
 
 
 def _lens(inside: ArmInside) -> pd.DataFrame:
+    """Facts that change later by themselves, so that clusters are of the others."""
     several = len(inside.arm.world.world.facts) >= _CLUSTERED
-    return knowledge_lens(inside.reader, *inside.about, lens=inside.lens, clusters=several)
+    options: Any = {"lens": inside.lens, "documents": (*DOCUMENTS[:-1], *inside.finds)}
+    parts = [knowledge_lens(inside.reading, *inside.about, clusters=several, **options)]
+    if inside.has("changed", but=half_of_entities(inside.arm.world.world)):
+        changed = knowledge_lens(inside.reading, *inside.about, kinds=("changed",), probes=False, **options)
+        parts.append(changed)
+    return pd.concat(parts, ignore_index=True)
 
 
 def _flow(inside: ArmInside) -> pd.DataFrame:
-    return evidence_flow(inside.reader, *inside.about, facts=_HEAVY)
+    """What claims read; then passages that do not answer, or not always; facts that change later, and withheld ones."""
+    compared: Any = {"documents": ("random", "conflict", *inside.finds), "methods": ("knock-out",)}
+    parts = [
+        evidence_flow(inside.reader, *inside.about, facts=_HEAVY),
+        evidence_flow(inside.reading, *inside.about, facts=_LIGHT, **compared),
+    ]
+    if inside.has("changed"):
+        parts.append(evidence_flow(inside.reader, *inside.about, kinds=("changed",), facts=_LIGHT))
+    if inside.has("withheld"):
+        nothing: Any = {"kinds": ("withheld",), "documents": ("none",)}
+        parts.append(evidence_flow(inside.reader, *inside.about, facts=_LIGHT, **nothing))
+    return pd.concat(parts, ignore_index=True)
 
 
 def _heads(inside: ArmInside) -> pd.DataFrame:
-    return evidence_heads(inside.reader, *inside.about, documents=("gold", "random"))
+    documents: Any = ("gold", "random", "none", "conflict", *inside.finds)
+    parts = [evidence_heads(inside.reading, *inside.about, documents=documents)]
+    if inside.has("changed"):
+        parts.append(evidence_heads(inside.reader, *inside.about, kinds=("changed",), documents=("gold",)))
+    if inside.has("withheld"):
+        parts.append(evidence_heads(inside.reader, *inside.about, kinds=("withheld",), documents=("none", "random")))
+    return pd.concat(parts, ignore_index=True)
 
 
 def _ablation(inside: ArmInside) -> pd.DataFrame:
-    return evidence_ablation(inside.reader, *inside.about, documents=("gold", "none", "random"), facts=_HEAVY)
+    """What claims read; then passages that contradict, or that it finds; facts that change later, and withheld ones:
+    all without the heads that copy most where facts are trained or held out."""
+    read, light = ("gold", "none", "random"), {"ranked_by": READ_KINDS, "facts": _LIGHT}
+    asked: list[dict[str, Any]] = [{"documents": read, "facts": _HEAVY}]
+    asked += [{"documents": ("conflict", *inside.finds), **light}]
+    asked += [{"kinds": ("changed",), "documents": ("gold", "none"), **light}] if inside.has("changed") else []
+    asked += [{"kinds": ("withheld",), "documents": ("none",), **light}] if inside.has("withheld") else []
+    return pd.concat([evidence_ablation(inside.reading, *inside.about, **one) for one in asked], ignore_index=True)
 
 
 def _ranking(inside: ArmInside) -> pd.DataFrame:
-    return attention_ranking(inside.model, *inside.about)
+    parts = [attention_ranking(inside.model, *inside.about)]
+    if inside.has("changed"):
+        changed = attention_ranking(inside.model, *inside.about, kinds=("changed",), ranked_by=READ_KINDS)
+        parts.append(changed[changed["facts"] != EVERY_KIND])
+    return pd.concat(parts, ignore_index=True)
 
 
 def _trees(inside: ArmInside) -> pd.DataFrame:
@@ -202,5 +261,4 @@ def measured_of(arm: ArmModel) -> list[str]:
     if arm.models.plan.retrieval.corpus:
         return [name for name in asked if name in OF_TEXT]
     wanted = asked if arm.variant in ("", "pairs") else [name for name in asked if name in _OF_VARIANTS]
-    ranks = arm.source in ("bm25", "frozen", "learned")
-    return [name for name in wanted if name != "ranking" or ranks]
+    return [name for name in wanted if name != "ranking" or arm.source in SEARCHES]
