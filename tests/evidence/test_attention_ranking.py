@@ -56,10 +56,12 @@ def test_the_table_equals_a_loop(name):
     if name == "retrieve-bm25":
         with torch.no_grad():
             model.scale.fill_(0.7)
-    table = attention_ranking(model, world, tokenizer, kinds=("held out",), facts=3, batch=5).set_index("metric")
-    facts = facts_of_kind(world, "held out", 3)
+    options = {"kinds": ("trained",), "ranked_by": ("held out",), "facts": 4}
+    table = attention_ranking(model, world, tokenizer, batch=5, **options)
+    facts = facts_of_kind(world, "trained", 4)
     reader, asked = model.reader, fact_inputs(world, tokenizer, facts, "none")
-    ranked = heads_by_copying(load_model(reader), fact_inputs(world, tokenizer, facts, "gold"))
+    ranking = fact_inputs(world, tokenizer, facts_of_kind(world, "held out", 4), "gold")
+    ranked = heads_by_copying(load_model(reader), ranking)
     _, _, layer, head = ranked[0]  # a quarter of four heads
     reader.set_attn_implementation("eager")
     ids = np.repeat(candidate_passages(world, facts, 4, 0), 2, axis=0)
@@ -88,9 +90,14 @@ def test_the_table_equals_a_loop(name):
         correlations.append(spearmanr(looked, joint).statistic)
         hits.append(ids[question][int(np.argmax(looked))] == world.gold(asked.facts[question]))
     reader.set_attn_implementation("sdpa")
-    assert table.loc["spearman", "value"] == pytest.approx(np.mean(correlations))
-    assert table.loc["hit", "value"] == pytest.approx(np.mean(hits))
-    assert table["count"].eq(6).all()
+    weights = np.array([fact.weight for fact in asked.facts])
+    for facts_of, weight in (("all", -1), ("trained", -1), *(("trained", one) for one in set(weights.tolist()))):
+        own = weights == weight if weight > 0 else weights > 0
+        group = table[(table["facts"] == facts_of) & (table["weight"] == weight)].set_index("metric")
+        assert group.loc["spearman", "value"] == pytest.approx(np.mean(np.array(correlations)[own]))
+        assert group.loc["hit", "value"] == pytest.approx(np.mean(np.array(hits)[own]))
+        assert group["count"].eq(own.sum()).all()
+    assert len(table) == 2 * (2 + len(set(weights.tolist())))
     assert np.isfinite(table["baseline"]).all()
 
 

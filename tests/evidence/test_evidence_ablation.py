@@ -6,7 +6,7 @@ import pytest
 from evidence.sharp_reader import facts_of_kind, inputs_of, sharp_reader
 from retrieval.tiny_arms import tiny_world
 
-from infoflow.evidence import answer_log_probabilities, evidence_ablation
+from infoflow.evidence import answer_log_probabilities, evidence_ablation, fact_inputs
 from infoflow.evidence._evidence_ablation import ablated_answers, heads_by_copying, random_heads
 from infoflow.evidence._evidence_heads import copy_scores
 from infoflow.foundation import UserError
@@ -64,6 +64,7 @@ def test_the_table_is_as_its_definition_says():
             surprise = -logs[np.arange(len(inputs)), inputs.answers].mean()
             right = (logs.argmax(axis=1) == inputs.answers).mean()
             rows = pd.DataFrame(table[(table["document"] == document) & (table["removed"] == num)])
+            rows = pd.DataFrame(rows[rows["weight"] == -1])
             found = rows.set_index("metric")["value"]
             assert found["p1"] == pytest.approx(right)
             assert found["nats"] == pytest.approx(surprise, abs=1e-5)
@@ -77,6 +78,34 @@ def test_the_table_is_as_its_definition_says():
         kept = np.array([fact in chosen for fact in all_inputs.facts])
         costs.append(-logs[np.arange(len(kept)), all_inputs.answers][kept].mean())
     assert one["baseline"] == pytest.approx(np.mean(costs), abs=1e-5)
+
+
+def test_each_exposure_loses_what_its_own_questions_lose():
+    """Of facts that change, with a document that contradicts, without the heads that other facts rank."""
+    world, tokenizer, _ = tiny_world()
+    reader = sharp_reader()
+    model = load_model(reader)
+    options = {"ranked_by": ("held out",), "facts": 5, "draws": 2, "batch": 3}
+    table = evidence_ablation(reader, world, tokenizer, kinds=("changed",), documents=("conflict",), **options)
+    ranked = heads_by_copying(model, fact_inputs(world, tokenizer, facts_of_kind(world, "held out", 5), "gold"))
+    inputs = fact_inputs(world, tokenizer, facts_of_kind(world, "changed", 5), "conflict")
+    rows = np.arange(len(inputs))
+    weights = np.array([fact.weight for fact in inputs.facts])
+    for num in (1, 2):
+        found = []
+        for heads in (ranked[:num], *random_heads(ranked[num:], num, 2, seed=0)):
+            with ablate(model, heads):
+                logs = answer_log_probabilities(reader, inputs)
+            found.append({"nats": -logs[rows, inputs.answers], "p1": logs.argmax(axis=1) == inputs.answers})
+        for weight in {-1, *weights.tolist()}:
+            own = weights == weight if weight > 0 else weights > 0
+            for metric in ("nats", "p1"):
+                here = table[(table["removed"] == num) & (table["weight"] == weight) & (table["metric"] == metric)]
+                assert here["value"].item() == pytest.approx(found[0][metric][own].mean(), abs=1e-5)
+                others = np.mean([one[metric][own].mean() for one in found[1:]])
+                assert here["baseline"].item() == pytest.approx(others, abs=1e-5)
+                assert here["count"].item() == own.sum()
+    assert set(table["weight"]) == {-1, *weights.tolist()}
 
 
 def test_a_baseline_needs_a_draw():

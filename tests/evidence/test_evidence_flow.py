@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 import torch
 from evidence.sharp_reader import facts_of_kind, inputs_of, sharp_reader
-from retrieval.tiny_arms import tiny_world
+from retrieval.tiny_arms import tiny_arm, tiny_world
 from torch.nn.functional import layer_norm
 
+from infoflow.corpus import FactConfig, generate_facts
 from infoflow.evidence import (
     TokenPart,
     answer_log_probabilities,
@@ -21,7 +22,7 @@ from infoflow.evidence import (
 from infoflow.evidence._edges import KNOCK_OUTS, edges, random_edges
 from infoflow.evidence._knock_out import answers_without_edges, knock_outs, removals
 from infoflow.evidence._places import at, last_token, random_word
-from infoflow.evidence._tracing import Restored, subject_noise, traced_answers
+from infoflow.evidence._tracing import Restored, mention_noise, mentions, subject_noise, traced_answers
 from infoflow.foundation import UserError
 from infoflow.models import load_model, tap, without_token
 
@@ -259,7 +260,101 @@ def test_noise_is_three_deviations_and_on_the_subject_alone():
     assert (subject_noise(load_model(reader), inputs.take(some), seed=0) == noise[some]).all()
 
 
+def test_every_sentence_of_a_passage_may_mention_the_subject():
+    """Against the sentences of the world: each of one entity's passage names it, and one of them answers."""
+    world, _, _ = tiny_world()
+    inputs = inputs_of()
+    found, num = mentions(inputs), 0
+    for row, fact in enumerate(inputs.facts):
+        sentences = world.passage_sentences(world.gold(fact))
+        named = [one for one in sentences if world.facts[one.fact].entity == fact.entity]
+        assert found[row].sum() == 2 * (1 + len(named))  # a given and a family name
+        first = inputs.input_ids[row, inputs.parts[row] == TokenPart.SUBJECT].tolist()
+        assert inputs.input_ids[row, found[row]].tolist() == first * (1 + len(named))
+        num += len(named) > 1
+    assert num, "no passage of this world has a second sentence"
+    assert (mentions(inputs_of("none")) == (inputs_of("none").parts == TokenPart.SUBJECT)).all()
+
+
+def test_noise_on_every_mention_equals_a_run_written_out():
+    reader, world, tokenizer = sharp_reader(), *tiny_world()[:2]
+    options = {"kinds": ("held out",), "documents": ("gold", "none"), "facts": 4}
+    table = evidence_flow(reader, world, tokenizer, methods=("tracing", "tracing every mention"), **options)
+    every = table[table["method"] == "tracing every mention"]
+    assert set(every["document"]) == {"gold"}, "a question names its subject once"
+    inputs = fact_inputs_of(world, tokenizer)
+    noise = mention_noise(load_model(reader), inputs, seed=0)
+    assert (noise.any(axis=2) == mentions(inputs)).all()
+    assert (noise.any(axis=2) != subject_noise(load_model(reader), inputs, seed=0).any(axis=2)).any()
+    nothing = np.zeros((len(inputs), *inputs.input_ids.shape[1:] * 2), dtype=bool)
+    (clean, outputs), (noisy, _) = (logs_by_hand(reader, inputs, nothing, [], one) for one in (None, noise))
+    subject = at(last_token(inputs, TokenPart.SUBJECT), inputs.parts.shape[1])
+    restored = {("ffn", 0): (outputs["ffn", 0], subject)}
+    back = logs_by_hand(reader, inputs, nothing, [], noise, restored)[0]
+    right = np.arange(len(inputs)), inputs.answers
+    expected = {"noise": np.exp(clean) - np.exp(noisy), "ffn at the subject": np.exp(back) - np.exp(noisy)}
+    for what, values in expected.items():
+        row = every[(every["what"] == what) & (every["layer"] <= 0)].iloc[0]
+        assert row["value"] == pytest.approx(values[right].mean(), abs=1e-4)
+
+
+def test_a_passage_that_names_each_entity_once_has_no_other_mention():
+    world = generate_facts(FactConfig(entities=12, relations=4, objects=4, weights=(1, 2), passages="pairs"))
+    inputs = fact_inputs(world, world.tokenizer(), world.of_kind("trained"), "gold")
+    assert (mentions(inputs) == np.isin(inputs.parts, [TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT])).all()
+
+
 # -- the table --------------------------------------------------------------------------------------------------------
+
+
+def test_each_exposure_loses_what_its_own_questions_lose():
+    """Of what is found, with the right passage and a random one: one question at a time, attention written out."""
+    world, tokenizer, _ = tiny_world()
+    _, model = tiny_arm("retrieve-bm25")
+    model.reader = reader = sharp_reader()
+    options = {"kinds": ("trained",), "documents": ("gold", "random", "retrieved"), "methods": ("knock-out",)}
+    table = evidence_flow(model, world, tokenizer, facts=5, batch=4, **options)
+    table = table[(table["what"] == "mask→evidence") & (table["scope"] == "upward") & (table["layer"] == 0)]
+    facts = facts_of_kind(world, "trained", 5)
+    special = model.passage_library.vocabulary.is_special
+    asked = fact_inputs(world, tokenizer, facts, "none").input_ids
+    first = [int(np.argmax(model.passage_library.lexical.scores(row[~special[row]].tolist()))) for row in asked]
+    for document, passages in (("gold", None), ("random", None), ("retrieved", first)):
+        inputs = fact_inputs(world, tokenizer, facts, document, passages=passages)
+        forbidden = edges(inputs, "mask→evidence")
+        random = random_edges(inputs, forbidden, "mask→evidence", seed=0)
+        nothing = np.zeros_like(forbidden)
+        runs = [(nothing, []), (forbidden, [0, 1]), (random, [0, 1])]
+        right = np.arange(len(inputs)), inputs.answers
+        clean, without, others = (logs_by_hand(reader, inputs, *one)[0][right] for one in runs)
+        weights = np.array([fact.weight for fact in inputs.facts])
+        for weight in (-1, *set(weights.tolist())):
+            own = weights == weight if weight > 0 else weights > 0
+            here = table[(table["document"] == document) & (table["weight"] == weight) & (table["metric"] == "nats")]
+            assert here["value"].item() == pytest.approx((clean - without)[own].mean(), abs=1e-3)
+            assert here["baseline"].item() == pytest.approx((clean - others)[own].mean(), abs=1e-3)
+            assert here["count"].item() == own.sum()
+        assert set(table["weight"]) == {-1, *weights.tolist()}
+
+
+def test_what_is_found_by_the_reader_of_right_passages_is_the_right_one():
+    world, tokenizer, _ = tiny_world()
+    _, model = tiny_arm("read-gold")
+    model.reader = sharp_reader()
+    options = {"kinds": ("changed",), "methods": ("removal",), "facts": 3}
+    table = evidence_flow(model, world, tokenizer, documents=("gold", "retrieved"), **options)
+    gold, found = (table[table["document"] == one].drop(columns="document") for one in ("gold", "retrieved"))
+    pd.testing.assert_frame_equal(gold.reset_index(drop=True), found.reset_index(drop=True))
+
+
+def test_facts_that_stand_nowhere_are_asked_without_a_document_alone():
+    world, tokenizer, _ = tiny_world()
+    options = {"kinds": ("withheld",), "methods": ("knock-out",), "facts": 3}
+    table = evidence_flow(sharp_reader(), world, tokenizer, **options)
+    assert set(table["document"]) == {"none"}
+    assert set(table["weight"]) == {-1}
+    with pytest.raises(UserError, match="No fact of the kinds withheld has a document of the kinds gold"):
+        evidence_flow(sharp_reader(), world, tokenizer, documents=("gold",), **options)
 
 
 def test_the_table_says_what_is_lost_and_regained():

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 from evidence.sharp_reader import facts_of_kind, inputs_of, sharp_reader
-from retrieval.tiny_arms import tiny_reader, tiny_world
+from retrieval.tiny_arms import tiny_arm, tiny_reader, tiny_world
 
 from infoflow.evidence import TokenPart, attention_shares, evidence_heads, fact_blocks, fact_inputs
 from infoflow.evidence._evidence_heads import copy_scores, head_readings
@@ -126,18 +126,62 @@ def test_the_table_holds_means_with_a_random_document_as_baseline():
     again = evidence_heads(reader, world, tokenizer, kinds=("trained",), facts=7, batch=3)
     gold = pd.DataFrame(table[table["document"] == "gold"]).reset_index(drop=True)
     assert np.allclose(gold["value"], again["value"], equal_nan=True, atol=1e-6)
-    assert set(gold["count"]) == {14}
-    assert len(gold) == 2 * 2 * 11
+    every = pd.DataFrame(gold[gold["weight"] == -1])
+    assert set(every["count"]) == {14}
+    assert len(every) == 2 * 2 * 11
     facts = {fact.number: fact for fact in world.of_kind("trained")}
     chosen = evidence_facts(world)
     assert set(chosen) <= set(facts)
     inputs = fact_inputs(world, tokenizer, [facts[one] for one in chosen], "gold")
     readings = head_readings(load_model(reader), inputs)
-    row = gold[(gold["layer"] == 1) & (gold["head"] == 0) & (gold["metric"] == "evidence")].iloc[0]
+    row = every[(every["layer"] == 1) & (every["head"] == 0) & (every["metric"] == "evidence")].iloc[0]
     assert row["value"] == pytest.approx(readings["evidence"][1][:, 0].mean())
     random = fact_inputs(world, tokenizer, [facts[one] for one in chosen], "random")
     assert row["baseline"] == pytest.approx(head_readings(load_model(reader), random)["evidence"][1][:, 0].mean())
     assert row["low"] < row["value"] < row["high"]
+
+
+@pytest.mark.parametrize("document", ["gold", "retrieved"])
+def test_each_exposure_has_its_own_means(document):
+    """Against single questions: of what is found, with the passage that BM25 puts first."""
+    world, tokenizer, _ = tiny_world()
+    _, model = tiny_arm("retrieve-bm25")
+    model.reader = sharp_reader()
+    table = evidence_heads(model, world, tokenizer, kinds=("trained",), documents=(document,), facts=9, batch=5)
+    table = table[table["weight"] > 0]
+    assert set(table["metric"]) == {"evidence", "object", "copy"}
+    chosen = facts_of_kind(world, "trained", 9)
+    first = None
+    if document == "retrieved":
+        words = model.passage_library.vocabulary.is_special
+        asked = fact_inputs(world, tokenizer, chosen, "none").input_ids
+        scores = [model.passage_library.lexical.scores(row[~words[row]].tolist()) for row in asked]
+        first = [int(np.argmax(one)) for one in scores]
+    inputs = fact_inputs(world, tokenizer, chosen, document, passages=first)
+    random = fact_inputs(world, tokenizer, chosen, "random")
+    for weight in (1, 2):
+        rows = [row for row, fact in enumerate(inputs.facts) if fact.weight == weight]
+        assert 0 < len(rows) < len(inputs)
+        for metric, read in (("evidence", inputs), ("copy", inputs), ("evidence", random)):
+            if document == "retrieved" and metric == "copy":
+                continue  # the loop knows no object in a passage that does not answer
+            by_hand = [readings_by_hand(model.reader, read, row)[1, 0][metric] for row in rows]
+            here = table[(table["weight"] == weight) & (table["layer"] == 1) & (table["head"] == 0)]
+            row = here[here["metric"] == metric].iloc[0]
+            assert row["count"] == len(rows)
+            column = "baseline" if read is random else "value"
+            assert row[column] == pytest.approx(np.mean(by_hand), abs=1e-5)
+
+
+def test_facts_without_a_document_have_no_row():
+    world, tokenizer, _ = tiny_world()
+    table = evidence_heads(sharp_reader(), world, tokenizer, kinds=("withheld",), documents=("gold", "random"), facts=3)
+    assert set(table["document"]) == {"random"}
+    assert np.allclose(table["value"], table["baseline"], equal_nan=True), "the control is the same document"
+    with pytest.raises(UserError, match="No fact of the kinds withheld has a document of the kinds gold"):
+        evidence_heads(sharp_reader(), world, tokenizer, kinds=("withheld",))
+    with pytest.raises(UserError, match="documents must be among"):
+        evidence_heads(sharp_reader(), world, tokenizer, documents=("retrieved",))
 
 
 def evidence_facts(world):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from evidence.readers import Speaker, memoriser
-from retrieval.tiny_arms import tiny_reader, tiny_world
+from retrieval.tiny_arms import tiny_arm, tiny_reader, tiny_world
 
 from infoflow.corpus import FactConfig, generate_facts
 from infoflow.corpus._facts import fact_rows
@@ -20,21 +20,33 @@ from infoflow.evidence import (
     probe_rows,
 )
 from infoflow.evidence._moved_objects import moved_objects
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, make_display, use_display
 from infoflow.representations import LensTraining, TunedLens
 
 
-def test_numbers_equal_a_loop_over_questions_and_layers():
+@pytest.mark.parametrize(
+    ("document", "kind"), [("gold", "trained"), ("retrieved", "trained"), ("retrieved", "changed")]
+)
+def test_numbers_equal_a_loop_over_questions_and_layers(document, kind):
     world, tokenizer, _ = tiny_world()
     reader, lens = tiny_reader().eval(), TunedLens(2, 16)
     with torch.no_grad():
         for parameter in [*reader.parameters(), *lens.parameters()]:
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
-    options = {"kinds": ("trained",), "documents": ("gold",), "lens": lens, "probes": False}
-    table = knowledge_lens(reader, world, tokenizer, **options)
+    _, model = tiny_arm("retrieve-bm25")
+    model.reader = reader
+    options = {"kinds": (kind,), "documents": (document,), "lens": lens, "probes": False}
+    table = knowledge_lens(model, world, tokenizer, **options)
     half, number = half_of_entities(world), tokenizer.get_vocab()
-    facts = [fact for fact in world.of_kind("trained") if fact.entity not in half]
-    inputs = fact_inputs(world, tokenizer, facts, "gold")
+    facts = [fact for fact in world.of_kind(kind) if fact.entity not in half]
+    first = None
+    if document == "retrieved":
+        special = model.passage_library.vocabulary.is_special
+        asked = fact_inputs(world, tokenizer, facts, "none").input_ids
+        first = [int(np.argmax(model.passage_library.lexical.scores(row[~special[row]].tolist()))) for row in asked]
+        golds = [world.gold(world.facts[question.fact]) for question in world.questions(facts)]
+        assert 0 < sum(one == gold for one, gold in zip(first, golds, strict=True)) < len(first)
+    inputs = fact_inputs(world, tokenizer, facts, document, passages=first)
     found = {}
     for row, fact in enumerate(inputs.facts):
         real = inputs.parts[row] != 0
@@ -96,6 +108,9 @@ def test_where_evidence_enters_is_that_of_the_mean_gains():
     without = np.full((6, len(none)), 0.1)
     gains = np.array([0, 0.02, 0.05, 0.3, 0.8, 0.9])[:, None]
     curves = {("tuned", "gold"): (np.log(without + gains), gold), ("tuned", "none"): (np.log(without), none)}
+    found = fact_inputs(world, tokenizer, facts, "retrieved", passages=[0] * len(none))
+    late = np.array([0, 0, 0, 0, 0, 0.1])[:, None]
+    curves["tuned", "retrieved"] = np.log(without + late), found
     rows = {(row["document"], row["metric"], row["weight"]): row for row in entry_rows(curves)}
     for weight in (-1, 1, 2):
         half, centre = (rows["gold", metric, weight] for metric in ("half", "centre"))
@@ -103,6 +118,11 @@ def test_where_evidence_enters_is_that_of_the_mean_gains():
         assert centre["value"] == pytest.approx(3.7)
         assert centre["low"] == pytest.approx(3.7)
         assert math.isnan(rows["none", "half", weight]["value"])  # below a guess: nothing is read
+        assert [rows["retrieved", metric, weight]["value"] for metric in ("half", "centre")] == [5, pytest.approx(5)]
+    useless = {**curves, ("tuned", "retrieved"): (np.log(without), found)}
+    undefined = [row for row in entry_rows(useless) if row["document"] == "retrieved"]
+    assert undefined
+    assert all(math.isnan(row["value"]) for row in undefined)
     known = {("tuned", "none"): (np.log(np.linspace(0.05, 0.9, 6)[:, None] + 0 * without), none)}
     assert next(entry_rows(known))["value"] in (3, 4)
 
@@ -124,10 +144,29 @@ def test_probes_find_what_states_hold_and_controls_do_not():
 
     assert value("accuracy", 1, "mask") == 1
     assert value("accuracy", 1, "mask", "held out") == 1
+    assert value("accuracy", 1, "mask", "changed") == 1
+    assert value("accuracy", 0, "mask", "changed") < 0.8
+    half = half_of_entities(world)
+    changed = [one for one in world.of_kind("changed") if one.entity not in half]
+    asked = [one for one in changed if one.relation not in world.config.date_relations]
+    for weight in (-1, *{one.weight for one in asked}):
+        own = [row for row in rows if (row["facts"], row["weight"]) == ("changed", weight)]
+        assert len(own) == 2 * 2 * 2  # metrics, places, states
+        assert {row["count"] for row in own} == {2 * sum(weight in (-1, one.weight) for one in asked)}
     assert value("control", 1, "mask") < 0.6
     assert value("accuracy", 1, "subject") < 0.6  # nothing stands there
     assert value("accuracy", 0, "mask") < 0.6
     assert all(row["baseline"] == pytest.approx(1 / 3) for row in rows)
+
+
+def test_where_no_depth_is_told_it_is_said():
+    world, tokenizer, _ = tiny_world()
+    display, notes = make_display("silent"), []
+    display.note = notes.append
+    with use_display(display):
+        knowledge_lens(tiny_reader().eval(), world, tokenizer, documents=("none",), lens=TunedLens(2, 16))
+    (told,) = [text for text in notes if "undefined" in text]
+    assert "withheld facts with the document none" in told
 
 
 def test_a_probe_of_few_facts_is_refused_with_a_reason():

@@ -59,6 +59,15 @@ def test_each_number_equals_a_pass_written_out(document):
     assert {*table.reading} == {"without-ffn"}
 
 
+def test_withheld_facts_are_asked_without_a_document_alone():
+    world, tokenizer, _ = tiny_world()
+    table = knowledge_without_ffn(
+        tiny_reader().eval(), world, tokenizer, kinds=("withheld",), documents=("none", "gold")
+    )
+    assert set(table["document"]) == {"none"}
+    assert set(table["facts"]) == {"withheld"}
+
+
 def test_the_subject_says_nothing_to_the_mask_behind_the_last_attention():
     world, tokenizer, _ = tiny_world()
     reader = tiny_reader().eval()

@@ -97,8 +97,10 @@ FOLLOWED = {"closed-book": (0.30, 0.60, 0.85), LEARNED: (0.02, 0.04, 0.06), "rea
 RANDOM_DOCUMENT = {"closed-book": 0.8, "read-random": 0.95}  # of what is answered without a document
 EDITED = {"p1_new": 0.85, "later": 0.90, "p1_old": {1: 0.01, 4: 0.03, 16: 0.10}}
 LAYERS, HEADS = 4, 4
-ENTERS = {"gold": (0.0, 0.05, 0.55, 0.85, 0.95), "none": (0.0, 0.01, 0.05, 0.20, 0.42)}
-ENTRY = {"gold": (2.0, 2.2), "none": (4.0, 3.6)}
+ENTERS = {"gold": (0.0, 0.05, 0.55, 0.85, 0.95), "retrieved": (0.0, 0.04, 0.40, 0.70, 0.80),
+          "none": (0.0, 0.01, 0.05, 0.20, 0.42)}  # fmt: skip
+ENTRY = {"gold": (2.0, 2.2), "retrieved": (2.0, 2.6), "none": (4.0, 3.6)}
+MEMORY = (0.1, 0.8, 2.0)  # of what is gained without a document, by exposure
 UPWARD = {"mask→evidence": (0.9, 0.8, 0.4, 0.1), "mask→object": (0.8, 0.7, 0.35, 0.1),
           "query→evidence": (0.85, 0.6, 0.2, 0.05), "evidence→query": (0.6, 0.2, 0.05, 0.0),
           "mask→subject": (0.10, 0.05, 0.02, 0.0)}  # fmt: skip
@@ -108,6 +110,7 @@ LEFT = {  # right answers without heads that copy: gold, none; and without rando
     "gold": ((0.97, 0.80, 0.55, 0.35), (0.97, 0.95, 0.92, 0.88)),
     "none": ((0.24, 0.23, 0.23, 0.21), (0.24, 0.23, 0.22, 0.20)),
     "random": ((0.06, 0.06, 0.06, 0.06), (0.06, 0.06, 0.06, 0.06)),
+    "conflict": ((0.02, 0.05, 0.12, 0.20), (0.02, 0.02, 0.03, 0.03)),
 }
 REMOVED = (0, 1, 2, 4)
 BY_K = {f"{LEARNED}+rag-sequence": (0.60, 0.75, 0.80, 0.82), f"{LEARNED}+rag-token": (0.65, 0.80, 0.76, 0.70)}
@@ -123,6 +126,19 @@ HOSTILE = "<script>alert(1)</script>"
 SCHEMAS = {
     one.name: one for one in (*EVIDENCE_TABLES, RETRIEVAL_SCORES, RETRIEVAL_LEARNING, RETRIEVAL_COURSE, ALLOCATIONS[1])
 }
+
+
+def _exposed(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A row of all facts of a kind; of trained ones also of each exposure, with numbers that no claim is to read."""
+    yield {**row, "weight": -1}
+    if row["facts"] == "trained":
+        yield from ({**_other(row), "weight": weight} for weight in WEIGHTS)
+
+
+def _other(row: dict[str, Any]) -> dict[str, Any]:
+    """The same with another number."""
+    moved = {"low": 1 - row["high"], "high": 1 - row["low"], "replicates": [1 - one for one in row["replicates"]]}
+    return {**row, **moved, "value": 1 - row["value"]}
 
 
 class Retrieved:
@@ -277,11 +293,14 @@ class Retrieved:
 
     def _lens(self) -> Iterator[dict[str, Any]]:
         for label, keys in self.models("closed-book", "read-gold", "read-random", LEARNED):
-            for facts in ("trained", "held out"):
-                for document in ("none", "gold"):
-                    reads = document == "gold" and label != "closed-book"
+            for facts in ("trained", "held out", "withheld"):
+                for document in ("none", "gold", "retrieved"):
+                    searches = label == LEARNED and keys["trained"]
+                    if (document == "retrieved" and not searches) or (document != "none" and facts == "withheld"):
+                        continue
+                    reads = document != "none" and label != "closed-book"
                     stored = document == "none" and facts == "trained"
-                    curve = ENTERS["gold"] if reads else ENTERS["none"] if stored else (0.0,) * (LAYERS + 1)
+                    curve = ENTERS[document] if reads or stored else (0.0,) * (LAYERS + 1)
                     place = {"facts": facts, "weight": -1, "document": document, "place": "mask"}
                     for lens in ("logit", "tuned"):
                         for layer, gain in enumerate(curve):
@@ -289,6 +308,9 @@ class Retrieved:
                             own = {**place, "layer": layer, "lens": lens}
                             yield self._row(keys, value, CHANCE, **own, metric="probability")
                             yield self._row(keys, 8 - 7 * value, 8.5, **own, metric="rank")
+                            for weight, share in zip(WEIGHTS, MEMORY, strict=True) if stored else ():
+                                known = CHANCE + share * (value - CHANCE)
+                                yield self._row(keys, known, CHANCE, **{**own, "weight": weight}, metric="probability")
                         if keys["trained"] and (reads or stored):
                             for metric, value in zip(("half", "centre"), self.entry[document], strict=True):
                                 own = {**place, "layer": -1, "lens": lens}
@@ -306,19 +328,22 @@ class Retrieved:
                         value = value * keys["trained"]
                         for scope, share in (("upward", 1.0), ("block", 0.25)):
                             own = {**place, "what": what, "scope": scope, "layer": layer}
-                            yield self._row(keys, share * value, 0.02, **own, metric="p1")
-                            yield self._row(keys, 5 * share * value, 0.05, **own, metric="nats")
+                            yield from _exposed(self._row(keys, share * value, 0.02, **own, metric="p1"))
+                            yield from _exposed(self._row(keys, 5 * share * value, 0.05, **own, metric="nats"))
                 for what, value in (("gold object", 0.6), ("subject in the evidence", 0.2), ("subject", 0.05),
                                     ("another word", 0.01)):  # fmt: skip
                     own = {**place, "method": "removal", "what": what, "scope": "all", "layer": -1}
-                    yield self._row(keys, value * keys["trained"], 0.01, **own, metric="p1")
+                    yield from _exposed(self._row(keys, value * keys["trained"], 0.01, **own, metric="p1"))
             for document, most in self.traced.items():
                 for layer in range(LAYERS):
                     for part in ("ffn", "attention"):
                         value = most * (1 - layer / LAYERS) * (1.0 if part == "ffn" else 0.5) * keys["trained"]
                         own = {"facts": "trained", "document": document, "method": "tracing", "scope": "block"}
                         own |= {"what": f"{part} at the subject", "layer": layer}
-                        yield self._row(keys, value, 0.0, **own, metric="probability")
+                        row = self._row(keys, value, 0.0, **own, metric="probability")
+                        yield from _exposed(row)
+                        if document == "gold":
+                            yield {**_other(row), "method": "tracing every mention", "weight": -1}
 
     def _heads(self) -> Iterator[dict[str, Any]]:
         for _, keys in self.models("read-gold", LEARNED):
@@ -331,7 +356,12 @@ class Retrieved:
                             told = {"copy": copy, "object": 0.1 + 0.8 * copy, "evidence": 0.4 + 0.5 * copy,
                                     "question": 0.3 * (1 - copy), "special": 0.2, "itself": 0.1}  # fmt: skip
                             for metric, value in told.items():
-                                yield self._row(keys, value, 0.02, **place, metric=metric)
+                                row = self._row(keys, value, 0.02, **place, metric=metric)
+                                yield from (
+                                    _exposed(row)
+                                    if metric in ("copy", "object", "evidence")
+                                    else [{**row, "weight": -1}]
+                                )
 
     def _ablation(self) -> Iterator[dict[str, Any]]:
         for _, keys in self.models("read-gold", LEARNED, untrained=False):
@@ -342,12 +372,14 @@ class Retrieved:
                         if document == "none" and facts == "held out":
                             value = baseline = CHANCE
                         where = {"facts": facts, "document": document, "removed": removed}
-                        yield self._row(keys, value, baseline, **where, metric="p1")
+                        yield from _exposed(self._row(keys, value, baseline, **where, metric="p1"))
 
     def _ranking(self) -> Iterator[dict[str, Any]]:
         for _, keys in self.models(LEARNED, untrained=False):
             for metric, value in self.ranking.items():
-                yield self._row(keys, value, 0.05, metric=metric)
+                row = self._row(keys, value, 0.05, metric=metric)
+                yield {**row, "facts": "all", "weight": -1}
+                yield from _exposed({**_other(row), "facts": "trained"})
 
     def _scores(self) -> Iterator[dict[str, Any]]:
         for label, keys in self.models():

@@ -16,13 +16,13 @@ pytestmark = pytest.mark.slow
 
 NOT_SURPRISING = ("retrieval-examples",)
 IDS = [
-    "knowledge-arms", "stored-bits", "evidence-depth", "evidence-upward", "evidence-heads", "evidence-ablation",
+    "knowledge-arms", "stored-bits", "evidence-depth", "memory-exposure", "evidence-upward", "evidence-heads", "evidence-ablation",
     "conflict", "index-swap", "retrieval-scores", "null-passage", "retrieval-learning", "retrieval-course",
     "retrieval-learned", "retrieval-examples",
 ]  # fmt: skip
 BY_TABLE = {
     "knowledge": ["knowledge-arms", "stored-bits", "index-swap"],
-    "knowledge_lens": ["evidence-depth"],
+    "knowledge_lens": ["evidence-depth", "memory-exposure"],
     "evidence_flow": ["evidence-upward"],
     "evidence_heads": ["evidence-heads"],
     "evidence_ablation": ["evidence-ablation"],
@@ -119,6 +119,48 @@ def test_halves_and_centres_are_marked(figures) -> None:
     assert "In learned retriever evidence enters around state 2.2 (half at 2.0)." in figure.answer
     assert "In closed book memory is read around state 3.6 (half at 4.0)." in figure.answer
     assert not any("closed book evidence" in text for text in figure.answer)
+
+
+def test_what_a_reader_finds_stands_beside_the_right_passage(figures, tmp_path) -> None:
+    figure = figures["evidence-depth"]
+    assert [panel.title.split(":")[0] for panel in figure.panels] == ["evidence", "what is found", "memory"]
+    found, right = figure.panels[1], figure.panels[0]
+    assert {row["series"] for row in rows_of(found) if "series" in row} == {LEARNED}, "the others find none"
+    assert {row["series"] for row in rows_of(right) if "series" in row} > {LEARNED, "closed-book"}
+    assert "In learned retriever what is found enters around state 2.6 (half at 2.0)." in figure.answer
+    assert "the third has none" in figure.how_to_read[1]
+    given = Retrieved(seeds=(1,))
+    table = given.tables(["knowledge_lens"])["knowledge_lens"]
+    run = retrieved.write_run(tmp_path, given, only=("knowledge_lens",))
+    retrieved.write_table(run, "knowledge_lens", table[table["document"] != "retrieved"])
+    figure = drawn_figures(run, "retrieval")["evidence-depth"]
+    assert [panel.title.split(":")[0] for panel in figure.panels] == ["evidence", "memory"]
+    assert "the second has none" in figure.how_to_read[1]
+
+
+def test_memory_is_drawn_by_exposure_beside_facts_that_stand_nowhere(run, figures) -> None:
+    figure, table = figures["memory-exposure"], run.tables["knowledge_lens"]
+    titles = ["trained facts, 1×", "trained facts, 4×", "trained facts, 16×", "withheld facts (control)"]
+    assert [panel.title for panel in figure.panels] == titles
+    own = table[(table["objective"] == "closed-book") & table["trained"] & (table["lens"] == "tuned")]
+    own = own[(own["document"] == "none") & (own["metric"] == "probability") & (own["layer"] == 4)]
+    drawn = figure.data.query("series == 'closed-book' and trained and layer == 4").set_index("exposure")["value"]
+    for weight in (1, 4, 16):
+        wanted = own[(own["facts"] == "trained") & (own["weight"] == weight)]["value"].mean()
+        assert drawn[f"{weight}×"] == pytest.approx(wanted)
+    assert drawn["withheld"] == pytest.approx(own[own["facts"] == "withheld"]["value"].mean())
+    assert drawn["16×"] > drawn["4×"] > drawn["1×"]
+    assert "In closed book, of facts asked 1× it is read around state 3.6 (half at 4.0)" in figure.answer[0]
+    assert not [row for row in rows_of(figure.panels[3]) if "centre" in row], "the control has no mark"
+
+
+def test_memory_that_no_lens_reads_is_not_drawn(tmp_path) -> None:
+    given = Retrieved(seeds=(1,))
+    table = given.tables(["knowledge_lens"])["knowledge_lens"]
+    run = retrieved.write_run(tmp_path, given, only=("knowledge_lens",))
+    told = (table["document"] == "none") & table["metric"].isin(["half", "centre"])
+    retrieved.write_table(run, "knowledge_lens", table.assign(value=table["value"].mask(told)))
+    assert list(drawn_figures(run, "retrieval")) == ["evidence-depth"]
 
 
 def test_no_interval_of_a_share_reaches_beyond_one(tmp_path) -> None:
@@ -255,6 +297,27 @@ def test_what_heads_cost_stands_beside_random_ones(figures) -> None:
         "without the 4 heads that copy most 35%, without as many random ones 88%"
         in figures["evidence-ablation"].answer[0]
     )
+
+
+def test_heads_are_removed_beside_a_passage_that_contradicts(figures) -> None:
+    figure = figures["evidence-ablation"]
+    assert [panel.title for panel in figure.panels] == ["right passage", "no passage", "a passage that contradicts"]
+    assert "a line rises if those heads had kept memory from answering" in figure.how_to_read[1]
+
+
+def test_figures_of_heads_and_edges_are_about_all_exposures(run, figures) -> None:
+    """Rows of single exposures stand in the tables, with other numbers."""
+    for name, table in (("evidence-ablation", "evidence_ablation"), ("evidence-heads", "evidence_heads")):
+        rows, drawn = run.tables[table], figures[name].data
+        assert set(rows["weight"]) == {-1, 1, 4, 16}
+        own = rows[(rows["weight"] == -1) & (rows["objective"] == LEARNED) & rows["trained"]]
+        kind = "trained" if name == "evidence-ablation" else "held out"
+        own = own[(own["facts"] == kind) & (own["document"] == "gold") & own["metric"].isin(["p1", "copy"])]
+        by = ["removed"] if name == "evidence-ablation" else ["layer", "head"]
+        wanted = own.groupby(by)["value"].mean()
+        shown = drawn[(drawn["series"] == LEARNED)]
+        shown = shown[shown["document"] == "gold"] if "document" in shown else shown
+        assert shown.set_index(by)["value"].sort_index().to_numpy() == pytest.approx(wanted.sort_index().to_numpy())
 
 
 def test_another_index_stands_beside_the_first(figures) -> None:

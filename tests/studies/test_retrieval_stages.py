@@ -558,11 +558,43 @@ def test_every_measure_has_its_table(tmp_path) -> None:
         conformed = trained.schemas()[name].conform(pd.DataFrame(table))
         assert len(conformed), name
         assert set(table["objective"]) == {"retrieve-learned"}
-    assert set(tables["evidence_ablation"]["document"]) == {"gold", "none", "random"}
+    assert_asked(tables, {"trained": True, "changed": True, "held out": False, "withheld": False}, "retrieved")
+    untrained.run()
+    assert not untrained.failures()
+    before = untrained.tables()
+    assert "retrieved" not in {*before["knowledge_lens"]["document"], *before["evidence_heads"]["document"]}
     known = tables["knowledge"]
     assert {"none", "gold", "random", "conflict", "own"} <= set(known["document"])
     assert {"raw", "elicited"} <= set(known["reading"])
     assert {"as-trained", "edited"} <= set(known["index"])
+
+
+def assert_asked(tables, exposed: dict[str, bool], found: str) -> None:
+    """Which kinds of facts, exposures and documents the tables about layers, heads and edges have."""
+    names = ("knowledge_lens", "evidence_flow", "evidence_heads", "evidence_ablation")
+    for name in names:
+        table = tables[name]
+        assert set(table["facts"]) == set(exposed), name
+        for facts, weighed in exposed.items():
+            weights = set(table[table["facts"] == facts]["weight"])
+            assert -1 in weights, (name, facts)
+            assert weights - {-1} <= {1, 2}, (name, facts)
+            assert bool(weights - {-1}) == weighed, (name, facts)
+        assert {"gold", "none", "random", "conflict", found} == set(table["document"]), name
+        withheld = table[table["facts"] == "withheld"]
+        assert not set(withheld["document"]) & {"gold", "conflict"}, "they stand nowhere"
+    flow = tables["evidence_flow"]
+    assert set(flow[flow["document"].isin(["random", "conflict", found])]["method"]) == {"knock-out"}
+    assert "tracing every mention" in set(flow["method"])
+    ranking = tables["attention_ranking"]
+    assert set(ranking["facts"]) == {"all", "trained", "changed", "held out"}
+    assert ranking[ranking["facts"] == "all"]["metric"].tolist() == ["spearman", "hit"]
+    known = tables["knowledge"]
+    without = known[known["reading"] == "without-ffn"]
+    assert set(without["document"]) == {"none", "gold"}
+    assert set(without["facts"]) == set(exposed)
+    entered = tables["knowledge_lens"]
+    assert set(entered[entered["metric"] == "centre"]["document"]) == {"gold", "none", found}
 
 
 def test_scores_of_what_is_found_and_made_of_it(read_run) -> None:

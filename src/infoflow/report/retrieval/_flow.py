@@ -16,17 +16,23 @@ from ..forms._chart import amount, finished, tips
 from ..forms._lines import SHARE, control_lines, lines, looks_of
 from ..forms._names import names_above
 from ._methods import FLOW
-from ._rows import drawn, seeds_note, span
+from ._rows import drawn, every_exposure, seeds_note, span
 
 _EDGES = ("mask→evidence", "mask→object", "query→evidence", "evidence→query", "mask→subject")
 _HEIGHT = 230
 _LEAST = 0.1  # a head's copy score that counts
+_LEFT = {"gold": "right passage", "none": "no passage", "conflict": "a passage that contradicts"}
+_CONTRADICTED = (
+    " Where the passage says another object, right is still what training asked for: a line rises if those heads had "
+    "kept memory from answering."
+)
 
 
 def _of_facts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Facts that no weights hold, where they were looked at."""
+    """All facts that no weights hold, where they were looked at."""
     kinds = set(frame["facts"].astype(str))
-    return frame[frame["facts"] == next((kind for kind in ("held out", "trained") if kind in kinds), "")]
+    own = frame[frame["facts"] == next((kind for kind in ("held out", "trained") if kind in kinds), "")]
+    return every_exposure(own)
 
 
 def knock_out_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
@@ -175,14 +181,14 @@ def _copiers(rows: pd.DataFrame, num: float, name: str) -> str:
 
 def ablation_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """Right answers over heads removed, a panel for each line and document; None without."""
-    own = of(frame, metric="p1", trained=True, variant="")
-    own = own[own["document"].isin(["gold", "none"])]
+    own = every_exposure(of(frame, metric="p1", trained=True, variant=""))
+    own = own[own["document"].isin(list(_LEFT))]
     own = own[own["facts"] == ("trained" if "trained" in set(own["facts"].astype(str)) else "held out")]
     if own.empty:
         return None
     data = drawn(own, ["document", "removed"], models, SHARE)
     series, ends = models.present(data), span(data, 0.0, 1.0)
-    titles = {"gold": "right passage", "none": "no passage"}
+    contradicted = "conflict" in set(data["document"].astype(str))
     return ReportFigure(
         id="evidence-ablation",
         question="What is lost without the heads that copy?",
@@ -190,15 +196,15 @@ def ablation_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
         answer=[text for one in series if (text := _without(of(data, series=one.key), one.label))],
         panels=[
             Panel(spec=_removed(of(data, document=name), models, ends), title=title)
-            for name, title in titles.items()
+            for name, title in _LEFT.items()
             if name in set(data["document"].astype(str))
         ],
         caption=f"{seeds_note(data)} Trained facts where they were asked. Dashed: as many random other heads.",
         how_to_read=[
             "Across: how many heads are removed, those that copy most first. Up: right answers that are left. Dashed "
             "grey: random other heads, mean over five draws.",
-            "Heads of evidence alone take answers in the first panel and leave the second as it is. It would be "
-            "surprising if random heads cost as much.",
+            "Heads of evidence alone take answers in the first panel and leave the second as it is."
+            f"{_CONTRADICTED if contradicted else ''} It would be surprising if random heads cost as much.",
         ],
         method=FLOW,
         data=data,

@@ -19,11 +19,12 @@ ENTERS = Method(
     title="Where an answer can be read",
     text="""
     <i>P</i><sub>l</sub>, the probability of the right object that a lens reads from state <i>l</i> at the mask. With
-    <i>g</i><sub>l</sub> = <i>P</i><sub>l</sub>(right passage) − <i>P</i><sub>l</sub>(no passage), half is the first
+    <i>g</i><sub>l</sub> = <i>P</i><sub>l</sub>(passage) − <i>P</i><sub>l</sub>(no passage), half is the first
     state with <i>g</i><sub>l</sub> ≥ <i>g</i><sub>L</sub>/2, and the centre is
     Σ <i>l</i>·(<i>g</i><sub>l</sub> − <i>g</i><sub>l−1</sub>) / Σ (<i>g</i><sub>l</sub> − <i>g</i><sub>l−1</sub>),
-    steps downwards kept; both are undefined where <i>g</i><sub>L</sub> is below .05. Of memory: the same of
-    <i>P</i><sub>l</sub> without a passage. Controls: the untrained model, and a guess among the relation's objects.
+    steps downwards kept; both are undefined where <i>g</i><sub>L</sub> is below .05. The passage is the right one, or
+    what the reader puts first of what it finds. Of memory: the same of <i>P</i><sub>l</sub> without a passage less a
+    guess. Controls: the untrained model, a guess among the relation's objects, and facts that stand nowhere.
     """,
 )
 FLOW = Method(

@@ -31,6 +31,11 @@ def plain_arms(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["variant"] == ""]
 
 
+def every_exposure(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows about all facts of a kind; tables of earlier versions have no others."""
+    return frame[frame["weight"] == -1] if "weight" in frame else frame
+
+
 def by_exposure(frame: pd.DataFrame) -> pd.DataFrame:
     """With the place of each row from the rarest trained facts to withheld ones, as text; others are left out."""
     weights = sorted({int(one) for one in frame.loc[frame["facts"] == "trained", "weight"] if one > 0})

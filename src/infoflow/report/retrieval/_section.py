@@ -15,6 +15,7 @@ from ._exposure import bits_figure, conflict_figure, knowledge_figure
 from ._flow import ablation_figure, heads_figure, knock_out_figure
 from ._found import index_figure, learning_figure, null_figure, scores_figure
 from ._learned import learned_figure
+from ._memory import memory_figure
 from ._rows import of_readers
 
 RETRIEVAL = Section(
@@ -27,6 +28,7 @@ RETRIEVAL = Section(
         "knowledge-arms": "retrieval/knowledge",
         "stored-bits": "retrieval/bits",
         "evidence-depth": "retrieval/depth",
+        "memory-exposure": "retrieval/memory",
         "evidence-upward": "retrieval/knock-outs",
         "evidence-heads": "retrieval/heads",
         "evidence-ablation": "retrieval/ablation",
@@ -45,6 +47,7 @@ _FIGURES: tuple[tuple[str, Callable[[pd.DataFrame, ShownModels], ReportFigure | 
     ("knowledge", knowledge_figure),
     ("knowledge", bits_figure),
     ("knowledge_lens", depth_figure),
+    ("knowledge_lens", memory_figure),
     ("evidence_flow", knock_out_figure),
     ("evidence_heads", heads_figure),
     ("evidence_ablation", ablation_figure),
