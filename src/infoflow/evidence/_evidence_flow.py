@@ -37,12 +37,12 @@ def evidence_flow(
 ) -> pd.DataFrame:
     r"""What an answer loses without some attention, and what one restored output regains.
 
-    | method    | what is done                                                              |
-    |-----------|---------------------------------------------------------------------------|
-    | knock-out | edges (q, k) are forbidden in all heads, in one block or from one upward  |
-    | removal   | no token looks at one token, in one block or in all                       |
-    | tracing   | noise on the subject's embeddings, one FFN or attention output restored   |
-    | tracing every mention | the same with noise wherever the passage names the subject    |
+    | method                | what is done                                                              |
+    |-----------------------|---------------------------------------------------------------------------|
+    | knock-out             | edges (q, k) are forbidden in all heads, in one block or from one upward  |
+    | removal               | no token looks at one token, in one block or in all                       |
+    | tracing               | noise on the subject's embeddings, one FFN or attention output restored   |
+    | tracing every mention | the same with noise wherever the passage names the subject                |
 
     | method    | value                                             | baseline                        |
     |-----------|---------------------------------------------------|---------------------------------|
