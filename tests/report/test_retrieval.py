@@ -17,8 +17,8 @@ pytestmark = pytest.mark.slow
 NOT_SURPRISING = ("retrieval-examples",)
 IDS = [
     "knowledge-arms", "stored-bits", "evidence-depth", "memory-exposure", "evidence-upward", "evidence-heads",
-    "evidence-ablation", "conflict", "index-swap", "retrieval-scores", "null-passage", "retrieval-learning", "retrieval-course",
-    "retrieval-learned", "retrieval-examples",
+    "evidence-ablation", "conflict", "index-swap", "retrieval-scores", "null-passage", "retrieval-learning",
+    "retrieval-course", "retrieval-learned", "retrieval-examples",
 ]  # fmt: skip
 BY_TABLE = {
     "knowledge": ["knowledge-arms", "stored-bits", "index-swap"],
