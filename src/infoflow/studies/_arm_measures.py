@@ -135,7 +135,7 @@ def arm_course(arm: ArmModel) -> pd.DataFrame:
 
 def _knowledge(inside: ArmInside) -> pd.DataFrame:
     """As it is, with the edited index; of a masked LM also after a short training to answer without a document, and
-    without single FFNs, of withheld facts as a control."""
+    without single FFNs: with the right passage once it is trained to read, and of withheld facts as a control."""
     own = {"k": inside.arm.objective.k, "level": inside.arm.objective.level}
     parts = [
         knowledge(inside.model, *inside.about, **own),
@@ -146,7 +146,9 @@ def _knowledge(inside: ArmInside) -> pd.DataFrame:
     taught = elicited(inside.reader, *inside.about, seed=inside.arm.seed).eval()
     parts += [
         knowledge(taught, *inside.about, reading="elicited"),
-        knowledge_without_ffn(inside.reader, *inside.about, documents=("none", "gold")),
+        knowledge_without_ffn(
+            inside.reader, *inside.about, documents=("none", "gold") if inside.trained else ("none",)
+        ),
     ]
     if inside.has("withheld"):
         parts.append(knowledge_without_ffn(inside.reader, *inside.about, kinds=("withheld",)))
