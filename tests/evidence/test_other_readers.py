@@ -65,7 +65,7 @@ def test_tables_of_another_family():
     world, tokenizer, _ = tiny_world()
     reader = reader_of("roberta")
     heads = evidence_heads(reader, world, tokenizer, facts=2)
-    groups = heads[heads["metric"].isin(["evidence", "question", "special", "itself"])]
+    groups = heads[heads["metric"].isin(["evidence", "question", "special", "itself"]) & (heads["weight"] == -1)]
     assert np.allclose(groups.groupby(["facts", "layer", "head"])["value"].sum(), 1)
     assert len(evidence_flow(reader, world, tokenizer, facts=2, kinds=("trained",)))
     assert np.isfinite(evidence_ablation(reader, world, tokenizer, facts=2, draws=1)["value"]).all()
