@@ -225,6 +225,25 @@ def test_a_stored_fact_without_effect_has_no_share_left_beside_a_document(effect
     assert "no stored fact is used" in found["reason"]
 
 
+@pytest.mark.parametrize("name", ["R-15", "R-16", "R-17", "R-22"])
+def test_rows_of_exposures_change_no_verdict(name):
+    """Against tables as earlier versions wrote them: without the rows of exposures and the columns that tell them."""
+    names = ("evidence_flow", "evidence_heads", "evidence_ablation", "attention_ranking")
+    earlier = {}
+    for table in names:
+        frame = whole()[table]
+        assert set(frame["weight"]) == {-1, 1, 4, 16}
+        frame = frame[frame["weight"] == -1].drop(columns="weight")
+        if table == "attention_ranking":
+            frame = frame[frame["facts"] == "all"].drop(columns="facts")
+        earlier[table] = frame
+    now, before = verdict(name), verdict(name, **earlier)
+    assert now["verdict"] == before["verdict"] == "holds"
+    assert [now[one] for one in ("effect", "low", "high", "note")] == [
+        before[one] for one in ("effect", "low", "high", "note")
+    ]
+
+
 def test_where_memory_is_read_is_told_of_the_most_frequent_facts():
     frame = whole()["knowledge_lens"].copy()
     own = (
