@@ -82,7 +82,7 @@ def test_without_any_other_the_commonest_answer_stands_beside(run) -> None:
         (False, "good", "good", "bad"),
     ]
     assert figure.answer[0].startswith("Of 4 examples, the tuned model has 1 right that the commonest answer has wrong")
-    assert "the answer that most of these examples want" in figure.caption
+    assert "the answer that these examples want most often, since neither" in figure.caption
 
 
 def test_where_nothing_can_be_guessed_there_is_no_figure(run) -> None:

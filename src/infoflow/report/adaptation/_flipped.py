@@ -59,10 +59,10 @@ BESIDE = (
         head="guess",
         name="the commonest answer",
         question="Which examples does the tuned model have right that a guess has wrong?",
-        caption="the answer that most of these examples want, since neither frozen features nor random weights were "
-        "tuned",
+        caption="the answer that these examples want most often, since neither frozen features nor random weights "
+        "were tuned",
         how_to_read=(
-            "the answer that most of the examples want",
+            "the answer that the examples want most often",
             "The commonest answer is the control: it needs no model. Where it is right and the tuned model is wrong, "
             "reading the example did not help.",
         ),
