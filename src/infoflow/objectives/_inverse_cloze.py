@@ -26,7 +26,8 @@ class InverseCloze(AbstractObjective):
 
     The sentence is taken out of its passage with probability `mask_rate`, else it stays. A passage of one sentence that
     would lose it teaches nothing and is not counted. Passages with the text of a query's own are not wrong: they are
-    left out of its softmax. The batch is that of one forward pass: give `micro_tokens` room for a whole update.
+    left out of its softmax. The batch is that of one forward pass: give `micro_tokens` room for a whole update. Of
+    several processes each computes all of it.
 
     Source: [@lee2019latent].
     """
@@ -34,6 +35,8 @@ class InverseCloze(AbstractObjective):
     name: ClassVar[str] = "inverse-cloze"
     layout: ClassVar[Layout] = "encoder"
     family: ClassVar[Family] = "discriminate"
+    uses_all_parameters: ClassVar[bool] = False  # where no query counts
+    compares_examples: ClassVar[bool] = True
     term_weights: ClassVar[dict[str, float]] = {"inverse-cloze": 1.0}
     fields: ClassVar[Mapping[str, Field]] = {
         "input_ids": Field(pad="source"),  # [CLS] sentence [SEP]

@@ -53,6 +53,10 @@ class AbstractObjective(ABC):
     """Whether noise draws tokens by their frequency in the training text (`Vocabulary.counts`)."""
     draws: ClassVar[bool] = False
     """Whether the loss draws random numbers: it then needs every example by itself, with its own noise."""
+    uses_all_parameters: ClassVar[bool] = True
+    """Whether every forward pass uses every parameter that is trained."""
+    compares_examples: ClassVar[bool] = False
+    """Whether the loss compares the examples of an update: each of several processes then computes it whole."""
     term_weights: ClassVar[dict[str, float]]
     """Weight of each term's mean in the loss that is minimised; the first is of the model that is measured."""
     fields: ClassVar[Mapping[str, Field]] = SENTENCE_FIELDS

@@ -47,6 +47,7 @@ class RetrievalLM(AbstractObjective):
 
     layout: ClassVar[Layout] = "encoder"
     family: ClassVar[Family] = "fill in"
+    uses_all_parameters: ClassVar[bool] = False  # a retriever is frozen at first, and not asked for null readings
     fields: ClassVar[Mapping[str, Field]] = {
         **SENTENCE_FIELDS,
         "gold": Field(pad=-1),  # the passage that answers; −1: none does

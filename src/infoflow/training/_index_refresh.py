@@ -1,13 +1,14 @@
 """The hook that owns the index of a model with passages: built anew while the retriever learns; resumes are exact."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from accelerate.utils import gather_object
 from torch import Tensor
 
+from infoflow.flow import processes
 from infoflow.foundation import current_display
 from infoflow.objectives import RetrievalLM
 from infoflow.retrieval import RETRIEVAL_LEARNING, Library, RetrievalModel, Tower, overlap, tower_copy, vectors_digest
@@ -24,7 +25,8 @@ class IndexRefresh(TrainingHook):
 
     Candidates are selected by the index, which is stale between two builds; their scores and gradients are of the
     present weights. A checkpoint holds the weights that the index is of, not its vectors: a resumed run embeds the
-    passages again and compares.
+    passages again and compares. Of several processes each searches its own queries on the whole index; what is recorded
+    is of the queries of all.
     """
 
     name = "index"
@@ -70,7 +72,7 @@ class IndexRefresh(TrainingHook):
 
     def on_step_end(self, step: Step) -> None:
         record, self._module.record = self._module.record or [], None
-        sums = [sum(one[name] for one in record) for name in _COLUMNS]
+        sums = _added_up([sum(one[name] for one in record) for name in _COLUMNS], self._module)
         means = [value / sums[0] if sums[0] else float("nan") for value in sums[1:]]
         age = step.update - self._built if self._built else -1
         self._rows.append([step.update, sums[0], *means, age, self._overlap])
@@ -148,13 +150,22 @@ def _weights(tower: Tower) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in tower.state_dict().items()}
 
 
+def _added_up(sums: list[float], module: RetrievalModel) -> list[float]:
+    """Over all processes, of which each has read its own queries."""
+    if processes()[1] == 1:
+        return sums
+    values = torch.tensor(sums, dtype=torch.float64, device=module.device)
+    torch.distributed.all_reduce(values)
+    return values.tolist()
+
+
 def _first_queries(step: Step) -> tuple[Tensor, Tensor] | None:
-    """The first queries of the run, padded: which they are is a function of its data and seed."""
-    rows: list[Any] = [
-        row[real] for batch in step.batches for row, real in zip(batch.input_ids, batch.real, strict=True)
-    ][:_PROBES]
+    """The shortest queries of this update, padded: which they are is a function of the run's data and seed, however
+    many processes share them."""
+    own = [row[real].tolist() for batch in step.batches for row, real in zip(batch.input_ids, batch.real, strict=True)]
+    rows = sorted(gather_object(own), key=lambda row: (len(row), row))[:_PROBES]
     if not rows:
         return None
-    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-    mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-    return ids.cpu(), mask.cpu()
+    queries = [torch.tensor(row, dtype=torch.int64) for row in rows]
+    ids = torch.nn.utils.rnn.pad_sequence(queries, batch_first=True)
+    return ids, torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in queries], batch_first=True)

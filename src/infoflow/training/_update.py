@@ -14,6 +14,7 @@ from infoflow.objectives import AbstractObjective, Batch
 
 from ._config import TrainConfig
 from ._data import TrainingData
+from ._exchange import from_first, mean_gradients
 from ._sampler import micro_batches
 
 
@@ -56,15 +57,21 @@ class Updater:
     ) -> None:
         self._objective, self._data, self._config = objective, data, config
         self._accelerator = accelerator
-        self._loss = accelerator.prepare(LossModule(module, objective, config.label_smoothing))
+        several, whole = accelerator.num_processes > 1, objective.compares_examples
+        self._place, self._parts = (0, 1) if whole else (accelerator.process_index, accelerator.num_processes)
+        self._exchanges = several and (whole or not objective.uses_all_parameters)
+        loss = LossModule(module, objective, config.label_smoothing)
+        self._loss = loss if self._exchanges else accelerator.prepare(loss)
         self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        if self._exchanges:  # else the wrapper does so
+            from_first(module.state_dict().values())
         self._source_lengths = np.asarray(data.source.lengths)
         uses_target = objective.needs_translation and data.target is not None
         self._target_lengths = np.asarray(data.target.lengths) if uses_target and data.target else None
 
     def batches(self, rows: np.ndarray, epoch: int) -> list[Batch]:
-        """This process's micro-batches of an update."""
-        share = rows[self._accelerator.process_index :: self._accelerator.num_processes]
+        """This process's micro-batches of an update: its share, or all where examples are compared."""
+        share = rows[self._place :: self._parts]
         if len(share) == 0:
             return []
         pieces = micro_batches(share, self._source_lengths, self._target_lengths, self._config.micro_tokens)
@@ -75,16 +82,15 @@ class Updater:
         """Leave in `.grad` the gradient of the token mean over the whole update; clip it."""
         totals = self._agree(batches, stop)
         scales = {
-            name: weight * self._accelerator.num_processes / max(totals[name], 1)
-            for name, weight in self._objective.term_weights.items()
+            name: weight * self._parts / max(totals[name], 1) for name, weight in self._objective.term_weights.items()
         }
         losses = {name: torch.zeros((), device=self._accelerator.device) for name in scales}
-        # A process without sentences still takes part in the exchange of gradients: with one sentence, weighing 0.
-        idle = not batches
-        work = batches or [self._data.batch(self._objective, rows[:1], ("idle",), 0)]
+        # A process without sentences still takes part in the wrapper's exchange: with one sentence, weighing 0.
+        idle = not batches and not self._exchanges
+        work = [self._data.batch(self._objective, rows[:1], ("idle",), 0)] if idle else batches
         for index, batch in enumerate(work):
             # Dropout is a function of the seed and this forward pass, so a resumed run repeats it.
-            torch.manual_seed(hash64("dropout", self._config.seed, update, index, self._accelerator.process_index))
+            torch.manual_seed(hash64("dropout", self._config.seed, update, index, self._place))
             last = index == len(work) - 1
             with nullcontext() if last else self._accelerator.no_sync(self._loss):
                 terms = self._loss(batch.to(self._accelerator.device))
@@ -92,6 +98,8 @@ class Updater:
                 torch.stack(terms_scaled).sum().backward()
             if not idle:
                 losses = {name: losses[name] + terms[name].detach() for name in losses}
+        if self._exchanges:
+            mean_gradients(self._parameters, self._accelerator.num_processes)
         return UpdateResult(
             losses=self._sum(losses),
             counts={name: totals[name] for name in scales},
@@ -114,10 +122,12 @@ class Updater:
             return counts
         values = torch.tensor(list(counts.values()), dtype=torch.int64, device=self._accelerator.device)
         torch.distributed.all_reduce(values)
-        return dict(zip(counts, values.tolist(), strict=True))
+        copies = self._accelerator.num_processes // self._parts  # of every example
+        totals = dict(zip(counts, values.tolist(), strict=True))
+        return {name: total if name == "stop" else total // copies for name, total in totals.items()}
 
     def _sum(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
-        if self._accelerator.num_processes > 1:
+        if self._parts > 1:
             values = torch.stack(list(losses.values()))
             torch.distributed.all_reduce(values)
             return dict(zip(losses, values.unbind(), strict=True))

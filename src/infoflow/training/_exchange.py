@@ -1,0 +1,36 @@
+"""Gradients of several processes, where an update may leave parameters out."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+def mean_gradients(parameters: Sequence[nn.Parameter], processes: int) -> None:
+    r"""Put \(\frac{1}{P} \sum_p g_p\) into `.grad` of every process; one without a gradient of a parameter adds 0.
+
+    Where no process has one there stays none, so that an optimiser leaves the parameter as it is.
+    `DistributedDataParallel` waits for a gradient of each parameter in the last forward pass of an update, and what an
+    earlier one left in a parameter that the last one does not use would stay in its own process.
+    """
+    if not parameters:
+        return
+    device = parameters[0].device
+    present = torch.tensor([parameter.grad is not None for parameter in parameters], dtype=torch.int32, device=device)
+    torch.distributed.all_reduce(present, op=torch.distributed.ReduceOp.MAX)
+    used = [one for one, anywhere in zip(parameters, present.tolist(), strict=True) if anywhere]
+    if not used:
+        return
+    own = [torch.zeros_like(one) if one.grad is None else one.grad for one in used]
+    summed = torch.cat([gradient.reshape(-1) for gradient in own])
+    torch.distributed.all_reduce(summed)
+    parts = (summed / processes).split([one.numel() for one in used])
+    for parameter, gradient, mean in zip(used, own, parts, strict=True):
+        gradient.copy_(mean.view_as(gradient))
+        parameter.grad = gradient
+
+
+def from_first(tensors: Iterable[Tensor]) -> None:
+    """Give every process the values of the first one."""
+    for tensor in tensors:
+        torch.distributed.broadcast(tensor.detach(), src=0)
