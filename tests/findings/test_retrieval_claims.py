@@ -332,6 +332,31 @@ def test_readers_of_random_passages_that_remember_nothing_leave_stored_bits_open
     assert "read-random/seed-1 has not learned" in found["reason"]
 
 
+@pytest.mark.parametrize("name", ["R-1", "R-4", "R-19"])
+def test_a_control_that_has_learned_nothing_decides_nothing(name):
+    """A reader of random passages that answers like a guess shows no claim."""
+    few = verdict(name, {"not_learned": (("read-random", 1),)})
+    assert few["verdict"] == "not testable here", few["note"]
+    assert "read-random/seed-1 has not learned" in few["reason"]
+    one = verdict(name, {"not_learned": (("read-random", 2),), "seeds": (1, 2, 3, 4)})
+    assert (one["verdict"], one["seeds"]) == ("holds", 3)
+
+
+def test_readers_of_random_passages_must_have_learned_wherever_they_are_read():
+    from infoflow.findings import FINDINGS
+    from infoflow.findings._zoo import READ_RANDOM
+
+    reading = set()
+    for name in NAMES:
+        finding = FINDINGS[f"retrieval:{name}"]
+        sides = [finding.reads, *(control.reads for control in finding.controls)]
+        tables = [table for side in sides for read in side.values() for table in read.tables]
+        if any(table.objective == READ_RANDOM for table in tables):
+            reading.add(name)
+            assert READ_RANDOM in finding.learned, name
+    assert reading == {"R-1", "R-2", "R-3", "R-4", "R-19"}
+
+
 def test_runs_need_not_have_learned_only_where_that_may_be_what_a_claim_is_about():
     from infoflow.findings import FINDINGS
 

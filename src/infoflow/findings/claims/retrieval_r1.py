@@ -51,5 +51,5 @@ FINDING = Finding(
         ),
         Control(name="untrained models", reads=untrained(READS)),
     ),
-    learned=(CLOSED_BOOK, RETRIEVE_LEARNED),
+    learned=(CLOSED_BOOK, READ_RANDOM, RETRIEVE_LEARNED),
 )

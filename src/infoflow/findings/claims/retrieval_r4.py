@@ -58,5 +58,5 @@ FINDING = Finding(
         Control(name="reader of random passages", reads=_reads(READ_RANDOM)),
         Control(name="untrained models", reads=untrained(READS)),
     ),
-    learned=(CLOSED_BOOK, RETRIEVE_LEARNED),
+    learned=(CLOSED_BOOK, READ_RANDOM, RETRIEVE_LEARNED),
 )
