@@ -92,6 +92,19 @@ def test_an_index_leaves_out_where_a_sentence_comes_from(tmp_path) -> None:
     assert index.search(question, 4, exclude_origin=True).ids.tolist() == index.search(question, 4).ids.tolist()
 
 
+def test_a_sentence_may_not_be_kept_from_every_passage() -> None:
+    _, tokenizer, _ = tiny_world()
+    corpus, library = corpus_of_passages()
+    every = list(range(len(library)))
+    for out, left in ((every, False), ([*every, *every, NULL], False), ([*every[1:], NULL, NULL], True)):
+        options = {"keep_spanless": True, "exclude_origin": False}
+        if left:
+            query_rows(corpus, tokenizer, library, None, [[]] * 5 + [out], **options)
+            continue
+        with pytest.raises(UserError, match=r"for 1 sentences each of the \d+ passages .* nothing is left to read"):
+            query_rows(corpus, tokenizer, library, None, [[]] * 5 + [out], **options)
+
+
 # -- leakage -----------------------------------------------------------------------------------------------------------
 
 QUESTIONS = ["Where does Ada Lund live?", "What is Ben Roth?", "Who bakes?", "Where is Oslo?"]
@@ -105,6 +118,9 @@ def test_repeated_and_answered_questions_are_counted_and_shown() -> None:
     assert (found.asked, found.told, found.leaked) == ((0,), (1,), (0, 1))
     assert found.examples == ((QUESTIONS[0], TRAINING[0]), (QUESTIONS[1], TRAINING[1]))
     assert "2 test questions are known from training (1 asked there, 1 answered there)" in str(found)
+    shown = found.table()
+    assert shown[["questions", "leaked"]].drop_duplicates().to_numpy().tolist() == [[4, 2]]
+    assert list(zip(shown["question"], shown["query"], strict=True)) == list(found.examples)
     assert query_leakage(QUESTIONS, TRAINING).leaked == (0,)
     assert str(query_leakage(QUESTIONS, [])) == "No test question is among the training queries."
 

@@ -56,6 +56,15 @@ def test_the_table_holds_means_intervals_and_controls(rankings):
     assert not (table.k == 100).any()  # nobody found so many
 
 
+def test_questions_that_find_nothing_are_told():
+    ranked = {"some": [[0, -1], [-1, -1], [1, 2], [-1, -1]], "all": [[0, 1]] * 4}
+    table = retrieval_scores(ranked, [{0}, {1}, {2}, {3}], list("abcd"), 6, cuts=(1,))
+    assert only(table, "some", "nothing_found").value == 0.5
+    assert only(table, "all", "nothing_found").value == 0
+    assert only(table, "some", "nothing_found").baseline == 0
+    assert only(table, "some", "hit", 1).value == 0.25  # they count as misses
+
+
 def test_equal_systems_have_equal_replicates(rankings):
     ranked, relevant, questions = rankings
     table = retrieval_scores({"a": ranked, "b": ranked}, relevant, questions, 50)

@@ -11,7 +11,7 @@ from infoflow.objectives import Noise
 from infoflow.retrieval import NULL, Library, Passages, build_passage_index
 from infoflow.training import TrainingData, query_rows
 
-from .tiny_arms import tiny_arm, tiny_library, tiny_world
+from .tiny_arms import tiny_arm, tiny_data, tiny_library, tiny_world
 
 
 class Told(SilentDisplay):
@@ -87,6 +87,35 @@ def test_every_passage_excluded_leaves_the_empty_one():
     choice = model.choose(ids, None, 2, nothing - 1, nothing, [range(len(model.passage_library))], nothing.astype(bool))
     assert choice.there.tolist() == [[False, False, True]]
     assert set(choice.ids[0]) == {NULL}
+
+
+def test_a_resumed_index_of_other_vectors_is_told():
+    """As other hardware would make them from the same weights."""
+    from infoflow.training import IndexRefresh
+    from infoflow.training._hooks import Step
+
+    objective, model = tiny_arm("retrieve-learned")
+    batch = tiny_data().batch(objective, np.arange(6), ("begin",), 0)
+    hook = IndexRefresh(model)
+    hook.on_step_begin(Step(update=1, total=4, learning_rate=0.1, module=model, objective=objective, batches=[batch]))
+    for change, told in ((0, 0), (1, 1)):
+        state = hook.state_dict()
+        state["numbers"] = state["numbers"] + torch.tensor([0, change, 0])
+        with use_display(display := Told()):
+            IndexRefresh(tiny_arm("retrieve-learned")[1]).load_state_dict(state)
+        assert len(display.warnings) == told
+    digests = [f"{int(number):x}" for number in (state["numbers"][1] - 1, state["numbers"][1])]
+    assert all(one in display.warnings[0] for one in digests)
+    assert "not exact to the bit from here" in display.warnings[0]
+
+
+def test_vectors_that_are_no_numbers_stop_the_training():
+    objective, model = tiny_arm("retrieve-learned")
+    batch = tiny_data().batch(objective.for_evaluation(), np.arange(3), ("nan",), 0)
+    with torch.no_grad():
+        model.retriever.queries.norm.bias[0] = torch.nan
+    with pytest.raises(UserError, match=r"must be finite. Got NaN or infinity.\nTrain with a lower learning rate"):
+        objective.loss(model, batch, Noise())
 
 
 def test_long_passages_are_cut_at_their_end_and_counted():

@@ -65,6 +65,7 @@ from ._scores import answer_scores as answer_scores
 from ._scores import collapse as collapse
 from ._scores import question_blocks as question_blocks
 from ._scores import retrieval_scores as retrieval_scores
+from ._tables import QUERY_LEAKAGE as QUERY_LEAKAGE
 from ._tables import RETRIEVAL_LEARNING as RETRIEVAL_LEARNING
 from ._tables import RETRIEVAL_SCORES as RETRIEVAL_SCORES
 from ._terms import terms_name as terms_name

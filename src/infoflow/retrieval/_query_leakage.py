@@ -11,7 +11,7 @@ from infoflow.foundation import UserError
 
 from ._ranking import Ranked, Relevant
 from ._scores import CUTS, retrieval_scores
-from ._tables import RETRIEVAL_SCORES
+from ._tables import QUERY_LEAKAGE, RETRIEVAL_SCORES
 from ._words import words_of
 
 _EXAMPLES = 10
@@ -24,6 +24,16 @@ class QueryLeakage:
     asked: tuple[int, ...]  # a training query has the same words in the same order
     told: tuple[int, ...]  # a training query holds the subject and an answer
     examples: tuple[tuple[str, str], ...]  # of the first ten: the question, and the training query that leaks it
+
+    num_questions: int = 0  # of the test
+
+    def table(self) -> pd.DataFrame:
+        """The table QUERY_LEAKAGE."""
+        numbers = {"questions": self.num_questions, "leaked": len(self.leaked)}
+        shown = self.examples or (("", ""),)
+        return QUERY_LEAKAGE.conform(
+            pd.DataFrame([{**numbers, "question": question, "query": query} for question, query in shown])
+        )
 
     @property
     def leaked(self) -> tuple[int, ...]:
@@ -77,7 +87,7 @@ def query_leakage(
     told = _told(queries, answers, subjects) if answers is not None and subjects is not None else {}
     shown = sorted({**told, **leaks}.items())[:_EXAMPLES]
     examples = tuple((str(questions[number]), str(training[query])) for number, query in shown)
-    return QueryLeakage(asked=asked, told=tuple(told), examples=examples)
+    return QueryLeakage(asked=asked, told=tuple(told), examples=examples, num_questions=len(questions))
 
 
 def leakage_scores(

@@ -25,7 +25,8 @@ def retrieval_scores(
     queries: str = "all",
     seed: int = 0,
 ) -> pd.DataFrame:
-    """hit, recall and MRR at each cut and the collapse of every system, beside `random` and `oracle`.
+    """hit, recall and MRR at each cut and the collapse of every system, beside `random` and `oracle`; and the share of
+    questions for which it finds nothing, so that the empty passage alone is left to read.
 
     Intervals are a bootstrap over blocks of questions, shared by all systems: replicates are paired.
 
@@ -99,7 +100,8 @@ def _metrics(ranked: Ranked, relevant: Relevant, cuts: Collection[int], depth: i
     kept = [k for k in sorted(set(cuts)) if k <= depth]
     hits = {("hit", k): hit_at(ranked, relevant, k) for k in kept}
     recalls = {("recall", k): recall_at(ranked, relevant, k) for k in kept}
-    return {**hits, **recalls, ("mrr", 0): reciprocal_rank(ranked, relevant)}
+    nothing = np.array([not any(id != NOTHING for id in row) for row in ranked], dtype=np.float64)
+    return {**hits, **recalls, ("mrr", 0): reciprocal_rank(ranked, relevant), ("nothing_found", 0): nothing}
 
 
 def _random_rankings(num: int, num_passages: int, depth: int, seed: int) -> list[np.ndarray]:

@@ -7,9 +7,9 @@ RETRIEVAL_SCORES = TableSchema(
     version=1,
     description="How well passages are found: one row a system, group of queries, metric and cut-off. hit: share of "
     "queries with a relevant passage among the first k; recall: share of the relevant ones found; mrr: mean of 1 / "
-    "rank of the first; collapse: entropy of the passages found over all queries, of the entropy of all passages; em, "
-    "f1: of answers. Of an arm of a study: training_p1, of its training queries with its own candidates; learned: 1 "
-    "where that exceeds a guess by more than .05.",
+    "rank of the first; collapse: entropy of the passages found over all queries, of the entropy of all passages; "
+    "nothing_found: share of queries without any; em, f1: of answers. Of an arm of a study: training_p1, of its "
+    "training queries with its own candidates; learned: 1 where that exceeds a guess by more than .05.",
     columns=(
         Column(
             name="system",
@@ -21,6 +21,17 @@ RETRIEVAL_SCORES = TableSchema(
         Column(name="metric", dtype="string", unit="", description="see above"),
         Column(name="k", dtype="int64", unit="passages", description="how many are looked at; 0: all that were found"),
         *estimate_columns("share", "mean over queries", "the same of passages drawn at random", "queries"),
+    ),
+)
+QUERY_LEAKAGE = TableSchema(
+    name="query_leakage",
+    version=1,
+    description="Questions of the test that stand among the queries of training: one row for each of the first ten.",
+    columns=(
+        Column(name="questions", dtype="int64", unit="questions", description="of the test"),
+        Column(name="leaked", dtype="int64", unit="questions", description="of them known from training"),
+        Column(name="question", dtype="string", unit="", description="one of these; empty: there is none"),
+        Column(name="query", dtype="string", unit="", description="the query of training that leaks it"),
     ),
 )
 RETRIEVAL_LEARNING = TableSchema(

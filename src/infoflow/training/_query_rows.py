@@ -108,7 +108,7 @@ def query_rows(
         keep_spanless: Keep sentences without a span, of which any token may be asked for; else they are left out.
 
     Raises:
-        UserError: No sentence has a span, or `gold` or `excluded` do not fit the corpus.
+        UserError: No sentence has a span, one has no passage left, or `gold` or `excluded` do not fit the corpus.
     """
     gold = np.full(len(corpus), NULL) if gold is None else np.asarray(gold)
     excluded = [()] * len(corpus) if excluded is None else excluded
@@ -119,6 +119,7 @@ def query_rows(
         )
     if exclude_origin:
         excluded, gold = _without_origins(corpus, library, gold, excluded)
+    _require_passages(corpus, library, excluded)
     encoded = corpus.encode(tokenizer, max_length=max_length)
     spans = _spans(corpus, encoded)
     rows = np.array([row for row, one in enumerate(spans) if keep_spanless or len(one)], dtype=np.int64)
@@ -142,18 +143,9 @@ def query_rows(
 def _without_origins(
     corpus: Corpus, library: Library, gold: np.ndarray, excluded: Sequence[Sequence[int]]
 ) -> tuple[list[list[int]], np.ndarray]:
-    """What each sentence must not read, its origins among it; and what answers it, which is none of these.
-
-    Raises:
-        UserError: No passage is left for a sentence.
-    """
+    """What each sentence must not read, its origins among it; and what answers it, which is none of these."""
     own = origins([sentence.text for sentence in corpus], library.passages)
     found = [sorted({*ids, *map(int, more)}) for ids, more in zip(own, excluded, strict=True)]
-    if full := sum(len(ids) >= len(library) for ids in found):
-        raise UserError(
-            f"{corpus.name}: for {full:,} sentences each of the {len(library):,} passages is excluded or holds them "
-            "word for word, so nothing is left to read.\nGive more passages, or exclude_origin=False."
-        )
     trivial = np.array([right in ids for ids, right in zip(own, gold.tolist(), strict=True)], dtype=bool)
     if num := sum(map(bool, own)):
         lost = f"; for {int(trivial.sum()):,} that was the passage that answers" if trivial.any() else ""
@@ -161,6 +153,16 @@ def _without_origins(
             f"{corpus.name}: {num:,} of {len(corpus):,} sentences may not read the passages that hold them{lost}."
         )
     return found, np.where(trivial, NULL, gold)
+
+
+def _require_passages(corpus: Corpus, library: Library, excluded: Sequence[Sequence[int]]) -> None:
+    """Raise a UserError where a sentence could read nothing."""
+    num = len(library)
+    if full := sum(len({int(id) for id in ids if 0 <= id < num}) == num for ids in excluded):
+        raise UserError(
+            f"{corpus.name}: for {full:,} sentences each of the {num:,} passages is excluded or holds them word for "
+            "word, so nothing is left to read.\nGive more passages, exclude fewer, or exclude_origin=False."
+        )
 
 
 def _spans(corpus: Corpus, encoded: Encoded) -> list[np.ndarray]:
