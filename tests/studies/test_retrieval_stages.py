@@ -36,6 +36,7 @@ from infoflow.studies import (
     study,
     train_model,
 )
+from infoflow.studies._read_world import read_world
 from infoflow.studies._retrieval_arms import ArmModel, arm_models
 from infoflow.studies._retrieval_plan import EXCHANGES, MEASURES, OF_VARIANTS
 from infoflow.training import TrainingHook, TrainingInterrupted
@@ -537,6 +538,30 @@ def test_probed_sentences_are_of_words_that_readers_know_and_of_no_training_text
     assert len(set(texts)) == len(texts) > 1000
     every = generate_grammar(1200, hash64("probed-language") % 2**31, FACT_LANGUAGE).column("words")
     assert trained & set(map(tuple, every)), "short sentences come again by chance"
+
+
+def test_no_sentence_whose_loss_is_told_stands_in_the_training_text() -> None:
+    from infoflow.studies._arm_scores import unread_language
+
+    world, unread = (read_world(FactConfig(entities=24), seed, 64) for seed in (3, 4))
+    written = fact_corpus(unread.world)
+    texts, labels = list(written.column("text")), list(written.column("label"))
+    chosen = unread_language(world, unread).tolist()
+    assert {labels[row] for row in chosen} == {None}
+    trained = set(fact_corpus(world.world).column("text"))
+    assert not trained & {texts[row] for row in chosen}
+    language = [row for row, label in enumerate(labels) if label is None]
+    assert any(texts[row] in trained for row in language), "short sentences come again by chance"
+    assert len(chosen) == min(400, sum(texts[row] not in trained for row in language))
+
+
+def test_the_loss_on_language_is_of_unread_sentences(read_run) -> None:
+    from infoflow.studies._arm_scores import unread_language
+
+    asked = plan_with().retrieval
+    chosen = unread_language(*(read_world(asked.world(), asked.world_seed + more, 64) for more in (0, 1)))
+    scores = read_run.tables["retrieval_scores"]
+    assert set(scores.loc[scores["queries"] == "language", "count"]) == {len(chosen)}
 
 
 def test_every_measure_has_its_table(tmp_path) -> None:

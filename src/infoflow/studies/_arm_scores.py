@@ -1,8 +1,8 @@
 """What an arm of retrieval finds, what it makes of that, and what the language costs it: rows of `retrieval_scores`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, final
 
 import numpy as np
@@ -53,6 +53,7 @@ class ArmScores:
     |---------------------|-----------------|---------------------------------------------------|------------|
     | hit, recall, mrr    | facts, held out | of the first k passages                           | at random  |
     | collapse            | facts, held out | see `retrieval_scores`                            | at random  |
+    | nothing_found       | facts, held out | share that the empty passage alone is left to     | at random  |
     | null_prior          | facts, language | prior of the empty passage                        | uniform    |
     | prior_entropy       | facts, language | of candidates, in nats                            | uniform    |
     | utility             | facts           | retrieval utility of the mean passage, in nats    | 0          |
@@ -225,13 +226,11 @@ class ArmScores:
 
     def _language(self) -> Iterator[dict[str, Any]]:
         """Sentences that no model has read, one word of each hidden."""
-        source: Any = self.unread.queries.source
-        looked = spread(len(source.lengths), 16 * _MOST_LANGUAGE).tolist()
-        rows = [row for row in looked if not len(source.example(row).labels["spans"])]
-        if not rows:
+        chosen = unread_language(self.world, self.unread)
+        if not len(chosen):
             return
+        source: Any = self.unread.queries.source
         asking = replace(self.objective.for_evaluation(), masking="salient", null_share=0.0, null_share_only=False)
-        chosen = np.array(rows)[spread(len(rows), _MOST_LANGUAGE)]
         losses, weights, blocks = [], [], block_of(source.sentence_ids[chosen])
         for part in np.array_split(chosen, max(len(chosen) // _MOST_AT_ONCE, 1)):
             batch = self.unread.queries.batch(asking, part, ("language",), 0).to(self.model.device)
@@ -274,6 +273,24 @@ class ArmScores:
         gold = np.array([world.gold(fact) for fact in inputs.facts])
         draws = np.array([hash64("own-candidates", 0, fact.number) % (1 << 62) for fact in inputs.facts])
         return Asked(*arrays, gold=gold, draws=draws), inputs.facts
+
+
+@lru_cache(maxsize=2)
+def unread_language(world: ReadWorld, unread: ReadWorld) -> np.ndarray:
+    """Rows of at most 400 sentences of the language among the queries of `unread` that the training text of `world`
+    does not hold: short ones come again by chance."""
+    trained = set(_language_of(world, range(len(world.queries.source.lengths))).values())
+    looked = spread(len(unread.queries.source.lengths), 16 * _MOST_LANGUAGE).tolist()
+    others = [row for row, tokens in _language_of(unread, looked).items() if tokens not in trained]
+    rows = np.array(others, dtype=np.int64)
+    return rows[spread(len(rows), _MOST_LANGUAGE)] if len(rows) else rows
+
+
+def _language_of(world: ReadWorld, rows: Iterable[int]) -> dict[int, bytes]:
+    """The tokens of those of the queries that are sentences of the language: a token is a word, in every world."""
+    source: Any = world.queries.source
+    language = (row for row in rows if not len(source.example(row).labels["spans"]))
+    return {row: source.row(row).astype(np.int64).tobytes() for row in language}
 
 
 def _some(facts: Sequence[Fact]) -> list[Fact]:
