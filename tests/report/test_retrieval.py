@@ -568,3 +568,28 @@ def test_answers_about_real_text_are_told_by_what_is_read(tmp_path) -> None:
     assert re.search(r"(5[89]|6[0-2])% of new questions, the right passage", gold)
     data = figure.data[(figure.data["system"] == "gold") & figure.data["trained"]].query("queries == 'held out'")
     assert data["value"].tolist() == pytest.approx([0.6], abs=0.02)
+    assert not any("Training asks" in str(one) for one in figure.answer)
+
+
+def test_answers_are_told_without_the_questions_that_training_asks_too(tmp_path) -> None:
+    given = Retrieved(seeds=(1, 2), noise=1e-6)
+    shares = {
+        ("held out", "none"): 0.5,
+        ("held out", "own"): 0.75,
+        ("not leaked", "none"): 0.25,
+        ("not leaked", "own"): 0.7,
+    }
+    rows = [
+        {**given._row(keys, share, 0.02, system=system, queries=queries, metric="em", k=0),
+         "count": 260 if queries == "not leaked" else 300}
+        for label, keys in given.models("closed-book", "read-gold")
+        for (queries, system), share in shares.items()
+        if label == "read-gold" or system == "none"
+    ]  # fmt: skip
+    run = retrieved.write_run(tmp_path, given, only=("retrieval_learning",))
+    retrieved.write_table(run, "retrieval_scores", pd.DataFrame(rows))
+    figure = drawn_figures(run, "retrieval")["text-answers"]
+    (told,) = (str(one) for one in figure.answer if "Training asks" in str(one))
+    assert told.startswith("Training asks 40 of the 300 new questions too. Of the others: ")
+    assert "25% (50% of all)" in told
+    assert "70% (75% of all)" in told

@@ -12,6 +12,7 @@ from infoflow.results import RunFolder
 from infoflow.retrieval import NULL, exact_match, token_f1
 from infoflow.studies import RetrievalPlan, Run, StudyModels, StudyPlan, study
 from infoflow.studies._arm_measures import ArmInside
+from infoflow.studies._read_text import ReadText
 from infoflow.studies._retrieval_arms import arm_models
 from infoflow.studies._text_scores import TextScores
 
@@ -36,6 +37,10 @@ def plan(tmp_path_factory) -> StudyPlan:
     names = [f"{one} {two}" for one in GIVEN for two in ("lund", "roth", "vogt")]
     write_questions(folder / "train.jsonl", names[:18], 0)
     write_questions(folder / "test.jsonl", names[18:], 1)
+    leaked = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()[:2]]
+    leaked = [{**one, "question": one["question"].upper().replace(" ?", "?")} for one in leaked]
+    with (folder / "test.jsonl").open("a") as file:
+        file.writelines(f"\n{json.dumps(one)}" for one in leaked)
     return StudyPlan.from_json(
         {
             "objectives": ["masked-lm"],
@@ -78,7 +83,7 @@ def test_every_arm_tells_what_it_answers_and_finds(run, plan):
     documents = {name: set(rows["system"]) for name, rows in answers.groupby("objective")}
     assert documents.pop("closed-book") == {"none", "gold", "random"}
     assert all(found == {"none", "gold", "random", "own"} for found in documents.values())
-    assert set(answers["queries"]) == {"trained", "held out"}
+    assert set(answers["queries"]) == {"trained", "held out", "not leaked"}
     hits = scores[(scores["metric"] == "hit") & (scores["k"] == 1) & scores["trained"]]
     assert set(hits["system"]) == {"own", "bm25", "frozen", "oracle", "random"}
     words = hits[(hits["system"] == "bm25") & (hits["queries"] == "held out")]
@@ -96,7 +101,7 @@ def test_answers_are_those_of_an_explicit_loop(run, plan, name):
     arm = next(one for one in arm_models(models) if one.arm == name)
     inside = ArmInside(arm, True)
     scores = TextScores(inside.model, arm.objective, arm.matter, None)
-    given = scores._questions(arm.matter.questions["held out"])
+    given = dict(scores._groups())["held out"]
     asked = given.asked
     library, tokenizer = inside.model.passage_library, arm.matter.tokenizer
     none = np.zeros(len(given.texts), dtype=bool)
@@ -130,11 +135,29 @@ def test_answers_are_those_of_an_explicit_loop(run, plan, name):
         gains.append(float(torch.logsumexp(torch.stack(joint), dim=0) - without))
     inside.model.reader.float()
     table = run.tables["retrieval_scores"]
-    own = table[(table["objective"] == name) & table["trained"] & (table["system"] == "own")]
-    own = own[own["queries"] == "held out"].set_index("metric")["value"]
-    assert own["em"] == pytest.approx(np.mean(em))
-    assert own["f1"] == pytest.approx(np.mean(f1))
-    assert own["utility_marginal"] == pytest.approx(np.mean(gains), abs=1e-4)
+    table = table[(table["objective"] == name) & table["trained"] & (table["system"] == "own")]
+    unread = [text == text.lower() for text in given.texts]  # those that training asks are in capitals
+    assert unread.count(False) == 2
+    for queries, kept in (("held out", [True] * len(em)), ("not leaked", unread)):
+        own = table[table["queries"] == queries].set_index("metric")
+        assert set(own["count"].drop("collapse")) == {sum(kept)}
+        assert own.loc["em", "value"] == pytest.approx(np.mean(np.array(em)[kept]))
+        assert own.loc["f1", "value"] == pytest.approx(np.mean(np.array(f1)[kept]))
+        assert own.loc["utility_marginal", "value"] == pytest.approx(np.mean(np.array(gains)[kept]), abs=1e-4)
+
+
+@pytest.mark.slow
+def test_questions_that_training_asks_are_counted_and_shown(run, plan):
+    told = run.tables["query_leakage"]
+    assert told[["questions", "leaked"]].drop_duplicates().to_numpy().tolist() == [[14, 2]]
+    assert told["question"].tolist() == ["WHERE DOES ADA LUND LIVE?", "WHAT DOES ADA LUND WORK AS?"]
+    assert told["query"].tolist() == ["where does ada lund live ?", "what does ada lund work as ?"]
+    arm = arm_models(StudyModels(plan, RunFolder(run.path)))[0]
+    matter = ReadText({**arm.matter.parts, "test": arm.matter.parts["test"].select(range(12))}, 150, 48, 3)
+    assert matter.leakage.leaked == ()
+    assert matter.leakage.table().to_dict("records") == [{"questions": 12, "leaked": 0, "question": "", "query": ""}]
+    scores = TextScores(ArmInside(arm, True).model, arm.objective, matter, None)
+    assert [name for name, _ in scores._groups()] == ["trained", "held out"]
 
 
 @pytest.mark.slow

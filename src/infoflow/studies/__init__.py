@@ -67,6 +67,7 @@ from .stages import ChooseHeads as ChooseHeads
 from .stages import Compare as Compare
 from .stages import CompareRecordings as CompareRecordings
 from .stages import CountLeakage as CountLeakage
+from .stages import CountQuestions as CountQuestions
 from .stages import FollowArm as FollowArm
 from .stages import InsideTuned as InsideTuned
 from .stages import JoinArms as JoinArms

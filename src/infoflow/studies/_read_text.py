@@ -11,7 +11,7 @@ import numpy as np
 from infoflow.adaptation import load_task
 from infoflow.corpus import Corpus, train_tokenizer
 from infoflow.foundation import current_display, digest
-from infoflow.retrieval import Library, Passages
+from infoflow.retrieval import Library, Passages, QueryLeakage, query_leakage
 from infoflow.training import QueryRows, QuestionRows, question_rows
 
 from ._reading_matter import AbstractReadingMatter
@@ -69,7 +69,13 @@ class ReadText(AbstractReadingMatter):
     def questions(self) -> dict[str, Questions]:
         """Those of training, and those that are kept from it."""
         library = self.passage_library()
+        _tell_of(library)
         return {TRAINED: self._questions("train", library), HELD_OUT: self._questions("test", library)}
+
+    @cached_property
+    def leakage(self) -> QueryLeakage:
+        """Which of the questions that are kept from training it asks all the same, in the same words."""
+        return query_leakage(self.questions[HELD_OUT].texts, self.questions[TRAINED].texts)
 
     @cached_property
     def chance(self) -> float:
@@ -125,8 +131,19 @@ class ReadText(AbstractReadingMatter):
                 f"{part}: {num - len(found.kept):,} of {num:,} questions have no answer of at most "
                 f"{self.answer_tokens} tokens, and are not asked."
             )
+        if found.rows.num_specials:
+            current_display().note(f"{part}: {found.rows.num_specials:,} special tokens written in questions are text.")
         if found.num_cut:
             current_display().note(f"{part}: {found.num_cut:,} questions are longer than what is read, and were cut.")
+
+
+def _tell_of(library: Library) -> None:
+    if library.num_specials:
+        current_display().note(f"{library.num_specials:,} special tokens written in passages are text.")
+    if library.num_cut:
+        current_display().note(
+            f"{library.num_cut:,} of {len(library):,} passages are longer than what is read, and are cut."
+        )
 
 
 @lru_cache(maxsize=2)

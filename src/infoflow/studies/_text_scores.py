@@ -26,6 +26,7 @@ from ._question_reading import SEARCHES, Asked, QuestionReading, alone, ranked_b
 from ._read_text import HELD_OUT, TRAINED, Questions, ReadText
 from ._training_accuracy import spread
 
+NOT_LEAKED = "not leaked"
 DOCUMENTS = ("none", "gold", "random", "own")
 _CUTS = (1, 2, 5, 20)
 _MOST = 600  # questions of a part
@@ -49,11 +50,12 @@ class TextScores:
     | none, gold, random | em, f1                                    | of what is answered with that passage  |
     | own                | em, f1                                    | with all that is found, summed out     |
     | own                | utility, utility_marginal, log_likelihood | as of facts, see `ArmScores`           |
-    | own, bm25, frozen  | hit, recall, mrr, collapse                | of the passage that was asked about    |
+    | own, bm25, frozen  | hit, recall, mrr, collapse, nothing_found | of the passage that was asked about    |
 
-    Queries are "trained" and "held out", at most 600 of each. Masks tell how many tokens an answer has, and each is
-    filled by itself: \(\arg\max_w \sum_z \pi(z) p(w_j = w | z, x)\). The baseline of em and f1 is the most
-    frequent right answer, said to all.
+    Queries are "trained" and "held out", at most 600 of each; "not leaked" are those of the latter that training does
+    not ask, where it asks some. Masks tell how many tokens an answer has, and each is filled by itself:
+    \(\arg\max_w \sum_z \pi(z) p(w_j = w | z, x)\). The baseline of em and f1 is the most frequent right answer, said
+    to all.
     """
 
     model: RetrievalModel  # in evaluation mode, with an index of its own weights
@@ -66,13 +68,22 @@ class TextScores:
         had = self.model.passage_library
         self.model.passage_library = self._library
         try:
-            parts = [frame for name in (TRAINED, HELD_OUT) for frame in self._of(name)]
+            parts = [frame for name, given in self._groups() for frame in self._of(name, given)]
         finally:
             self.model.passage_library = had
         return RETRIEVAL_SCORES.conform(pd.concat(parts, ignore_index=True))
 
-    def _of(self, name: str) -> Iterator[pd.DataFrame]:
-        given = self._questions(self.text.questions[name])
+    def _groups(self) -> Iterator[tuple[str, _Questions]]:
+        """Questions with what they are called."""
+        rows = {name: spread(len(self.text.questions[name].texts), _MOST) for name in (TRAINED, HELD_OUT)}
+        groups = [(name, name, own) for name, own in rows.items()]
+        others = np.setdiff1d(rows[HELD_OUT], self.text.leakage.leaked)
+        if 0 < len(others) < len(rows[HELD_OUT]):
+            groups.append((NOT_LEAKED, HELD_OUT, others))
+        for name, part, chosen in groups:
+            yield name, self._questions(self.text.questions[part], chosen)
+
+    def _of(self, name: str, given: _Questions) -> Iterator[pd.DataFrame]:
         for document in DOCUMENTS:
             if document == "own" and self.model.source == "none":
                 continue
@@ -131,9 +142,8 @@ class TextScores:
         """The model's own; of a closed book, which has none, that of the text."""
         return self.model.passage_library or self.text.passage_library()
 
-    def _questions(self, questions: Questions) -> _Questions:
-        """At most so many, with their answers masked."""
-        rows = spread(len(questions.texts), _MOST)
+    def _questions(self, questions: Questions, rows: np.ndarray) -> _Questions:
+        """Some of them, with their answers masked."""
         tokens = [questions.rows.row(int(row)) for row in rows]
         spans = [questions.rows.example(int(row)).labels["spans"][0] for row in rows]
         shape = (len(rows), max(map(len, tokens)))

@@ -13,6 +13,7 @@ from ..forms._lines import SHARE
 from ._methods import ANSWERED
 from ._rows import arms, drawn, mean_of, seeds_note
 
+_NOT_LEAKED = "not leaked"
 _PANELS = {
     ("trained", "none"): "questions of training, no passage",
     ("trained", "gold"): "questions of training, the right passage",
@@ -51,7 +52,7 @@ def answers_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     return ReportFigure(
         id="text-answers",
         question="What does a reader of real text answer, from memory and from a passage?",
-        answer=_told(data, models),
+        answer=[*_told(data, models), *_without_leaks(data, models)],
         words=by_answer({one.label: _from_what(data, one.key) for one in series}, "new questions are answered "),
         panels=panels,
         caption=f"{seeds_note(data)} Dashed tick: the most frequent right answer, said to all. Grey cross: before "
@@ -82,6 +83,23 @@ def _told(data: pd.DataFrame, models: ShownModels) -> list[str]:
         ]
         said.append(f"{one.label} answers {listed(parts)}.")
     return said
+
+
+def _without_leaks(data: pd.DataFrame, models: ShownModels) -> list[str]:
+    """Answers to new questions without those that training asks too, where there are such."""
+    asked = {name: of(data, trained=True, queries=name)["count"] for name in ("held out", _NOT_LEAKED)}
+    if any(counts.empty for counts in asked.values()):
+        return []
+    every, others = (int(counts.max()) for counts in asked.values())
+    parts = []
+    for one in models.present(data[data["trained"]]):
+        for system in ("own", "none"):
+            values = [mean_of(data, series=one.key, queries=name, system=system) for name in (_NOT_LEAKED, "held out")]
+            if None not in values:
+                rest, whole = (number(100 * value, 0) for value in values if value is not None)
+                parts.append(f"{one.label} {rest}% ({whole}% of all)")
+                break
+    return [f"Training asks {every - others:,} of the {every:,} new questions too. Of the others: {listed(parts)}."]
 
 
 def _from_what(data: pd.DataFrame, key: str) -> str:

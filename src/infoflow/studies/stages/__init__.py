@@ -5,6 +5,7 @@ from ._check import Check as Check
 from ._choose_heads import ChooseHeads as ChooseHeads
 from ._compare import Compare as Compare
 from ._count_leakage import CountLeakage as CountLeakage
+from ._count_questions import CountQuestions as CountQuestions
 from ._course import Course as Course
 from ._domain_loss import MeasureDomain as MeasureDomain
 from ._follow_arm import FollowArm as FollowArm
@@ -62,6 +63,7 @@ STAGES: tuple[type[AbstractStage], ...] = (
     CountLeakage,
     Tune,
     InsideTuned,
+    CountQuestions,
     WarmRetriever,
     TrainArm,
     SettleArm,
