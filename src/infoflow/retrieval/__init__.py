@@ -41,7 +41,6 @@ from ._origins import origins as origins
 from ._passage_index import PassageIndex as PassageIndex
 from ._passage_index import build_passage_index as build_passage_index
 from ._passage_index import open_passage_index as open_passage_index
-from ._passage_index import tower_digest as tower_digest
 from ._passages import Passage as Passage
 from ._passages import Passages as Passages
 from ._query_leakage import QueryLeakage as QueryLeakage
@@ -70,3 +69,4 @@ from ._tables import RETRIEVAL_LEARNING as RETRIEVAL_LEARNING
 from ._tables import RETRIEVAL_SCORES as RETRIEVAL_SCORES
 from ._terms import terms_name as terms_name
 from ._terms import terms_of as terms_of
+from ._tower_digest import tower_digest as tower_digest

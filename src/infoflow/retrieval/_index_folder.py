@@ -6,14 +6,17 @@ from typing import Any, NamedTuple
 
 from safetensors.torch import load_file, save_file
 
-from infoflow.foundation import UserError, atomic_folder, file_digest
+from infoflow.foundation import UserError, as_written, atomic_folder, file_digest
 
 from ._bm25 import LexicalIndex
 from ._dense_index import DenseIndex
 from ._passages import Passages
 
-_VERSION = 1
+_VERSION = 2
+_OLDEST = {"dense": 2, "lexical": 1}  # before 2 the encoder of a dense index was its weights alone
 _ABOUT, _VECTORS = "index.json", "vectors.safetensors"
+_ENCODED_BY = "passage encoder (weights, settings, pooling and tokenizer)"
+_AGAIN = "Build the index again: infoflow data index CORPUS --out FOLDER."
 
 Index = DenseIndex | LexicalIndex
 
@@ -74,17 +77,16 @@ def load_index(
     about = _read(folder)
     _check_source(folder, "passages", about["store"], passages.digest)
     if encoder is not None and not stale_ok:
-        what = "passage encoder" if about["kind"] == "dense" else "terms, by another tokenizer or version of infoflow"
+        what = _ENCODED_BY if about["kind"] == "dense" else "terms, by another tokenizer or version of infoflow"
         _check_source(folder, what, about["encoder"], encoder)
     for name, wanted in about["files"].items():
         path = folder / Path(name).name
         if not path.is_file() or file_digest(path) != wanted:
             raise UserError(
-                f"{path} is {'damaged: it is not what was written' if path.exists() else 'missing'}.\n"
-                "Build the index again: infoflow data index CORPUS --out FOLDER."
+                f"{path} is {'damaged: it is not what was written' if path.exists() else 'missing'}.\n{_AGAIN}"
             )
     if (about["kind"] == "dense") != (_VECTORS in about["files"]):
-        raise UserError(f"{folder / _ABOUT} is damaged: its kind is not that of its files.\nBuild the index again.")
+        raise UserError(f"{folder / _ABOUT} is damaged: its kind is not that of its files.\n{_AGAIN}")
     index: Index
     if about["kind"] == "dense":
         index = DenseIndex(load_file(folder / _VECTORS)["vectors"])
@@ -116,14 +118,18 @@ def _read(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder} holds no index: there is no {_ABOUT}.\nName one that infoflow data index wrote.")
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-        whole = about["version"] == _VERSION and about["kind"] in ("dense", "lexical")
+        version, kind = about["version"], about["kind"]
         fields = {name: about[name] for name in ("kind", "count", "store", "encoder")}
-        whole &= isinstance(fields["count"], int) and all(
-            isinstance(fields[name], str) for name in ("store", "encoder")
-        )
+        whole = kind in _OLDEST and isinstance(version, int) and isinstance(fields["count"], int)
+        whole &= all(isinstance(fields[name], str) for name in ("store", "encoder"))
         files = {str(name): str(value) for name, value in about["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        whole, fields, files = False, {}, {}
+        whole, files = False, {}
     if not whole or not files:
-        raise UserError(f"{path} is damaged, or of another version of infoflow.\nBuild the index again.")
+        raise UserError(f"{path} is damaged, or of another version of infoflow.\n{_AGAIN}")
+    if not _OLDEST[kind] <= version <= _VERSION:
+        raise UserError(
+            f"The index in {folder} was written by another version of infoflow, in layout {as_written(version)}; this "
+            f"one reads {_OLDEST[kind]} to {_VERSION} of a {kind} index.\n{_AGAIN}"
+        )
     return {**fields, "files": files}

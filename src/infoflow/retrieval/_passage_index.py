@@ -1,6 +1,5 @@
 """`PassageIndex`: passages and the index that finds them in one folder; what `infoflow data index` builds and asks."""
 
-import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -26,8 +25,9 @@ from ._library import Library
 from ._origins import origins
 from ._passages import Passages
 from ._plain_tokens import plain_tokens
-from ._retriever import Retriever, Tower
+from ._retriever import Retriever
 from ._terms import terms_name, terms_of
+from ._tower_digest import tower_digest
 
 _PASSAGES, _INDEX = "passages", "index"
 
@@ -105,7 +105,7 @@ def _built(source: str | Path | Corpus | Passages, folder: Path, loaded: tuple[R
         return PassageIndex(passages, index)
     model, tokenizer = loaded
     index = Library(passages, tokenizer, model.config.max_position_embeddings).embed(model.passages)
-    save_index(index, passages, tower_digest(model.passages), folder / _INDEX)
+    save_index(index, passages, tower_digest(model.passages, tokenizer), folder / _INDEX)
     return PassageIndex(passages, index, model, tokenizer)
 
 
@@ -131,7 +131,7 @@ def open_passage_index(folder: Path | str, retriever: Path | None = None) -> Pas
     if retriever is None:
         return PassageIndex(passages, load_index(folder / _INDEX, passages, terms_name()).index)
     model, tokenizer = _load_retriever(retriever)
-    stored = load_index(folder / _INDEX, passages, tower_digest(model.passages))
+    stored = load_index(folder / _INDEX, passages, tower_digest(model.passages, tokenizer))
     assert isinstance(stored.index, DenseIndex)
     return PassageIndex(passages, stored.index, model, tokenizer)
 
@@ -144,15 +144,6 @@ def _encoded(questions: Sequence[str], tokenizer: Any, retriever: Retriever) -> 
     rows = [torch.tensor([vocabulary.start, *row[:room].tolist(), vocabulary.end]) for row in words]
     ids = pad_sequence(rows, batch_first=True, padding_value=vocabulary.pad)
     return ids, pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-
-
-def tower_digest(tower: Tower) -> str:
-    """Sixteen hex digits of an encoder's weights."""
-    hashed = hashlib.sha256()
-    for name, tensor in tower.state_dict().items():
-        hashed.update(name.encode())
-        hashed.update(tensor.detach().float().cpu().contiguous().numpy().data)
-    return hashed.hexdigest()[:16]
 
 
 def _whole(passages: Passages) -> Iterator[str]:
