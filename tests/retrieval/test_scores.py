@@ -123,6 +123,7 @@ def test_beir(tmp_path):
     assert found.questions == ("what?",)
     assert found.relevant == (frozenset({1}),)
     assert found.passages[0].title == "A"
+    assert (found.question_names, found.passage_names) == (("q1",), ("d1", "d2"))
 
 
 def test_documents_with_a_title_alone_are_passages_and_judgements_of_empty_ones_are_skipped(tmp_path):
@@ -137,6 +138,7 @@ def test_documents_with_a_title_alone_are_passages_and_judgements_of_empty_ones_
     lines(tmp_path / "qrels" / "test.tsv", "query-id\tcorpus-id\tscore", *judged)
     found = load_benchmark(tmp_path)
     assert found.questions == ("what 0?", "what 2?")
+    assert (found.question_names, found.passage_names) == (("q0", "q2"), ("d1", "d3"))
     assert found.relevant == (frozenset({0}), frozenset({1}))
     assert [(one.title, one.text) for one in found.passages] == [("", "A title"), ("", "y")]
     assert found.num_skipped == 2

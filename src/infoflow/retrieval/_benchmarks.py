@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infoflow.corpus import FactWorld, read_lines
+from infoflow.corpus import FactWorld, load_world, read_lines
 from infoflow.foundation import UserError, as_written, current_display
 
 from ._answers import contains_answer
@@ -25,10 +25,12 @@ class Benchmark:
     relevant: tuple[frozenset[int], ...]  # ids of the passages that answer each question
     answers: tuple[tuple[str, ...], ...] | None = None  # of each question in words, where they are known
     num_skipped: int = 0  # relevant documents without title and text, each time that one is judged so
+    question_names: tuple[str, ...] | None = None  # what the files call each; None: they have no names
+    passage_names: tuple[str, ...] | None = None
 
 
 def load_benchmark(folder: Path | str) -> Benchmark:
-    """The benchmark in a folder, by the files in it.
+    """The benchmark in a folder, by the files in it; `facts` or `facts:256`: that of a world of facts.
 
     | files                                          | layout                                                   |
     |------------------------------------------------|----------------------------------------------------------|
@@ -42,6 +44,8 @@ def load_benchmark(folder: Path | str) -> Benchmark:
     Raises:
         UserError: There is none of these layouts, a line is malformed, or judgements name documents that are not there.
     """
+    if world := load_world(str(folder)):
+        return facts_benchmark(world)
     folder = Path(folder)
     if _find(folder, "test.candidates.txt"):
         return _read_reqa(folder)
@@ -187,6 +191,8 @@ def _read_judged(folder: Path, docs: str, judged: Path | None, key: str, header:
         questions=tuple(str(row["text"]) for row in asked),
         relevant=tuple(frozenset(found[str(row[key])]) for row in asked),
         num_skipped=num_skipped,
+        question_names=tuple(str(row[key]) for row in asked),
+        passage_names=tuple(id for id, _ in kept),
     )
 
 
