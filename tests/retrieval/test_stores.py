@@ -108,9 +108,9 @@ def test_a_folder_without_passages_is_told(tmp_path):
 def test_an_index_comes_back_as_it_was(passages, tmp_path, kind):
     index = index_of(kind, passages)
     save_index(index, passages, "an encoder", tmp_path / "i")
-    loaded, encoder = load_index(tmp_path / "i", passages, "an encoder")
+    loaded, encoder, recall = load_index(tmp_path / "i", passages, "an encoder")
     query = np.ones((1, 2), dtype=np.float32) if kind == "dense" else [["ada", "baker"]]
-    assert encoder == "an encoder"
+    assert (encoder, recall) == ("an encoder", None)
     for one, other in zip(index.search(query, 3), loaded.search(query, 3), strict=True):
         np.testing.assert_array_equal(one, other)
 

@@ -1,30 +1,41 @@
-"""Exact search by inner product, in blocks so that memory stays bounded."""
+"""Search by inner product: exact, in blocks so that memory stays bounded, or among an approximate one's candidates.
 
-from importlib.util import find_spec
+Whoever chooses the candidates, a score is computed in one way for each pair, and the order is decided here.
+"""
+
+from pathlib import Path
 from typing import Any, Literal, final
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from infoflow.foundation import UserError, missing_extra
+from infoflow.foundation import UserError
 
+from ._approximate import IVFPQ, Approximate, build_nearest, flat_index, read_nearest, write_nearest
 from ._found import Excluded, Found, best, check_search
 from ._numbers import Numbers
 
-Backend = Literal["torch", "faiss"]
+Backend = Literal["torch", "faiss"] | Approximate
 _BLOCK = 65_536  # passages of one product
 _QUERIES = 256
+_ROWS = 4096  # passages that are scored at once
 _SLACK = 16  # passages beyond k that faiss is asked for: their order is decided here
+VECTORS, NEAREST = "vectors.safetensors", "nearest.faiss"
+"""Files of an index on disk."""
 
 
 @final
 class DenseIndex:
-    """Vectors of passages whose ids are their rows; scores are inner products, in float32 at least.
+    """Vectors of passages whose ids are their rows; a score is their inner product, rounded to the vectors' precision.
 
-    With `backend="faiss"` (extra `faiss`) the passages are chosen by its exact flat index, and scored and put in order
-    as here, so both find the same; ties that reach beyond what faiss returned are searched again.
+    It is the same number whatever else is asked or stands in the index: sums are in float64, along the vector.
+
+    With `backend="faiss"` (extra `faiss`) passages are chosen by its exact flat index, and the same are found. With
+    `HNSW(...)` or `IVFPQ(...)` some of the best may be missed (`search_recall` counts them), and fewer than there are
+    are never found: a query that gets too few candidates is searched exactly.
     """
 
     def __init__(self, vectors: Numbers, backend: Backend = "torch") -> None:
@@ -34,20 +45,35 @@ class DenseIndex:
             backend: Who searches.
 
         Raises:
-            UserError: There is no passage, a vector is not finite, or faiss is asked for and not installed.
+            UserError: There is no passage or too few to train the backend, a vector is not finite, or faiss is asked
+                for and not installed.
         """
+        self._set(vectors, backend)
+        if self.is_approximate:
+            assert not isinstance(backend, str)
+            self._faiss = build_nearest(self._float32(), backend)
+        elif backend == "faiss":
+            self._faiss = flat_index(self._float32())
+
+    def _set(self, vectors: Numbers, backend: Backend) -> None:
         self.vectors = _vectors(vectors, "vectors of passages")
         if not len(self.vectors):
             raise UserError("A dense index needs at least one passage. Got none.")
-        if backend not in ("torch", "faiss"):
-            raise UserError(f'backend must be "torch" or "faiss". Got {backend!r}.')
-        self.backend = backend
-        self._faiss = _flat_index(self.vectors) if backend == "faiss" else None
+        if not (backend in ("torch", "faiss") or isinstance(backend, Approximate)):
+            raise UserError(f'backend must be "torch", "faiss", HNSW(...) or IVFPQ(...). Got {backend!r}.')
+        self.backend: Backend = backend
+        self._faiss: Any = None
+        self._longest = max(float(part.double().norm(dim=1).max()) for part in self.vectors.split(_BLOCK))
 
     def __len__(self) -> int:
         return len(self.vectors)
 
-    @torch.autocast("cpu", enabled=False)  # half of the digits would make ties of different scores
+    @property
+    def is_approximate(self) -> bool:
+        """Whether some of the best passages may be missed."""
+        return not isinstance(self.backend, str)
+
+    @torch.autocast("cpu", enabled=False)  # half of the digits would choose others
     def search(self, queries: Numbers, k: int, exclude: Excluded | None = None) -> Found:
         """The k passages of the highest inner product with each query.
 
@@ -75,36 +101,82 @@ class DenseIndex:
         return Found(ids, scores)
 
     def _candidates(self, queries: Tensor, wanted: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Ids and scores of each query: the best `wanted`, with all that tie with the last of them."""
+        """Ids and scores of each query: the best `wanted` with all that tie with the last of them, or candidates."""
         if self._faiss is None:
             return self._exact(queries, wanted)
-        asked = min(wanted + _SLACK, len(self))
+        many = self.backend.candidates if isinstance(self.backend, IVFPQ) else 1
+        asked = min(wanted * many + _SLACK, len(self))
         _, found = self._faiss.search(queries.float().numpy(), asked)
         rows = []
-        for query, places in zip(queries, found, strict=True):
-            ids = np.sort(places[places >= 0])
-            values = (self.vectors[torch.from_numpy(ids)] @ query).numpy()
-            unsure = asked < len(self) and np.sort(values)[::-1][wanted - 1] - values.min() <= _rounding(values)
+        for query, places, doubt in zip(queries, found, self._doubt(queries), strict=True):
+            ids = np.unique(places[places >= 0])
+            values = self._scores(ids, query)
+            unsure = len(ids) < wanted
+            if not self.is_approximate and not unsure and asked < len(self):
+                unsure = np.sort(values)[::-1][wanted - 1] - values.min() <= doubt
             rows.append(self._exact(query[None], wanted)[0] if unsure else (ids, values))
         return rows
 
     def _exact(self, queries: Tensor, wanted: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        rows: list[tuple[np.ndarray, np.ndarray]] = [
-            (np.empty(0, np.int64), np.empty(0, queries.numpy().dtype)) for _ in queries
-        ]
+        """Products choose whoever may be among the best `wanted` for all that they are rounded; these are scored."""
+        near: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0, np.int64), np.empty(0)) for _ in queries]
+        doubt = self._doubt(queries)
         for start in range(0, len(self), _BLOCK):
-            scores = queries @ self.vectors[start : start + _BLOCK].T
-            least = scores.topk(min(wanted, scores.shape[1]), dim=1).values[:, -1:]
-            for row, (values, enough) in enumerate(zip(scores.numpy(), (scores >= least).numpy(), strict=True)):
-                places = np.flatnonzero(enough)
-                ids, before = rows[row]
-                rows[row] = np.concatenate([ids, places + start]), np.concatenate([before, values[places]])
+            products = queries @ self.vectors[start : start + _BLOCK].T
+            least = products.topk(min(wanted, products.shape[1]), dim=1).values[:, -1].double().numpy() - doubt
+            for row, values in enumerate(products.double().numpy()):
+                places = np.flatnonzero(values >= least[row])
+                ids, before = near[row]
+                near[row] = np.concatenate([ids, places + start]), np.concatenate([before, values[places]])
+        rows = []
+        for query, (ids, values), margin in zip(queries, near, doubt, strict=True):
+            kept = ids[values >= np.partition(values, len(values) - wanted)[len(values) - wanted] - margin]
+            rows.append((kept, self._scores(kept, query)))
         return rows
 
+    def _scores(self, ids: np.ndarray, query: Tensor) -> np.ndarray:
+        """The inner products of passages with one query."""
+        of_query, vectors = query.double().numpy(), self.vectors.numpy()
+        scores = np.empty(len(ids), dtype=vectors.dtype)
+        for start in range(0, len(ids), _ROWS):
+            part = vectors[ids[start : start + _ROWS]].astype(np.float64)
+            scores[start : start + _ROWS] = (part * of_query).sum(axis=1)
+        return scores
 
-def _rounding(values: np.ndarray) -> float:
-    """By how much two computations of a score may differ."""
-    return float(np.abs(values).max()) * 1e-5
+    def _doubt(self, queries: Tensor) -> np.ndarray:
+        r"""By how much rounding may turn two products, (query,): \(2 (d + 4) \epsilon \|q\| \max_z \|z\|\).
+
+        faiss has single precision whatever the vectors have.
+        """
+        dtype = self.vectors.dtype if self._faiss is None else torch.float32
+        bound = 2 * (self.vectors.shape[1] + 4) * torch.finfo(dtype).eps * self._longest
+        return bound * queries.double().norm(dim=1).numpy()
+
+    def _float32(self) -> np.ndarray:
+        return self.vectors.float().numpy()
+
+    # -- on disk ------------------------------------------------------------------------------------------------------
+
+    def write(self, folder: Path) -> None:
+        """Write vectors, and what searches them approximately, into a folder; `read` reads them."""
+        save_file({"vectors": self.vectors}, folder / VECTORS)
+        if self.is_approximate:
+            write_nearest(self._faiss, folder / NEAREST)
+
+    @classmethod
+    def read(cls, folder: Path, backend: Backend = "torch") -> "DenseIndex":
+        """The index that `write` left; the caller has checked the files.
+
+        Raises:
+            UserError: faiss is needed and not installed, or its file is of other vectors.
+        """
+        vectors = load_file(folder / VECTORS)["vectors"]
+        if isinstance(backend, str):
+            return cls(vectors, backend)
+        index = object.__new__(cls)
+        index._set(vectors, backend)
+        index._faiss = read_nearest(folder / NEAREST, backend, tuple(index.vectors.shape))
+        return index
 
 
 def _vectors(given: Any, what: str) -> Float[Tensor, "row width"]:
@@ -115,13 +187,3 @@ def _vectors(given: Any, what: str) -> Float[Tensor, "row width"]:
     if not bool(torch.isfinite(vectors).all()):
         raise UserError(f"The {what} must be finite. Got NaN or infinity.\nTrain with a lower learning rate.")
     return vectors.contiguous()
-
-
-def _flat_index(vectors: Tensor) -> Any:
-    if find_spec("faiss") is None:
-        raise missing_extra("backend = faiss", "faiss-cpu", "faiss")
-    import faiss  # pyright: ignore[reportMissingImports]  # the extra `faiss`
-
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    index.add(vectors.float().numpy())
-    return index

@@ -1,22 +1,24 @@
 """An index beside its passages on disk: every file is checked before it is read, and what it was made from."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors.torch import load_file, save_file
+from infoflow.foundation import UserError, as_written, atomic_folder, file_digest, stream
 
-from infoflow.foundation import UserError, as_written, atomic_folder, file_digest
-
+from ._approximate import HNSW, IVFPQ, Approximate
 from ._bm25 import LexicalIndex
-from ._dense_index import DenseIndex
+from ._dense_index import NEAREST, VECTORS, DenseIndex
 from ._passages import Passages
+from ._search_recall import NUM_QUERIES, SearchRecall, search_recall
 
 _VERSION = 2
 _OLDEST = {"dense": 2, "lexical": 1}  # before 2 the encoder of a dense index was its weights alone
-_ABOUT, _VECTORS = "index.json", "vectors.safetensors"
+_ABOUT = "index.json"
 _ENCODED_BY = "passage encoder (weights, settings, pooling and tokenizer)"
 _AGAIN = "Build the index again: infoflow data index CORPUS --out FOLDER."
+_APPROXIMATE = {"hnsw": HNSW, "ivf": IVFPQ}
 
 Index = DenseIndex | LexicalIndex
 
@@ -26,9 +28,23 @@ class StoredIndex(NamedTuple):
 
     index: Index
     encoder: str  # digest of the passage encoder, or how terms were made
+    recall: SearchRecall | None = None  # of an approximate one
 
 
-def save_index(index: Index, passages: Passages, encoder: str, folder: Path | str) -> None:
+class _About(NamedTuple):
+    """What an index says of itself."""
+
+    kind: str
+    store: str
+    encoder: str
+    files: dict[str, str]
+    approximate: Approximate | None
+    recall: SearchRecall | None
+
+
+def save_index(
+    index: Index, passages: Passages, encoder: str, folder: Path | str, recall: SearchRecall | None = None
+) -> None:
     """Write an index of `passages` into a folder of its own.
 
     Args:
@@ -36,27 +52,32 @@ def save_index(index: Index, passages: Passages, encoder: str, folder: Path | st
         passages: The store that it was made from; only its digest is kept.
         encoder: Digest of what turned passages into vectors, or the name of how they became terms.
         folder: An old index there is replaced as a whole.
+        recall: Of an approximate index; None: on 200 of its own vectors.
 
     Raises:
         UserError: The folder cannot be written, or the index has another number of passages.
     """
     if len(index) != len(passages):
         raise UserError(f"The index must have as many passages as the store, {len(passages):,}. Got {len(index):,}.")
+    about: dict[str, Any] = {"version": _VERSION, "kind": "lexical", "metric": "bm25", "count": len(index)}
+    if isinstance(index, DenseIndex):
+        about |= {"kind": "dense", "metric": "inner product", **_of_search(index, recall)}
     with atomic_folder(Path(folder)) as temporary:
-        if isinstance(index, DenseIndex):
-            save_file({"vectors": index.vectors}, temporary / _VECTORS)
-        else:
-            index.write(temporary)
-        about = {
-            "version": _VERSION,
-            "kind": "dense" if isinstance(index, DenseIndex) else "lexical",
-            "metric": "inner product" if isinstance(index, DenseIndex) else "bm25",
-            "count": len(index),
-            "store": passages.digest,
-            "encoder": encoder,
-            "files": {path.name: file_digest(path) for path in sorted(temporary.iterdir())},
-        }
+        index.write(temporary)
+        files = {path.name: file_digest(path) for path in sorted(temporary.iterdir())}
+        about |= {"store": passages.digest, "encoder": encoder, "files": files}
         (temporary / _ABOUT).write_text(json.dumps(about), encoding="utf-8")
+
+
+def _of_search(index: DenseIndex, recall: SearchRecall | None) -> dict[str, Any]:
+    """How a dense index is searched; nothing where it is exact."""
+    if isinstance(index.backend, str):
+        return {}
+    if recall is None:
+        size = min(NUM_QUERIES, len(index))
+        rows = stream("search-recall").choice(len(index), size, replace=False)
+        recall = search_recall(index, index.vectors[rows], what="vectors of passages")
+    return {"approximate": {"kind": index.backend.name, **asdict(index.backend)}, "recall": recall._asdict()}
 
 
 def load_index(
@@ -75,24 +96,22 @@ def load_index(
     """
     folder = Path(folder)
     about = _read(folder)
-    _check_source(folder, "passages", about["store"], passages.digest)
+    _check_source(folder, "passages", about.store, passages.digest)
     if encoder is not None and not stale_ok:
-        what = _ENCODED_BY if about["kind"] == "dense" else "terms, by another tokenizer or version of infoflow"
-        _check_source(folder, what, about["encoder"], encoder)
-    for name, wanted in about["files"].items():
+        what = _ENCODED_BY if about.kind == "dense" else "terms, by another tokenizer or version of infoflow"
+        _check_source(folder, what, about.encoder, encoder)
+    for name, wanted in about.files.items():
         path = folder / Path(name).name
         if not path.is_file() or file_digest(path) != wanted:
             raise UserError(
                 f"{path} is {'damaged: it is not what was written' if path.exists() else 'missing'}.\n{_AGAIN}"
             )
-    if (about["kind"] == "dense") != (_VECTORS in about["files"]):
+    dense = about.kind == "dense"
+    of_dense = {VECTORS} if about.approximate is None else {VECTORS, NEAREST}
+    if dense != (set(about.files) == of_dense):
         raise UserError(f"{folder / _ABOUT} is damaged: its kind is not that of its files.\n{_AGAIN}")
-    index: Index
-    if about["kind"] == "dense":
-        index = DenseIndex(load_file(folder / _VECTORS)["vectors"])
-    else:
-        index = LexicalIndex.read(folder)
-    return StoredIndex(index, about["encoder"])
+    index: Index = DenseIndex.read(folder, about.approximate or "torch") if dense else LexicalIndex.read(folder)
+    return StoredIndex(index, about.encoder, about.recall)
 
 
 def index_kind(folder: Path | str) -> str:
@@ -101,7 +120,7 @@ def index_kind(folder: Path | str) -> str:
     Raises:
         UserError: There is none, or its description is damaged.
     """
-    return _read(Path(folder))["kind"]
+    return _read(Path(folder)).kind
 
 
 def _check_source(folder: Path, what: str, made: str, given: str) -> None:
@@ -112,24 +131,44 @@ def _check_source(folder: Path, what: str, made: str, given: str) -> None:
         )
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def _read(folder: Path) -> _About:
     path = folder / _ABOUT
     if not path.is_file():
         raise UserError(f"{folder} holds no index: there is no {_ABOUT}.\nName one that infoflow data index wrote.")
+    damaged = UserError(f"{path} is damaged, or of another version of infoflow.\n{_AGAIN}")
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-        version, kind = about["version"], about["kind"]
-        fields = {name: about[name] for name in ("kind", "count", "store", "encoder")}
-        whole = kind in _OLDEST and isinstance(version, int) and isinstance(fields["count"], int)
-        whole &= all(isinstance(fields[name], str) for name in ("store", "encoder"))
-        files = {str(name): str(value) for name, value in about["files"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        whole, files = False, {}
-    if not whole or not files:
-        raise UserError(f"{path} is damaged, or of another version of infoflow.\n{_AGAIN}")
-    if not _OLDEST[kind] <= version <= _VERSION:
+        kind, version = about["kind"], about["version"]
+        oldest = _OLDEST[kind]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise damaged from None
+    if not isinstance(version, int) or not oldest <= version <= _VERSION:
         raise UserError(
             f"The index in {folder} was written by another version of infoflow, in layout {as_written(version)}; this "
-            f"one reads {_OLDEST[kind]} to {_VERSION} of a {kind} index.\n{_AGAIN}"
+            f"one reads {oldest} to {_VERSION} of a {kind} index.\n{_AGAIN}"
         )
-    return {**fields, "files": files}
+    try:
+        return _checked(about)
+    except (KeyError, TypeError, ValueError, AttributeError, UserError):
+        raise damaged from None
+
+
+def _checked(about: dict[str, Any]) -> _About:
+    """The description with each entry of its kind.
+
+    Raises:
+        ValueError: An entry has another; KeyError, TypeError, AttributeError and UserError likewise.
+    """
+    store, encoder, files = about["store"], about["encoder"], about["files"]
+    named = [store, encoder, *files, *files.values()]
+    if not files or not isinstance(about["count"], int) or not all(isinstance(name, str) for name in named):
+        raise ValueError("an entry of another kind")
+    if "approximate" not in about:
+        return _About(about["kind"], store, encoder, files, None, None)
+    settings = dict(about["approximate"])
+    approximate = _APPROXIMATE[settings.pop("kind")](**settings)
+    recall = SearchRecall(**about["recall"])
+    kinds = {"k": int, "num_queries": int, "queries": str, "recall": float}
+    if not all(isinstance(getattr(recall, name), kind) for name, kind in kinds.items()):
+        raise ValueError("an entry of another kind")
+    return _About(about["kind"], store, encoder, files, approximate, recall)
