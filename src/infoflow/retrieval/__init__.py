@@ -6,6 +6,8 @@ from ._answers import memorisation_ratio as memorisation_ratio
 from ._answers import normalise_answer as normalise_answer
 from ._answers import stored_bits as stored_bits
 from ._answers import token_f1 as token_f1
+from ._approximate import HNSW as HNSW
+from ._approximate import IVFPQ as IVFPQ
 from ._benchmarks import AnsweredQuestion as AnsweredQuestion
 from ._benchmarks import Benchmark as Benchmark
 from ._benchmarks import facts_benchmark as facts_benchmark
@@ -13,6 +15,7 @@ from ._benchmarks import load_benchmark as load_benchmark
 from ._benchmarks import load_questions as load_questions
 from ._bm25 import LexicalIndex as LexicalIndex
 from ._bm25 import bm25_scores as bm25_scores
+from ._build_passage_index import build_passage_index as build_passage_index
 from ._candidates import NULL as NULL
 from ._candidates import candidates as candidates
 from ._decoding import DecodedAnswer as DecodedAnswer
@@ -26,6 +29,8 @@ from ._evidence_entry import EvidenceEntry as EvidenceEntry
 from ._evidence_entry import evidence_entry as evidence_entry
 from ._fixed_choice import fixed_choice as fixed_choice
 from ._found import Found as Found
+from ._found import Searches as Searches
+from ._group_index import GroupIndex as GroupIndex
 from ._hypotheses import rescore_hypotheses as rescore_hypotheses
 from ._in_batch import in_batch_loss as in_batch_loss
 from ._index_folder import StoredIndex as StoredIndex
@@ -39,10 +44,11 @@ from ._marginal import marginal_log_likelihood as marginal_log_likelihood
 from ._marginal import retrieval_utility as retrieval_utility
 from ._origins import origins as origins
 from ._passage_index import PassageIndex as PassageIndex
-from ._passage_index import build_passage_index as build_passage_index
 from ._passage_index import open_passage_index as open_passage_index
+from ._passage_index import open_shard as open_shard
 from ._passages import Passage as Passage
 from ._passages import Passages as Passages
+from ._passages import Shard as Shard
 from ._query_leakage import QueryLeakage as QueryLeakage
 from ._query_leakage import leakage_scores as leakage_scores
 from ._query_leakage import query_leakage as query_leakage
@@ -64,9 +70,17 @@ from ._scores import answer_scores as answer_scores
 from ._scores import collapse as collapse
 from ._scores import question_blocks as question_blocks
 from ._scores import retrieval_scores as retrieval_scores
+from ._search_recall import SearchRecall as SearchRecall
+from ._search_recall import search_recall as search_recall
+from ._sharded_index import ShardedIndex as ShardedIndex
 from ._tables import QUERY_LEAKAGE as QUERY_LEAKAGE
 from ._tables import RETRIEVAL_LEARNING as RETRIEVAL_LEARNING
 from ._tables import RETRIEVAL_SCORES as RETRIEVAL_SCORES
+from ._term_statistics import TermStatistics as TermStatistics
 from ._terms import terms_name as terms_name
 from ._terms import terms_of as terms_of
 from ._tower_digest import tower_digest as tower_digest
+from ._trec import read_qrels as read_qrels
+from ._trec import read_run as read_run
+from ._trec import write_qrels as write_qrels
+from ._trec import write_run as write_run

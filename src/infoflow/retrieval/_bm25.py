@@ -18,6 +18,7 @@ import numpy as np
 from infoflow.foundation import UserError, missing_extra
 
 from ._found import Excluded, Found, best, check_search, nearest_few
+from ._term_statistics import TermStatistics
 
 Terms = Sequence[Sequence[Hashable]]
 K1, B = 1.5, 0.75
@@ -44,12 +45,13 @@ def bm25_scores(queries: Terms, passages: Terms, k1: float = K1, b: float = B) -
 class LexicalIndex:
     """BM25 over passages whose ids are their places."""
 
-    def __init__(self, passages: Terms, k1: float = K1, b: float = B) -> None:
+    def __init__(self, passages: Terms, k1: float = K1, b: float = B, statistics: TermStatistics | None = None) -> None:
         """
         Args:
             passages: Terms of each passage.
             k1: See `bm25_scores`.
             b: See `bm25_scores`.
+            statistics: Of more passages, of which these are a shard: scores are as in an index of all.
 
         Raises:
             UserError: As `bm25_scores`.
@@ -68,6 +70,21 @@ class LexicalIndex:
         names = {str(id): id for id in self._vocabulary.values()}
         self._index.index((numbered, names), show_progress=False, create_empty_token=False)
         self._num = len(numbered)
+        if statistics is not None:
+            self._weigh(numbered, statistics, k1, b)
+
+    def _weigh(self, numbered: list[list[int]], statistics: TermStatistics, k1: float, b: float) -> None:
+        """Put the scores of an index of all passages in place of those of these alone, to the last bit."""
+        stored, num_terms = self._index.scores, len(self._vocabulary)
+        rarity = np.array([statistics.rarity(term) for term in self._vocabulary])
+        lengths = np.array([len(one) for one in numbered])
+        given = np.repeat(np.arange(self._num), lengths) * num_terms + np.concatenate(numbered).astype(np.int64)
+        keys, counts = np.unique(given, return_counts=True)
+        terms = np.repeat(np.arange(num_terms), np.diff(stored["indptr"]))
+        places = stored["indices"].astype(np.int64)
+        often = counts[np.searchsorted(keys, places * num_terms + terms)].astype(np.float64)
+        norm = k1 * ((1 - b) + b * lengths[places] / statistics.mean_length)
+        stored["data"] = rarity[terms] * (often / (norm + often))
 
     def __len__(self) -> int:
         return self._num

@@ -1,7 +1,7 @@
 """What a search finds, and the one rule for ties: the higher score, then the lower id."""
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,6 +16,25 @@ class Found(NamedTuple):
 
     ids: np.ndarray  # int64 (query, k)
     scores: np.ndarray  # float (query, k)
+
+
+@runtime_checkable
+class Searches(Protocol):
+    """What finds passages: an index of this room, or an adapter of a vector database."""
+
+    def __len__(self) -> int:
+        """How many passages there are; their ids are 0 to one less."""
+        ...
+
+    def search(self, queries: Any, k: int, exclude: Excluded | None = None) -> Found:
+        """The k best passages of each query, by higher score, then lower id; none that it must not find.
+
+        Args:
+            queries: Vectors (query, width), or terms of each.
+            k: How many; where there are fewer the rest are id −1 and score −inf.
+            exclude: Ids that each query must not find.
+        """
+        ...
 
 
 def check_search(k: int, num_queries: int, exclude: Excluded | None) -> list[set[int]]:

@@ -1,9 +1,7 @@
-"""`PassageIndex`: passages and the index that finds them in one folder; what `infoflow data index` builds and asks."""
+"""`PassageIndex`: passages and the index that finds them in one folder; what `infoflow data index` asks."""
 
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import groupby
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,35 +10,35 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from infoflow.corpus import Corpus, Vocabulary, load_corpus, load_tokenizer, load_world
+from infoflow.corpus import Vocabulary, load_tokenizer
 from infoflow.foundation import UserError
 from infoflow.models import quiet_loading, unreadable
 
-from ._benchmarks import is_benchmark, load_benchmark
-from ._bm25 import LexicalIndex
-from ._dense_index import DenseIndex
-from ._found import Found
-from ._index_folder import Index, index_kind, load_index, save_index
-from ._library import Library
+from ._found import Found, Searches
+from ._index_folder import index_kind, load_index
 from ._origins import origins
 from ._passages import Passages
 from ._plain_tokens import plain_tokens
 from ._retriever import Retriever
+from ._search_recall import SearchRecall
+from ._sharded_index import ShardedIndex
 from ._terms import terms_name, terms_of
 from ._tower_digest import tower_digest
 
-_PASSAGES, _INDEX = "passages", "index"
+PASSAGES, INDEX = "passages", "index"
+"""Folders of the two."""
+_BATCH = 256  # questions that are encoded at once
 
 
 class PassageIndex(NamedTuple):
     """Passages, their index, and for a dense one the retriever with its tokenizer."""
 
     passages: Passages
-    index: Index
+    index: Searches
     retriever: Retriever | None = None
     tokenizer: Any = None
+    recall: tuple[SearchRecall, ...] = ()  # of what is searched approximately: of the index, or of each shard
 
-    @torch.no_grad()
     def search(self, questions: Sequence[str], k: int, exclude_origin: bool = False) -> Found:
         """The k best passages of each question.
 
@@ -53,15 +51,26 @@ class PassageIndex(NamedTuple):
                 from passages, and not for questions.
         """
         out = origins(questions, self.passages) if exclude_origin else None
-        if isinstance(self.index, LexicalIndex):
-            return self.index.search(terms_of(questions), k, out)
-        assert self.retriever is not None
-        vectors = self.retriever.eval().queries(*_encoded(questions, self.tokenizer, self.retriever))
-        return self.index.search(vectors, k, out)
+        return self.index.search(self.queries(questions), k, out)
+
+    @torch.no_grad()
+    def queries(self, questions: Sequence[str]) -> Tensor | list[list[Hashable]]:
+        """Questions as the index takes them: vectors (question, width), or terms of each."""
+        if self.retriever is None:
+            return terms_of(questions)
+        tower, width = self.retriever.eval().queries, self.retriever.config.vector_width
+        parts = [
+            tower(*_encoded(questions[start : start + _BATCH], self.tokenizer, self.retriever))
+            for start in range(0, len(questions), _BATCH)
+        ]
+        return torch.cat(parts) if parts else torch.empty(0, width)
 
     def look_up(self, questions: Sequence[str], k: int = 5, exclude_origin: bool = False) -> pd.DataFrame:
         """Columns `question, rank, passage, score, title, text`: one row for each passage found (see `search`)."""
-        found = self.search(questions, min(k, len(self.passages)), exclude_origin)
+        return self.rows(questions, self.search(questions, min(k, len(self.passages)), exclude_origin))
+
+    def rows(self, questions: Sequence[str], found: Found) -> pd.DataFrame:
+        """What was found as `look_up` has it."""
         rows = [
             {"question": question, "rank": rank, "passage": int(id), "score": float(score)}
             | {"title": self.passages[int(id)].title, "text": self.passages[int(id)].text}
@@ -72,68 +81,61 @@ class PassageIndex(NamedTuple):
         return pd.DataFrame(rows, columns=["question", "rank", "passage", "score", "title", "text"])
 
 
-def build_passage_index(
-    source: str | Path | Corpus | Passages, folder: Path | str, retriever: Path | None = None
-) -> PassageIndex:
-    """Passages and their index, written to `folder`.
-
-    Args:
-        source: A store; a folder with a benchmark (see `load_benchmark`); `facts`, `facts:256`; or a corpus by name or
-            path, whose sentences become passages; or a `Corpus`, whose documents do where it has them.
-        folder: An old store and index there are replaced.
-        retriever: A folder with a `Retriever` and its tokenizer makes a dense index; None: BM25 over words.
-
-    Raises:
-        UserError: The source cannot be read or holds no passage, the retriever cannot be loaded, or `folder` cannot be
-            written.
-    """
-    folder = Path(folder)
-    loaded = None if retriever is None else _load_retriever(retriever)
-    with _or_nothing(folder):
-        return _built(source, folder, loaded)
-
-
-def _built(source: str | Path | Corpus | Passages, folder: Path, loaded: tuple[Retriever, Any] | None) -> PassageIndex:
-    if isinstance(source, Passages):
-        source.save(folder / _PASSAGES)
-        passages = source
-    else:
-        passages = Passages.build(_rows(source), folder / _PASSAGES)
-    if loaded is None:
-        index: Index = LexicalIndex(terms_of(_whole(passages)))
-        save_index(index, passages, terms_name(), folder / _INDEX)
-        return PassageIndex(passages, index)
-    model, tokenizer = loaded
-    index = Library(passages, tokenizer, model.config.max_position_embeddings).embed(model.passages)
-    save_index(index, passages, tower_digest(model.passages, tokenizer), folder / _INDEX)
-    return PassageIndex(passages, index, model, tokenizer)
-
-
-def open_passage_index(folder: Path | str, retriever: Path | None = None) -> PassageIndex:
+def open_passage_index(folder: Path | str | Sequence[Path | str], retriever: Path | None = None) -> PassageIndex:
     """What `build_passage_index` wrote, once every file is found to be as it was written.
 
     Args:
-        folder: As it was named there.
+        folder: As it was named there; or the folders of all shards, in any order.
         retriever: That of a dense index.
 
     Raises:
-        UserError: There is none, a file is missing or damaged, or the retriever is missing or another one.
+        UserError: There is none, a file is missing or damaged, the retriever is missing or another one, or a shard is
+            missing.
     """
-    folder = Path(folder)
-    passages = Passages.load(folder / _PASSAGES)
-    dense = index_kind(folder / _INDEX) == "dense"
-    if dense != (retriever is not None):
+    folders = [folder] if isinstance(folder, str | Path) else folder
+    load = None if retriever is None else cache(partial(load_retriever, retriever))  # once for all shards
+    opened = [_opened(Path(one), load) for one in folders]
+    if len(opened) == 1 and opened[0].passages.shard is None:
+        return opened[0]
+    passages = Passages.join([one.passages for one in opened])
+    by_number = sorted(opened, key=_number)
+    recall = tuple(told for one in by_number for told in one.recall)
+    index = ShardedIndex([one.index for one in by_number])
+    return PassageIndex(passages, index, opened[0].retriever, opened[0].tokenizer, recall)
+
+
+def open_shard(folder: Path | str, retriever: Path | None = None) -> PassageIndex:
+    """One shard alone, for a process of a `GroupIndex`: its ids are places in the shard (see `Passages.shard`).
+
+    Args:
+        folder: One that `build_passage_index` wrote.
+        retriever: That of a dense index.
+
+    Raises:
+        UserError: As `open_passage_index`.
+    """
+    return _opened(Path(folder), None if retriever is None else partial(load_retriever, retriever))
+
+
+def _opened(folder: Path, load: Callable[[], tuple[Retriever, Any]] | None) -> PassageIndex:
+    passages = Passages.load(folder / PASSAGES)
+    dense = index_kind(folder / INDEX) == "dense"
+    if dense != (load is not None):
         raise UserError(
             f"The index in {folder} is {'dense: name the retriever that made it' if dense else 'lexical'}. Got "
-            f"{'no retriever' if retriever is None else 'a retriever'}.\n"
+            f"{'no retriever' if load is None else 'a retriever'}.\n"
             f"{'Give' if dense else 'Leave out'} --retriever FOLDER."
         )
-    if retriever is None:
-        return PassageIndex(passages, load_index(folder / _INDEX, passages, terms_name()).index)
-    model, tokenizer = _load_retriever(retriever)
-    stored = load_index(folder / _INDEX, passages, tower_digest(model.passages, tokenizer))
-    assert isinstance(stored.index, DenseIndex)
-    return PassageIndex(passages, stored.index, model, tokenizer)
+    if load is None:
+        return PassageIndex(passages, load_index(folder / INDEX, passages, terms_of_store(passages)).index)
+    model, tokenizer = load()
+    stored = load_index(folder / INDEX, passages, tower_digest(model.passages, tokenizer))
+    recall = () if stored.recall is None else (stored.recall,)
+    return PassageIndex(passages, stored.index, model, tokenizer, recall)
+
+
+def _number(shard: PassageIndex) -> int:
+    return 0 if shard.passages.shard is None else shard.passages.shard.number
 
 
 def _encoded(questions: Sequence[str], tokenizer: Any, retriever: Retriever) -> tuple[Tensor, Tensor]:
@@ -146,27 +148,17 @@ def _encoded(questions: Sequence[str], tokenizer: Any, retriever: Retriever) -> 
     return ids, pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
 
 
-def _whole(passages: Passages) -> Iterator[str]:
-    """Title and text of each."""
-    return (f"{one.title} {one.text}".strip() for one in passages)
+def terms_of_store(passages: Passages) -> str:
+    """What the terms of a store's index are and, of a shard, whose statistics weigh them."""
+    return terms_name() if passages.shard is None else f"{terms_name()} of {passages.shard.whole}"
 
 
-@contextmanager
-def _or_nothing(folder: Path) -> Iterator[None]:
-    """A folder that was not there is not there either where building it fails."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        yield
-    except BaseException:
-        if missing:
-            shutil.rmtree(folder, ignore_errors=True)
-        for path in missing[1:]:
-            with suppress(OSError):  # somebody has put something there meanwhile
-                path.rmdir()
-        raise
+def load_retriever(folder: Path) -> tuple[Retriever, Any]:
+    """A retriever and its tokenizer.
 
-
-def _load_retriever(folder: Path) -> tuple[Retriever, Any]:
+    Raises:
+        UserError: The folder holds none, or one of the two is damaged.
+    """
     if not (folder / "config.json").is_file():
         raise UserError(
             f"No retriever lies in {folder}: there is no file config.json.\n"
@@ -186,24 +178,3 @@ def _load_retriever(folder: Path) -> tuple[Retriever, Any]:
             "Give the retriever's folder as it was saved."
         )
     return model.eval(), tokenizer
-
-
-def _rows(source: str | Path | Corpus) -> Iterator[dict[str, Any] | str]:
-    """Passages of a benchmark, of the world of facts, or of a corpus."""
-    if isinstance(source, Corpus):
-        yield from _of_corpus(source)
-    elif world := load_world(str(source)):
-        yield from world.passages()
-    elif is_benchmark(Path(source)):
-        yield from ({"title": one.title, "text": one.text} for one in load_benchmark(source).passages)
-    else:
-        yield from _of_corpus(load_corpus(source))
-
-
-def _of_corpus(corpus: Corpus) -> Iterator[str]:
-    if "document" not in corpus.columns:
-        yield from corpus.column("text")
-        return
-    numbered = zip(corpus.require_documents().tolist(), corpus.column("text"), strict=True)
-    for _, rows in groupby(numbered, key=lambda row: row[0]):
-        yield " ".join(text for _, text in rows)

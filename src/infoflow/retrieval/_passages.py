@@ -2,16 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import pyarrow as pa
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 
 from infoflow.foundation import UserError, as_written, atomic_folder, file_digest, hash64, is_unicode, json_fault
 
@@ -43,6 +43,19 @@ class Passage:
     facts: tuple[int, ...]
 
 
+class Shard(NamedTuple):
+    """Which passages of a larger store lie in one: every `of`-th from `number`, so that i is there i // of."""
+
+    number: int  # from 0
+    of: int
+    total: int  # passages of all shards
+    whole: str  # digest of the whole store
+
+    def ids(self, local: np.ndarray) -> np.ndarray:
+        """Ids in the whole of ids in the shard; −1 stays."""
+        return np.where(local < 0, local, local * self.of + self.number)
+
+
 @final
 class Passages:
     """Passages by id, 0..n − 1.
@@ -51,11 +64,15 @@ class Passages:
     text is left out (`num_empty`); one that another repeats stays, and is counted (`num_repeated`).
     """
 
-    def __init__(self, dataset: Dataset, digest: str, num_empty: int, num_repeated: int) -> None:
+    def __init__(
+        self, dataset: Dataset, digest: str, num_empty: int, num_repeated: int, shard: Shard | None = None
+    ) -> None:
         self.dataset = dataset
         self.digest = digest
         """Sixteen hex digits of the content."""
         self.num_empty, self.num_repeated = num_empty, num_repeated
+        self.shard = shard
+        """What it is a part of, if it is one; what is counted is then of the whole."""
 
     @classmethod
     def from_rows(cls, rows: Iterable[Row | str]) -> "Passages":
@@ -69,13 +86,18 @@ class Passages:
         return cls(Dataset(table), *batches.about())
 
     @classmethod
-    def build(cls, rows: Iterable[Row | str], folder: Path | str) -> "Passages":
+    def build(cls, rows: Iterable[Row | str], folder: Path | str, shard: tuple[int, int] | None = None) -> "Passages":
         """Write passages to `folder` as they come, and open them there, mapped into memory.
 
+        Args:
+            rows: As `from_rows`.
+            folder: An old store there is replaced as a whole.
+            shard: (i, n): write passages i, i + n, i + 2n, ... alone; `Passages.join` has all of n such stores.
+
         Raises:
-            UserError: As `from_rows`; the folder cannot be written.
+            UserError: As `from_rows`; no passage is in the shard; the folder cannot be written.
         """
-        batches = _Batches(rows)
+        batches = _Batches(rows, *(shard or (0, 1)))
         with atomic_folder(Path(folder)) as temporary:
             with pa.OSFile(str(temporary / _DATA), "wb") as file, pa.ipc.new_stream(file, _SCHEMA) as writer:
                 for batch in batches:
@@ -93,7 +115,7 @@ class Passages:
             with pa.OSFile(str(temporary / _DATA), "wb") as file, pa.ipc.new_stream(file, _SCHEMA) as writer:
                 for batch in self.dataset.data.table.to_batches():
                     writer.write_batch(batch)
-            _write_about(temporary, self.digest, self.num_empty, self.num_repeated)
+            _write_about(temporary, self.digest, self.num_empty, self.num_repeated, self.shard)
 
     @classmethod
     def load(cls, folder: Path | str) -> "Passages":
@@ -110,7 +132,23 @@ class Passages:
                 f"{path} is {'damaged: it is not what was written' if path.exists() else 'missing'}.\n"
                 f"Build the store again: infoflow data index CORPUS --out {folder}."
             )
-        return cls(Dataset.from_file(str(path)), about["digest"], about["empty"], about["repeated"])
+        return cls(Dataset.from_file(str(path)), about["digest"], about["empty"], about["repeated"], about["shard"])
+
+    @classmethod
+    def join(cls, shards: Sequence["Passages"]) -> "Passages":
+        """The whole store of all its shards, in any order; nothing is copied.
+
+        Raises:
+            UserError: One is no shard, or is missing, given twice or of another store.
+        """
+        stores = in_order(shards)
+        lengths = np.array([len(one) for one in stores])
+        ids = np.arange(lengths.sum())
+        places = np.concatenate([[0], lengths.cumsum()[:-1]])[ids % len(stores)] + ids // len(stores)
+        dataset = concatenate_datasets([one.dataset for one in stores]).select(places)
+        first = stores[0]
+        assert first.shard is not None
+        return cls(dataset, first.shard.whole, first.num_empty, first.num_repeated)
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -118,12 +156,11 @@ class Passages:
     def __getitem__(self, id: int) -> Passage:
         if not 0 <= id < len(self):  # −1 stands for no passage, and must not read the last one
             raise IndexError(f"passage {id} of {len(self)}")
-        row = self.dataset[int(id)]
-        return Passage(row["id"], row["title"], row["text"], row["entity"], tuple(row["facts"]))
+        return _passage(int(id), self.dataset[int(id)])
 
     def __iter__(self) -> Iterator[Passage]:
-        for row in self.dataset:
-            yield Passage(row["id"], row["title"], row["text"], row["entity"], tuple(row["facts"]))  # type: ignore[index]
+        for id, row in enumerate(self.dataset):
+            yield _passage(id, row)
 
     def texts(self, size: int = 1024) -> Iterator[str]:
         """Every text, streamed."""
@@ -141,34 +178,75 @@ class Passages:
         return [id for id, text in enumerate(self.texts()) if wanted in f" {' '.join(text.split())} "]
 
 
+def in_order(shards: Sequence[Passages]) -> list[Passages]:
+    """All shards of one store, by number.
+
+    Raises:
+        UserError: As `Passages.join`.
+    """
+    given = [one.shard for one in shards]
+    parts = [shard for shard in given if shard is not None]
+    if len(parts) != len(given) or not parts:
+        raise UserError(
+            f"Joining needs shards of an index. Got {len(given) - len(parts)} of {len(given)} that are none.\n"
+            "Give the folders that infoflow data index CORPUS --shard i/n wrote, all n."
+        )
+    if len({(shard.of, shard.total, shard.whole) for shard in parts}) > 1:
+        raise UserError(
+            "The shards are of different passages: other corpora, or another number of shards.\n"
+            "Build all with the same command but for i: infoflow data index CORPUS --shard i/n."
+        )
+    numbers = sorted(shard.number for shard in parts)
+    if numbers != list(range(parts[0].of)):
+        raise UserError(
+            f"Joining needs the shards 0..{parts[0].of - 1}, each once. Got {', '.join(map(str, numbers))}.\n"
+            "Build the others: infoflow data index CORPUS --shard i/n."
+        )
+    return [shards[[shard.number for shard in parts].index(number)] for number in numbers]
+
+
+def _passage(id: int, row: Any) -> Passage:
+    return Passage(id, row["title"], row["text"], row["entity"], tuple(row["facts"]))
+
+
 def _key(text: str) -> int:
     return hash64("passage", text) >> 1
 
 
 class _Batches:
-    """Record batches of rows, counted and hashed as they pass."""
+    """Record batches of every `of`-th row from `number`, counted and hashed as they pass."""
 
-    def __init__(self, rows: Iterable[Row | str]) -> None:
+    def __init__(self, rows: Iterable[Row | str], number: int = 0, of: int = 1) -> None:
         self._rows = rows
-        self._hash = hashlib.sha256()
+        self._number, self._of = number, of
+        self._hash, self._whole = hashlib.sha256(), hashlib.sha256()
         self._empty = self._repeated = self._count = 0
         self._seen: set[int] = set()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         kept = self._kept()
         while part := list(islice(kept, _BATCH)):
-            self._hash.update(json.dumps(part, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-            columns = [list(column) for column in zip(*part, strict=True)]
-            yield pa.record_batch(columns, schema=_SCHEMA)
+            self._whole.update(_bytes(part))
+            own = [[row[0] // self._of, *row[1:]] for row in part if row[0] % self._of == self._number]
+            if own:
+                self._hash.update(_bytes(own))
+                columns = [list(column) for column in zip(*own, strict=True)]
+                yield pa.record_batch(columns, schema=_SCHEMA)
+        if 0 < self._count <= self._number:
+            raise UserError(
+                f"Shard {self._number} of {self._of} holds none of {self._count:,} passages.\nMake fewer shards."
+            )
         if not self._count:
             raise UserError(
                 f"An index needs at least one passage with text. Got none ({self._empty} without text).\n"
                 "Give a corpus with text in it."
             )
 
-    def about(self) -> tuple[str, int, int]:
-        """Digest, rows without text, rows whose text another has."""
-        return self._hash.hexdigest()[:16], self._empty, self._repeated
+    def about(self) -> tuple[str, int, int, Shard | None]:
+        """Digest, rows without text, rows whose text another has, and of what this is a part."""
+        whole = self._whole.hexdigest()[:16]
+        shard = Shard(self._number, self._of, self._count, whole) if self._of > 1 else None
+        return self._hash.hexdigest()[:16], self._empty, self._repeated, shard
 
     def _kept(self) -> Iterator[list[Any]]:
         for number, row in enumerate(self._rows):
@@ -192,8 +270,13 @@ class _Batches:
             self._count += 1
 
 
-def _write_about(folder: Path, digest: str, num_empty: int, num_repeated: int) -> None:
-    about = {"version": _VERSION, "digest": digest, "empty": num_empty, "repeated": num_repeated}
+def _bytes(rows: list[list[Any]]) -> bytes:
+    return json.dumps(rows, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def _write_about(folder: Path, digest: str, num_empty: int, num_repeated: int, shard: Shard | None) -> None:
+    about: dict[str, Any] = {"version": _VERSION, "digest": digest, "empty": num_empty, "repeated": num_repeated}
+    about |= {} if shard is None else {"shard": shard._asdict()}
     about["sha256"] = file_digest(folder / _DATA)
     (folder / _ABOUT).write_text(json.dumps(about), encoding="utf-8")
 
@@ -214,10 +297,27 @@ def _read_about(folder: Path) -> dict[str, Any]:
             )
         kinds = {"digest": str, "sha256": str, "empty": int, "repeated": int}
         if all(isinstance(about[name], kind) for name, kind in kinds.items()):
-            return {name: about[name] for name in kinds}
+            return {name: about[name] for name in kinds} | {"shard": _read_shard(about.get("shard"))}
         fault = "a field is of another kind"
     except (ValueError, RecursionError) as error:
         fault = json_fault(error)
     except (KeyError, TypeError):
         fault = "a field is missing"
     raise UserError(f"{path} is damaged: {fault}.\nBuild the store again.")
+
+
+def _read_shard(given: Any) -> Shard | None:
+    """A shard as it was written.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if given is None:
+        return None
+    shard = Shard(**given)
+    numbers = shard.number, shard.of, shard.total
+    if not all(isinstance(number, int) for number in numbers) or not isinstance(shard.whole, str):
+        raise TypeError
+    if not 0 <= shard.number < min(shard.of, shard.total):
+        raise TypeError
+    return shard

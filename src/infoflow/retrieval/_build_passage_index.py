@@ -1,0 +1,149 @@
+"""Passages and their index, built into a folder; what `infoflow data index --out` does."""
+
+import shutil
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from infoflow.corpus import Corpus, load_corpus, load_world
+from infoflow.foundation import UserError, stream
+
+from ._benchmarks import is_benchmark, load_benchmark
+from ._bm25 import LexicalIndex
+from ._dense_index import Backend, DenseIndex
+from ._index_folder import save_index
+from ._library import Library
+from ._passage_index import INDEX, PASSAGES, PassageIndex, load_retriever, terms_of_store
+from ._passages import Passages
+from ._retriever import Retriever
+from ._search_recall import NUM_QUERIES, SearchRecall, search_recall
+from ._term_statistics import TermStatistics
+from ._terms import terms_of
+from ._tower_digest import tower_digest
+
+Source = str | Path | Corpus | Passages
+
+
+def build_passage_index(
+    source: Source,
+    folder: Path | str,
+    retriever: Path | None = None,
+    backend: Backend = "torch",
+    shard: tuple[int, int] | None = None,
+) -> PassageIndex:
+    """Passages and their index, written to `folder`.
+
+    Args:
+        source: A store; a folder with a benchmark (see `load_benchmark`); `facts`, `facts:256`; or a corpus by name or
+            path, whose sentences become passages; or a `Corpus`, whose documents do where it has them.
+        folder: An old store and index there are replaced.
+        retriever: A folder with a `Retriever` and its tokenizer makes a dense index; None: BM25 over words.
+        backend: Of a dense index. Of an approximate one recall@10 is told on 200 questions of the source, or passages
+            of it where it has no questions.
+        shard: (i, n): of passages i, i + n, i + 2n, ... alone. All n find together what one index would; a dense one
+            but for the encoder's own rounding, since a passage is encoded beside others.
+
+    Raises:
+        UserError: The source cannot be read or holds no passage, the retriever cannot be loaded, the backend does not
+            fit, there is no such shard, or `folder` cannot be written.
+    """
+    folder = Path(folder)
+    if shard is not None and not 0 <= shard[0] < shard[1]:
+        raise UserError(f"A shard must be i of n with 0 ≤ i < n. Got {shard[0]} of {shard[1]}. Shards count from 0.")
+    if retriever is None and backend != "torch":
+        name = backend if isinstance(backend, str) else f"kind {backend.name}"
+        raise UserError(f"{name} is a way to search vectors, and BM25 has none.\nGive --retriever FOLDER.")
+    loaded = None if retriever is None else load_retriever(retriever)
+    with _or_nothing(folder):
+        return _built(source, folder, loaded, backend, shard)
+
+
+def _built(
+    source: Source,
+    folder: Path,
+    loaded: tuple[Retriever, Any] | None,
+    backend: Backend,
+    shard: tuple[int, int] | None,
+) -> PassageIndex:
+    if isinstance(source, Passages) and shard is None:
+        source.save(folder / PASSAGES)
+        passages = source
+    else:
+        passages = Passages.build(_rows(source), folder / PASSAGES, shard)
+    if loaded is None:
+        # The second reading of the source: a shard's scores depend on the words of all passages.
+        statistics = None if passages.shard is None else TermStatistics.of(_terms_of_rows(source))
+        index = LexicalIndex(terms_of(_whole(passages)), statistics=statistics)
+        save_index(index, passages, terms_of_store(passages), folder / INDEX)
+        return PassageIndex(passages, index)
+    model, tokenizer = loaded
+    index = Library(passages, tokenizer, model.config.max_position_embeddings, backend).embed(model.passages)
+    built = PassageIndex(passages, index, model, tokenizer)
+    recall = _recall(built, index, source) if index.is_approximate else None
+    save_index(index, passages, tower_digest(model.passages, tokenizer), folder / INDEX, recall)
+    return built._replace(recall=() if recall is None else (recall,))
+
+
+def _recall(built: PassageIndex, index: DenseIndex, source: Source) -> SearchRecall:
+    """On questions of the source, or texts of passages, drawn by a fixed stream."""
+    questions: Sequence[str] = ()
+    if isinstance(source, str | Path) and (load_world(str(source)) or is_benchmark(Path(source))):
+        questions = load_benchmark(source).questions
+    num = len(questions) or len(built.passages)
+    drawn = sorted(stream("search-recall").choice(num, min(NUM_QUERIES, num), replace=False).tolist())
+    texts = [questions[row] if questions else built.passages[row].text for row in drawn]
+    return search_recall(index, built.queries(texts), what="questions" if questions else "passages")
+
+
+def _terms_of_rows(source: Source) -> Iterator[list[Hashable]]:
+    """Terms of every passage that a store of the source would have."""
+    for row in _rows(source):
+        fields = {"text": row} if isinstance(row, str) else row
+        if fields["text"].strip():
+            yield from terms_of([f"{fields.get('title') or ''} {fields['text']}".strip()])
+
+
+def _whole(passages: Passages) -> Iterator[str]:
+    """Title and text of each."""
+    return (f"{one.title} {one.text}".strip() for one in passages)
+
+
+@contextmanager
+def _or_nothing(folder: Path) -> Iterator[None]:
+    """A folder that was not there is not there either where building it fails."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        yield
+    except BaseException:
+        if missing:
+            shutil.rmtree(folder, ignore_errors=True)
+        for path in missing[1:]:
+            with suppress(OSError):  # somebody has put something there meanwhile
+                path.rmdir()
+        raise
+
+
+def _rows(source: Source) -> Iterator[dict[str, Any] | str]:
+    """Passages of a store, a benchmark, the world of facts, or a corpus."""
+    if isinstance(source, Passages):
+        for one in source:
+            yield {"title": one.title, "text": one.text, "entity": one.entity, "facts": one.facts}
+    elif isinstance(source, Corpus):
+        yield from _of_corpus(source)
+    elif world := load_world(str(source)):
+        yield from world.passages()
+    elif is_benchmark(Path(source)):
+        yield from ({"title": one.title, "text": one.text} for one in load_benchmark(source).passages)
+    else:
+        yield from _of_corpus(load_corpus(source))
+
+
+def _of_corpus(corpus: Corpus) -> Iterator[str]:
+    if "document" not in corpus.columns:
+        yield from corpus.column("text")
+        return
+    numbered = zip(corpus.require_documents().tolist(), corpus.column("text"), strict=True)
+    for _, rows in groupby(numbered, key=lambda row: row[0]):
+        yield " ".join(text for _, text in rows)
