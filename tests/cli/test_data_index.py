@@ -95,6 +95,92 @@ def test_a_dense_index_needs_its_retriever(infoflow, tmp_path):
         assert told in refused.err
 
 
+@pytest.fixture
+def beir(tmp_path):
+    """A folder with a benchmark whose names are no numbers."""
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    documents = ["ada lund lives in oslo", "ben roth is a baker", "cleo ruiz is a nurse"]
+    rows = [{"_id": f"d{number}", "title": "", "text": text} for number, text in enumerate(documents)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = [{"_id": "qa", "text": "who lives in oslo?"}, {"_id": "qb", "text": "a baker"}]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nqa\td0\t1\nqb\td2\t1\n")
+    return folder
+
+
+def test_trec_files_of_a_benchmark_have_its_names(infoflow, tmp_path, beir):
+    from infoflow.retrieval import read_qrels, read_run
+
+    files = ["--trec", "found.run", "--qrels", "found.qrels"]
+    answer = infoflow("data", "index", "beir", "--out", "b", "--benchmark", "beir", *files)
+    assert answer.code == 0, answer.err
+    run = read_run(tmp_path / "found.run")
+    assert {query: list(found) for query, found in run.items()} == {"qa": ["d0"], "qb": ["d1", "d2"]}
+    assert read_qrels(tmp_path / "found.qrels") == {"qa": {"d0": 1}, "qb": {"d2": 1}}
+    lines = [line.split() for line in answer.out.splitlines()]
+    assert lines[:2] == [["b:", "3", "passages"], ["2", "questions"]]
+    told = {line[0]: line[1] for line in lines[3:]}
+    assert (told["hit@1"], told["mrr"]) == ("0.500", "0.750")  # the second is answered by the second passage
+    assert infoflow("data", "index", "b", "--benchmark", "beir").out.startswith("2 questions\n")
+
+
+def test_trec_files_of_own_questions_have_numbers(infoflow, tmp_path, built):
+    assert infoflow("data", "index", "found", "--ask", "unicorn", "--ask", "oslo", "--trec", "own.run").code == 0
+    line = (tmp_path / "own.run").read_text().split()
+    assert [*line[:4], line[5]] == ["1", "Q0", "0", "1", "infoflow"]
+
+
+def test_facts_are_a_benchmark_too(infoflow):
+    answer = infoflow("data", "index", "facts:20", "--out", "facts", "--benchmark", "facts:20")
+    assert answer.code == 0, answer.err
+    assert "hit@1" in answer.out
+    refused = infoflow("data", "index", "facts", "--benchmark", "facts:22")
+    assert refused.code == 2
+    assert "other passages than those of the index" in refused.err
+
+
+def test_shards_are_asked_together(infoflow, beir):
+    for number in range(3):
+        answer = infoflow("data", "index", "beir", "--out", f"s{number}", "--shard", f"{number}/3")
+        assert answer.out == f"s{number}: 1 of 3 passages\n", answer.err
+    infoflow("data", "index", "beir", "--out", "b")
+    ask = ["--ask", "is a baker in oslo?"]
+    assert infoflow("data", "index", "s2", "s0", "s1", *ask).out == infoflow("data", "index", "b", *ask).out
+    assert infoflow("data", "index", "s0", "s1", "s2").out == "s0 s1 s2: 3 passages\n"
+    tested = infoflow("data", "index", "s0", "s1", "s2", "--benchmark", "beir")
+    assert tested.out == infoflow("data", "index", "b", "--benchmark", "beir").out
+    refused = infoflow("data", "index", "s0", "s2", *ask)
+    assert refused.code == 2
+    assert "shards 0..2, each once. Got 0, 2" in refused.err
+
+
+def test_an_approximate_index_tells_its_recall(infoflow, tmp_path):
+    pytest.importorskip("faiss")
+    from infoflow.corpus import generate_facts
+    from infoflow.retrieval import RetrieverConfig, build_retriever
+
+    tokenizer = generate_facts().tokenizer(max_length=32)
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = RetrieverConfig(vocab_size=len(tokenizer), max_position_embeddings=32, vector_width=4, **shape)
+    build_retriever(config, 0).save_pretrained(tmp_path / "r")
+    tokenizer.save_pretrained(tmp_path / "r")
+    answer = infoflow("data", "index", "facts:20", "--out", "near", "--retriever", "r", "--kind", "hnsw")
+    assert answer.code == 0, answer.err
+    about = json.loads((tmp_path / "near" / "index" / "index.json").read_text())
+    assert (about["approximate"]["kind"], about["recall"]["queries"]) == ("hnsw", "questions")
+    told = f"; recall@10 {about['recall']['recall']:.3f} against exact search, on 200 questions\n"
+    assert answer.out.endswith(told)
+    assert infoflow("data", "index", "near", "--retriever", "r").out == answer.out
+    (tmp_path / "own.txt").write_text("ada lund\nben roth\n")
+    answer = infoflow("data", "index", "own.txt", "--out", "few", "--retriever", "r", "--kind", "hnsw")
+    assert answer.out == "few: 2 passages; recall@10 1.000 against exact search, on 2 passages\n"
+    answer = infoflow("data", "index", "facts:20", "--out", "codes", "--retriever", "r", "--kind", "ivf")
+    assert answer.code == 2
+    assert "at least 9,984 passages" in answer.err
+    assert not (tmp_path / "codes").exists()
+
+
 @pytest.mark.parametrize("name", ["passages/passages.arrow", "index/terms.json", "index/index.json"])
 def test_a_damaged_index_is_refused(infoflow, built, name):
     path = built / name
@@ -114,6 +200,18 @@ def test_a_damaged_index_is_refused(infoflow, built, name):
         (["found", "--top", "0"], "--top"),
         (["found", "--top", "1.5"], "--top must be a whole number"),
         (["found", "--retriever", "r"], "--retriever"),
+        ([], "what to build of"),
+        (["found", "found"], "that are none"),
+        (["found", "own.txt", "--out", "x"], "one source. Got 2"),
+        (["found", "--kind", "hnsw"], "--kind says how an index is built, and found is built"),
+        (["found", "--shard", "0/2"], "--shard says how an index is built"),
+        (["own.txt", "--out", "x", "--kind", "hnsw"], "BM25 has none"),
+        (["own.txt", "--out", "x", "--shard", "2/2"], "0/4"),
+        (["own.txt", "--out", "x", "--shard", "8/9"], "Make fewer shards"),
+        (["found", "--trec", "x"], "--ask QUESTION or --benchmark"),
+        (["found", "--ask", "a", "--qrels", "x"], "--benchmark FOLDER"),
+        (["found", "--ask", "a", "--benchmark", "b"], "Got --ask and --benchmark"),
+        (["found", "--benchmark", "nowhere"], "holds no benchmark"),
     ],
 )
 def test_mistakes_are_told(infoflow, built, arguments, told):

@@ -1,27 +1,36 @@
 """`infoflow data index`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from ._measuring import parse_shard
 from ._options import limited
 from ._session import DocumentColumn, Documents, Log, TextColumn, reporting
-from ._show import show, show_table
+from ._show import estimate, show, show_table
 
 if TYPE_CHECKING:
-    from infoflow.retrieval import PassageIndex, Passages
+    import pandas as pd
+
+    from infoflow.retrieval import Benchmark, Found, PassageIndex
+
+Kind = Literal["exact", "hnsw", "ivf"]
+_ASKED, _TESTED = 5, 100  # passages of a question by default, and of one of a benchmark
 
 
 def index(
-    source: str,
-    /,
-    *,
+    *source: str,
     out: Path | None = None,
     ask: Annotated[tuple[str, ...], Parameter(negative="")] = (),
-    top: Annotated[int, Parameter(converter=limited("Count"))] = 5,
+    benchmark: str | None = None,
+    top: Annotated[int | None, Parameter(converter=limited("Count"))] = None,
     exclude_origin: Annotated[bool, Parameter(negative="")] = False,
     retriever: Path | None = None,
+    kind: Kind | None = None,
+    shard: str | None = None,
+    trec: Path | None = None,
+    qrels: Path | None = None,
     text_column: TextColumn = None,
     document_column: DocumentColumn = None,
     documents: Documents = False,
@@ -33,45 +42,154 @@ def index(
 
     Args:
         source: What to build of: a corpus (its sentences, or where documents are read its documents), facts:SIZE, or a
-            folder with a benchmark of retrieval (BEIR, ReQA); or an index that was built.
+            folder with a benchmark of retrieval (BEIR, ReQA); or an index that was built, or all shards of one.
         out: Folder of the index to build; without it SOURCE is an index.
         ask: A question to look up; may be given again.
-        top: Passages shown for each question.
+        benchmark: Ask the questions of a benchmark's folder, or of facts:SIZE, whose passages the index has.
+        top: Passages found for each question: 5, of a benchmark 100.
         exclude_origin: Leave out passages that hold a question word for word: for sentences taken from passages.
         retriever: Folder of a trained retriever, for a dense index; by default BM25 over words.
+        kind: How a dense index is searched: exact (the default), hnsw (a graph: faster) or ivf (short codes: smaller);
+            the last two find most of the best passages, and how many is told.
+        shard: i/n: build only passages i, i + n, i + 2n, ... (i from 0 to n-1); give the folders of all n to ask.
+        trec: File for what is found, as TREC's tools read it; queries and passages have the benchmark's names, or
+            numbers from 0.
+        qrels: File for what is relevant to the benchmark's questions, likewise.
     """
     with reporting(log):
-        from infoflow.corpus import load_corpus
         from infoflow.foundation import UserError
-        from infoflow.retrieval import build_passage_index, open_passage_index
+        from infoflow.retrieval import open_passage_index
 
+        if not source:
+            raise UserError("data index needs what to build of, or an index to ask. Got nothing.")
+        _check_questions(ask, benchmark, trec, qrels)
         read = {"text_column": text_column, "document_column": document_column, "documents": documents}
         read = {name: value for name, value in read.items() if value}
-        if read and out is None:
-            option = f"--{next(iter(read)).replace('_', '-')}"
-            raise UserError(f"{option} says what an index is built of, and {source} is built. Add --out to build one.")
         if out is not None:
-            built = build_passage_index(load_corpus(source, **read) if read else source, out, retriever)
-            show(f"{out}: {_size(built.passages)}")
+            built = _build(source, out, read, retriever, kind, shard)
         else:
-            built = open_passage_index(source, retriever)
-            if not ask:
-                show(f"{source}: {_size(built.passages)}")
+            _check_built({**read, "kind": kind, "shard": shard}, source[0])
+            built = open_passage_index([Path(folder) for folder in source], retriever)
+        if out is not None or not (ask or benchmark):
+            show(f"{out or ' '.join(source)}: {_size(built)}")
         if ask:
-            _show_found(built, ask, top, exclude_origin)
+            _ask(built, ask, top or _ASKED, exclude_origin, trec)
+        if benchmark:
+            _test(built, benchmark, top or _TESTED, exclude_origin, trec, qrels)
 
 
-def _size(passages: "Passages") -> str:
+def _check_questions(ask: tuple[str, ...], benchmark: str | None, trec: Path | None, qrels: Path | None) -> None:
+    from infoflow.foundation import UserError
+
+    if ask and benchmark:
+        raise UserError("Ask either questions of your own or a benchmark's. Got --ask and --benchmark.")
+    if trec and not (ask or benchmark):
+        raise UserError("--trec is a file of what is found. Add --ask QUESTION or --benchmark FOLDER.")
+    if qrels and not benchmark:
+        raise UserError("--qrels is a file of what a benchmark judges relevant. Add --benchmark FOLDER.")
+
+
+def _check_built(given: dict[str, Any], source: str) -> None:
+    from infoflow.foundation import UserError
+
+    for name, value in given.items():
+        if value:
+            what = "how an index is built" if name in ("kind", "shard") else "what an index is built of"
+            option = f"--{name.replace('_', '-')}"
+            raise UserError(f"{option} says {what}, and {source} is built. Add --out to build one.")
+
+
+def _build(
+    source: tuple[str, ...],
+    out: Path,
+    read: dict[str, Any],
+    retriever: Path | None,
+    kind: Kind | None,
+    shard: str | None,
+) -> "PassageIndex":
+    from infoflow.corpus import load_corpus
+    from infoflow.foundation import UserError
+    from infoflow.retrieval import HNSW, IVFPQ, build_passage_index
+
+    if len(source) > 1:
+        raise UserError(f"An index is built of one source. Got {len(source)}: {', '.join(source)}.")
+    part = None if shard is None else parse_shard(shard)
+    if retriever is None and kind is not None:
+        raise UserError(f"--kind {kind} is a way to search vectors, and BM25 has none. Add --retriever FOLDER.")
+    backend = HNSW() if kind == "hnsw" else IVFPQ() if kind == "ivf" else "torch"
+    return build_passage_index(load_corpus(source[0], **read) if read else source[0], out, retriever, backend, part)
+
+
+def _size(built: "PassageIndex") -> str:
+    passages = built.passages
     beside = {"without text, left out": passages.num_empty, "repeated": passages.num_repeated}
     more = "".join(f", {count:,} {what}" for what, count in beside.items() if count)
-    return f"{len(passages):,} passages{more}"
+    of = "" if passages.shard is None else f"{len(passages):,} of "
+    total = len(passages) if passages.shard is None else passages.shard.total
+    return f"{of}{total:,} passages{more}{_recall(built)}"
 
 
-def _show_found(index: "PassageIndex", questions: tuple[str, ...], top: int, exclude_origin: bool) -> None:
+def _recall(built: "PassageIndex") -> str:
+    """How much an approximate search finds; of shards, the one that finds least."""
+    if not built.recall:
+        return ""
+    told = min(built.recall, key=lambda one: one.recall)
+    of = "" if len(built.recall) == 1 else " in the worst shard"
+    return f"; recall@{told.k} {told.recall:.3f} against exact search{of}, on {told.num_queries} {told.queries}"
+
+
+def _ask(built: "PassageIndex", questions: tuple[str, ...], top: int, exclude_origin: bool, trec: Path | None) -> None:
+    from infoflow.retrieval import write_run
+
+    different = tuple(dict.fromkeys(questions))
+    found = built.search(different, min(top, len(built.passages)), exclude_origin)
+    if trec is not None:
+        write_run(trec, found)
+    _show_found(built.rows(different, found), different)
+
+
+def _test(
+    built: "PassageIndex", name: str, top: int, exclude_origin: bool, trec: Path | None, qrels: Path | None
+) -> None:
+    from infoflow.foundation import UserError
+    from infoflow.retrieval import load_benchmark, write_qrels, write_run
+
+    tested = load_benchmark(name)
+    if tested.passages.digest != built.passages.digest:
+        raise UserError(
+            f"The questions of {name} are about other passages than those of the index.\n"
+            f"Build an index of it: infoflow data index {name} --out FOLDER."
+        )
+    found = built.search(tested.questions, min(top, len(built.passages)), exclude_origin)
+    if trec is not None:
+        write_run(trec, found, tested.question_names, tested.passage_names)
+    if qrels is not None:
+        write_qrels(qrels, tested.relevant, tested.question_names, tested.passage_names)
+    _show_scores(tested, found)
+
+
+def _show_scores(tested: "Benchmark", found: "Found") -> None:
+    from infoflow.retrieval import retrieval_scores
+
+    ranked, num = {"index": found.ids}, len(tested.passages)
+    table = retrieval_scores(ranked, tested.relevant, tested.questions, num, cuts=(1, 5, 20, 100))
+    rows = table[(table["system"] == "index") & (table["metric"] != "collapse")]
+    show(f"{len(tested.questions):,} questions")
+    lines = [
+        [
+            one.metric if not one.k else f"{one.metric}@{one.k}",
+            estimate(one.value, one.low, one.high),
+            f"{one.baseline:.3f}",
+        ]
+        for one in rows.itertuples()
+    ]
+    show_table(["metric", "mean [95%]", "at random"], lines)
+
+
+def _show_found(found: "pd.DataFrame", questions: tuple[str, ...]) -> None:
     from infoflow.corpus import printable
 
-    found = index.look_up(questions, top, exclude_origin)
-    for question in dict.fromkeys(questions):
+    for question in questions:
         show()
         rows = found[found.question == question]
         show(printable(question) if len(rows) else f"{printable(question)}: no passage shares a word with it")
@@ -80,5 +198,5 @@ def _show_found(index: "PassageIndex", questions: tuple[str, ...], top: int, exc
                 printable(f"{title}: {text}".lstrip(": ")) for title, text in zip(rows.title, rows.text, strict=True)
             ]
             numbers = zip(rows["rank"], rows.score, rows.passage, texts, strict=True)
-            lines = [[str(rank), f"{score:.3f}", str(id), text] for rank, score, id, text in numbers][:top]
+            lines = [[str(rank), f"{score:.3f}", str(id), text] for rank, score, id, text in numbers]
             show_table(["rank", "score", "passage", "text"], lines)

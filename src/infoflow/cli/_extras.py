@@ -29,8 +29,8 @@ EXTRAS = (
     Extra(
         name="faiss",
         packages={"faiss-cpu": "faiss"},
-        gives='nearest states by faiss, and backend = "faiss" for passages',
-        otherwise="they are found by torch",
+        gives="nearest states by faiss, and passages by --kind hnsw or ivf",
+        otherwise="they are found by torch, and passages exactly",
     ),
     Extra(name="gguf", packages={"gguf": "gguf"}, gives=".gguf models"),
     Extra(name="parse", packages={"spacy": "spacy"}, gives="trees of one's own sentences, --parse"),
