@@ -133,9 +133,9 @@ def test_the_file_of_another_index_is_refused(tmp_path):
 
 def test_sizes_follow_the_passages():
     many = IVFPQ().for_vectors(1_000_000, 768)
-    assert (many.lists, many.probes, many.parts, many.bits) == (4000, 250, 192, 8)
+    assert (many.lists, many.probes, many.parts, many.bits) == (4000, 500, 192, 8)
     few = IVFPQ().for_vectors(9_984, 64)
-    assert (few.lists, few.probes, few.parts) == (256, 16, 16)
+    assert (few.lists, few.probes, few.parts) == (256, 32, 16)
     assert IVFPQ(bits=4).for_vectors(700, 6).parts == 1
     assert IVFPQ(bits=4, lists=3, probes=9).for_vectors(700, 6).probes == 3
 

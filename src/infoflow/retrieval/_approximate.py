@@ -40,7 +40,7 @@ class IVFPQ:
     """Passages in lists by their nearest centroid, each vector in a few bytes: where a graph would not fit memory."""
 
     lists: int | None = None  # None: 4 √n, but 39 passages or more a list
-    probes: int | None = None  # lists that are looked through; None: a sixteenth, at least 8
+    probes: int | None = None  # lists that are looked through; None: an eighth, at least 8
     parts: int | None = None  # of a vector, `bits` each; None: the largest divisor of the width up to a quarter of it
     bits: int = 8
     candidates: int = 10  # times as many as are asked for are scored exactly
@@ -72,7 +72,7 @@ class IVFPQ:
         if width % parts:
             raise UserError(f"parts must divide the width of the vectors, {width}. Got {parts}.")
         lists = self.lists or max(1, min(round(4 * math.sqrt(num)), most))
-        return replace(self, lists=lists, parts=parts, probes=min(self.probes or max(8, lists // 16), lists))
+        return replace(self, lists=lists, parts=parts, probes=min(self.probes or max(8, lists // 8), lists))
 
 
 Approximate = HNSW | IVFPQ

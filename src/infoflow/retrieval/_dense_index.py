@@ -119,17 +119,19 @@ class DenseIndex:
 
     def _exact(self, queries: Tensor, wanted: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """Products choose whoever may be among the best `wanted` for all that they are rounded; these are scored."""
-        near: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0, np.int64), np.empty(0)) for _ in queries]
-        doubt = self._doubt(queries)
+        empty = np.empty(0, np.int64), np.empty(0, queries.numpy().dtype)
+        near: list[tuple[np.ndarray, np.ndarray]] = [empty for _ in queries]
+        doubt = torch.from_numpy(self._doubt(queries)).to(queries.dtype)
         for start in range(0, len(self), _BLOCK):
             products = queries @ self.vectors[start : start + _BLOCK].T
-            least = products.topk(min(wanted, products.shape[1]), dim=1).values[:, -1].double().numpy() - doubt
-            for row, values in enumerate(products.double().numpy()):
-                places = np.flatnonzero(values >= least[row])
+            least = products.topk(min(wanted, products.shape[1]), dim=1).values[:, -1] - doubt
+            enough = (products >= least[:, None]).numpy()
+            for row, (values, kept) in enumerate(zip(products.numpy(), enough, strict=True)):
+                places = np.flatnonzero(kept)
                 ids, before = near[row]
                 near[row] = np.concatenate([ids, places + start]), np.concatenate([before, values[places]])
         rows = []
-        for query, (ids, values), margin in zip(queries, near, doubt, strict=True):
+        for query, (ids, values), margin in zip(queries, near, doubt.numpy(), strict=True):
             kept = ids[values >= np.partition(values, len(values) - wanted)[len(values) - wanted] - margin]
             rows.append((kept, self._scores(kept, query)))
         return rows
