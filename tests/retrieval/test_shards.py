@@ -93,6 +93,10 @@ def test_joined_passages_are_those_of_one_store(tmp_path):
     assert [joined[id] for id in (0, 4, 11)] == [whole[id] for id in (0, 4, 11)]
     assert list(joined.texts(3)) == list(whole.texts())
     assert (joined.digest, joined.num_empty, joined.num_repeated) == (whole.digest, 1, whole.num_repeated)
+    joined.save(tmp_path / "again")
+    again = Passages.load(tmp_path / "again")
+    assert list(again) == list(whole)
+    assert again.dataset["id"][:] == list(range(12))
     assert Passages.build(iter(rows), tmp_path / "all", (0, 1)).shard is None
     with pytest.raises(UserError, match="Shard 12 of 13 holds none of 12 passages"):
         Passages.build(iter(rows), tmp_path / "none", (12, 13))

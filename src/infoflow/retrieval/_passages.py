@@ -113,8 +113,11 @@ class Passages:
         """
         with atomic_folder(Path(folder)) as temporary:
             with pa.OSFile(str(temporary / _DATA), "wb") as file, pa.ipc.new_stream(file, _SCHEMA) as writer:
-                for batch in self.dataset.data.table.to_batches():
-                    writer.write_batch(batch)
+                rows = self.dataset.with_format("arrow")
+                for start in range(0, len(self), _BATCH):
+                    table: Any = rows[start : start + _BATCH]
+                    ids = pa.array(range(start, start + len(table)), pa.int64())  # of shards that were joined: others
+                    writer.write_table(table.set_column(0, _SCHEMA.field("id"), ids))
             _write_about(temporary, self.digest, self.num_empty, self.num_repeated, self.shard)
 
     @classmethod
