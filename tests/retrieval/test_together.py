@@ -40,10 +40,11 @@ def same_log(folder: Path, other: Path) -> None:
         assert [line[name] for line in two] == pytest.approx([line[name] for line in one], rel=1e-3), name
 
 
-@pytest.mark.parametrize("case", ["learned", "bm25", "null-share", "cloze"])
+@pytest.mark.parametrize("case", ["learned", "idle", "bm25", "null-share", "cloze"])
 def test_two_processes_train_to_the_weights_of_one(case, tmp_path):
-    """A retriever that is frozen at first and not asked for null readings; a prior; an arm that skips most queries;
-    passages that are wrong for each other, of which each process must see all."""
+    """A retriever that is frozen at first and not asked for null readings; updates in which one process has no query;
+    a prior; an arm that skips most queries; passages that are wrong for each other, of which each process must see all.
+    """
     one, two = trained(tmp_path, case)
     same_weights(one, two)
     same_log(one, two)

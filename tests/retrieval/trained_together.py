@@ -19,6 +19,7 @@ LEARNED = {"refresh_every": 3, "lag": 1, "freeze_retriever": 0.25, "null_share":
 CASES = {
     "learned": ("retrieve-learned", LEARNED),
     "frozen": ("retrieve-learned", {**LEARNED, "freeze_retriever": 1.0}),
+    "idle": ("retrieve-learned", LEARNED),  # with one query in each update
     "bm25": ("retrieve-bm25", {"null_share": 0.4}),
     "null-share": ("closed-book", {"null_share": 0.1, "null_share_only": True}),
 }
@@ -54,7 +55,8 @@ class Watched(IndexRefresh):
 
 def main(out: Path, case: str, stop: int = 0) -> None:
     torch.set_num_threads(1)
-    config = tiny_config(learning_rate=2e-3, micro_tokens=10_000 if case == CLOZE else 100)
+    sizes = {"micro_tokens": 10_000 if case == CLOZE else 100, "batch_sentences": 1 if case == "idle" else 12}
+    config = tiny_config(learning_rate=2e-3, **sizes)
     hooks, left = [], {}
     if case == CLOZE:
         objective, model = InverseCloze(), tiny_retriever()
