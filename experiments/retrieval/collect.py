@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from infoflow.evidence import EVERY_KIND
 from infoflow.studies import Run
 
 HERE = Path(__file__).parent
@@ -45,6 +46,8 @@ FILES = {
     "heads": ("evidence_ablation", ["facts", "document", "removed"]),
     "ranking": ("attention_ranking", ["metric"]),
 }
+POOLED = ("evidence_flow", "evidence_ablation", "attention_ranking")
+"""Tables of which single exposures are left out."""
 SHARES = ("p1", "p1_old", "p1_new", "old", "document", "memorisation_ratio", "hit", "recall", "mrr", "em", "f1")
 FIGURES = (
     "knowledge-arms", "stored-bits", "evidence-depth", "evidence-upward", "evidence-heads", "evidence-ablation",
@@ -99,6 +102,10 @@ def kept(table: str, rows: pd.DataFrame) -> pd.DataFrame:
         keep = (rows["method"] == "knock-out") & (rows["scope"] == "upward") & (rows["metric"] == "p1")
     elif table == "evidence_ablation":
         keep = rows["metric"] == "p1"
+    if table in POOLED and "weight" in rows:
+        keep &= rows["weight"] == -1  # all exposures
+    if table == "attention_ranking" and "facts" in rows:
+        keep &= rows["facts"] == EVERY_KIND
     rows = pd.DataFrame(rows[keep])
     if "weight" in rows:
         exposure = np.where(rows["weight"] > 0, " x" + rows["weight"].astype(str), "")
