@@ -111,13 +111,14 @@ def _build(
     from infoflow.foundation import UserError
     from infoflow.retrieval import HNSW, IVFPQ, build_passage_index
 
-    if len(source) > 1:
+    first, *others = source
+    if others:
         raise UserError(f"An index is built of one source. Got {len(source)}: {', '.join(source)}.")
     part = None if shard is None else parse_shard(shard)
     if retriever is None and kind is not None:
         raise UserError(f"--kind {kind} is a way to search vectors, and BM25 has none. Add --retriever FOLDER.")
     backend = HNSW() if kind == "hnsw" else IVFPQ() if kind == "ivf" else "torch"
-    return build_passage_index(load_corpus(source[0], **read) if read else source[0], out, retriever, backend, part)
+    return build_passage_index(load_corpus(first, **read) if read else first, out, retriever, backend, part)
 
 
 def _size(built: "PassageIndex") -> str:

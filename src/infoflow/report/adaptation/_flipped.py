@@ -129,11 +129,14 @@ def _both(frame: pd.DataFrame) -> tuple[pd.DataFrame, Beside]:
 
 def _answers(own: pd.DataFrame, *, trained: bool) -> pd.DataFrame:
     """Of most labelled examples, of each line's first seeds."""
-    own = most_examples(own)
-    own = own[(own["trained"] == trained) & (own["shape"] != "regression")]  # a number is neither right nor wrong
+    most = most_examples(own)
+    kept = (most["trained"] == trained) & (most["shape"] != "regression")  # a number is neither right nor wrong
+    first = pd.DataFrame(most[kept])
     for column in ("seed", "tuning_seed"):
-        own = own[own[column] == own.groupby(["series", "task"])[column].transform("min")] if len(own) else own
-    return own.drop_duplicates(["series", "task", "example"])[[*_KEYS, "said", "right"]]
+        if len(first):
+            least = first.groupby(["series", "task"])[column].transform("min")
+            first = pd.DataFrame(first[first[column] == least])
+    return first.drop_duplicates(["series", "task", "example"])[[*_KEYS, "said", "right"]]
 
 
 def _guessed(tuned: pd.DataFrame) -> pd.DataFrame:

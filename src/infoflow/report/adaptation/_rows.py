@@ -141,8 +141,8 @@ def estimated(
 def bands(data: pd.DataFrame, counted: str = "test examples (of tags, words)") -> str:
     """What intervals cover."""
     seeds = int(data["seeds"].max()) if len(data) else 0
-    count = int(data["count"].median()) if len(data) else 0
-    behind = f"; {count:,} {counted} for a number" if count else ""
+    least, most = (int(end) for end in (data["count"].min(), data["count"].max())) if len(data) else (0, 0)
+    behind = f"; {least:,}{f' to {most:,}' if most > least else ''} {counted} for a number" if most else ""
     if seeds > 1:
         covers = f"95% intervals over seeds and examples{behind}"
         return f"Means over {seeds} seeds of pretraining, seeds of tuning averaged; {covers}."

@@ -11,6 +11,7 @@ from ._lines import ANY
 from ._names import names_above
 
 _GREY: dict[str, Any] = {"filled": True, "size": 55, "color": "var(--control)", "opacity": 1}
+_ROOM = 130  # pixels beside the names of rows, where panels are narrow
 _ONE_CONTROL = {"control": "control", "shape": "cross"}
 
 
@@ -71,5 +72,5 @@ def interval_dots(
     if "short" in rows:
         layers.append(base.mark_text(**VALUE).encode(x=x, y=y, text=alt.Text("short:N"), **light))
     if legend:
-        layers.append(names_above(legend))
+        layers.append(names_above(legend, room=_ROOM))
     return finished(layers, 12 + step * len(names))

@@ -10,12 +10,12 @@ _LETTER, _ROOM = 7, 300  # pixels of a bold letter, and of a narrow picture
 _TITLE = 24  # above the picture, for the title of the axis
 
 
-def names_above(found: list[tuple[str, str, str]]) -> alt.Chart:
-    """(mark, name, colour), in two columns where they fit."""
+def names_above(found: list[tuple[str, str, str]], room: float = _ROOM) -> alt.Chart:
+    """(mark, name, colour), in two columns where they fit into so many pixels."""
     texts = [f"{mark} {name}" for mark, name, _ in found]
     half = -(-len(texts) // 2)
     first, second = (max((_LETTER * len(text) for text in part), default=0) for part in (texts[:half], texts[half:]))
-    rows = half if first + second < _ROOM else len(texts)
+    rows = half if first + second < room else len(texts)
     table = pd.DataFrame(
         {
             "text": texts,
