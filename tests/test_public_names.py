@@ -8,8 +8,8 @@ TESTS = Path(__file__).parent
 
 INSIDE = {
     "adaptation": (
-        "answer_match answer_places depths frozen_body generation label_by_layer layer_swaps scoring span_answers "
-        "span_extraction span_rows task_pruning task_rows tasks text_metrics tuning_files tuning_heads"
+        "answer_match answer_places depths frozen_body generation label_by_layer layer_swaps one_progress scoring "
+        "span_answers span_extraction span_rows task_pruning task_rows tasks text_metrics tuning_files tuning_heads"
     ),
     "alignment": "evaluate",
     "cli": "main options streams",

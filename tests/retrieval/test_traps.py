@@ -9,7 +9,7 @@ from infoflow.corpus import Corpus
 from infoflow.foundation import SilentDisplay, UserError, use_display
 from infoflow.objectives import Noise
 from infoflow.retrieval import NULL, Library, Passages, build_passage_index
-from infoflow.training import TrainingData, query_rows
+from infoflow.training import IndexRefresh, Step, TrainingData, query_rows
 
 from .tiny_arms import tiny_arm, tiny_data, tiny_library, tiny_world
 
@@ -91,9 +91,6 @@ def test_every_passage_excluded_leaves_the_empty_one():
 
 def test_a_resumed_index_of_other_vectors_is_told():
     """As other hardware would make them from the same weights."""
-    from infoflow.training import IndexRefresh
-    from infoflow.training._hooks import Step
-
     objective, model = tiny_arm("retrieve-learned")
     batch = tiny_data().batch(objective, np.arange(6), ("begin",), 0)
     hook = IndexRefresh(model)

@@ -630,6 +630,7 @@ def test_scores_of_what_is_found_and_made_of_it(read_run) -> None:
     assert set(learned["queries"]) == {"facts", "held out", "changed and later", "dates", "language", "trained"}
     metrics = {"hit", "recall", "mrr", "collapse", "null_prior", "prior_entropy", "utility", "utility_marginal"}
     metrics |= {"log_likelihood", "p1", "posterior_entropy_1", "posterior_entropy_2", "loss", "learned", "training_p1"}
+    metrics |= {"nothing_found"}
     assert set(learned["metric"]) == metrics
     closed = scores[scores["objective"] == "closed-book"]
     assert set(closed["metric"]) == {"loss", "learned", "training_p1"}

@@ -44,6 +44,6 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="reader of the right passage", reads=_reads(READ_GOLD)),),
-    learned=(CLOSED_BOOK, READ_RANDOM),
+    learned=(CLOSED_BOOK, READ_RANDOM, READ_GOLD),
     hinders=hinders,
 )
