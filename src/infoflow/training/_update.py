@@ -61,7 +61,10 @@ class Updater:
         self._place, self._parts = (0, 1) if whole else (accelerator.process_index, accelerator.num_processes)
         self._exchanges = several and (whole or not objective.uses_all_parameters)
         loss = LossModule(module, objective, config.label_smoothing)
-        self._loss = loss if self._exchanges else accelerator.prepare(loss)
+        # For evaluation: on its device and in its precision, without the wrapper that exchanges gradients.
+        self._loss = (
+            accelerator.prepare_model(loss, evaluation_mode=True) if self._exchanges else accelerator.prepare(loss)
+        )
         self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         if self._exchanges:  # else the wrapper does so
             from_first(module.state_dict().values())
