@@ -102,12 +102,16 @@ def _terms_of_rows(source: Source) -> Iterator[list[Hashable]]:
     for row in _rows(source):
         fields = {"text": row} if isinstance(row, str) else row
         if fields["text"].strip():
-            yield from terms_of([f"{fields.get('title') or ''} {fields['text']}".strip()])
+            yield from terms_of([_joined(fields.get("title") or "", fields["text"])])
 
 
 def _whole(passages: Passages) -> Iterator[str]:
     """Title and text of each."""
-    return (f"{one.title} {one.text}".strip() for one in passages)
+    return (_joined(one.title, one.text) for one in passages)
+
+
+def _joined(title: str, text: str) -> str:
+    return f"{title} {text}".strip()
 
 
 @contextmanager

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from infoflow.adaptation import TASK_LEAKAGE, leakage
-from infoflow.flow import agree
 from infoflow.foundation import current_display, digest
 from infoflow.results import TableSchema
 
@@ -14,17 +12,16 @@ from .._study_models import StudyModels
 from .._tuning_plan import TunePlan
 from .._workbench import Part
 from ._stage import AbstractStage
-
-_COUNTED = "leakage"
+from ._table_stage import AbstractTableStage
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CountLeakage(AbstractStage):
+class CountLeakage(AbstractTableStage):
     """One task against the general corpus, the domain's, and its own training part."""
 
     kind = "count"
     runs_models = False
-    models: StudyModels
+    recorded = "leakage"
     asked: TunePlan
 
     @classmethod
@@ -50,20 +47,10 @@ class CountLeakage(AbstractStage):
     def _has_domain(self) -> bool:
         return bool(self.models.plan.domain.corpus and self.models.domain.recipes)
 
-    def is_done(self) -> bool:
-        return agree(self.models.bench.done(_COUNTED, self.key))
-
-    def run(self) -> dict[str, Any]:
-        self.models.bench.tables(_COUNTED, self.key, self.schemas(), self._count)
-        return {}
-
-    def tables(self) -> Part:
-        return self.models.bench.read(_COUNTED, self.key)
-
     def schemas(self) -> dict[str, TableSchema]:
         return {TASK_LEAKAGE.name: TASK_LEAKAGE}
 
-    def _count(self) -> Part:
+    def make(self) -> Part:
         models = self.models
         others = {"pretraining": models.data.train}
         if self._has_domain:

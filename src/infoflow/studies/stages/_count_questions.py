@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from infoflow.flow import agree
 from infoflow.foundation import current_display, digest
 from infoflow.results import TableSchema
 from infoflow.retrieval import QUERY_LEAKAGE
@@ -14,17 +12,16 @@ from .._arm_beginnings import text_of
 from .._study_models import StudyModels
 from .._workbench import Part
 from ._stage import AbstractStage
-
-_COUNTED = "leakage-of-questions"
+from ._table_stage import AbstractTableStage
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CountQuestions(AbstractStage):
+class CountQuestions(AbstractTableStage):
     """The questions of a test against those of training; a generated world has none in common."""
 
     kind = "count"
     runs_models = False
-    models: StudyModels
+    recorded = "leakage-of-questions"
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[CountQuestions]":
@@ -43,20 +40,10 @@ class CountQuestions(AbstractStage):
     def estimate(self) -> float:
         return 0.01
 
-    def is_done(self) -> bool:
-        return agree(self.models.bench.done(_COUNTED, self.key))
-
-    def run(self) -> dict[str, Any]:
-        self.models.bench.tables(_COUNTED, self.key, self.schemas(), self._count)
-        return {}
-
-    def tables(self) -> Part:
-        return self.models.bench.read(_COUNTED, self.key)
-
     def schemas(self) -> dict[str, TableSchema]:
         return {QUERY_LEAKAGE.name: QUERY_LEAKAGE}
 
-    def _count(self) -> Part:
+    def make(self) -> Part:
         found = text_of(self.models.plan).leakage
         if found.leaked:
             current_display().note(str(found))

@@ -4,9 +4,7 @@ once."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from infoflow.flow import agree
 from infoflow.foundation import digest
 from infoflow.over_training import COURSE_TABLES, course_tables
 from infoflow.results import Recipe, TableSchema
@@ -15,17 +13,16 @@ from .._study_models import StudyModels
 from .._workbench import Part, stacked
 from ._measure_checkpoint import MeasureCheckpoint
 from ._stage import AbstractStage
-
-_COURSES = "courses"
+from ._table_stage import AbstractTableStage
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Course(AbstractStage):
+class Course(AbstractTableStage):
     """One model over its training; cheap, from the tables of its checkpoints."""
 
     kind = "course"
     runs_models = False
-    models: StudyModels
+    recorded = "courses"
     recipe: Recipe
     checkpoints: Sequence[MeasureCheckpoint]
 
@@ -53,19 +50,9 @@ class Course(AbstractStage):
     def label(self) -> str:
         return f"follow {self.recipe.name} over its training"
 
-    def is_done(self) -> bool:
-        return agree(self.models.bench.done(_COURSES, self.key))
-
-    def run(self) -> dict[str, Any]:
-        self.models.bench.tables(_COURSES, self.key, self.schemas(), self._follow)
-        return {}
-
-    def tables(self) -> Part:
-        return self.models.bench.read(_COURSES, self.key)
-
     def schemas(self) -> dict[str, TableSchema]:
         return {schema.name: schema for schema in COURSE_TABLES}
 
-    def _follow(self) -> Part:
+    def make(self) -> Part:
         rows = stacked(stage.rows() for stage in self.checkpoints)
         return course_tables(rows, float(self.models.plan.training.warmup_updates))
