@@ -45,20 +45,21 @@ class Setting:
         return replace(self, config=replace(self.config, **settings))
 
 
-def ours(setting: Setting) -> Step:
+def ours(setting: Setting, device: str = "cpu") -> Step:
     """The update of `infoflow.training`."""
-    model, config = setting.fresh(), setting.config
-    updater = Updater(setting.objective, model, setting.data, config, make_accelerator("cpu"))
+    model, config = setting.fresh().to(device), setting.config  # type: ignore[arg-type]
+    model.train()
+    updater = Updater(setting.objective, model, setting.data, config, make_accelerator(device))
     optimizer = make_optimizer(model, config)
     sampler = LengthBucketSampler(setting.data.source.lengths, 0, config.batch_tokens)
-    precision = resolve_precision(config.precision, torch.device("cpu"), model_width(model))
+    precision = resolve_precision(config.precision, torch.device(device), model_width(model))
     state = {"update": 0}
 
     def step() -> int:
         state["update"] = state["update"] % _UPDATES + 1
         rows = sampler.rows(state["update"])
         optimizer.zero_grad(set_to_none=True)
-        with mixed_precision(model, precision, torch.device("cpu")):
+        with mixed_precision(model, precision, torch.device(device)):
             result = updater.accumulate(updater.batches(rows, 0), rows, state["update"], stop=False)
         optimizer.step()
         return result.source_tokens

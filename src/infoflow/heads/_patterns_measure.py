@@ -134,7 +134,8 @@ class PatternScores(Intervention):
         with torch.inference_mode(), tap(model, hidden=True, attention=True, on_attention=keep) as seen:
             forward(model, batch)
         for stack, text in texts.items():
-            part = Repeats(ids=batch.streams[stack].input_ids, content=text.content, length=text.length)
+            ids = batch.streams[stack].input_ids
+            part = Repeats(ids=ids, content=text.content.to(ids.device), length=text.length)
             targets = _Targets(part, causal=model.anatomy.stack(stack).causal)
             for layer, weights in enumerate(seen.attention[stack, "self"]):
                 for (pattern, score), ratio in self._scores(targets, weights.float()):

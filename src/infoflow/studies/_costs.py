@@ -1,6 +1,7 @@
 """What stages cost: seconds on record in the run folder, else estimated from what is on record of their kind."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from ._plan import StudyPlan
 from .stages import AbstractStage
 
 RECORDS = "stages"
+_SHARES = 10**6  # of a GPU
 _UNIT = 60.0  # seconds of the training of a masked LM, before anything is on record
 
 
@@ -87,8 +89,13 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _resources(plan: StudyPlan) -> dict[str, float]:
-    """Of a GPU a stage takes all."""
+    """Of a GPU a stage takes all, or the share that the plan says."""
     import torch
 
     on_gpu = plan.training.device.startswith("cuda") or (plan.training.device == "auto" and torch.cuda.is_available())
-    return {"GPU": 1.0} if on_gpu else {}
+    return {"GPU": _share(plan.engine.per_gpu)} if on_gpu else {}
+
+
+def _share(stages: int) -> float:
+    """Of one GPU, for so many stages at a time: rounded down, so that all fit."""
+    return math.floor(_SHARES / stages) / _SHARES

@@ -29,7 +29,7 @@ def engine_for(
 
 
 def _jobs(plan: StudyPlan, wanted: int | None) -> int:
-    """Stages at a time: on a CPU as many as the threads allow."""
+    """Stages at a time: on a CPU as many as the threads allow, on a GPU as many as are to share it."""
     import torch
 
     if processes()[1] > 1:
@@ -37,7 +37,7 @@ def _jobs(plan: StudyPlan, wanted: int | None) -> int:
     if wanted is not None:
         return read_setting(Threads, wanted, "--processes")
     on_cpu = plan.training.device == "cpu" or (plan.training.device == "auto" and not torch.cuda.is_available())
-    return max(1, thread_budget() // plan.engine.threads) if on_cpu else 1
+    return max(1, thread_budget() // plan.engine.threads) if on_cpu else plan.engine.per_gpu
 
 
 def stage_of(folder: str, key: str) -> AbstractStage:

@@ -272,6 +272,8 @@ class EnginePlan:
     """How the stages of a study are run, wherever they run."""
 
     threads: Threads = 1  # of each stage on a CPU: another number changes the last bits of what is trained
+    # Stages at a time on one GPU: small models leave most of it idle. It changes no number.
+    per_gpu: Count = field(default=1, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_settings(self, "engine")
