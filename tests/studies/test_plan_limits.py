@@ -47,7 +47,8 @@ _ZERO = {  # what 0 switches off, leaves unlimited, or starts from
     *(f"domain.{name}" for name in ("sentences", "updates", "warmup", "scratch_updates", "vocabulary")),
     *("domain.extend_vocabulary", "domain.loss_sentences", "tune.patience", "tune.max_target"),
     *(f"retrieval.{name}" for name in ("language", "world_seed", "null_share", "freeze_retriever", "retriever_width")),
-    *("retrieval.warm_updates", "retrieval.save_every", "retrieval.allocation_tokens", "retrieval.checkpoints"),
+    *("retrieval.warm_updates", "retrieval.read_updates", "retrieval.save_every"),
+    *("retrieval.allocation_tokens", "retrieval.checkpoints"),
 }
 _NEVER = {"retrieval.refresh_every", "retrieval.stale_refresh"}  # what −1 switches off
 _BROKEN = {  # numbers of which 1.5 is one

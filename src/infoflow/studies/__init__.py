@@ -87,6 +87,7 @@ from .stages import Train as Train
 from .stages import TrainArm as TrainArm
 from .stages import Transplant as Transplant
 from .stages import Tune as Tune
+from .stages import WarmReader as WarmReader
 from .stages import WarmRetriever as WarmRetriever
 from .stages import WeighCheckpoint as WeighCheckpoint
 from .stages import matched_weights as matched_weights

@@ -121,7 +121,8 @@ def _scores(inside: ArmInside) -> pd.DataFrame:
     if isinstance(arm.matter, ReadText):
         return TextScores(inside.model, arm.objective, arm.matter, first).table()
     unread = read_world(asked.world(arm.variant), asked.world_seed + 1, arm.models.plan.model.positions)
-    return ArmScores(inside.model, arm.objective, arm.world, unread, first).table()
+    before = None if arm.warmed is None else arm.warmed.matter
+    return ArmScores(inside.model, arm.objective, arm.world, unread, first, before).table()
 
 
 def arm_course(arm: ArmModel) -> pd.DataFrame:
@@ -224,15 +225,16 @@ def _labels(inside: ArmInside) -> pd.DataFrame:
 
 def _probed(inside: ArmInside, probe: AbstractMeasure) -> pd.DataFrame:
     """What can be read from the reader's states of sentences of the language, which no reader was trained on."""
-    world, tokenizer = inside.about
-    return measure(load_model(inside.reader, tokenizer=tokenizer), probed_language(world), [probe])[probe.table.name]
+    (world, tokenizer), warmed = inside.about, inside.arm.warmed
+    texts = probed_language(world, *([] if warmed is None else [warmed.matter.world]))
+    return measure(load_model(inside.reader, tokenizer=tokenizer), texts, [probe])[probe.table.name]
 
 
 @lru_cache(maxsize=1)
-def probed_language(world: FactWorld) -> Corpus:
-    """Sentences of the language of worlds with their trees, but for those that the training text of this one holds."""
+def probed_language(*worlds: FactWorld) -> Corpus:
+    """Sentences of the language of worlds with their trees, but for those that the training texts of these hold."""
     corpus = distinct(generate_grammar(2 * _PROBED, _PROBED_SEED, FACT_LANGUAGE))
-    trained = set(fact_corpus(world).column("text"))
+    trained = {text for world in worlds for text in fact_corpus(world).column("text")}
     rows = [row for row, text in enumerate(corpus.column("text")) if text not in trained]
     return corpus.select(rows, corpus.name)
 

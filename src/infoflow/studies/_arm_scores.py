@@ -75,6 +75,7 @@ class ArmScores:
     world: ReadWorld
     unread: ReadWorld  # another world, whose sentences of the language no model has read
     first: RetrievalModel | None  # as it began, where it has a retriever
+    before: ReadWorld | None = None  # the world that its reader learned to read before, if it did
 
     def table(self) -> pd.DataFrame:
         """All rows, without key columns."""
@@ -226,7 +227,7 @@ class ArmScores:
 
     def _language(self) -> Iterator[dict[str, Any]]:
         """Sentences that no model has read, one word of each hidden."""
-        chosen = unread_language(self.world, self.unread)
+        chosen = unread_language(self.world, self.unread, self.before)
         if not len(chosen):
             return
         source: Any = self.unread.queries.source
@@ -276,10 +277,11 @@ class ArmScores:
 
 
 @lru_cache(maxsize=2)
-def unread_language(world: ReadWorld, unread: ReadWorld) -> np.ndarray:
-    """Rows of at most 400 sentences of the language among the queries of `unread` that the training text of `world`
-    does not hold: short ones come again by chance."""
-    trained = set(_language_of(world, range(len(world.queries.source.lengths))).values())
+def unread_language(world: ReadWorld, unread: ReadWorld, before: ReadWorld | None = None) -> np.ndarray:
+    """Rows of at most 400 sentences of the language among the queries of `unread` that the training texts of `world`
+    and of the world `before` it do not hold: short ones come again by chance."""
+    read = [one for one in (world, before) if one is not None]
+    trained = {text for one in read for text in _language_of(one, range(len(one.queries.source.lengths))).values()}
     looked = spread(len(unread.queries.source.lengths), 16 * _MOST_LANGUAGE).tolist()
     others = [row for row, tokens in _language_of(unread, looked).items() if tokens not in trained]
     rows = np.array(others, dtype=np.int64)

@@ -39,7 +39,7 @@ class ReadWorld(AbstractReadingMatter):
         return 1 / self.world.config.choices(0)
 
 
-@lru_cache(maxsize=3)
+@lru_cache(maxsize=4)
 def read_world(config: FactConfig, seed: int, positions: int) -> ReadWorld:
     """The world of these settings, generated once in a process."""
     return ReadWorld(generate_facts(config, seed), positions)

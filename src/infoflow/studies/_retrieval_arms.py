@@ -33,6 +33,7 @@ from ._read_world import ReadWorld, read_world
 from ._reading_matter import AbstractReadingMatter
 from ._retrieval_plan import EXCHANGES, OF_VARIANTS, WRITTEN, RetrievalPlan
 from ._study_models import StudyModels
+from ._warmed_reader import WarmedReader
 
 READ = "read"  # where the workbench keeps facts of finished trainings
 READING = "reading"
@@ -96,6 +97,13 @@ class ArmModel:
         return WarmModel(models=self.models, passages=config.passages, seed=self.seed)
 
     @cached_property
+    def warmed(self) -> WarmedReader | None:
+        """The reader that it begins with, which can read; None: one with random weights."""
+        if not self.models.plan.retrieval.read_updates:
+            return None
+        return WarmedReader(models=self.models, seed=self.seed)
+
+    @cached_property
     def exchanged(self) -> "ArmModel | None":
         """The trained model that parts of it are taken from; None: it begins anew."""
         return dataclasses.replace(self, variant="") if self.variant in EXCHANGES else None
@@ -112,6 +120,7 @@ class ArmModel:
         plan = self.models.plan
         parts = [] if self.exchanged is None else [self.exchanged.key, self.variant]
         parts += ["written"] if self.writes else []
+        parts += ["warmed", self.warmed.key] if self.warmed is not None else []
         world = matter_key(plan, plan.retrieval.world(self.variant))
         return digest([ARMS_VERSION, "reader", world, plan.model, plan.match, self.seed, parts])
 
@@ -129,6 +138,8 @@ class ArmModel:
             begins += [self.warm.key, self.variant == "cold" or not plan.retrieval.warm_updates]
         if self.exchanged is not None:
             begins += [self.exchanged.key, self.variant]
+        if self.warmed is not None:
+            begins += ["warmed", self.warmed.key]
         return [*begins, "written"] if self.writes else begins
 
     @property
@@ -166,8 +177,7 @@ class ArmModel:
 
     def first(self) -> RetrievalModel:
         """As it begins: the reader of its seed, bit for bit that of every arm; of one that writes its encoder."""
-        begin = first_writer if self.writes else first_reader
-        reader, retriever = begin(self.models, self.matter, self.seed), None
+        reader, retriever = self._first_reader(), None
         if self.warm is not None:
             retriever = self.warm.first() if self.variant == "cold" else self.warm.load()
         library = None if self.source == "none" else self.matter.passage_library()
@@ -175,6 +185,17 @@ class ArmModel:
         if self.exchanged is not None:
             self._put_in(model, self.exchanged.load())
         return model
+
+    def _first_reader(self) -> Any:
+        begin = first_writer if self.writes else first_reader
+        if self.warmed is None:
+            return begin(self.models, self.matter, self.seed)
+        warmed = self.warmed.load()
+        if not self.writes:
+            return warmed
+        writer, read = begin(self.models, self.matter, self.seed), warmed.bert.state_dict()
+        writer.encoder.load_state_dict({name: read[name] for name in writer.encoder.state_dict()})
+        return writer
 
     def _put_in(self, model: RetrievalModel, trained: RetrievalModel) -> None:
         """Parts of a trained model, as the variant says."""
@@ -308,10 +329,12 @@ def _core(asked: RetrievalPlan) -> list[tuple[str, str]]:
     return plain + [(arm, "null-share") for arm in OF_VARIANTS["null-share"] if control and arm in asked.arms]
 
 
-def relative_cost(model: ArmModel | WarmModel) -> float:
+def relative_cost(model: ArmModel | WarmModel | WarmedReader) -> float:
     """Of an update, relative to one of a closed-book reader: measured at width 64 on a CPU."""
     if isinstance(model, WarmModel):
         return 1.5
+    if isinstance(model, WarmedReader):
+        return 3.0
     if model.variant == "null-share":
         return 0.3
     return {"none": 1.0, "gold": 3.0, "random": 3.0, "bm25": 4.5, "frozen": 5.0, "learned": 6.5}[model.source]

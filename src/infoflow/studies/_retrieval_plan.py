@@ -71,6 +71,10 @@ class RetrievalPlan:
     64 short queries, each read 1 + k times where passages are searched: relative to `closed-book` 3.5 (`read-gold`,
     `read-random`), 6 (`retrieve-bm25`) and 8 (`retrieve-learned`) times as much.
 
+    With `read_updates` the first reader of a seed is no random one: before all arms it learns, as `read-gold` does, to
+    read right passages of another world, of the same words, relations and settings and of other facts. All arms begin
+    with these weights (readers that write with its encoder and words), and it is what tables call untrained.
+
     With `corpus` readers are trained on questions about real passages: in SQuAD's format, or a table with columns for
     passage, question and answers. What is asked of a world of facts (exposures, facts withheld or changed, an edited
     index) does not exist there: the settings of the world are not read, and of the measures only "scores" is.
@@ -107,6 +111,7 @@ class RetrievalPlan:
     retriever_width: Annotated[int, Limits(at_least=0, at_most=65_536)] = 0  # 0: the reader's
     vector_width: Annotated[int, Limits(at_least=1, at_most=65_536)] = 64  # of what is compared
     warm_updates: CountOrNone = 300  # of the inverse cloze task, before arms with a retriever
+    read_updates: CountOrNone = 0  # of reading right passages of another world, before all arms; 0: random weights
     exchange_updates: Count = 300  # of the variant "exchange"
     save_every: CountOrNone = 500  # updates between checkpoints
     measures: Annotated[tuple[MeasureName, ...], Limits(filled=True)] = MEASURES
@@ -151,6 +156,11 @@ class RetrievalPlan:
             raise UserError(
                 f"retrieval.variants must not hold {wrong[0]} with retrieval.corpus: it is about a generated world. "
                 "Leave it out."
+            )
+        if self.read_updates:
+            raise UserError(
+                "retrieval.read_updates must be 0 with retrieval.corpus: it is another generated world that readers "
+                f"learn to read in. Got {self.read_updates}."
             )
         if not set(self.measures) & set(OF_TEXT):
             raise UserError(

@@ -16,6 +16,7 @@ _SHOWN = 4  # running stages beside the bar
 _TRAINING = (
     "train",
     "read",
+    "warm-reader",
     "settle",
     "record-arm",
 )  # kinds of stages that are one training: a share of it is a share of the stage

@@ -38,6 +38,7 @@ from ._train_arm import SettleArm as SettleArm
 from ._train_arm import TrainArm as TrainArm
 from ._transplant import Transplant as Transplant
 from ._tune import Tune as Tune
+from ._warm_reader import WarmReader as WarmReader
 from ._warm_retriever import WarmRetriever as WarmRetriever
 from ._weigh import WeighCheckpoint as WeighCheckpoint
 
@@ -64,6 +65,7 @@ STAGES: tuple[type[AbstractStage], ...] = (
     Tune,
     InsideTuned,
     CountQuestions,
+    WarmReader,
     WarmRetriever,
     TrainArm,
     SettleArm,

@@ -26,6 +26,7 @@ from .._weights import check_target, discard, is_intact, is_published, keep_sums
 from .._workbench import Part
 from ._arm_stage import AbstractArmStage
 from ._stage import AbstractStage
+from ._warm_reader import warm_reader_key
 from ._warm_retriever import warm_stage_key
 
 RETRIEVAL_RUNS = TableSchema(
@@ -130,7 +131,7 @@ class SettleArm(AbstractArmStage):
         model, facts = self.counts, self.counts.facts()
         keys = Subject(recipe=model.recipe).keys()
         run = {name: value for name, value in facts.items() if name not in _BY_BLOCK}
-        scores = RETRIEVAL_SCORES.conform(pd.DataFrame(_scores(facts)))
+        scores = RETRIEVAL_SCORES.conform(pd.DataFrame(_scores(facts, model.models.plan.retrieval.read_updates)))
         learning = read_table(model.folder / LEARNING).frame
         return {
             RETRIEVAL_RUNS.name: RETRIEVAL_RUNS.conform(pd.DataFrame([{**keys, **run}])),
@@ -196,15 +197,16 @@ def _train(model: ArmModel) -> dict[str, Any]:
     }
 
 
-def _scores(facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of `retrieval_scores` about the training."""
+def _scores(facts: dict[str, Any], read_updates: int) -> list[dict[str, Any]]:
+    """Rows of `retrieval_scores` about the training; `read_updates` only where its reader came able to read."""
     right, asked = (np.array(facts[name]) for name in _BY_BLOCK)
     p1 = ratio_estimate(right, asked, facts["chance"], scale="share")
     shared = {"system": "own", "queries": "trained", "k": 0}
-    learned = float(facts["learned"])
+    told = {"learned": float(facts["learned"])} | ({"read_updates": float(read_updates)} if read_updates else {})
+    exact = {name: estimate(one, np.full(len(p1["replicates"]), one), 0.0, 1) for name, one in told.items()}
     return [
         {**shared, "metric": "training_p1", **p1},
-        {**shared, "metric": "learned", **estimate(learned, np.full(len(p1["replicates"]), learned), 0.0, 1)},
+        *({**shared, "metric": name, **own} for name, own in exact.items()),
     ]
 
 
@@ -213,7 +215,8 @@ def _needs(model: ArmModel) -> tuple[str, ...]:
     if model.exchanged is not None:
         return (train_arm_key(model.exchanged),)
     warm = model.warm if model.models.plan.retrieval.warm_updates and model.variant != "cold" else None
-    return () if warm is None else (warm_stage_key(warm),)
+    reader = () if model.warmed is None else (warm_reader_key(model.warmed),)
+    return reader if warm is None else (*reader, warm_stage_key(warm))
 
 
 def _settled(model: ArmModel) -> tuple[str, ...]:
