@@ -3,6 +3,7 @@
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from .retrieved_tables import ALL_BITS, LEARNED, NONE, RIGHT, Retrieved
@@ -127,6 +128,21 @@ def test_a_token_model_that_gains_from_more_passages_falls_below_nothing():
     assert found["effect"] == pytest.approx(-0.20, abs=0.01)  # with 2 passages less with 8
     flat = verdict("R-20", {"by_k": {f"{L}+rag-token": (0.80, 0.815, 0.80, 0.80)}})
     assert flat["verdict"] != "holds"
+
+
+@pytest.mark.parametrize("name", ["R-1", "R-19"])
+def test_readers_that_came_able_to_read_are_no_control_of_what_passages_are_for(name):
+    knowledge, scores = whole()["knowledge"], whole()["retrieval_scores"]
+    reads = ~knowledge["trained"] & (knowledge["document"] == "own") & (knowledge["metric"] == "p1")
+    more = reads * np.where(knowledge["weight"] == 16, 0.5, 0.9)
+    able = knowledge.assign(value=knowledge["value"] + more)
+    able["replicates"] = [list(np.add(row, one)) for row, one in zip(knowledge["replicates"], more, strict=True)]
+    open_ = verdict(name, knowledge=able)
+    assert (open_["verdict"], open_["control_name"]) == ("undetermined", "untrained models")
+    told = scores[scores["metric"] == "learned"].assign(metric="read_updates", value=1250.0)
+    found = verdict(name, knowledge=able, retrieval_scores=pd.concat([scores, told], ignore_index=True))
+    assert (found["verdict"], found["control_name"]) == ("holds", "reader of random passages"), found["note"]
+    assert "untrained models: not measured (readers came able to read" in found["note"]
 
 
 FROZEN = (0.0, 0.0, 0.0, 0.0)

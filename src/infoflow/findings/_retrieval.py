@@ -2,10 +2,10 @@
 
 Tables of the rooms `evidence` and `retrieval`; of the latter's `retrieval_scores`, beside hits: null_prior (what the
 empty passage gets), utility, log_likelihood, loss, p1, posterior_entropy_1 and _2, later_by_utility and
-later_by_likelihood. A model's own search is the system "own".
+later_by_likelihood, and of readers that came able to read read_updates. A model's own search is the system "own".
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from infoflow.results import Spec
 
 from ._model_group import NAMES, Absent
-from ._table import Function, Reading, SeedRows, Table, exact, one_number, together
+from ._table import Function, Reading, SeedRows, Table, exact, one_number, together, untrained
 from ._zoo import RETRIEVE_LEARNED
 
 # R bootstrap replicates, K numbers
@@ -89,6 +89,23 @@ def found(
 def told(objective: Spec, metric: str, queries: str | tuple[str, ...] = ("all", "facts")) -> Reading:
     """The same of a metric without a cut-off."""
     return found(objective, metric, queries, k=0)
+
+
+def unable_to_read(reads: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The same readings before training, where readers began with random weights.
+
+    Of readers that came able to read (`read_updates` of a plan) there are none. Passages help these before they were
+    trained on this world, and without one they know nothing of it: as controls they would show every gain by passages.
+    """
+    return {
+        name: Reading(
+            (*reading.tables, _ABLE),
+            partial(_unless_able, function=reading.function),
+            reading.first_layer,
+            reading.optional + 1,
+        )
+        for name, reading in untrained(reads).items()
+    }
 
 
 def by_passages(objective: Spec, metric: str = "p1", queries: str = "dates") -> Reading:
@@ -195,6 +212,15 @@ def _said(table: str, objective: Spec, absent: str, **where: Any) -> Reading:
     """The one number of these rows."""
     needs = ("baseline",)
     return Table(table, objective, needs=needs, absent=absent).where(**where).reduce(partial(_only, what=absent))
+
+
+_ABLE = Table("retrieval_scores", RETRIEVE_LEARNED).where(system="own", queries="trained", metric="read_updates")
+
+
+def _unless_able(*rows: Any, function: Function) -> np.ndarray | None:
+    if rows[-1] is not None:
+        raise Absent("readers came able to read, so that passages help them before training")
+    return function(*rows[:-1])
 
 
 def _only(rows: SeedRows, what: str) -> np.ndarray:

@@ -5,9 +5,9 @@ The thresholds are ours. The source's closed-book model is larger and of another
 
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._retrieval import HELD_OUT, OWN, RARE, TRAINED, knows
+from .._retrieval import HELD_OUT, OWN, RARE, TRAINED, knows, unable_to_read
 from .._sources import REALM
-from .._table import Reading, untrained
+from .._table import Reading
 from .._zoo import CLOSED_BOOK, READ_RANDOM, RETRIEVE_LEARNED
 
 LEAST = 0.5
@@ -49,7 +49,7 @@ FINDING = Finding(
             name="reader of random passages",
             reads=_reads({facts: knows(READ_RANDOM, facts, "random", weight=weight) for facts, weight in _CLASSES}),
         ),
-        Control(name="untrained models", reads=untrained(READS)),
+        Control(name="untrained models", reads=unable_to_read(READS)),
     ),
     learned=(CLOSED_BOOK, READ_RANDOM, RETRIEVE_LEARNED),
 )

@@ -8,9 +8,9 @@ from infoflow.results import Spec
 
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._retrieval import COMMON, OWN, RARE, TRAINED, knows
+from .._retrieval import COMMON, OWN, RARE, TRAINED, knows, unable_to_read
 from .._sources import RARE_FACTS
-from .._table import Reading, untrained
+from .._table import Reading
 from .._zoo import CLOSED_BOOK, READ_RANDOM, RETRIEVE_LEARNED
 
 
@@ -51,7 +51,7 @@ FINDING = Finding(
     test=test,
     controls=(
         Control(name="reader of random passages", reads=_reads(READ_RANDOM, "random")),
-        Control(name="untrained models", reads=untrained(READS)),
+        Control(name="untrained models", reads=unable_to_read(READS)),
     ),
     learned=(CLOSED_BOOK, READ_RANDOM, RETRIEVE_LEARNED),
 )
