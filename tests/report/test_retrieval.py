@@ -63,6 +63,22 @@ def test_every_figure_has_a_name_in_python(run) -> None:
     assert all(name.startswith("retrieval/") and name in section.names.values() for name in names)
 
 
+def test_it_says_that_readers_came_able_to_read(run, tmp_path) -> None:
+    plain = drawn_section(run, "retrieval").lead
+    assert plain.endswith("what do they find?")
+    given = Retrieved(seeds=(1, 2), arms=("closed-book", LEARNED))
+    able = retrieved.write_run(tmp_path, given, only=("knowledge", "retrieval_scores"))
+    scores, knowledge = (given.tables([name])[name] for name in ("retrieval_scores", "knowledge"))
+    told = scores[scores["metric"] == "learned"].assign(metric="read_updates", value=1250.0)
+    retrieved.write_table(able, "retrieval_scores", pd.concat([scores, told], ignore_index=True))
+    reads = ~knowledge["trained"] & (knowledge["facts"] == "held out") & (knowledge["document"] == "gold")
+    retrieved.write_table(able, "knowledge", knowledge.assign(value=knowledge["value"].mask(reads, 0.875)))
+    assert drawn_section(able, "retrieval").lead.removeprefix(plain) == (
+        " Their first reader learned to read right passages of another world before, in 1,250 updates, and answered "
+        "0.88 of this world's held-out questions with the right passage; it is what “untrained” means here."
+    )
+
+
 def test_a_run_without_readers_has_no_section(study) -> None:
     assert drawn_section(study, "retrieval") is None
 

@@ -1,6 +1,7 @@
 """The section on retrieval: what readers with and without passages know, where they read it, and what they find."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pandas as pd
 
@@ -12,6 +13,7 @@ from ._course import course_figure
 from ._depth import depth_figure
 from ._examples import examples_figure
 from ._exposure import bits_figure, conflict_figure, knowledge_figure
+from ._first_reader import came_able_to_read
 from ._flow import ablation_figure, heads_figure, knock_out_figure
 from ._found import index_figure, learning_figure, null_figure, scores_figure
 from ._learned import learned_figure
@@ -74,4 +76,5 @@ def retrieval_section(tables: ModelTables) -> Section | None:
     frames |= {name: frame for name, frame in over.items() if frame is not None}
     figures = [make(frames[name], tables.models) for name, make in _FIGURES if name in frames]
     shown = [frame for name, frame in frames.items() if name not in _OVER_TRAINING and len(frame)]
-    return RETRIEVAL.told_by(figures, tables.models, shown or list(frames.values()))
+    lead = f"{RETRIEVAL.lead} {came_able_to_read(frames)}".rstrip()
+    return replace(RETRIEVAL, lead=lead).told_by(figures, tables.models, shown or list(frames.values()))
