@@ -52,6 +52,16 @@ def test_further_readers_read_the_world_of_the_others():
     assert dataclasses.replace(further, title=plan.title, retrieval=plan.retrieval) == plan
 
 
+def test_readers_that_come_able_to_read_read_the_world_of_the_others():
+    plan, reading = StudyPlan.load(FOLDER / "plan.toml"), StudyPlan.load(FOLDER / "reading.toml")
+    assert (reading.retrieval.read_updates, reading.retrieval.variants) == (1250, ("null-share",))
+    assert not set(reading.retrieval.seeds) & set(plan.retrieval.seeds)
+    names = ("read_updates", "variants", "seeds")
+    same = dataclasses.replace(reading.retrieval, **{name: getattr(plan.retrieval, name) for name in names})
+    assert same == plan.retrieval
+    assert dataclasses.replace(reading, title=plan.title, retrieval=plan.retrieval) == plan
+
+
 def test_a_mean_over_seeds_has_the_interval_of_the_verdicts(collect):
     known = rows({0: 0.2, 1: 0.3, 2: 0.4})
     found = collect.over_seeds(collect.kept("knowledge", known), collect.FILES["knowledge"][1])
