@@ -54,7 +54,7 @@ def test_further_readers_read_the_world_of_the_others():
 
 def test_readers_that_come_able_to_read_read_the_world_of_the_others():
     plan, reading = StudyPlan.load(FOLDER / "plan.toml"), StudyPlan.load(FOLDER / "reading.toml")
-    assert (reading.retrieval.read_updates, reading.retrieval.variants) == (1250, ("null-share",))
+    assert (reading.retrieval.read_updates, reading.retrieval.variants) == (2500, ("null-share",))
     assert not set(reading.retrieval.seeds) & set(plan.retrieval.seeds)
     names = ("read_updates", "variants", "seeds")
     same = dataclasses.replace(reading.retrieval, **{name: getattr(plan.retrieval, name) for name in names})
