@@ -8,6 +8,7 @@ import pytest
 
 from infoflow.foundation import UserError
 from infoflow.retrieval import (
+    HNSW,
     LexicalIndex,
     Passages,
     build_passage_index,
@@ -111,3 +112,11 @@ def test_an_index_of_other_terms_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"other terms.*words where words-2 is given") as told:
         open_passage_index(tmp_path / "index")
     assert "infoflow data index" in str(told.value)
+
+
+@pytest.mark.parametrize(("backend", "name"), [("torch", "exact"), ("faiss", "faiss"), (HNSW(), "hnsw")])
+def test_an_index_of_words_has_no_vectors_to_search(tmp_path, backend, name):
+    passages = Passages.from_rows(["ada lives in rome"])
+    with pytest.raises(UserError, match=rf"has none\. Got {name}\.\nGive --retriever FOLDER"):
+        build_passage_index(passages, tmp_path / "index", backend=backend)
+    assert not (tmp_path / "index").exists()

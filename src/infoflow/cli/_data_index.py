@@ -115,9 +115,7 @@ def _build(
     if others:
         raise UserError(f"An index is built of one source. Got {len(source)}: {', '.join(source)}.")
     part = None if shard is None else parse_shard(shard)
-    if retriever is None and kind is not None:
-        raise UserError(f"--kind {kind} is a way to search vectors, and BM25 has none. Add --retriever FOLDER.")
-    backend = HNSW() if kind == "hnsw" else IVFPQ() if kind == "ivf" else "torch"
+    backend = None if kind is None else {"exact": "torch", "hnsw": HNSW(), "ivf": IVFPQ()}[kind]
     return build_passage_index(load_corpus(first, **read) if read else first, out, retriever, backend, part)
 
 

@@ -30,7 +30,7 @@ def build_passage_index(
     source: Source,
     folder: Path | str,
     retriever: Path | None = None,
-    backend: Backend = "torch",
+    backend: Backend | None = None,
     shard: tuple[int, int] | None = None,
 ) -> PassageIndex:
     """Passages and their index, written to `folder`.
@@ -40,8 +40,8 @@ def build_passage_index(
             path, whose sentences become passages; or a `Corpus`, whose documents do where it has them.
         folder: An old store and index there are replaced.
         retriever: A folder with a `Retriever` and its tokenizer makes a dense index; None: BM25 over words.
-        backend: Of a dense index. Of an approximate one recall@10 is told on 200 questions of the source, or passages
-            of it where it has no questions.
+        backend: Of a dense index; None: exact search by torch. Of an approximate one recall@10 is told on 200 questions
+            of the source, or passages of it where it has no questions.
         shard: (i, n): of passages i, i + n, i + 2n, ... alone. All n find together what one index would; a dense one
             but for the encoder's own rounding, since a passage is encoded beside others.
 
@@ -52,12 +52,15 @@ def build_passage_index(
     folder = Path(folder)
     if shard is not None and not 0 <= shard[0] < shard[1]:
         raise UserError(f"A shard must be i of n with 0 ≤ i < n. Got {shard[0]} of {shard[1]}. Shards count from 0.")
-    if retriever is None and backend != "torch":
-        name = backend if isinstance(backend, str) else f"kind {backend.name}"
-        raise UserError(f"{name} is a way to search vectors, and BM25 has none.\nGive --retriever FOLDER.")
+    if retriever is None and backend is not None:
+        name = "exact" if backend == "torch" else backend if isinstance(backend, str) else backend.name
+        raise UserError(
+            f"A kind of index is a way to search vectors, and BM25, which needs no retriever, has none. Got {name}.\n"
+            "Give --retriever FOLDER, or leave out the kind."
+        )
     loaded = None if retriever is None else load_retriever(retriever)
     with _or_nothing(folder):
-        return _built(source, folder, loaded, backend, shard)
+        return _built(source, folder, loaded, backend or "torch", shard)
 
 
 def _built(
