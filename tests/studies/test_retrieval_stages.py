@@ -19,7 +19,7 @@ from infoflow.foundation import UserError, hash64
 from infoflow.models import load_model
 from infoflow.objectives import SOURCES, Example
 from infoflow.results import KEYS, RunFolder
-from infoflow.retrieval import NULL, Candidates, RetrievalModel, Retriever
+from infoflow.retrieval import NULL, Candidates, Library, Passages, RetrievalModel, Retriever
 from infoflow.studies import (
     FollowArm,
     JoinArms,
@@ -36,6 +36,7 @@ from infoflow.studies import (
     study,
     train_model,
 )
+from infoflow.studies._arm_measures import MEASURED, ArmInside, measured_of
 from infoflow.studies._read_world import read_world
 from infoflow.studies._retrieval_arms import ArmModel, arm_models
 from infoflow.studies._retrieval_plan import EXCHANGES, MEASURES, OF_VARIANTS
@@ -592,6 +593,45 @@ def test_every_measure_has_its_table(tmp_path) -> None:
     assert {"none", "gold", "random", "conflict", "own"} <= set(known["document"])
     assert {"raw", "elicited"} <= set(known["reading"])
     assert {"as-trained", "edited"} <= set(known["index"])
+
+
+def test_an_arms_passages_are_encoded_once_for_all_its_measures(tmp_path, monkeypatch) -> None:
+    """Once as edited and once as it began beside that; every table is that of indexes built for each set of facts."""
+    searching = ["scores", "knowledge", "lens", "flow", "heads", "ablation", "examples"]
+    models = StudyModels(plan_with(measures=[*searching, "ranking"]), RunFolder(tmp_path))
+    arm = next(one for one in arm_models(models) if (one.arm, one.variant) == ("retrieve-learned", ""))
+    arm.warm.train()
+    arm.train()
+    encoded, embed = [], Library.embed
+
+    def counted(library, tower):
+        encoded.append((library.passages.digest, tower))
+        return embed(library, tower)
+
+    monkeypatch.setattr(Library, "embed", counted)
+    inside = ArmInside(arm, True)
+    tables = {one: MEASURED[one].of(inside) for one in measured_of(arm)}
+    world, own = arm.world.world, inside.model.retriever.passages
+    passages, edited = (Passages.from_rows(world.passages(which)).digest for which in (False, True))
+    assert sorted(digest for digest, tower in encoded if tower is own) == sorted([passages, edited])
+    assert [digest for digest, tower in encoded if tower is not own] == [passages]
+
+    monkeypatch.setattr(ArmInside, "library", None)
+    monkeypatch.setattr(ArmInside, "edited_library", None)
+    anew = ArmInside(arm, True)
+    assert len(anew.model.passage_library) == len(inside.model.passage_library)
+    for one, table in tables.items():
+        before = len(encoded)
+        assert_same(MEASURED[one].of(anew), table)
+        assert (len(encoded) > before) == (one in searching), one
+
+
+def assert_same(one: pd.DataFrame, other: pd.DataFrame) -> None:
+    """To the bit."""
+    plain = one.columns.drop("replicates", errors="ignore")
+    assert one[plain].equals(other[plain])
+    if "replicates" in one:
+        assert np.array_equal(*(np.concatenate([*table["replicates"]]) for table in (one, other)), equal_nan=True)
 
 
 def assert_asked(tables, exposed: dict[str, bool], found: str) -> None:

@@ -11,6 +11,7 @@ from infoflow.corpus import Fact, FactWorld
 from infoflow.foundation import NUM_BLOCKS, Scale, UserError, stream
 from infoflow.models import Model, accepts, load_model
 from infoflow.results import ratio_estimate
+from infoflow.retrieval import Library
 
 from ._blocks import fact_blocks
 from ._groups import fact_groups
@@ -59,14 +60,16 @@ def asked_by_kind(
     documents: Sequence[str],
     facts: int,
     seed: int = 0,
+    library: Library | None = None,
 ) -> list[FactReadings]:
-    """At most so many facts of each kind, and how a model reads them.
+    """At most so many facts of each kind, and how a model reads them; all from one library if it is given.
 
     Raises:
         UserError: The limit is below 1, the world has no fact of a kind, or no fact has one of the documents.
     """
     chosen = [facts_of_kind(world, kind, facts, seed) for kind in kinds]
-    asked = [FactReadings(model=model, world=world, tokenizer=tokenizer, facts=one, seed=seed) for one in chosen]
+    options: Any = {"model": model, "world": world, "tokenizer": tokenizer, "seed": seed, "library": library}
+    asked = [FactReadings(facts=one, **options) for one in chosen]
     for one in asked:
         one.require(documents)
     if not any(one.has(document) for one in asked for document in documents):

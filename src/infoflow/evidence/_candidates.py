@@ -51,7 +51,8 @@ def question_candidates(
 ) -> QuestionCandidates:
     """What a model finds for every fact, in the wordings that are kept for testing.
 
-    The index is built here from the model as it is now, so it is not stale; the model keeps its own.
+    The index is built here from the model as it is now, so it is not stale; the model keeps its own. Measures that ask
+    one model about several sets of facts share a `library`, whose index is built once.
 
     Args:
         model: In evaluation mode.
@@ -61,7 +62,8 @@ def question_candidates(
         edited: Whether passages are those of the edited index.
         k: How many, for sources that search.
         seed: Of a random source.
-        library: Instead of the world's passages, with an index that may be stale; ids must be the world's.
+        library: Instead of the world's passages; ids must be the world's. Its index is searched as it is, so it may be
+            stale; one that has none gets it from the model here, and keeps it.
     """
     asked = fact_inputs(world, tokenizer, facts, "none", limit=limit_of(model))
     passages = library or Library(Passages.from_rows(world.passages(edited)), tokenizer, limit_of(model))

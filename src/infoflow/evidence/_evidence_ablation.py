@@ -13,7 +13,7 @@ from infoflow.corpus import FactWorld
 from infoflow.foundation import UserError, stream
 from infoflow.heads import Head, HeadEdit, HeadSet
 from infoflow.models import Model, tap
-from infoflow.retrieval import RetrievalModel
+from infoflow.retrieval import Library, RetrievalModel
 
 from ._asked import READ_KINDS, asked_by_kind, batches, facts_of_kind, group_estimates, looked_at
 from ._candidates import limit_of
@@ -38,6 +38,7 @@ def evidence_ablation(
     draws: int = 5,
     seed: int = 0,
     batch: int = 64,
+    library: Library | None = None,
 ) -> pd.DataFrame:
     """P@1 and surprise (−log p, nats) of the right object after the 1, 2, 4, ... heads of highest copy score put out
     nothing, up to half of all; 0: the model as it is.
@@ -59,6 +60,7 @@ def evidence_ablation(
         draws: Of random heads, for each number of them.
         seed: Of the choice of facts, of random documents and of random heads.
         batch: Rows of a forward pass.
+        library: Its index is searched instead of one that is built here for each kind; see `question_candidates`.
 
     Raises:
         UserError: The reader is no masked LM or has fewer than two heads, no fact is left, a document is unknown, or
@@ -74,7 +76,7 @@ def evidence_ablation(
     tops = {num: frozenset(ranked[:num]) for num in _counts(len(ranked))}
     others = {num: random_heads(ranked[num:], num, draws, seed) for num in tops}
     rows = []
-    for asked in asked_by_kind(reader, world, tokenizer, kinds, documents, facts, seed):
+    for asked in asked_by_kind(reader, world, tokenizer, kinds, documents, facts, seed, library):
         for document in filter(asked.has, documents):
             rows += _rows({"document": document}, model, asked.inputs(document), tops, others, batch)
     return EVIDENCE_ABLATION.conform(pd.DataFrame(rows))

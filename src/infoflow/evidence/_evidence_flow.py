@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from infoflow.corpus import FactWorld
 from infoflow.foundation import UserError
 from infoflow.models import Model
-from infoflow.retrieval import RetrievalModel
+from infoflow.retrieval import Library, RetrievalModel
 
 from ._asked import READ_KINDS, asked_by_kind, looked_at
 from ._inputs import Document, FactInputs
@@ -34,6 +34,7 @@ def evidence_flow(
     facts: int = 128,
     seed: int = 0,
     batch: int = 64,
+    library: Library | None = None,
 ) -> pd.DataFrame:
     r"""What an answer loses without some attention, and what one restored output regains.
 
@@ -70,6 +71,7 @@ def evidence_flow(
         facts: At most so many of a kind.
         seed: Of the choice of facts, of random documents, edges and words, and of the noise.
         batch: Rows of a forward pass, each of them for several edits at a time.
+        library: Its index is searched instead of one that is built here for each kind; see `question_candidates`.
 
     Raises:
         UserError: The reader is no masked LM, no fact is left, or a document or method is unknown.
@@ -79,7 +81,7 @@ def evidence_flow(
     if strange := [method for method in methods if method not in FLOW_METHODS]:
         raise UserError(f"methods must be among {', '.join(FLOW_METHODS)}. Got {strange[0]}.")
     model, rows = looked_at(reader_of(reader)), list[dict[str, Any]]()
-    for asked in asked_by_kind(reader, world, tokenizer, kinds, documents, facts, seed):
+    for asked in asked_by_kind(reader, world, tokenizer, kinds, documents, facts, seed, library):
         for document in filter(asked.has, documents):
             inputs = asked.inputs(document)
             for method in methods:

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from infoflow.corpus import FactWorld
 from infoflow.foundation import Scale
 from infoflow.models import AttentionCall, Model, tap
-from infoflow.retrieval import RetrievalModel
+from infoflow.retrieval import Library, RetrievalModel
 
 from ._answers import choice_log_probabilities
 from ._asked import READ_KINDS, asked_by_kind, batches, logits_of, looked_at, mean_estimate, mean_of
@@ -44,6 +44,7 @@ def evidence_heads(
     facts: int = 128,
     seed: int = 0,
     batch: int = 64,
+    library: Library | None = None,
 ) -> pd.DataFrame:
     r"""Shares of attention from the mask, and the copy score of every head.
 
@@ -73,6 +74,7 @@ def evidence_heads(
         facts: At most so many of a kind.
         seed: Of the choice of facts and of random documents.
         batch: Rows of a forward pass.
+        library: Its index is searched instead of one that is built here for each kind; see `question_candidates`.
 
     Raises:
         UserError: The reader is no masked LM, no fact is left, or a document is unknown.
@@ -80,7 +82,7 @@ def evidence_heads(
     Source: copy score after the retrieval score of [@wu2024retrieval].
     """
     model, rows = looked_at(reader_of(reader)), list[dict[str, Any]]()
-    for asked in asked_by_kind(reader, world, tokenizer, kinds, documents, facts, seed):
+    for asked in asked_by_kind(reader, world, tokenizer, kinds, documents, facts, seed, library):
         of_random = asked.inputs("random")
         random = head_readings(model, of_random, batch)
         for document in filter(asked.has, documents):

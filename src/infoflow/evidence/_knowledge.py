@@ -8,7 +8,7 @@ import pandas as pd
 
 from infoflow.corpus import Fact, FactWorld
 from infoflow.foundation import Scale
-from infoflow.retrieval import stored_bits
+from infoflow.retrieval import Library, stored_bits
 
 from ._elicited import elicitation_entities
 from ._groups import group_rows, sampled_facts
@@ -34,6 +34,7 @@ def knowledge(
     k: int = 2,
     level: Level = "sequence",
     seed: int = 0,
+    library: Library | None = None,
 ) -> pd.DataFrame:
     r"""How often and how surely each kind of fact is answered, with each document.
 
@@ -62,6 +63,8 @@ def knowledge(
         k: Passages that a search brings, as in training.
         level: Where the passage is summed out, as in training.
         seed: Of random documents.
+        library: Its index is searched instead of one that is built here; see `question_candidates`. Of the edited
+            passages where `edited`.
 
     Raises:
         UserError: A document is unknown or needs a `RetrievalModel`, or no fact is left.
@@ -75,6 +78,7 @@ def knowledge(
         k=k,
         level=level,
         seed=seed,
+        library=library,
     )
     rows = list[dict[str, Any]]()
     for document, inputs, logs in asked.read(_documents(asked, reading) if documents is None else documents):

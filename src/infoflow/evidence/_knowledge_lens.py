@@ -10,6 +10,7 @@ import pandas as pd
 from infoflow.corpus import FactWorld
 from infoflow.foundation import Scale, current_display
 from infoflow.representations import TunedLens
+from infoflow.retrieval import Library
 
 from ._entry import entry_rows
 from ._fact_information import LEAST_QUESTIONS, information_rows
@@ -39,6 +40,7 @@ def knowledge_lens(
     most: int = MOST_FACTS,
     k: int = 2,
     seed: int = 0,
+    library: Library | None = None,
 ) -> pd.DataFrame:
     r"""The answer as a lens reads it off every state at the mask; where it enters; and what a linear probe finds.
 
@@ -70,6 +72,7 @@ def knowledge_lens(
         most: Facts of each kind and exposure, at most.
         k: Passages that a search brings, as in training.
         seed: Of random documents, and of what is trained.
+        library: Its index is searched instead of one that is built here; see `question_candidates`.
 
     Raises:
         UserError: A document is unknown, the lens is of another shape, or the world has too few entities.
@@ -77,7 +80,8 @@ def knowledge_lens(
     half = half_of_entities(world)
     others = [fact for fact in world.facts if fact.entity not in half and fact.kind in kinds]
     facts = sampled_facts(world, most, others)
-    asked = FactReadings(model=model, world=world, tokenizer=tokenizer, facts=facts, k=k, seed=seed)
+    options: Any = {"k": k, "seed": seed, "library": library}
+    asked = FactReadings(model=model, world=world, tokenizer=tokenizer, facts=facts, **options)
     chosen = [one for one in asked.available if one != OWN] if documents is None else documents
     asked.require(chosen)
     reader = asked.reader

@@ -8,7 +8,7 @@ import numpy as np
 
 from infoflow.corpus import Fact, FactWorld
 from infoflow.foundation import UserError
-from infoflow.retrieval import RetrievalModel
+from infoflow.retrieval import Library, RetrievalModel
 
 from ._answers import answer_log_probabilities
 from ._candidates import QuestionCandidates, limit_of, own_log_probabilities, question_candidates
@@ -37,6 +37,7 @@ class FactReadings:
     k: int = 2  # passages that a search brings
     level: Level = "sequence"  # where the passage is summed out
     seed: int = 0  # of random documents
+    library: Library | None = None  # see `question_candidates`; None: it is built for these facts
     _found: QuestionCandidates | None = field(default=None, init=False)
 
     @property
@@ -89,8 +90,8 @@ class FactReadings:
 
     @property
     def found(self) -> QuestionCandidates:
-        """What the model finds, from an index that is built now."""
+        """What the model finds: in the library that was given, else from an index that is built now."""
         if self._found is None:
-            options: Any = {"edited": self.edited, "k": self.k, "seed": self.seed}
+            options: Any = {"edited": self.edited, "k": self.k, "seed": self.seed, "library": self.library}
             self._found = question_candidates(self.model, self.world, self.tokenizer, self.facts, **options)
         return self._found

@@ -11,7 +11,7 @@ import torch
 
 from infoflow.corpus import Fact, FactWorld
 from infoflow.foundation import UserError, hash64
-from infoflow.retrieval import NULL, RetrievalModel, document_posterior
+from infoflow.retrieval import NULL, Library, RetrievalModel, document_posterior
 
 from ._answers import choice_log_probabilities_at_masks, choice_token_log_probabilities
 from ._candidates import QuestionCandidates, limit_of, question_candidates
@@ -34,6 +34,7 @@ def retrieval_examples(
     best: int = 3,
     edited: bool = False,
     seed: int = 0,
+    library: Library | None = None,
 ) -> pd.DataFrame:
     r"""The candidates of a few questions, each with its prior π, its posterior ρ, and what every state says with it.
 
@@ -51,6 +52,7 @@ def retrieval_examples(
         best: Objects that are told for each state.
         edited: Whether passages are those of the edited index.
         seed: Of the choice of facts, and of a random source.
+        library: Its index is searched instead of one that is built here; see `question_candidates`.
 
     Raises:
         UserError: A number is below 1, or no fact is left.
@@ -63,7 +65,8 @@ def retrieval_examples(
         raise UserError(
             f"There must be facts to ask for. The world has none of the kinds {', '.join(kinds) or '(none)'}."
         )
-    found = question_candidates(model, world, tokenizer, chosen, edited=edited, k=k, seed=seed)
+    options: Any = {"edited": edited, "k": k, "seed": seed, "library": library}
+    found = question_candidates(model, world, tokenizer, chosen, **options)
     read = [_read(model, world, tokenizer, chosen, found, column, edited) for column in range(found.ids.shape[1])]
     logs_QCJ = np.stack([tokens for _, _, tokens in read], axis=1)
     posterior_QC = document_posterior(found.log_prior, logs_QCJ, candidates=found.there).numpy()

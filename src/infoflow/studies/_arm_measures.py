@@ -41,7 +41,7 @@ from infoflow.models import load_model
 from infoflow.probing import PROBE_SCORES, Probe, StructuralProbe
 from infoflow.representations import TunedLens
 from infoflow.results import TableSchema
-from infoflow.retrieval import RETRIEVAL_SCORES, RetrievalModel
+from infoflow.retrieval import RETRIEVAL_SCORES, Library, RetrievalModel
 
 from ._arm_scores import ArmScores
 from ._parts import distinct
@@ -100,6 +100,17 @@ class ArmInside:
         """Trained once for all that looks through it."""
         return fact_lens(self.reader, *self.about)
 
+    @cached_property
+    def library(self) -> Library:
+        """The world's passages with the model's own index, built once for all that it finds."""
+        own = self.model.passage_library
+        return self.arm.world.passage_library() if own is None else own
+
+    @cached_property
+    def edited_library(self) -> Library:
+        """Those of the edited index, likewise; it is built when it is first searched."""
+        return self.arm.world.passage_library(edited=True)
+
     @property
     def about(self) -> tuple[Any, Any]:
         """World and tokenizer."""
@@ -122,7 +133,7 @@ def _scores(inside: ArmInside) -> pd.DataFrame:
         return TextScores(inside.model, arm.objective, arm.matter, first).table()
     unread = read_world(asked.world(arm.variant), asked.world_seed + 1, arm.models.plan.model.positions)
     before = None if arm.warmed is None else arm.warmed.matter
-    return ArmScores(inside.model, arm.objective, arm.world, unread, first, before).table()
+    return ArmScores(inside.model, arm.objective, arm.world, unread, first, before, inside.edited_library).table()
 
 
 def arm_course(arm: ArmModel) -> pd.DataFrame:
@@ -139,8 +150,8 @@ def _knowledge(inside: ArmInside) -> pd.DataFrame:
     without single FFNs: with the right passage once it is trained to read, and of withheld facts as a control."""
     own = {"k": inside.arm.objective.k, "level": inside.arm.objective.level}
     parts = [
-        knowledge(inside.model, *inside.about, **own),
-        knowledge(inside.model, *inside.about, edited=True, **own),
+        knowledge(inside.model, *inside.about, library=inside.library, **own),
+        knowledge(inside.model, *inside.about, edited=True, library=inside.edited_library, **own),
     ]
     if inside.arm.writes:  # what comes next is about masks
         return pd.concat(parts, ignore_index=True)
@@ -163,7 +174,7 @@ def _conflict(inside: ArmInside) -> pd.DataFrame:
 def _lens(inside: ArmInside) -> pd.DataFrame:
     """Facts that change later by themselves, so that clusters are of the others."""
     several = len(inside.arm.world.world.facts) >= _CLUSTERED
-    options: Any = {"lens": inside.lens, "documents": (*DOCUMENTS[:-1], *inside.finds)}
+    options: Any = {"lens": inside.lens, "documents": (*DOCUMENTS[:-1], *inside.finds), "library": inside.library}
     parts = [knowledge_lens(inside.reading, *inside.about, clusters=several, **options)]
     if inside.has("changed", but=half_of_entities(inside.arm.world.world)):
         changed = knowledge_lens(inside.reading, *inside.about, kinds=("changed",), probes=False, **options)
@@ -176,7 +187,7 @@ def _flow(inside: ArmInside) -> pd.DataFrame:
     compared: Any = {"documents": ("random", "conflict", *inside.finds), "methods": ("knock-out",)}
     parts = [
         evidence_flow(inside.reader, *inside.about, facts=_HEAVY),
-        evidence_flow(inside.reading, *inside.about, facts=_LIGHT, **compared),
+        evidence_flow(inside.reading, *inside.about, facts=_LIGHT, library=inside.library, **compared),
     ]
     if inside.has("changed"):
         parts.append(evidence_flow(inside.reader, *inside.about, kinds=("changed",), facts=_LIGHT))
@@ -188,7 +199,7 @@ def _flow(inside: ArmInside) -> pd.DataFrame:
 
 def _heads(inside: ArmInside) -> pd.DataFrame:
     documents: Any = ("gold", "random", "none", "conflict", *inside.finds)
-    parts = [evidence_heads(inside.reading, *inside.about, documents=documents)]
+    parts = [evidence_heads(inside.reading, *inside.about, documents=documents, library=inside.library)]
     if inside.has("changed"):
         parts.append(evidence_heads(inside.reader, *inside.about, kinds=("changed",), documents=("gold",)))
     if inside.has("withheld"):
@@ -204,7 +215,8 @@ def _ablation(inside: ArmInside) -> pd.DataFrame:
     asked += [{"documents": ("conflict", *inside.finds), **light}]
     asked += [{"kinds": ("changed",), "documents": ("gold", "none"), **light}] if inside.has("changed") else []
     asked += [{"kinds": ("withheld",), "documents": ("none",), **light}] if inside.has("withheld") else []
-    return pd.concat([evidence_ablation(inside.reading, *inside.about, **one) for one in asked], ignore_index=True)
+    parts = [evidence_ablation(inside.reading, *inside.about, library=inside.library, **one) for one in asked]
+    return pd.concat(parts, ignore_index=True)
 
 
 def _ranking(inside: ArmInside) -> pd.DataFrame:
@@ -240,7 +252,7 @@ def probed_language(*worlds: FactWorld) -> Corpus:
 
 
 def _examples(inside: ArmInside) -> pd.DataFrame:
-    return retrieval_examples(inside.model, *inside.about, k=inside.arm.objective.k)
+    return retrieval_examples(inside.model, *inside.about, k=inside.arm.objective.k, library=inside.library)
 
 
 MEASURED: Mapping[str, ArmMeasure] = {

@@ -76,6 +76,7 @@ class ArmScores:
     unread: ReadWorld  # another world, whose sentences of the language no model has read
     first: RetrievalModel | None  # as it began, where it has a retriever
     before: ReadWorld | None = None  # the world that its reader learned to read before, if it did
+    edited: Library | None = None  # of the edited passages, shared with other measures; None: it is built here
 
     def table(self) -> pd.DataFrame:
         """All rows, without key columns."""
@@ -141,8 +142,8 @@ class ArmScores:
         facts = _some(world.of_kind("changed", "later"))
         if not facts:
             return
-        library = self.world.passage_library(edited=True)
-        if self.model.retriever is not None:
+        library = self.world.passage_library(edited=True) if self.edited is None else self.edited
+        if self.model.retriever is not None and library.dense is None:
             library.dense = library.embed(self.model.retriever.passages)
         asked, asked_facts = self._asked(facts)
         relevant = [[world.gold(fact, edited=True)] for fact in asked_facts]
