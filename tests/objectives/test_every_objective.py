@@ -136,7 +136,7 @@ def test_a_vocabulary_without_a_mask_is_refused_by_those_that_hide_under_their_o
     objective = make_objective(name)
     example = example_for(objective, distinct(20))
     if name in NEED_MASK:
-        with pytest.raises(UserError, match="mask token"):
+        with pytest.raises(UserError, match=f"^{name} needs a mask token"):
             objective.corrupt(example, stream("mask"), MASKLESS)
     else:
         objective.corrupt(example, stream("mask"), MASKLESS)

@@ -1,5 +1,7 @@
 """The arms: what they share, what they read, and that gradients are those of the marginal written out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -341,3 +343,10 @@ def test_what_does_not_fit_is_told():
 
     with pytest.raises(UserError, match="plain sentence"):
         objective.corrupt(Example(texts=(np.array([2, 7, 3]),)), stream("x"), tiny_world()[2])
+
+
+@pytest.mark.parametrize("name", ARMS)
+def test_a_vocabulary_without_a_mask_is_refused_under_the_arms_own_name(name):
+    maskless = replace(tiny_world()[2], mask=None)
+    with pytest.raises(UserError, match=f"^{name} needs a mask token"):
+        make_objective(name).corrupt(tiny_rows().example(0), stream("x"), maskless)

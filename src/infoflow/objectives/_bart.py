@@ -66,7 +66,7 @@ class Bart(AbstractObjective):
             tokens, noisy = self._hidden(tokens, generator, vocabulary)
         if self.insert:
             tokens, noisy = inserted(
-                tokens, noisy, math.ceil(len(tokens) * self.insert), generator, mask_id(vocabulary)
+                tokens, noisy, math.ceil(len(tokens) * self.insert), generator, mask_id(vocabulary, self.name)
             )
         if self.rotate and len(tokens) > 1 and generator.random() < self.rotate:
             offset = int(generator.integers(len(tokens)))  # every token may come first, the first one too
@@ -86,7 +86,7 @@ class Bart(AbstractObjective):
 
         Spans that overlap leave one [MASK], the first one's, as in fairseq's `add_whole_word_mask`.
         """
-        mask, words = mask_id(vocabulary), np.flatnonzero(vocabulary.word_starts(tokens))
+        mask, words = mask_id(vocabulary, self.name), np.flatnonzero(vocabulary.word_starts(tokens))
         lengths = span_lengths(math.ceil(len(words) * self.mask), self.spans, generator)
         num_empty = int((lengths == 0).sum()) if self.leaves != "none" else 0
         lengths = lengths[lengths > 0][: len(words)]

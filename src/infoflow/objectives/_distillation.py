@@ -67,7 +67,7 @@ class Distillation(AbstractObjective):
         positions = candidates[np.argsort(-keys)[:count]]
         labels = np.full(len(tokens), UNSUPERVISED, dtype=np.int64)
         labels[positions] = tokens[positions]
-        shown = hide(tokens, positions, generator, vocabulary)
+        shown = hide(tokens, positions, generator, vocabulary, self.name)
         return Corrupted(arrays={"input_ids": shown, "labels": labels}, selected=labels != UNSUPERVISED)
 
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:

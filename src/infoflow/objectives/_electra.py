@@ -60,7 +60,7 @@ class Electra(AbstractObjective):
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """`labels` are the tokens at drawn positions, `times` how often each was drawn, `clean` the text."""
-        tokens, mask = example.text, mask_id(vocabulary)
+        tokens, mask = example.text, mask_id(vocabulary, self.name)
         candidates = np.flatnonzero(~vocabulary.is_special[tokens])
         times, masked = np.zeros(len(tokens), dtype=np.int64), np.zeros(len(tokens), dtype=bool)
         if len(candidates):

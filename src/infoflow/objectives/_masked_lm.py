@@ -73,6 +73,7 @@ class MaskedLM(AbstractObjective):
             positions,
             generator,
             vocabulary,
+            self.name,
             mask_share=self.mask_share,
             random_share=self.random_share,
             random_ids="all" if self.selection in ("static", "bernoulli") else "ordinary",

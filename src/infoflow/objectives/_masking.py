@@ -16,6 +16,7 @@ def hide(
     positions: np.ndarray,
     generator: np.random.Generator,
     vocabulary: Vocabulary,
+    objective: str,
     *,
     mask_share: float = 0.8,
     random_share: float = 0.1,
@@ -29,6 +30,7 @@ def hide(
         positions: Of the chosen tokens, int64 (chosen,).
         generator: Draws first what becomes of each position, then the random tokens.
         vocabulary: Names [MASK].
+        objective: Who asks, for what is said where there is none.
         mask_share: Share of the chosen that become [MASK].
         random_share: Share of the chosen that become a random token.
         random_ids: Where these come from.
@@ -37,7 +39,7 @@ def hide(
     Raises:
         UserError: The vocabulary has no [MASK], or no counts where `random_ids` asks for the training text's.
     """
-    mask = mask_id(vocabulary)
+    mask = mask_id(vocabulary, objective)
     num_fates = len(positions) if together is None else int(together.max(initial=-1)) + 1
     fate = generator.random(num_fates)
     fate = fate if together is None else fate[together]
@@ -87,12 +89,12 @@ def _uncounted() -> UserError:
     )
 
 
-def mask_id(vocabulary: Vocabulary) -> int:
-    """The id of [MASK].
+def mask_id(vocabulary: Vocabulary, objective: str) -> int:
+    """The id of [MASK], for an objective of this name.
 
     Raises:
         UserError: The tokenizer has none.
     """
     if vocabulary.mask is None:
-        raise UserError("masked-lm needs a mask token. Got a tokenizer without one: set its mask_token.")
+        raise UserError(f"{objective} needs a mask token. Got a tokenizer without one: set its mask_token.")
     return vocabulary.mask

@@ -53,11 +53,17 @@ class Mass(AbstractObjective):
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """Hide a fragment; the first special token is never part of it."""
-        tokens, mask = example.text, mask_id(vocabulary)
+        tokens, mask = example.text, mask_id(vocabulary, self.name)
         first, stop = fragment(len(tokens) - 2, self.share, generator)
         positions = np.arange(first, stop)
         shown = hide(
-            tokens, positions, generator, vocabulary, mask_share=self.mask_share, random_share=self.random_share
+            tokens,
+            positions,
+            generator,
+            vocabulary,
+            self.name,
+            mask_share=self.mask_share,
+            random_share=self.random_share,
         )
         selected = np.zeros(len(tokens), dtype=bool)
         selected[positions] = True

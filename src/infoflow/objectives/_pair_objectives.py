@@ -20,6 +20,7 @@ from ._encoder_decoder import framed
 from ._example import Example
 from ._loss import LossTerm, supervised_cross_entropy
 from ._masked_lm import MaskedLM, Selection
+from ._masking import mask_id
 from ._metric import LOSS, Metric
 from ._noise import Noise
 from ._objective import AbstractObjective, Family, Reads
@@ -70,6 +71,7 @@ class AbstractPairObjective(AbstractObjective):
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """Two segments in one sequence, tokens masked over both."""
+        mask_id(vocabulary, self.name)  # the masked LM within would ask for one under its own name
         if len(example.texts) != 2 or self.asked not in example.labels:
             raise UserError(
                 f"{self.name} reads pairs of segments, with the label {self.asked}. Got {len(example.texts)} texts.\n"

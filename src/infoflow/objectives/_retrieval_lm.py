@@ -34,6 +34,7 @@ from infoflow.retrieval import Candidates, RetrievalModel, document_posterior, f
 from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Field
 from ._example import Example
 from ._loss import LossTerm
+from ._masking import mask_id
 from ._noise import Noise
 from ._objective import AbstractObjective, Family
 
@@ -96,7 +97,7 @@ class RetrievalLM(AbstractObjective):
         if null_only or not self.null_share_only:
             labels[positions] = tokens[positions]
         inputs = tokens.copy()
-        inputs[positions] = vocabulary.mask
+        inputs[positions] = mask_id(vocabulary, self.name)
         selected = np.zeros(len(tokens), dtype=bool)
         selected[positions] = True
         beside = {"gold": example.labels["gold"], "excluded": example.labels["excluded"]}

@@ -78,7 +78,7 @@ class SpanBert(AbstractObjective):
             if first > 0 and end < num:
                 place[first : min(end, first + _TARGETS)] = range(min(end - first, _TARGETS))
         together = np.array(fates, dtype=np.int64) if self.together else None
-        shown = hide(tokens, positions, generator, vocabulary, random_ids=self.random_ids, together=together)
+        shown = hide(tokens, positions, generator, vocabulary, self.name, random_ids=self.random_ids, together=together)
         arrays = {"input_ids": shown, "labels": labels, "left": left, "right": right, "place": place}
         return Corrupted(arrays=arrays, selected=labels != UNSUPERVISED)
 
