@@ -3,15 +3,25 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from undrawn import undrawn
 
 from infoflow.foundation import UserError
 from infoflow.results import RunFolder
-from infoflow.retrieval import NULL, exact_match, token_f1
+from infoflow.retrieval import (
+    NULL,
+    RETRIEVAL_SCORES,
+    answer_scores,
+    exact_match,
+    question_blocks,
+    retrieval_scores,
+    token_f1,
+)
 from infoflow.studies import RetrievalPlan, Run, StudyModels, StudyPlan, study
 from infoflow.studies._arm_measures import ArmInside
+from infoflow.studies._question_reading import QuestionReading
 from infoflow.studies._read_text import ReadText
 from infoflow.studies._retrieval_arms import arm_models
 from infoflow.studies._text_scores import TextScores
@@ -101,7 +111,7 @@ def test_answers_are_those_of_an_explicit_loop(run, plan, name):
     arm = next(one for one in arm_models(models) if one.arm == name)
     inside = ArmInside(arm, True)
     scores = TextScores(inside.model, arm.objective, arm.matter, None)
-    given = dict(scores._groups())["held out"]
+    _, (given, _) = scores._parts()
     asked = given.asked
     library, tokenizer = inside.model.passage_library, arm.matter.tokenizer
     none = np.zeros(len(given.texts), dtype=bool)
@@ -157,7 +167,54 @@ def test_questions_that_training_asks_are_counted_and_shown(run, plan):
     assert matter.leakage.leaked == ()
     assert matter.leakage.table().to_dict("records") == [{"questions": 12, "leaked": 0, "question": "", "query": ""}]
     scores = TextScores(ArmInside(arm, True).model, arm.objective, matter, None)
-    assert [name for name, _ in scores._groups()] == ["trained", "held out"]
+    assert [list(groups) for _, groups in scores._parts()] == [["trained"], ["held out"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["closed-book", "retrieve-learned"])
+def test_questions_are_read_once_for_all_groups_that_they_are_in(run, plan, name, monkeypatch):
+    """Beside reading those that are not leaked by themselves."""
+    models = StudyModels(plan, RunFolder(run.path))
+    arm = next(one for one in arm_models(models) if one.arm == name)
+    model, first = (arm.load(trained) for trained in (True, False))
+    scores = TextScores(model, arm.objective, arm.matter, first if name == "retrieve-learned" else None)
+    read, told = [], QuestionReading.read
+
+    def counted(reading, asked):
+        read.append(len(asked.ids))
+        return told(reading, asked)
+
+    monkeypatch.setattr(QuestionReading, "read", counted)
+    table = scores.table()
+    assert read == [len(arm.matter.questions[part].texts) for part in ("trained", "held out")]
+    assert arm.matter.leakage.leaked == (12, 13)
+    given = scores._questions(arm.matter.questions["held out"], np.arange(12))
+    model.passage_library = library = scores._library
+    reading = QuestionReading(model, arm.objective)
+    documents = [one for one in ("none", "gold", "random", "own") if (name, one) != ("closed-book", "own")]
+    parts = [
+        answer_scores(scores._said(given.asked, one), given.answers, given.texts, one, "not leaked")
+        for one in documents
+    ]
+    made = reading.made(
+        "not leaked", reading.read(given.asked), question_blocks(given.texts), arm.matter.vocabulary.size
+    )
+    parts.append(RETRIEVAL_SCORES.conform(pd.DataFrame(list(made))))
+    if name == "retrieve-learned":
+        ranked = scores._found(given.asked)
+        assert list(ranked) == ["own", "bm25", "frozen"]
+        relevant = [[gold] for gold in given.asked.gold.tolist()]
+        parts.append(retrieval_scores(ranked, relevant, given.texts, len(library), (1, 2, 5, 20), "not leaked"))
+    alone = pd.concat(parts, ignore_index=True)
+    own = table[table["queries"] == "not leaked"].reset_index(drop=True)
+    keys = ["system", "metric", "k", "count"]
+    assert own[keys].equals(alone[keys])
+    counted_ones = own["metric"].isin(["em", "f1", "hit", "recall", "mrr", "collapse", "nothing_found"])
+    for rows, limit in ((counted_ones, 0), (~counted_ones, 1e-6)):  # of log-likelihoods a batch may round otherwise
+        for column in ("value", "low", "high", "baseline"):
+            np.testing.assert_allclose(own.loc[rows, column], alone.loc[rows, column], rtol=limit)
+        ours, theirs = (np.stack([*frame.loc[rows, "replicates"]]) for frame in (own, alone))
+        np.testing.assert_allclose(ours, theirs, rtol=limit)
 
 
 @pytest.mark.slow
@@ -170,15 +227,23 @@ def test_what_is_told_of_a_reader_does_not_depend_on_the_size_of_batches(run, pl
     np.testing.assert_allclose(scores.table()["value"], whole["value"], atol=1e-5)
 
 
-@pytest.mark.slow
 def test_the_tokenizer_has_not_seen_the_test_questions(plan, tmp_path):
-    models = StudyModels(plan, RunFolder(tmp_path))
-    matter = arm_models(models)[0].matter
-    assert {one.text for one in matter.parts["test"]} <= set(matter._texts)  # the index has their passages
-    trained = matter.tokenizer.get_vocab()
-    changed = {**matter.parts, "test": matter.parts["test"].select(range(4))}
-    object.__setattr__(matter, "parts", changed)
-    assert matter.tokenizer.get_vocab() == trained
+    """A word of questions alone is a token of its own where training asks them, and pieces where the test does."""
+    parts = arm_models(StudyModels(plan, RunFolder(tmp_path)))[0].matter.parts
+
+    def with_word(*named):
+        asked = {name: [f"whereabouts {one}" for one in parts[name].column("question")] for name in named}
+        return ReadText(
+            {**parts, **{name: parts[name].with_column("question", asked[name]) for name in named}}, 400, 48, 3
+        )
+
+    plain = with_word()
+    assert {one.text for one in parts["test"]} <= set(plain._texts)  # the index has their passages
+    tested = with_word("test")
+    assert tested.parts["test"][0].question.startswith("whereabouts")
+    assert tested.tokenizer.get_vocab() == plain.tokenizer.get_vocab()
+    assert len(tested.tokenizer.tokenize("whereabouts")) > 1
+    assert with_word("train").tokenizer.tokenize("whereabouts") == ["▁whereabouts"]
 
 
 @pytest.mark.parametrize(

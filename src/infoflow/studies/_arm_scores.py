@@ -167,7 +167,8 @@ class ArmScores:
 
     def _made(self) -> Iterator[dict[str, Any]]:
         asked, facts = self._asked(_some(self.world.world.of_kind("trained", "changed", "held out")))
-        yield from self._reading.made("facts", asked, fact_blocks(facts), self.world.vocabulary.size)
+        read = self._reading.read(asked)
+        yield from self._reading.made("facts", read, fact_blocks(facts), self.world.vocabulary.size)
 
     def _written(self) -> Iterator[dict[str, Any]]:
         """Decoded over all words, with the passage summed out."""

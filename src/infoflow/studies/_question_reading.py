@@ -38,6 +38,10 @@ class Read(NamedTuple):
     targets: Tensor  # bool (question, target)
     there: Tensor  # bool (question, candidate)
 
+    def take(self, questions: np.ndarray) -> "Read":
+        """Some of the questions."""
+        return Read(*(one[torch.from_numpy(questions)] for one in self))
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -91,16 +95,15 @@ class QuestionReading:
         parts = {"candidates": read.there, "tokens": read.targets}
         return marginal_log_likelihood(read.log_prior, read.logs, level=self.objective.level, **parts).numpy()
 
-    def made(self, queries: str, asked: Asked, blocks: np.ndarray, words: int) -> Iterator[dict[str, Any]]:
+    def made(self, queries: str, read: Read, blocks: np.ndarray, words: int) -> Iterator[dict[str, Any]]:
         """Rows on what passages add to answers.
 
         Args:
             queries: What the questions are called.
-            asked: The questions.
+            read: What `read` made of them.
             blocks: The bootstrap block of each.
             words: Of the vocabulary: a log-likelihood is told beside that of words that are all alike.
         """
-        read = self.read(asked)
         likely = self.marginal(read)
         if self.model.source != "none":
             yield from priors(queries, read, blocks)

@@ -1,6 +1,6 @@
 """What a reader of real text finds and answers: rows of `retrieval_scores`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, final
@@ -68,33 +68,39 @@ class TextScores:
         had = self.model.passage_library
         self.model.passage_library = self._library
         try:
-            parts = [frame for name, given in self._groups() for frame in self._of(name, given)]
+            parts = [frame for given, groups in self._parts() for frame in self._of(given, groups)]
         finally:
             self.model.passage_library = had
         return RETRIEVAL_SCORES.conform(pd.concat(parts, ignore_index=True))
 
-    def _groups(self) -> Iterator[tuple[str, _Questions]]:
-        """Questions with what they are called."""
-        rows = {name: spread(len(self.text.questions[name].texts), _MOST) for name in (TRAINED, HELD_OUT)}
-        groups = [(name, name, own) for name, own in rows.items()]
-        others = np.setdiff1d(rows[HELD_OUT], self.text.leakage.leaked)
-        if 0 < len(others) < len(rows[HELD_OUT]):
-            groups.append((NOT_LEAKED, HELD_OUT, others))
-        for name, part, chosen in groups:
-            yield name, self._questions(self.text.questions[part], chosen)
+    def _parts(self) -> Iterator[tuple[_Questions, dict[str, np.ndarray]]]:
+        """Questions of each part, and the groups of them that are told of: their places, by name."""
+        for name in (TRAINED, HELD_OUT):
+            questions = self.text.questions[name]
+            rows = spread(len(questions.texts), _MOST)
+            groups = {name: np.arange(len(rows))}
+            others = np.flatnonzero(~np.isin(rows, self.text.leakage.leaked))
+            if name == HELD_OUT and 0 < len(others) < len(rows):
+                groups[NOT_LEAKED] = others
+            yield self._questions(questions, rows), groups
 
-    def _of(self, name: str, given: _Questions) -> Iterator[pd.DataFrame]:
-        for document in DOCUMENTS:
-            if document == "own" and self.model.source == "none":
-                continue
-            said = self._said(given.asked, document)
-            yield answer_scores(said, given.answers, given.texts, system=document, queries=name)
-        blocks = question_blocks(given.texts)
-        yield pd.DataFrame(list(self._reading.made(name, given.asked, blocks, self.text.vocabulary.size)))
-        if self.model.source in SEARCHES:
-            relevant = [[int(one)] for one in given.asked.gold]
-            found = self._found(given.asked)
-            yield retrieval_scores(found, relevant, given.texts, len(self._library), _CUTS, name)
+    def _of(self, given: _Questions, groups: Mapping[str, np.ndarray]) -> Iterator[pd.DataFrame]:
+        """Every question is read once, whichever groups it is in."""
+        documents = [one for one in DOCUMENTS if one != "own" or self.model.source != "none"]
+        said = {document: self._said(given.asked, document) for document in documents}
+        read = self._reading.read(given.asked)
+        found = self._found(given.asked) if self.model.source in SEARCHES else {}
+        for name, places in groups.items():
+            texts, answers = ([column[place] for place in places] for column in (given.texts, given.answers))
+            for document in documents:
+                own = [said[document][place] for place in places]
+                yield answer_scores(own, answers, texts, system=document, queries=name)
+            blocks, words = question_blocks(texts), self.text.vocabulary.size
+            yield pd.DataFrame(list(self._reading.made(name, read.take(places), blocks, words)))
+            if found:
+                relevant = [[int(one)] for one in given.asked.gold[places]]
+                own_found = {system: ranking[places] for system, ranking in found.items()}
+                yield retrieval_scores(own_found, relevant, texts, len(self._library), _CUTS, name)
 
     @torch.no_grad()
     def _said(self, asked: Asked, document: str) -> list[str]:
