@@ -373,6 +373,35 @@ def test_readers_of_random_passages_must_have_learned_wherever_they_are_read():
     assert reading == {"R-1", "R-2", "R-3", "R-4", "R-19"}
 
 
+def test_a_closed_book_that_remembers_nothing_is_no_control_of_an_edited_index():
+    few = verdict("R-5", {"not_learned": tuple(("closed-book", seed) for seed in (1, 2, 3))})
+    assert few["verdict"] == "not testable here", few["note"]
+    assert "closed-book/seed-1 has not learned" in few["reason"]
+    one = verdict("R-5", {"not_learned": (("closed-book", 2),), "seeds": (1, 2, 3, 4)})
+    assert (one["verdict"], one["seeds"]) == ("holds", 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("R-6", "closed-book"), ("R-7", "retrieve-frozen"), ("R-2", "closed-book+null-share")]
+)
+def test_what_is_there_to_compare_with_alone_need_not_have_learned(name, other):
+    found = verdict(name, {"not_learned": tuple((other, seed) for seed in (1, 2, 3))})
+    assert found["verdict"] == "holds", (found["reason"], found["note"])
+
+
+def test_trained_models_must_have_learned_wherever_a_control_that_decides_reads_them():
+    """But for R-14, which is about runs that failed, and chance over seeds, which reads what the claim reads."""
+    from infoflow.findings import FINDINGS
+
+    for name in NAMES:
+        finding = FINDINGS[f"retrieval:{name}"]
+        compared = {table.objective for reading in finding.reads.values() for table in reading.tables}
+        deciding = [control for control in finding.controls if control.decisive and not control.replicas]
+        tables = [table for control in deciding for reading in control.reads.values() for table in reading.tables]
+        others = {table.objective for table in tables} - compared
+        assert others <= {*finding.learned}, name
+
+
 def test_runs_need_not_have_learned_only_where_that_may_be_what_a_claim_is_about():
     from infoflow.findings import FINDINGS
 

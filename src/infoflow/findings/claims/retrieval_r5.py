@@ -48,6 +48,6 @@ FINDING = Finding(
         Control(name="index as in training", reads=_reads(RETRIEVE_LEARNED, OWN, "as-trained")),
         Control(name="closed-book reader", reads=_reads(CLOSED_BOOK, "none", ("edited", "as-trained"))),
     ),
-    learned=(RETRIEVE_LEARNED,),
+    learned=(CLOSED_BOOK, RETRIEVE_LEARNED),
     minimum_seeds=1,
 )
