@@ -43,6 +43,7 @@ def test_shows_scores_with_controls_and_writes_models_and_tables(infoflow, maske
     assert "shuffled labels" in answer.out
     assert "untrained" in answer.out
     run = RunFolder.existing("run")
+    assert run.read()["plan"]["model"] == str(Path(masked_lm).absolute())
     scores = run.tables["tuned_scores"]
     assert keys_of(scores) == {(True, ""), (True, "shuffled-labels"), (False, "")}
     assert set(scores["examples"]) == {40}

@@ -51,6 +51,38 @@ def test_an_anonymous_report_does_not_even_name_files(run):
     assert SECRET in (run.path / "run.json").read_text()
 
 
+@pytest.fixture
+def tuned(tmp_path):
+    """What `infoflow tune` writes of a local model: its folder in the plan, its name in the tables alone."""
+    from adapted import write_table
+    from findings.adapted_tables import Adapted
+
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path / "tuned")
+    frame = Adapted(objectives=("masked-lm",)).tables(["tuned_scores"])["tuned_scores"].assign(model="mybert")
+    write_table(run, "tuned_scores", frame)
+    run.update(kind="tune", title="Tuned for topics", plan={"model": f"{SECRET}/mybert", "task": "topics"})
+    return run
+
+
+def test_an_anonymous_report_of_a_tuned_model_does_not_name_it(tuned):
+    from infoflow.report import write_report
+
+    assert "mybert" in write_report(tuned).read_text(encoding="utf-8")
+    page = write_report(tuned, anonymous=True).read_text(encoding="utf-8")
+    for word in ("jane", "secret", "mybert"):
+        assert word not in page, word
+    assert "model-1" in page
+
+
+def test_a_tuned_model_of_a_hub_keeps_its_name(tuned):
+    from infoflow.report import write_report
+
+    tuned.update(plan={"model": "someone/mybert", "task": "topics"})
+    assert "mybert" in write_report(tuned, anonymous=True).read_text(encoding="utf-8")
+
+
 def test_an_anonymous_run_holds_no_path(run):
     from infoflow.report import anonymize, write_report
 

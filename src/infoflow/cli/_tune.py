@@ -111,9 +111,10 @@ def _check_kind(run: "RunFolder") -> None:
 
 def _facts(model: str, data: "TaskData", config: "TuneConfig") -> dict[str, Any]:
     """What run.json says."""
-    from infoflow.foundation import provenance
+    from infoflow.foundation import absolute, provenance
 
-    plan = {"model": model, "task": data.name, "left_out": dict(data.left_out), "tune": config.key()}
+    source = str(absolute(model)) if Path(model).exists() else model
+    plan = {"model": source, "task": data.name, "left_out": dict(data.left_out), "tune": config.key()}
     return {"kind": _KIND, "title": f"Tuned for {data.name}", "plan": plan, "provenance": provenance()}
 
 

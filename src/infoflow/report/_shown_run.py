@@ -36,8 +36,10 @@ class ShownRun(RunFolder):
             title = str(shown.get("title", ""))
             for before, after in names.items():
                 title = title.replace(before, after)
-            renamed = [{**model, "name": names.get(model.get("name"), model.get("name"))} for model in shown["models"]]
-            shown |= {"title": title, "models": renamed}
+            shown["title"] = title
+            if "models" in shown:
+                models = shown["models"]
+                shown["models"] = [{**one, "name": names.get(one.get("name"), one.get("name"))} for one in models]
         return shown
 
     @cached_property
@@ -48,9 +50,18 @@ class ShownRun(RunFolder):
     def _names(self) -> dict[str, str]:
         """What anonymous models are called instead; those of a hub or a study keep their names."""
         manifest = super().read()
-        sources = manifest.get("plan", {}).get("models", [])
-        models = [model.get("name") for model in manifest.get("models", [])]
-        if not self.anonymous or manifest.get("kind") != "analyze" or len(sources) != len(models):
+        if not self.anonymous:
+            return {}
+        kind, plan = manifest.get("kind"), manifest.get("plan", {})
+        if kind == "tune":  # of one model, of which run.json has no entry
+            sources = [str(plan.get("model", ""))]
+            path = Path(sources[0])
+            models = [f"{path.parent.name}/model" if path.name == "model" else path.name.removesuffix(".gguf")]
+        elif kind == "analyze":
+            sources, models = plan.get("models", []), [model.get("name") for model in manifest.get("models", [])]
+        else:
+            return {}
+        if len(sources) != len(models):
             return {}
         local = [name for name, source in zip(models, sources, strict=True) if without_folders(source) != source]
         return {str(name): f"model-{index + 1}" for index, name in enumerate(local)}
