@@ -37,6 +37,7 @@ from infoflow.studies import (
     train_model,
 )
 from infoflow.studies._arm_measures import MEASURED, ArmInside, measured_of
+from infoflow.studies._arm_scores import ArmScores
 from infoflow.studies._read_world import read_world
 from infoflow.studies._retrieval_arms import ArmModel, arm_models
 from infoflow.studies._retrieval_plan import EXCHANGES, MEASURES, OF_VARIANTS
@@ -667,7 +668,11 @@ def test_scores_of_what_is_found_and_made_of_it(read_run) -> None:
     learned = scores[(scores["objective"] == "retrieve-learned") & (scores["variant"] == "")]
     systems = {"own", "own, first index", "own, edited index", "bm25", "frozen", "random", "oracle"}
     assert set(learned["system"]) == systems
-    assert set(learned["queries"]) == {"facts", "held out", "changed and later", "dates", "language", "trained"}
+    queries = {"facts", "held out", "changed and later", "dates", "language", "trained"}
+    asked = read_world(plan_with().retrieval.world(), plan_with().retrieval.world_seed, 64).world
+    exposed = asked.of_kind("trained", "changed")
+    queries |= {f"{fact.kind} facts" for fact in exposed}
+    assert set(learned["queries"]) == queries | {f"{fact.kind} facts, weight {fact.weight}" for fact in exposed}
     metrics = {"hit", "recall", "mrr", "collapse", "null_prior", "prior_entropy", "utility", "utility_marginal"}
     metrics |= {"log_likelihood", "p1", "posterior_entropy_1", "posterior_entropy_2", "loss", "learned", "training_p1"}
     metrics |= {"nothing_found"}
@@ -677,6 +682,31 @@ def test_scores_of_what_is_found_and_made_of_it(read_run) -> None:
     untrained = learned[~learned["trained"] & (learned["metric"] == "hit") & (learned["k"] == 1)]
     own = untrained.set_index(["queries", "system"])["value"]
     assert own["facts", "own"] == own["facts", "frozen"] == own["facts", "own, first index"]
+
+
+def test_what_is_found_is_told_by_exposure_too(tmp_path) -> None:
+    """Beside a loop over the questions about each kind of facts."""
+    arm = next(one for one in arm_models(StudyModels(plan_with(), RunFolder(tmp_path))) if one.arm == "retrieve-bm25")
+    scores = ArmScores(arm.load(trained=False), arm.objective, arm.world, arm.world, None)
+    table = scores.table()
+    asked, facts = scores._asked(arm.world.world.of_kind("trained", "changed", "held out"))
+    first = scores._reading.ranked(asked, scores._library)[:, 0]
+    likely = scores._reading.marginal(scores._reading.read(asked))
+    groups: dict[str, list[int]] = {}
+    for row, fact in enumerate(facts):
+        groups.setdefault("facts", []).append(row)
+        if fact.kind != "held out":
+            for name in (f"{fact.kind} facts", f"{fact.kind} facts, weight {fact.weight}"):
+                groups.setdefault(name, []).append(row)
+    assert {"trained facts, weight 1", "trained facts, weight 2", "changed facts"} <= set(groups)
+    others = {"held out", "changed and later", "language", "dates"}
+    assert set(table["queries"]) - others == set(groups)
+    for name, rows in groups.items():
+        own = table[(table["queries"] == name) & (table["system"] == "own")].set_index(["metric", "k"])
+        assert own.loc[("hit", 1), "count"] == len(rows)
+        right = [first[row] == arm.world.world.gold(facts[row]) for row in rows]
+        assert own.loc[("hit", 1), "value"] == pytest.approx(np.mean(right))
+        assert own.loc[("log_likelihood", 0), "value"] == pytest.approx(likely[rows].mean())
 
 
 def test_readers_that_write_are_trained_scored_and_published(tmp_path) -> None:

@@ -256,7 +256,7 @@ def _examples(inside: ArmInside) -> pd.DataFrame:
 
 
 MEASURED: Mapping[str, ArmMeasure] = {
-    "scores": ArmMeasure(RETRIEVAL_SCORES, _scores, of_reader=False, version=2),
+    "scores": ArmMeasure(RETRIEVAL_SCORES, _scores, of_reader=False, version=3),
     "knowledge": ArmMeasure(KNOWLEDGE, _knowledge, of_reader=False),
     "conflict": ArmMeasure(KNOWLEDGE_CONFLICT, _conflict, of_reader=True),
     "lens": ArmMeasure(KNOWLEDGE_LENS, _lens, of_reader=True),

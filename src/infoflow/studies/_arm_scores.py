@@ -67,7 +67,8 @@ class ArmScores:
 
     Systems: `own` is the model's own search; beside it `bm25`, `frozen` (as the retriever began), and of a learned one
     the index as it was at the start of training (`own, first index`) and the edited index (`own, edited index`, of
-    questions about changed facts and later entities).
+    questions about changed facts and later entities). What is told of `facts` is told of trained and of changed ones
+    too, and of each exposure of these: the queries "trained facts", "trained facts, weight 16" and so on.
     """
 
     model: RetrievalModel  # in evaluation mode, with an index of its own weights
@@ -135,6 +136,11 @@ class ArmScores:
             texts = [str(fact.number) for fact in asked_facts]
             relevant = [[world.gold(fact)] for fact in asked_facts]
             yield retrieval_scores(systems, relevant, texts, len(library), _CUTS, name)
+            for group, rows in _exposures(asked_facts) if name == "facts" else ():
+                own = {system: ranking[rows] for system, ranking in systems.items()}
+                asked_of, texts_of = ([column[row] for row in rows] for column in (relevant, texts))
+                found = retrieval_scores(own, asked_of, texts_of, len(library), _CUTS, group)
+                yield found[~found["system"].isin(["oracle", "random"])]
         yield from self._edited()
 
     def _edited(self) -> Iterator[pd.DataFrame]:
@@ -168,7 +174,10 @@ class ArmScores:
     def _made(self) -> Iterator[dict[str, Any]]:
         asked, facts = self._asked(_some(self.world.world.of_kind("trained", "changed", "held out")))
         read = self._reading.read(asked)
-        yield from self._reading.made("facts", read, fact_blocks(facts), self.world.vocabulary.size)
+        blocks, words = fact_blocks(facts), self.world.vocabulary.size
+        yield from self._reading.made("facts", read, blocks, words)
+        for group, rows in _exposures(facts):
+            yield from self._reading.made(group, read.take(rows), blocks[rows], words)
 
     def _written(self) -> Iterator[dict[str, Any]]:
         """Decoded over all words, with the passage summed out."""
@@ -301,6 +310,17 @@ def _some(facts: Sequence[Fact]) -> list[Fact]:
     """At most so many, the same ones for every model."""
     chosen = sorted(facts, key=lambda one: hash64("scored", one.number))[: _MOST_FACTS // 2]
     return sorted(chosen, key=lambda one: one.number)
+
+
+def _exposures(facts: Sequence[Fact]) -> Iterator[tuple[str, np.ndarray]]:
+    """Groups of facts that training asks for, by what they are called: their rows among these, one fact each."""
+    for kind in ("trained", "changed"):
+        of_kind = np.array([fact.kind == kind for fact in facts])
+        weights = np.array([fact.weight for fact in facts])
+        if of_kind.any():
+            yield f"{kind} facts", np.flatnonzero(of_kind)
+        for weight in np.unique(weights[of_kind]).tolist():
+            yield f"{kind} facts, weight {weight}", np.flatnonzero(of_kind & (weights == weight))
 
 
 def _is_date(fact: Fact, config: Any) -> bool:
