@@ -41,8 +41,8 @@ INSIDE = {
         "token_map token_pools token_products views within_tokens"
     ),
     "retrieval": "answer_windows",
-    "studies": "over_training retrieval_stages retrieval_text study_tasks term_scores word_loss",
-    "training": "text_rows",
+    "studies": "gpu_shares over_training reading_start retrieval_stages retrieval_text study_tasks term_scores word_loss",
+    "training": "precision text_rows",
 }
 """A second implementation, a published value or a property is of one inner step; a helper of the folder's tests."""
 
