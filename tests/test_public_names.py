@@ -41,7 +41,9 @@ INSIDE = {
         "token_map token_pools token_products views within_tokens"
     ),
     "retrieval": "answer_windows",
-    "studies": "gpu_shares over_training reading_start retrieval_stages retrieval_text study_tasks term_scores word_loss",
+    "studies": (
+        "gpu_shares over_training reading_start retrieval_stages retrieval_text study_tasks term_scores word_loss"
+    ),
     "training": "precision text_rows",
 }
 """A second implementation, a published value or a property is of one inner step; a helper of the folder's tests."""
