@@ -76,10 +76,9 @@ class WarmedReader:
         reader = first_reader(self.models, self.matter, self.seed)
         return retrieval_model(self.objective, reader, self.matter.passage_library())
 
-    def train(self) -> tuple[RetrievalModel, TrainResult]:
+    def train(self) -> TrainResult:
         """Train it, or as much of it as is missing."""
-        model = self.first()
-        return model, train(self.objective, self.config, self.matter.queries, model, self.folder)
+        return train(self.objective, self.config, self.matter.queries, self.first(), self.folder)
 
     def load(self) -> Any:
         """The reader alone, a masked LM; what weighs passages begins anew in every arm."""
@@ -87,13 +86,13 @@ class WarmedReader:
         load_weights(reader, self.folder / "model")
         return reader
 
-    def reads(self, model: RetrievalModel) -> float | None:
+    def reads(self) -> float | None:
         """Share of right answers about facts of the other world that it was not asked for, with the right passage; None
         where there are none."""
         world = self.matter.world
         facts = world.of_kind("held out")
         if not facts:
             return None
-        reader = model.to(usable_device(self.models.plan.training.device)).eval().reader
+        reader = self.load().to(usable_device(self.models.plan.training.device)).eval()
         found = knowledge(reader, world, self.matter.tokenizer, documents=("gold",), facts=facts)
         return float(found.loc[(found["metric"] == "p1") & (found["weight"] == -1), "value"].iloc[0])
