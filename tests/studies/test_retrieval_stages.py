@@ -617,7 +617,7 @@ def test_an_arms_passages_are_encoded_once_for_all_its_measures(tmp_path, monkey
     assert sorted(digest for digest, tower in encoded if tower is own) == sorted([passages, edited])
     assert [digest for digest, tower in encoded if tower is not own] == [passages]
 
-    monkeypatch.setattr(ArmInside, "library", None)
+    monkeypatch.setattr(ArmInside, "own_library", None)
     monkeypatch.setattr(ArmInside, "edited_library", None)
     anew = ArmInside(arm, True)
     assert len(anew.model.passage_library) == len(inside.model.passage_library)

@@ -68,7 +68,7 @@ def asked_by_kind(
         UserError: The limit is below 1, the world has no fact of a kind, or no fact has one of the documents.
     """
     chosen = [facts_of_kind(world, kind, facts, seed) for kind in kinds]
-    options: Any = {"model": model, "world": world, "tokenizer": tokenizer, "seed": seed, "library": library}
+    options: Any = {"model": model, "world": world, "tokenizer": tokenizer, "seed": seed, "passage_library": library}
     asked = [FactReadings(facts=one, **options) for one in chosen]
     for one in asked:
         one.require(documents)

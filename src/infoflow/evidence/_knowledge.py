@@ -78,7 +78,7 @@ def knowledge(
         k=k,
         level=level,
         seed=seed,
-        library=library,
+        passage_library=library,
     )
     rows = list[dict[str, Any]]()
     for document, inputs, logs in asked.read(_documents(asked, reading) if documents is None else documents):

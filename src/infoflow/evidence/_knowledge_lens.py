@@ -80,7 +80,7 @@ def knowledge_lens(
     half = half_of_entities(world)
     others = [fact for fact in world.facts if fact.entity not in half and fact.kind in kinds]
     facts = sampled_facts(world, most, others)
-    options: Any = {"k": k, "seed": seed, "library": library}
+    options: Any = {"k": k, "seed": seed, "passage_library": library}
     asked = FactReadings(model=model, world=world, tokenizer=tokenizer, facts=facts, **options)
     chosen = [one for one in asked.available if one != OWN] if documents is None else documents
     asked.require(chosen)

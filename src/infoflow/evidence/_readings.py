@@ -37,7 +37,7 @@ class FactReadings:
     k: int = 2  # passages that a search brings
     level: Level = "sequence"  # where the passage is summed out
     seed: int = 0  # of random documents
-    library: Library | None = None  # see `question_candidates`; None: it is built for these facts
+    passage_library: Library | None = None  # see `question_candidates`; None: it is built for these facts
     _found: QuestionCandidates | None = field(default=None, init=False)
 
     @property
@@ -92,6 +92,6 @@ class FactReadings:
     def found(self) -> QuestionCandidates:
         """What the model finds: in the library that was given, else from an index that is built now."""
         if self._found is None:
-            options: Any = {"edited": self.edited, "k": self.k, "seed": self.seed, "library": self.library}
+            options: Any = {"edited": self.edited, "k": self.k, "seed": self.seed, "library": self.passage_library}
             self._found = question_candidates(self.model, self.world, self.tokenizer, self.facts, **options)
         return self._found

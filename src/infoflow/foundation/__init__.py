@@ -75,6 +75,7 @@ from ._over_seeds import shared_part as shared_part
 from ._over_seeds import t_quantile as t_quantile
 from ._paths import absolute as absolute
 from ._paths import command_without_folders as command_without_folders
+from ._paths import model_name_of as model_name_of
 from ._paths import name_of as name_of
 from ._paths import without_folders as without_folders
 from ._provenance import processor as processor

@@ -50,6 +50,16 @@ def command_without_folders(command: str) -> str:
     return shlex.join([_argument(part) for part in parts])
 
 
+def model_name_of(path: str | Path) -> str:
+    """The last part of a model's path, with its parent where that says nothing; a link keeps its own name.
+
+    >>> model_name_of("/home/jane/runs/masked-lm/model"), model_name_of("/models/small.gguf")
+    ('masked-lm/model', 'small')
+    """
+    whole = absolute(path)
+    return f"{whole.parent.name}/model" if whole.name == "model" else whole.name.removesuffix(".gguf")
+
+
 def name_of(path: str) -> str:
     """The last name of a path; a text that is none, and a name on the model hub, as it is."""
     bare = path.rstrip("/\\")

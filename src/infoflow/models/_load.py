@@ -22,7 +22,7 @@ from transformers import (
 from transformers.models.auto import modeling_auto as registry
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, cached_file, logging
 
-from infoflow.foundation import UserError, absolute, as_written, current_display, missing_extra, patient_hub
+from infoflow.foundation import UserError, as_written, current_display, missing_extra, model_name_of, patient_hub
 
 from ._adapter_folder import base_of, is_adapter_folder, merged
 from ._anatomy import Anatomy
@@ -164,11 +164,8 @@ def _existing(source: object) -> Path | str:
 
 
 def _short_name(home: Path | str) -> str:
-    """A hub name whole; of a path the last part, with its parent where that says nothing; a link keeps its own name."""
-    if isinstance(home, str):
-        return home
-    path = absolute(home)
-    return f"{path.parent.name}/model" if path.name == "model" else path.name.removesuffix(".gguf")
+    """A hub name whole; of a path what `model_name_of` says."""
+    return home if isinstance(home, str) else model_name_of(home)
 
 
 def _read(home: Path | str, dtype: torch.dtype) -> PreTrainedModel:

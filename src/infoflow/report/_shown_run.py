@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.foundation import command_without_folders, name_of, without_folders
+from infoflow.foundation import command_without_folders, model_name_of, name_of, without_folders
 from infoflow.results import RunFolder, StoredTable, Tables
 
 _OF_CORPORA = ("name", "validation_name", "test_name", "transfer_name", "corpus")
@@ -55,8 +55,7 @@ class ShownRun(RunFolder):
         kind, plan = manifest.get("kind"), manifest.get("plan", {})
         if kind == "tune":  # of one model, of which run.json has no entry
             sources = [str(plan.get("model", ""))]
-            path = Path(sources[0])
-            models = [f"{path.parent.name}/model" if path.name == "model" else path.name.removesuffix(".gguf")]
+            models = [model_name_of(sources[0])]
         elif kind == "analyze":
             sources, models = plan.get("models", []), [model.get("name") for model in manifest.get("models", [])]
         else:

@@ -101,7 +101,7 @@ class ArmInside:
         return fact_lens(self.reader, *self.about)
 
     @cached_property
-    def library(self) -> Library:
+    def own_library(self) -> Library:
         """The world's passages with the model's own index, built once for all that it finds."""
         own = self.model.passage_library
         return self.arm.world.passage_library() if own is None else own
@@ -150,7 +150,7 @@ def _knowledge(inside: ArmInside) -> pd.DataFrame:
     without single FFNs: with the right passage once it is trained to read, and of withheld facts as a control."""
     own = {"k": inside.arm.objective.k, "level": inside.arm.objective.level}
     parts = [
-        knowledge(inside.model, *inside.about, library=inside.library, **own),
+        knowledge(inside.model, *inside.about, library=inside.own_library, **own),
         knowledge(inside.model, *inside.about, edited=True, library=inside.edited_library, **own),
     ]
     if inside.arm.writes:  # what comes next is about masks
@@ -174,7 +174,7 @@ def _conflict(inside: ArmInside) -> pd.DataFrame:
 def _lens(inside: ArmInside) -> pd.DataFrame:
     """Facts that change later by themselves, so that clusters are of the others."""
     several = len(inside.arm.world.world.facts) >= _CLUSTERED
-    options: Any = {"lens": inside.lens, "documents": (*DOCUMENTS[:-1], *inside.finds), "library": inside.library}
+    options: Any = {"lens": inside.lens, "documents": (*DOCUMENTS[:-1], *inside.finds), "library": inside.own_library}
     parts = [knowledge_lens(inside.reading, *inside.about, clusters=several, **options)]
     if inside.has("changed", but=half_of_entities(inside.arm.world.world)):
         changed = knowledge_lens(inside.reading, *inside.about, kinds=("changed",), probes=False, **options)
@@ -187,7 +187,7 @@ def _flow(inside: ArmInside) -> pd.DataFrame:
     compared: Any = {"documents": ("random", "conflict", *inside.finds), "methods": ("knock-out",)}
     parts = [
         evidence_flow(inside.reader, *inside.about, facts=_HEAVY),
-        evidence_flow(inside.reading, *inside.about, facts=_LIGHT, library=inside.library, **compared),
+        evidence_flow(inside.reading, *inside.about, facts=_LIGHT, library=inside.own_library, **compared),
     ]
     if inside.has("changed"):
         parts.append(evidence_flow(inside.reader, *inside.about, kinds=("changed",), facts=_LIGHT))
@@ -199,7 +199,7 @@ def _flow(inside: ArmInside) -> pd.DataFrame:
 
 def _heads(inside: ArmInside) -> pd.DataFrame:
     documents: Any = ("gold", "random", "none", "conflict", *inside.finds)
-    parts = [evidence_heads(inside.reading, *inside.about, documents=documents, library=inside.library)]
+    parts = [evidence_heads(inside.reading, *inside.about, documents=documents, library=inside.own_library)]
     if inside.has("changed"):
         parts.append(evidence_heads(inside.reader, *inside.about, kinds=("changed",), documents=("gold",)))
     if inside.has("withheld"):
@@ -215,7 +215,7 @@ def _ablation(inside: ArmInside) -> pd.DataFrame:
     asked += [{"documents": ("conflict", *inside.finds), **light}]
     asked += [{"kinds": ("changed",), "documents": ("gold", "none"), **light}] if inside.has("changed") else []
     asked += [{"kinds": ("withheld",), "documents": ("none",), **light}] if inside.has("withheld") else []
-    parts = [evidence_ablation(inside.reading, *inside.about, library=inside.library, **one) for one in asked]
+    parts = [evidence_ablation(inside.reading, *inside.about, library=inside.own_library, **one) for one in asked]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -252,7 +252,7 @@ def probed_language(*worlds: FactWorld) -> Corpus:
 
 
 def _examples(inside: ArmInside) -> pd.DataFrame:
-    return retrieval_examples(inside.model, *inside.about, k=inside.arm.objective.k, library=inside.library)
+    return retrieval_examples(inside.model, *inside.about, k=inside.arm.objective.k, library=inside.own_library)
 
 
 MEASURED: Mapping[str, ArmMeasure] = {
