@@ -188,6 +188,7 @@ def test_a_damaged_index_is_refused(infoflow, built, name):
     refused = infoflow("data", "index", "found", "--ask", "ada")
     assert refused.code == 2
     assert "damaged" in refused.err
+    assert refused.err.endswith("\nBuild the index again: infoflow data index CORPUS --out FOLDER.\n")
     assert "Traceback" not in refused.err
 
 

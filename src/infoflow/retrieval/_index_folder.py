@@ -16,7 +16,7 @@ from ._search_recall import NUM_QUERIES, SearchRecall, search_recall
 _VERSION = 2
 _OLDEST = {"dense": 2, "lexical": 1}  # before 2 the encoder of a dense index was its weights alone
 _ABOUT = "index.json"
-_ENCODED_BY = "passage encoder (weights, settings, pooling and tokenizer)"
+_ENCODED_BY = "another passage encoder (weights, settings, pooling and tokenizer)"
 _AGAIN = "Build the index again: infoflow data index CORPUS --out FOLDER."
 _APPROXIMATE = {"hnsw": HNSW, "ivf": IVFPQ}
 
@@ -96,9 +96,9 @@ def load_index(
     """
     folder = Path(folder)
     about = _read(folder)
-    _check_source(folder, "passages", about.store, passages.digest)
+    _check_source(folder, "other passages", about.store, passages.digest)
     if encoder is not None and not stale_ok:
-        what = _ENCODED_BY if about.kind == "dense" else "terms, by another tokenizer or version of infoflow"
+        what = _ENCODED_BY if about.kind == "dense" else "other terms, by another tokenizer or version of infoflow"
         _check_source(folder, what, about.encoder, encoder)
     for name, wanted in about.files.items():
         path = folder / Path(name).name
@@ -126,7 +126,7 @@ def index_kind(folder: Path | str) -> str:
 def _check_source(folder: Path, what: str, made: str, given: str) -> None:
     if made != given:
         raise UserError(
-            f"The index in {folder} was made from other {what}: digest {made} where {given} is given.\n"
+            f"The index in {folder} was made from {what}: digest {made} where {given} is given.\n"
             "Build it again from these: infoflow data index CORPUS --out FOLDER."
         )
 

@@ -27,6 +27,7 @@ _SCHEMA = pa.schema(
 _VERSION = 1
 _BATCH = 4096
 _DATA, _ABOUT = "passages.arrow", "passages.json"
+_AGAIN = "Build the index again: infoflow data index CORPUS --out FOLDER."
 
 Row = Mapping[str, Any]
 """`text`, and where there are any `title`, `entity` and the numbers of the `facts` that it holds."""
@@ -132,8 +133,7 @@ class Passages:
         path = folder / _DATA
         if not path.is_file() or file_digest(path) != about["sha256"]:
             raise UserError(
-                f"{path} is {'damaged: it is not what was written' if path.exists() else 'missing'}.\n"
-                f"Build the store again: infoflow data index CORPUS --out {folder}."
+                f"{path} is {'damaged: it is not what was written' if path.exists() else 'missing'}.\n{_AGAIN}"
             )
         return cls(Dataset.from_file(str(path)), about["digest"], about["empty"], about["repeated"], about["shard"])
 
@@ -289,14 +289,13 @@ def _read_about(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(
             f"{folder} holds no passages: there is no {_ABOUT}.\n"
-            f"Name a folder that infoflow data index wrote, or build one: infoflow data index CORPUS --out {folder}."
+            "Name a folder that infoflow data index wrote, or build one: infoflow data index CORPUS --out FOLDER."
         )
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
         if about["version"] != _VERSION:
             raise UserError(
-                f"{folder} was written by another version of infoflow ({as_written(about['version'])}).\n"
-                "Build the store again."
+                f"{folder} was written by another version of infoflow ({as_written(about['version'])}).\n{_AGAIN}"
             )
         kinds = {"digest": str, "sha256": str, "empty": int, "repeated": int}
         if all(isinstance(about[name], kind) for name, kind in kinds.items()):
@@ -306,7 +305,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
         fault = json_fault(error)
     except (KeyError, TypeError):
         fault = "a field is missing"
-    raise UserError(f"{path} is damaged: {fault}.\nBuild the store again.")
+    raise UserError(f"{path} is damaged: {fault}.\n{_AGAIN}")
 
 
 def _read_shard(given: Any) -> Shard | None:
