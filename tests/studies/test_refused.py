@@ -3,7 +3,8 @@
 import pytest
 
 from infoflow.foundation import UserError
-from infoflow.studies import StudyPlan, study
+from infoflow.objectives import RETRIEVAL_OBJECTIVES
+from infoflow.studies import StudyPlan, study, train_model
 
 TASK = {"name": "mine", "train": "missing.tsv"}
 
@@ -53,3 +54,12 @@ def test_what_a_finished_stage_left_stays(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="Enough"):
         study(plan(), tmp_path / "mine", num_processes=1)
     assert list((tmp_path / "mine" / "work" / "training").rglob("model.safetensors"))
+
+
+@pytest.mark.parametrize("name", RETRIEVAL_OBJECTIVES)
+def test_what_reads_passages_is_refused_before_anything_is_prepared(name, tmp_path):
+    with pytest.raises(UserError, match=rf"Got {name}, which reads passages"):
+        plan(objectives=["masked-lm", name])
+    with pytest.raises(UserError, match=rf"Got {name}, which reads passages"):
+        train_model(name, plan(), 0, tmp_path / "mine")
+    assert not list(tmp_path.iterdir())

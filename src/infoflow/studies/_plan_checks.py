@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from infoflow.architectures import FAMILIES, ModelConfig
 from infoflow.foundation import UserError, as_written, did_you_mean
-from infoflow.objectives import AbstractObjective
+from infoflow.objectives import RETRIEVAL_OBJECTIVES, AbstractObjective
 from infoflow.over_training import DEFAULT_SCHEDULE, checkpoint_steps
 
 _VARIANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}")
@@ -50,7 +50,7 @@ def check_plan(plan: Plan) -> None:
     """Raise a UserError where a part of the plan lacks what another part needs."""
     _check_variants(plan.variants)
     for name in plan.objectives:
-        plan.objective(name)
+        _check_read(plan.objective(name).name)
     _check_teachers(plan)
     _check_architectures(plan)
     lists = {"objectives": plan.objectives, "architectures": plan.architectures, "seeds": plan.seeds}
@@ -81,6 +81,16 @@ def _check_variants(variants: Mapping[str, Mapping[str, Any]]) -> None:
         raise UserError(
             "The name of a variant must be letters, digits and hyphens, and not token-dropout. "
             f"Got {as_written(wrong[0])}. Choose another."
+        )
+
+
+def _check_read(name: str) -> None:
+    if name in RETRIEVAL_OBJECTIVES:
+        raise UserError(
+            "An objective of a plan or of infoflow train must learn from sentences of a corpus. "
+            f"Got {name}, which reads passages too.\n"
+            "Say [retrieval] on = true in a plan (infoflow study retrieval is one), or train it in Python: "
+            "docs/retrieval.md shows how."
         )
 
 
