@@ -41,7 +41,7 @@ from infoflow.studies._arm_scores import ArmScores
 from infoflow.studies._read_world import read_world
 from infoflow.studies._retrieval_arms import ArmModel, arm_models
 from infoflow.studies._retrieval_plan import EXCHANGES, MEASURES, OF_VARIANTS
-from infoflow.training import TrainingHook, TrainingInterrupted
+from infoflow.training import TrainingHook, TrainingInterrupted, fact_query_rows
 
 pytestmark = pytest.mark.slow
 
@@ -873,3 +873,18 @@ def test_one_second_training_records_an_arm_and_keeps_its_checkpoints(tmp_path, 
         stage.run()
         assert stage.is_done()
     assert trainings == ["retrieve-bm25/seed-0"]
+
+
+@pytest.mark.parametrize("positions", [15, 20, 64])
+def test_every_query_of_a_world_fits_its_reader(positions):
+    """With a [SEP] behind; those of facts are never cut, and where all fit nothing is."""
+    own = read_world(FactConfig(entities=24), 0, positions)
+    whole = fact_query_rows(own.world, own.world.tokenizer(512), own.passage_library()).lengths
+    np.testing.assert_array_equal(own.query_rows.lengths, np.minimum(whole, positions - 1))
+    facts = [label is not None for label in fact_corpus(own.world).column("label")]
+    assert max(whole[np.array(facts)]) == 14
+
+
+def test_a_reader_that_no_question_fits_is_refused():
+    with pytest.raises(UserError, match=r"model\.positions must be at least 15 .* Got 14"):
+        StudyPlan.from_json({**PLAN, "model": {**PLAN["model"], "positions": 14}})

@@ -30,8 +30,8 @@ class ReadWorld(AbstractReadingMatter):
 
     @cached_property
     def query_rows(self) -> Any:
-        """Objects are asked for."""
-        return fact_query_rows(self.world, self.tokenizer, self.passage_library())
+        """Objects are asked for; a long sentence of the language is cut so that the reader's [SEP] fits behind it."""
+        return fact_query_rows(self.world, self.world.tokenizer(self.positions - 1), self.passage_library())
 
     @property
     def chance(self) -> float:

@@ -37,6 +37,7 @@ Refresh = Annotated[int, Limits(at_least=-1, at_most=10**9)]
 Relations = Annotated[int, Limits(at_least=2, at_most=64)]
 
 _LEARNED = ("retrieve-learned",)
+_LONGEST_QUESTION = 14  # tokens about a fact: a date in the longest frame, with [CLS] and [SEP]
 OF_VARIANTS: Mapping[str, tuple[str, ...]] = {
     "null-share": ("closed-book",),  # trained on the share alone that the others read without a passage
     "cold": _LEARNED,  # no warm start
@@ -263,6 +264,12 @@ def check_retrieval(plan: Retrieves) -> None:
     if not asked.on:
         return
     one_of("retrieval.arms", asked.arms, tuple(SOURCES))
+    if not asked.corpus and plan.model.positions <= _LONGEST_QUESTION:
+        raise UserError(
+            f"model.positions must be at least {_LONGEST_QUESTION + 1} with retrieval.on: a question about a fact has "
+            f"up to {_LONGEST_QUESTION} tokens, and a [SEP] behind. Got {plan.model.positions}. Try 64, with room "
+            "for a passage."
+        )
     if plan.training.learning_rate and asked.learning_rate * plan.training.weight_decay >= 1:
         raise UserError(
             "retrieval.learning_rate times training.weight_decay must be below 1. Got "
