@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import retrieved
-from drawn import assert_explained, drawn_figures, drawn_section, tell
+from drawn import assert_explained, drawn_figures, drawn_section, svg_of, tell
 from findings.retrieved_tables import HOSTILE, LEARNED, UPWARD, Retrieved
 
 from infoflow.report import write_report
@@ -315,6 +315,17 @@ def test_what_heads_cost_stands_beside_random_ones(figures) -> None:
     )
 
 
+@pytest.mark.parametrize("most", [1, 2, 4])
+def test_few_heads_are_counted_whole(tmp_path, most) -> None:
+    given = Retrieved(seeds=(1,))
+    rows = given.tables(["evidence_ablation"])["evidence_ablation"]
+    run = retrieved.write_run(tmp_path, given, only=("evidence_ablation",))
+    retrieved.write_table(run, "evidence_ablation", rows[rows["removed"] <= most])
+    drawn = svg_of(drawn_figures(run, "retrieval")["evidence-ablation"].panels[0].spec)
+    marks = re.findall(r">(\d+)</text>", drawn)
+    assert marks == [str(count) for count in range(most + 1)]
+
+
 def test_heads_are_removed_beside_a_passage_that_contradicts(figures) -> None:
     figure = figures["evidence-ablation"]
     assert [panel.title for panel in figure.panels] == ["right passage", "no passage", "a passage that contradicts"]
@@ -360,7 +371,19 @@ def test_variants_that_search_have_a_row(figures) -> None:
     rows = {row["label"] for row in rows_of(figures["retrieval-scores"].panels[0]) if "label" in row}
     assert {"BM25", "learned retriever", "learned retriever without warm start", "BM25 in shared words"} <= rows
     assert not {"closed book", "right passage given"} & rows
-    assert "BM25 on the same questions: 29%" in figures["retrieval-scores"].answer[0]
+    assert "BM25 on the same questions: 0.29" in figures["retrieval-scores"].answer[0]
+
+
+def test_the_empty_passage_may_take_facts_instead(tmp_path) -> None:
+    given = Retrieved(seeds=(1,))
+    rows = given.tables(["retrieval_scores"])["retrieval_scores"]
+    run = retrieved.write_run(tmp_path, given, only=("retrieval_scores",))
+    more = drawn_figures(run, "retrieval")["null-passage"].answer
+    assert any("the empty passage gets 0.75" in text and "more for language" in text for text in more)
+    swapped = rows.assign(queries=rows["queries"].replace({"language": "facts", "facts": "language"}))
+    retrieved.write_table(run, "retrieval_scores", swapped)
+    less = drawn_figures(run, "retrieval")["null-passage"].answer
+    assert any("the empty passage gets 0.75" in text and "less for language" in text for text in less)
 
 
 def test_learning_is_of_all_updates_and_thinned(tmp_path, figures) -> None:

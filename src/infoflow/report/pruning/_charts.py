@@ -31,7 +31,7 @@ _GAP = 0.04  # between squares, as a part of their distance
 
 def heads_left(size: int) -> alt.X:
     """The axis: all heads at the left, none at the right."""
-    return alt.X(**amount("left", f"heads left of {size}", [0, size], reverse=True, tickMinStep=1))
+    return alt.X(**amount("left", f"heads left of {size}", [0, size], reverse=True, tickMinStep=1, ticks=min(5, size)))
 
 
 def points_axis(names: dict[int, str], title: str, gap: float = _GAP) -> alt.X:

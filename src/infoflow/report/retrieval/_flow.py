@@ -217,7 +217,9 @@ def ablation_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
 def _removed(rows: pd.DataFrame, models: ShownModels, ends: list[float]) -> dict[str, Any]:
     series = models.present(rows)
     most = int(rows["removed"].max())
-    x = alt.X(**amount("removed", "heads removed", [-0.03 * most, 1.03 * most], format="d", tickMinStep=1))
+    ticks = min(5, most)  # asked for 5 of one or two heads, Vega marks halves whatever the least step is
+    ends_x = [-0.03 * most, 1.03 * most]
+    x = alt.X(**amount("removed", "heads removed", ends_x, format="d", tickMinStep=1, ticks=ticks))
     at = {"x": x, "y": alt.Y(**amount("value", "right answers", ends))}
     grey = rows.assign(value=rows["baseline"], low=rows["baseline"], high=rows["baseline"]).drop(columns="shown")
     tooltip = tips("name:N|trained as", "removed:Q|heads removed", "shown:N|right answers")

@@ -7,7 +7,7 @@ import pandas as pd
 
 from .._figure import Panel, ReportFigure
 from .._in_words import by_answer
-from .._numbers import estimate_text, listed, number
+from .._numbers import listed, number, size_text
 from .._samples import Samples
 from .._shown_models import ShownModels
 from ..adaptation._rows import averaged, of
@@ -57,7 +57,7 @@ def scores_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
         grey=grey[grey["label"].isin(trained["label"])],
     )
     words = hits[(hits["system"] == "bm25") & (hits["variant"] == "")]
-    beside = f" BM25 on the same questions: {number(100 * float(words['value'].mean()), 0)}%." if len(words) else ""
+    beside = f" BM25 on the same questions: {number(float(words['value'].mean()), 2)}." if len(words) else ""
     told = [f"{row['name']} {row['shown']}" for row in trained.sort_values("value", ascending=False).to_dict("records")]
     return ReportFigure(
         id="retrieval-scores",
@@ -127,7 +127,8 @@ def _gaps(own: pd.DataFrame, models: ShownModels) -> list[str]:
         both = [Samples.of(of(trained, series=one.key, queries=name)) for name in ("language", "facts")]
         if all(both):
             gap = (both[0] - both[1]).estimate()
-            told.append(f"In {one.label} the empty passage gets {estimate_text(gap)} more for language than for facts.")
+            way = "more" if gap.value >= 0 else "less"
+            told.append(f"In {one.label} the empty passage gets {size_text(gap)} {way} for language than for facts.")
     return told or ["The prior was measured for one kind of queries alone."]
 
 
