@@ -7,6 +7,7 @@ import signal
 import numpy as np
 import pytest
 import torch
+from studies.tiny_readers import plan_with
 from undrawn import undrawn
 
 from infoflow.corpus import FactConfig, fact_corpus
@@ -34,37 +35,8 @@ from infoflow.training import TrainingData, TrainingInterrupted, build_models, f
 
 pytestmark = pytest.mark.slow
 
-SETTINGS = {
-    "on": True,
-    "entities": 12,
-    "relations": 4,
-    "objects": 4,
-    "exposures": [1, 2],
-    "language": 0.2,
-    "updates": 6,
-    "queries": 12,
-    "warm_updates": 4,
-    "exchange_updates": 2,
-    "save_every": 2,
-    "refresh_every": 3,
-    "vector_width": 8,
-    "learning_rate": 1e-2,
-    "repeat": False,
-}
-PLAN = {
-    "objectives": ["masked-lm"],
-    "corpus": {"name": "grammar:300", "vocabulary": 120, "test": 0.3, "validation": 0.1},
-    "model": {"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "dropout": 0.0, "positions": 64},
-    "training": {"updates": 2, "batch_tokens": 256, "device": "cpu"},
-    "analysis": {"tables": ["task_scores"], "untrained": False},
-    "alignment": {"on": False},
-}
 ABLE = {"read_updates": 5}
 EVERY = ["null-share", "cold", "pairs", "same-wording", "rag-sequence", "exchange"]
-
-
-def plan_with(**changes) -> StudyPlan:
-    return StudyPlan.from_json({**PLAN, "retrieval": {**SETTINGS, **changes}})
 
 
 def models_of(plan: StudyPlan, folder) -> StudyModels:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from studies import tiny_readers
 from transformers import AutoModelForSeq2SeqLM
 from undrawn import undrawn
 
@@ -45,38 +46,11 @@ from infoflow.training import TrainingHook, TrainingInterrupted, fact_query_rows
 
 pytestmark = pytest.mark.slow
 
-SETTINGS = {
-    "on": True,
-    "entities": 12,
-    "relations": 4,
-    "objects": 4,
-    "exposures": [1, 2],
-    "language": 0.2,
-    "updates": 6,
-    "queries": 12,
-    "warm_updates": 4,
-    "exchange_updates": 2,
-    "save_every": 2,
-    "refresh_every": 3,
-    "vector_width": 8,
-    "learning_rate": 1e-2,
-    "repeat": False,
-    "measures": ["scores", "heads"],
-}
-PLAN = {
-    "objectives": ["masked-lm"],
-    "corpus": {"name": "grammar:300", "vocabulary": 120, "test": 0.3, "validation": 0.1},
-    "model": {"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "dropout": 0.0, "positions": 64},
-    "training": {"updates": 2, "batch_tokens": 256, "device": "cpu"},
-    "analysis": {"tables": ["task_scores"], "untrained": False},
-    "alignment": {"on": False},
-    "retrieval": SETTINGS,
-}
 ARMS = ("closed-book", "read-random", "retrieve-learned")
 
 
 def plan_with(**changes) -> StudyPlan:
-    return StudyPlan.from_json({**PLAN, "retrieval": {**SETTINGS, **changes}})
+    return tiny_readers.plan_with(**{"measures": ["scores", "heads"], **changes})
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +138,7 @@ def test_settings_that_change_no_weights_change_no_key(tmp_path, plan) -> None:
 
 
 def test_plans_without_readers_plan_none(tmp_path) -> None:
-    off = StudyPlan.from_json({**PLAN, "retrieval": {**SETTINGS, "on": False}})
+    off = StudyPlan.from_json({**tiny_readers.PLAN, "retrieval": {**tiny_readers.SETTINGS, "on": False}})
     stages = graph(off, tmp_path)
     assert not [stage for stage in stages if stage.kind in ("warm", "read", "settle", "examine", "record-arm")]
 
