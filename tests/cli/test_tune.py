@@ -44,6 +44,7 @@ def test_shows_scores_with_controls_and_writes_models_and_tables(infoflow, maske
     assert "untrained" in answer.out
     run = RunFolder.existing("run")
     assert run.read()["plan"]["model"] == str(Path(masked_lm).absolute())
+    assert "task_named_by" not in run.read()["plan"]
     scores = run.tables["tuned_scores"]
     assert keys_of(scores) == {(True, ""), (True, "shuffled-labels"), (False, "")}
     assert set(scores["examples"]) == {40}
@@ -244,6 +245,14 @@ def test_a_refused_tuning_leaves_nothing_behind(infoflow, causal_lm, tmp_path):
     assert answer.code == 2, answer.err
     assert "--as-text" in answer.err
     assert not Path("refused").exists()
+
+
+def test_a_task_without_a_name_is_called_like_its_file(infoflow, masked_lm, files, tmp_path):
+    (tmp_path / "train.tsv").rename(tmp_path / "secret.tsv")
+    answer = infoflow("tune", masked_lm, "--train=secret.tsv", *files[1:3], "--rates=1e-3", "--epochs=1", "--out=run")
+    assert answer.code == 0, answer.err
+    plan = RunFolder.existing("run").read()["plan"]
+    assert (plan["task"], plan["task_named_by"]) == ("secret", str((tmp_path / "secret.tsv").absolute()))
 
 
 def test_mistakes_are_told(infoflow, masked_lm, files):

@@ -76,6 +76,20 @@ def test_an_anonymous_report_of_a_tuned_model_does_not_name_it(tuned):
     assert "model-1" in page
 
 
+def test_an_anonymous_report_does_not_call_a_task_like_its_file(tuned):
+    from infoflow.report import write_report
+
+    name = tuned.tables["tuned_scores"]["task"].iloc[0]
+    tuned.update(title=f"Tuned for {name}", plan={"model": "someone/mybert", "task": name})
+    assert name in write_report(tuned, anonymous=True).read_text(encoding="utf-8")  # a name that was given
+    tuned.update(plan={"model": "someone/mybert", "task": name, "task_named_by": f"{SECRET}/{name}.tsv"})
+    assert name in write_report(tuned).read_text(encoding="utf-8")
+    page = write_report(tuned, anonymous=True).read_text(encoding="utf-8")
+    for word in ("jane", "secret", name):
+        assert word not in page, word
+    assert "Tuned for task" in page
+
+
 def test_a_tuned_model_of_a_hub_keeps_its_name(tuned):
     from infoflow.report import write_report
 

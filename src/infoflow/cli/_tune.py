@@ -70,7 +70,7 @@ def tune(
         _check_inside(inside, corpus, config)
         data = files.load()
         _check_kind(run)
-        facts = _facts(model, data, config)
+        facts = _facts(model, data, config, files.named_by)
         with removed_if_refused(run):
             if not run.path.exists():  # else what lies there stays until this call is known not to be refused
                 run.update(**facts)
@@ -109,12 +109,15 @@ def _check_kind(run: "RunFolder") -> None:
         raise UserError(f"{run.path} was written by infoflow {kind}. Choose another --out.")
 
 
-def _facts(model: str, data: "TaskData", config: "TuneConfig") -> dict[str, Any]:
+def _facts(model: str, data: "TaskData", config: "TuneConfig", named_by: str | None) -> dict[str, Any]:
     """What run.json says."""
     from infoflow.foundation import absolute, provenance
 
     source = str(absolute(model)) if Path(model).exists() else model
-    plan = {"model": source, "task": data.name, "left_out": dict(data.left_out), "tune": config.key()}
+    plan: dict[str, Any] = {"model": source, "task": data.name}
+    if named_by:
+        plan["task_named_by"] = str(absolute(named_by))
+    plan |= {"left_out": dict(data.left_out), "tune": config.key()}
     return {"kind": _KIND, "title": f"Tuned for {data.name}", "plan": plan, "provenance": provenance()}
 
 

@@ -81,6 +81,11 @@ class TaskFiles:
     tags: Annotated[str | None, _told("Column of the words' tags, where there are several.")] = None
     multi: Annotated[bool, _switch("An example may have several labels, joined by |, or none.")] = False
 
+    @property
+    def named_by(self) -> str | None:
+        """The local file or folder that the task has its name from, where none was given."""
+        return None if self.task or self.train.startswith("hf:") else self.train
+
     def load(self) -> "TaskData":
         """The task."""
         from infoflow.adaptation import as_text, load_task

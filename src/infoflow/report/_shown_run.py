@@ -40,6 +40,8 @@ class ShownRun(RunFolder):
             if "models" in shown:
                 models = shown["models"]
                 shown["models"] = [{**one, "name": names.get(one.get("name"), one.get("name"))} for one in models]
+            if task := shown.get("plan", {}).get("task"):
+                shown["plan"] = {**shown["plan"], "task": names.get(task, task)}
         return shown
 
     @cached_property
@@ -48,7 +50,8 @@ class ShownRun(RunFolder):
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        """What anonymous models are called instead; those of a hub or a study keep their names."""
+        """What anonymous models are called instead, and a task that is called like its file; models of a hub or a study
+        keep their names, as does a task that was given one."""
         manifest = super().read()
         if not self.anonymous:
             return {}
@@ -63,11 +66,12 @@ class ShownRun(RunFolder):
         if len(sources) != len(models):
             return {}
         local = [name for name, source in zip(models, sources, strict=True) if without_folders(source) != source]
-        return {str(name): f"model-{index + 1}" for index, name in enumerate(local)}
+        names = {str(name): f"model-{index + 1}" for index, name in enumerate(local)}
+        return {str(plan["task"]): "task", **names} if plan.get("task_named_by") else names
 
 
 class _Renamed(Tables):
-    """The tables with other names of models."""
+    """The tables with other names of models and tasks."""
 
     def __init__(self, path: Path, names: dict[str, str]) -> None:
         super().__init__(path)
@@ -75,7 +79,7 @@ class _Renamed(Tables):
 
     def stored(self, name: str) -> StoredTable:
         stored = super().stored(name)
-        columns = [column for column in ("model", "model_a", "model_b") if column in stored.frame]
+        columns = [column for column in ("model", "model_a", "model_b", "task") if column in stored.frame]
         if not self._renamed or not columns:
             return stored
         changed: dict[str, Any] = {
