@@ -56,7 +56,8 @@ def interval_dots(
     base = alt.Chart(rows)
     layers = []
     if "baseline" in rows:
-        top, end = alt.Y(f"{row}:N", title=None, scale=across, bandPosition=0.1), alt.Y2(row, bandPosition=0.9)
+        above = 0.36 if "short" in rows else 0.1  # below the row's number, which stands over its value
+        top, end = alt.Y(f"{row}:N", title=None, scale=across, bandPosition=above), alt.Y2(row, bandPosition=0.9)
         layers.append(base.mark_rule(**CONTROL).encode(x=with_field(x, "baseline"), y=top, y2=end))
     layers.append(
         base.mark_rule(strokeWidth=2.2).encode(x=with_field(x, "low"), x2=alt.X2("high:Q"), y=y, **color, **light)
