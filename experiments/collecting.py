@@ -27,20 +27,22 @@ def asked(text: str | None, to: Path | None = None) -> tuple[Run, Path]:
     return run, options.to
 
 
-def over_seeds(rows: pd.DataFrame, by: Sequence[str], shares: Sequence[str] = ()) -> pd.DataFrame:
+def over_seeds(
+    rows: pd.DataFrame, by: Sequence[str], shares: Sequence[str] = (), bounds: tuple[float, float] = (0.0, 1.0)
+) -> pd.DataFrame:
     """Mean over seeds and its interval for each of the values of `by`; of one seed the interval of its table.
 
     Args:
         rows: One for each seed, with `value`, `low`, `high`, `baseline`, `count` and, where there are, `replicates`.
         by: Columns that tell apart what is averaged.
-        shares: Metrics that lie between 0 and 1, where intervals are cut.
+        shares: Metrics that lie within `bounds`, where intervals are cut.
     """
     found = []
     for values, own in rows.dropna(subset="value").groupby(list(by), sort=True):
         row = dict(zip(by, values if isinstance(values, tuple) else (values,), strict=True))
         low, high = _interval(own)
         if row.get("metric", "p1") in shares:
-            low, high = max(low, 0.0), min(high, 1.0)
+            low, high = max(low, bounds[0]), min(high, bounds[1])
         baseline = own["baseline"].astype(float).mean()
         row |= {"value": own["value"].mean(), "low": low, "high": high, "baseline": baseline}
         found.append(row | {"seeds": own["seed"].nunique(), "count": int(own["count"].median())})

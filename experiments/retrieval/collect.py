@@ -63,7 +63,8 @@ def main() -> None:
         raise SystemExit(f"{run.path} has no table yet: arms are measured when all plain ones are trained.")
     for name, (table, by) in FILES.items():
         if table in tables:
-            write(over_seeds(kept(table, tables[table]), by), to / f"{name}.csv")
+            least = -1.0 if table == "evidence_flow" else 0.0  # what is lost is a difference of shares
+            write(over_seeds(kept(table, tables[table]), by, least), to / f"{name}.csv")
     if "retrieval_runs" in tables:
         write(training(tables), to / "training.csv")
     if "findings" in run.tables:
@@ -120,9 +121,9 @@ def arms(rows: pd.DataFrame) -> pd.Series:
     return named + np.where(rows["trained"], "", ", untrained")
 
 
-def over_seeds(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Mean over seeds and its interval for each arm and values of `by`."""
-    return collecting.over_seeds(rows, ["arm", *by], SHARES)
+def over_seeds(rows: pd.DataFrame, by: list[str], least: float = 0.0) -> pd.DataFrame:
+    """Mean over seeds and its interval for each arm and values of `by`; shares are at least `least`."""
+    return collecting.over_seeds(rows, ["arm", *by], SHARES, (least, 1.0))
 
 
 def training(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:

@@ -42,7 +42,7 @@ def knock_out_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure |
     own = own[own["what"].isin(list(_EDGES))]
     if own.empty:
         return None
-    data = drawn(own, ["what", "layer"], models)
+    data = drawn(own, ["what", "layer"], models, (-1.0, 1.0))  # of a difference of shares
     series, ends = models.present(data), span(data, 0.0)
     return ReportFigure(
         id="evidence-upward",
