@@ -861,4 +861,4 @@ def test_every_query_of_a_world_fits_its_reader(positions):
 
 def test_a_reader_that_no_question_fits_is_refused():
     with pytest.raises(UserError, match=r"model\.positions must be at least 15 .* Got 14"):
-        StudyPlan.from_json({**PLAN, "model": {**PLAN["model"], "positions": 14}})
+        StudyPlan.from_json({**tiny_readers.PLAN, "model": {**tiny_readers.PLAN["model"], "positions": 14}})
