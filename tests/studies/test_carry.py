@@ -1,7 +1,6 @@
 """Models that were trained on another machine: the study goes on with them, rounded, and trains nothing."""
 
 import dataclasses
-import importlib.util
 import shutil
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
+from scripts import script
 from undrawn import undrawn
 
 from infoflow.studies import StudyPlan, study
@@ -19,12 +19,7 @@ KIB = 2**-10
 
 @pytest.fixture(scope="module")
 def carry():
-    spec = importlib.util.spec_from_file_location("carry", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(SCRIPT)
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,12 @@
 """What `experiments/retrieval` commits: its plans belong together, and its tables are means over seeds."""
 
 import dataclasses
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from scripts import script
 
 from infoflow.foundation import interval_over_seeds
 from infoflow.studies import StudyPlan
@@ -16,12 +16,7 @@ FOLDER = Path(__file__).parents[2] / "experiments" / "retrieval"
 
 @pytest.fixture(scope="module")
 def collect():
-    spec = importlib.util.spec_from_file_location("collect_retrieval", FOLDER / "collect.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(FOLDER / "collect.py")
 
 
 def rows(values: dict[int, float], **same) -> pd.DataFrame:

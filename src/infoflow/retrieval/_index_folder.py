@@ -10,14 +10,13 @@ from infoflow.foundation import UserError, as_written, atomic_folder, file_diges
 from ._approximate import HNSW, IVFPQ, Approximate
 from ._bm25 import LexicalIndex
 from ._dense_index import NEAREST, VECTORS, DenseIndex
-from ._passages import Passages
+from ._passages import BUILD_AGAIN, Passages
 from ._search_recall import NUM_QUERIES, SearchRecall, search_recall
 
 _VERSION = 2
 _OLDEST = {"dense": 2, "lexical": 1}  # before 2 the encoder of a dense index was its weights alone
 _ABOUT = "index.json"
 _ENCODED_BY = "another passage encoder (weights, settings, pooling and tokenizer)"
-_AGAIN = "Build the index again: infoflow data index CORPUS --out FOLDER."
 _APPROXIMATE = {"hnsw": HNSW, "ivf": IVFPQ}
 
 Index = DenseIndex | LexicalIndex
@@ -104,12 +103,12 @@ def load_index(
         path = folder / Path(name).name
         if not path.is_file() or file_digest(path) != wanted:
             raise UserError(
-                f"{path} is {'damaged: it is not what was written' if path.exists() else 'missing'}.\n{_AGAIN}"
+                f"{path} is {'damaged: it is not what was written' if path.exists() else 'missing'}.\n{BUILD_AGAIN}"
             )
     dense = about.kind == "dense"
     of_dense = {VECTORS} if about.approximate is None else {VECTORS, NEAREST}
     if dense != (set(about.files) == of_dense):
-        raise UserError(f"{folder / _ABOUT} is damaged: its kind is not that of its files.\n{_AGAIN}")
+        raise UserError(f"{folder / _ABOUT} is damaged: its kind is not that of its files.\n{BUILD_AGAIN}")
     index: Index = DenseIndex.read(folder, about.approximate or "torch") if dense else LexicalIndex.read(folder)
     return StoredIndex(index, about.encoder, about.recall)
 
@@ -135,7 +134,7 @@ def _read(folder: Path) -> _About:
     path = folder / _ABOUT
     if not path.is_file():
         raise UserError(f"{folder} holds no index: there is no {_ABOUT}.\nName one that infoflow data index wrote.")
-    damaged = UserError(f"{path} is damaged, or of another version of infoflow.\n{_AGAIN}")
+    damaged = UserError(f"{path} is damaged, or of another version of infoflow.\n{BUILD_AGAIN}")
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
         kind, version = about["kind"], about["version"]
@@ -145,7 +144,7 @@ def _read(folder: Path) -> _About:
     if not isinstance(version, int) or not oldest <= version <= _VERSION:
         raise UserError(
             f"The index in {folder} was written by another version of infoflow, in layout {as_written(version)}; this "
-            f"one reads {oldest} to {_VERSION} of a {kind} index.\n{_AGAIN}"
+            f"one reads {oldest} to {_VERSION} of a {kind} index.\n{BUILD_AGAIN}"
         )
     try:
         return _checked(about)

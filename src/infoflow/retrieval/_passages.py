@@ -27,7 +27,7 @@ _SCHEMA = pa.schema(
 _VERSION = 1
 _BATCH = 4096
 _DATA, _ABOUT = "passages.arrow", "passages.json"
-_AGAIN = "Build the index again: infoflow data index CORPUS --out FOLDER."
+BUILD_AGAIN = "Build the index again: infoflow data index CORPUS --out FOLDER."
 
 Row = Mapping[str, Any]
 """`text`, and where there are any `title`, `entity` and the numbers of the `facts` that it holds."""
@@ -133,7 +133,7 @@ class Passages:
         path = folder / _DATA
         if not path.is_file() or file_digest(path) != about["sha256"]:
             raise UserError(
-                f"{path} is {'damaged: it is not what was written' if path.exists() else 'missing'}.\n{_AGAIN}"
+                f"{path} is {'damaged: it is not what was written' if path.exists() else 'missing'}.\n{BUILD_AGAIN}"
             )
         return cls(Dataset.from_file(str(path)), about["digest"], about["empty"], about["repeated"], about["shard"])
 
@@ -295,7 +295,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
         about = json.loads(path.read_text(encoding="utf-8"))
         if about["version"] != _VERSION:
             raise UserError(
-                f"{folder} was written by another version of infoflow ({as_written(about['version'])}).\n{_AGAIN}"
+                f"{folder} was written by another version of infoflow ({as_written(about['version'])}).\n{BUILD_AGAIN}"
             )
         kinds = {"digest": str, "sha256": str, "empty": int, "repeated": int}
         if all(isinstance(about[name], kind) for name, kind in kinds.items()):
@@ -305,7 +305,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
         fault = json_fault(error)
     except (KeyError, TypeError):
         fault = "a field is missing"
-    raise UserError(f"{path} is damaged: {fault}.\n{_AGAIN}")
+    raise UserError(f"{path} is damaged: {fault}.\n{BUILD_AGAIN}")
 
 
 def _read_shard(given: Any) -> Shard | None:
