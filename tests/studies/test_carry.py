@@ -70,8 +70,35 @@ def test_a_part_that_is_missing_is_told(carry, there, tmp_path):
     assert not (tmp_path / "home").exists()
 
 
-def test_a_folder_that_holds_something_is_left_alone(carry, there, tmp_path):
+def test_models_travel_first_and_tables_of_copies_trained_on_later(carry, there, tmp_path):
+    plan, folder = there[0], tmp_path / "further"
+    shutil.copytree(there[1], folder)
+    plan = dataclasses.replace(plan, context=dataclasses.replace(plan.context, on=True, updates=4, sentences=8))
+    carry.pack(folder, tmp_path / "models", only="models")
+    with undrawn():
+        study(plan, folder, num_processes=1)
+    carry.pack(folder, tmp_path / "tables", only="tables")
+    home = tmp_path / "home"
+    assert [carry.unpack(tmp_path / bag, home) for bag in ("models", "tables")] == [2, 0]
+    assert not (home / "work" / "retraining").exists()
+    with undrawn():
+        study(plan, home, num_processes=1)
+    assert not (home / "work" / "retraining").exists(), "nothing was trained on again"
+    closed = [_retrained(run) for run in (folder, home)]
+    assert len(closed[0]) > 0
+    pd.testing.assert_frame_equal(*closed)
+
+
+def _retrained(run: Path) -> pd.DataFrame:
+    table = pd.read_parquet(run / "tables" / "encoder_context.parquet")
+    return table[table["retrained"] > 0].reset_index(drop=True)
+
+
+def test_what_is_there_is_left_alone(carry, there, tmp_path):
     carry.pack(there[1], tmp_path / "bag")
-    shutil.copytree(there[1] / "models", tmp_path / "home")
-    with pytest.raises(SystemExit, match="name a folder that does not exist"):
-        carry.unpack(tmp_path / "bag", tmp_path / "home")
+    home = tmp_path / "home"
+    shutil.copytree(there[1], home)
+    (home / "run.json").write_text("mine", encoding="utf-8")
+    with pytest.raises(SystemExit, match="holds run.json: name a folder that does not exist"):
+        carry.unpack(tmp_path / "bag", home)
+    assert (home / "run.json").read_text(encoding="utf-8") == "mine"
