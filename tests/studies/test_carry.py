@@ -99,6 +99,6 @@ def test_what_is_there_is_left_alone(carry, there, tmp_path):
     home = tmp_path / "home"
     shutil.copytree(there[1], home)
     (home / "run.json").write_text("mine", encoding="utf-8")
-    with pytest.raises(SystemExit, match="holds run.json: name a folder that does not exist"):
+    with pytest.raises(SystemExit, match=r"holds run\.json: name a folder that does not exist"):
         carry.unpack(tmp_path / "bag", home)
     assert (home / "run.json").read_text(encoding="utf-8") == "mine"
