@@ -21,7 +21,7 @@ from collecting import asked  # noqa: E402
 TABLES = (
     "task_scores", "findings", "mutual_information", "layer_distance", "model_distance", "identity_neighbours",
     "position_neighbours", "context_neighbours", "change_by_frequency", "influence_by_frequency", "geometry",
-    "encoder_context", "alignment", "learning_curves",
+    "encoder_context", "alignment", "learning_curves", "pruning",
 )  # fmt: skip
 LISTS = ("replicates", "tokens_by_size", "value_by_size", "plug_in_by_size")  # one cell holds many numbers
 
@@ -35,7 +35,8 @@ def main() -> None:
             frame = frame.drop(columns=[column for column in same if frame[column].nunique() < 2])
             frame.to_csv(to / f"{name}.csv", index=False, float_format="%.5g")
             print(name, len(frame))
-    best_heads(run).to_csv(to / "best_heads.csv", index=False, float_format="%.4g")
+    if "head_positional" in run.tables:
+        best_heads(run).to_csv(to / "best_heads.csv", index=False, float_format="%.4g")
     print(verdicts(pd.DataFrame(run.tables["findings"])))
 
 

@@ -89,10 +89,17 @@ def _encoder_decoder() -> PreTrainedModel:
     return EncoderDecoderModel(config)
 
 
+def _plain_bert() -> PreTrainedModel:
+    from infoflow.models import PlainBertConfig, PlainBertForMaskedLM
+
+    return PlainBertForMaskedLM(PlainBertConfig(**BERT))
+
+
 _SEQ2SEQ: dict[str, Any] = {"vocab_size": VOCABULARY, "d_model": 16, "pad_token_id": 0}
 _MAKERS = {
     "bert": lambda: BertForMaskedLM(BertConfig(**BERT)),
     "causal-bert": lambda: BertLMHeadModel(BertConfig(**BERT, is_decoder=True)),
+    "plain-bert": _plain_bert,
     "encoder-decoder": _encoder_decoder,
     "roberta": lambda: RobertaForMaskedLM(RobertaConfig(**BERT)),
     "distilbert": lambda: DistilBertForMaskedLM(

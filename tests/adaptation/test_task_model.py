@@ -13,7 +13,7 @@ from infoflow.objectives import SENTENCE_FIELDS
 
 FAMILIES = (
     *("bert", "causal-bert", "encoder-decoder", "roberta", "distilbert", "albert", "electra", "gpt2", "llama"),
-    *("t5", "bart"),
+    *("t5", "bart", "plain-bert"),
 )
 
 

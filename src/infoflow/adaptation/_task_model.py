@@ -8,11 +8,11 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor
-from transformers import EncoderDecoderModel, PreTrainedModel
+from transformers import BertConfig, EncoderDecoderModel, PreTrainedModel
 from transformers.utils import logging
 
 from infoflow.foundation import UserError, current_display, hash64
-from infoflow.models import CausalBertConfig, Model
+from infoflow.models import CausalBertConfig, Model, PlainBertConfig
 
 from ._task import AbstractTask
 
@@ -111,6 +111,8 @@ def _writer(model: Model, task: AbstractTask) -> PreTrainedModel:
 
 def _config(model: Model, source: PreTrainedModel, task: AbstractTask) -> Any:
     config: Any = copy.deepcopy(source.config)
+    if isinstance(config, PlainBertConfig):  # its body is BERT's, and its head is left out
+        config = BertConfig.from_dict(config.to_dict() | {"model_type": BertConfig.model_type})
     if _is_causal_bert(config) and task.head in _READS_THE_START:
         config = CausalBertConfig.from_dict(config.to_dict() | {"model_type": CausalBertConfig.model_type})
     config.pad_token_id = padding_id(model)  # GPT-2 finds a text's last token by it

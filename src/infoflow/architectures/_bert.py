@@ -21,6 +21,8 @@ from ._encoders import AbstractEncoderFamily, electra_config
 from ._family import Layout
 from ._joint import BidirectionalPair
 
+BESIDE_AN_ENCODER = {"is_decoder": True, "add_cross_attention": True}
+
 
 @final
 class Bert(AbstractEncoderFamily):
@@ -55,7 +57,9 @@ class Bert(AbstractEncoderFamily):
             kept = ("vocab_size", "hidden_size", "max_position_embeddings", "pad_token_id")
             return StaticVectors(StaticConfig(**{name: shape[name] for name in kept}))
         if layout == "encoder-decoder":
-            return _encoder_decoder(config, vocabulary, target, layers)
+            first = _bert_config(config, vocabulary, layers)
+            second = _bert_config(config, target, config.decoder_depth, **BESIDE_AN_ENCODER)
+            return encoder_decoder(first, second, BertLMHeadModel, target)
         return super().build(layout, config, vocabulary, target, layers)
 
     def masked_lm(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
@@ -89,15 +93,16 @@ def _decoder(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTra
     return BertLMHeadModel(_bert_config(config, vocabulary, layers, is_decoder=True))
 
 
-def _encoder_decoder(config: ModelConfig, source: Vocabulary, target: Vocabulary, layers: int) -> EncoderDecoderModel:
-    encoder_config = _bert_config(config, source, layers)
-    decoder_config = _bert_config(config, target, config.decoder_depth, is_decoder=True, add_cross_attention=True)
-    joint = EncoderDecoderConfig.from_encoder_decoder_configs(encoder_config, decoder_config)
+def encoder_decoder(
+    encoder: BertConfig, decoder: BertConfig, head: type[BertLMHeadModel], target: Vocabulary
+) -> EncoderDecoderModel:
+    """An encoder and a decoder that attends to it, with the head of the class `head`."""
+    joint = EncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
     joint.decoder_start_token_id, joint.pad_token_id, joint.eos_token_id = target.start, target.pad, target.end
     # Built from configs alone the encoder would get a pooler: no gradient, no use, and it consumes random numbers.
     # The stacks take the joint configuration's own parts, so that a setting made on the whole reaches every layer.
-    encoder = BertModel(joint.encoder, add_pooling_layer=False)
-    model = EncoderDecoderModel(config=joint, encoder=encoder, decoder=BertLMHeadModel(joint.decoder))
+    first = BertModel(joint.encoder, add_pooling_layer=False)
+    model = EncoderDecoderModel(config=joint, encoder=first, decoder=head(joint.decoder))
     generation: Any = model.generation_config
     generation.decoder_start_token_id, generation.pad_token_id = target.start, target.pad
     generation.bos_token_id, generation.eos_token_id = target.start, target.end

@@ -64,6 +64,9 @@ from ._model import Task as Task
 from ._module_outputs import OutputEdit as OutputEdit
 from ._module_outputs import module_outputs as module_outputs
 from ._own import AbstractOwnModel as AbstractOwnModel
+from ._plain_bert import PlainBertConfig as PlainBertConfig
+from ._plain_bert import PlainBertForMaskedLM as PlainBertForMaskedLM
+from ._plain_bert import PlainBertLMHeadModel as PlainBertLMHeadModel
 from ._pruned_folder import check_free as check_free
 from ._pruned_folder import is_pruned_folder as is_pruned_folder
 from ._pruned_folder import save_pruned as save_pruned

@@ -15,6 +15,8 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME
 
 from infoflow.foundation import UserError, as_written, current_display, json_fault
 
+from ._own import OWN
+
 _INDEXES = (SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME)
 # Sizes that a configuration may have, by what its entries are called: beyond them building the model takes for ever.
 _LIMITS = (
@@ -101,11 +103,13 @@ def check_index(index: Path) -> None:
 
 
 def model_class(name: object, home: Path | str) -> type[PreTrainedModel]:
-    """The class of transformers called `name`, which must be one of a model.
+    """The class of infoflow or of transformers called `name`, which must be one of a model.
 
     Raises:
         UserError: It is none.
     """
+    if isinstance(name, str) and name in OWN:
+        return OWN[name]
     found = getattr(transformers, name, None) if isinstance(name, str) and name.isidentifier() else None
     if isinstance(found, type) and issubclass(found, PreTrainedModel) and found is not PreTrainedModel:
         return found

@@ -42,7 +42,7 @@ from ._first_pass import vocabulary_size
 from ._hub import hub_is_reachable
 from ._hub_name import at_revision, hub_arguments, named_at
 from ._model import Model, Task
-from ._own import OWN, AbstractOwnModel
+from ._own import AbstractOwnModel
 from ._pruned_folder import is_pruned_folder, read_pruned
 from ._tokenizers import find_tokenizers, has_tokenizer
 from ._trials import tried
@@ -255,7 +255,7 @@ def _model_class(config: PreTrainedConfig, home: Path | str) -> type:
         names = [names]
     if not names:
         return AutoModel
-    family = OWN.get(str(names[0])) or model_class(names[0], home)
+    family = model_class(names[0], home)
     check_family(family, config, home)
     return family
 
