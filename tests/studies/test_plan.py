@@ -131,7 +131,7 @@ def test_a_variant_takes_its_options_from_its_table() -> None:
     [
         ({"objectives": ["distillation"]}, "Add masked-lm to objectives"),
         ({"objectives": ["masked-lm"], "architectures": ["bert", "t5"]}, "None of the plan's objectives fits"),
-        ({"objectives": ["bart"], "architectures": ["gpt2"]}, "Add one of: bert, t5"),
+        ({"objectives": ["bart"], "architectures": ["gpt2"]}, "Add one of: bert, plain-bert, t5"),
         (
             {"objectives": ["masked-lm"], "architectures": ["bert", "longformer"], "model": {"positions": 3}},
             "window of 4 tokens for 3 positions",
