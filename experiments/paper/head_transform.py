@@ -31,10 +31,11 @@ NEIGHBOURS, CLUSTERS, TYPES = 50, 200, 1000
 def states_of(model: Model, corpus: Corpus, tokens: int) -> tuple[list[Tensor], np.ndarray]:
     """States of each layer and of the transform, and the tokens; [CLS] and [SEP] are left out."""
     module: Any = model.module
+    tokenizer: Any = model.tokenizer  # a study's models have one
     layers: list[list[Tensor]] = []
     ids: list[int] = []
     for text in corpus.column("text"):
-        read = model.tokenizer(text, return_tensors="pt", truncation=True, max_length=128)["input_ids"]
+        read = tokenizer(text, return_tensors="pt", truncation=True, max_length=128)["input_ids"]
         hidden = module.base_model(input_ids=read, output_hidden_states=True).hidden_states
         seen = [*hidden, module.cls.predictions.transform(hidden[-1])]
         layers = layers or [[] for _ in seen]
