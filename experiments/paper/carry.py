@@ -3,7 +3,9 @@
     python experiments/paper/carry.py pack runs/paper --to bag      # there: bag.000, bag.001, ... of at most 15 MiB
     python experiments/paper/carry.py unpack bag --to runs/paper    # here; the study's own command measures the models
 
-Only what is trained travels: checkpoints stay there, and so does what was measured, of weights that were not rounded.
+What is trained travels, and tables of copies that were trained on (retrained, pruned, aligned), whose weights do not.
+Checkpoints stay there, and so does what was measured of models that travel: those weights were not rounded. `--only
+models` may be packed as soon as the models are trained, `--only tables` at the end; both are unpacked into one folder.
 """
 
 import argparse

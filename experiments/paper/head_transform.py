@@ -50,11 +50,11 @@ def states_of(model: Model, corpus: Corpus, tokens: int) -> tuple[list[Tensor], 
 def rows_of(states: list[Tensor], ids: np.ndarray) -> Iterator[dict[str, Any]]:
     kinds, counts = np.unique(ids, return_counts=True)
     frequent = np.isin(ids, kinds[np.argsort(-counts)[:TYPES]])
-    rare = np.random.default_rng(0).permutation(len(ids))[:5000]
+    drawn = np.random.default_rng(0).permutation(len(ids))[:5000]
     for layer, state in enumerate(states):
         clusters = discretize(state[frequent], CLUSTERS, seed=0).numpy()
         found = {
-            "similarity": average_similarity(state[rare]),
+            "similarity": average_similarity(state[drawn]),
             "identity": neighbour_agreement(state, ids, NEIGHBOURS),
             "information": mutual_information(clusters, ids[frequent], "chao-wang-jost"),
         }

@@ -96,15 +96,10 @@ def test_a_training_s_loss_is_that_of_the_logits(name):
 
 
 def test_a_pruned_model_is_read_again(tmp_path):
-    model = load_saved(made("encoder"), tmp_path / "whole")
-    smaller = prune(model, frozenset({("encoder", "self", 0, 1), ("encoder", "self", 2, 0)}))
+    made("encoder").save_pretrained(tmp_path / "whole")
+    smaller = prune(load_model(tmp_path / "whole"), frozenset({("encoder", "self", 0, 1), ("encoder", "self", 2, 0)}))
     save_pruned(smaller, tmp_path / "pruned")
     again = load_model(tmp_path / "pruned")
     with torch.no_grad():
         torch.testing.assert_close(again.module(IDS).logits, smaller.module(IDS).logits)
     assert not any("transform" in name for name, _ in again.module.named_parameters())
-
-
-def load_saved(module, folder):
-    module.save_pretrained(folder)
-    return load_model(folder)
