@@ -15,6 +15,7 @@ grid, for a try.
 
 import argparse
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ class Cell:
     width: int
     tokens: float  # millions
     corpus: str
-    last: bool  # whether it is the longest training of its width and corpus
+    checkpoints: tuple[float, ...] = ()  # of the longest training of its width and corpus: where the others end
 
     @property
     def name(self) -> str:
@@ -54,16 +55,17 @@ class Cell:
         if batch is None:
             raise UserError("The plan must count its batches in tokens: set training.batch_tokens.")
         rate = LEARNING_RATES.get(self.width, base.training.learning_rate)
-        checkpoints = base.checkpoints if self.last else dataclasses.replace(base.checkpoints, schedule="")
+        updates = max(1, round(1e6 * self.tokens / batch))
+        kept = sorted({min(updates, math.ceil(1e6 * each / batch)) for each in self.checkpoints})
         return dataclasses.replace(
             base,
             title=f"{base.title}: {self.name}",
             corpus=dataclasses.replace(base.corpus, **CORPORA[self.corpus]),
             model=dataclasses.replace(base.model, width=self.width, feedforward=4 * self.width),
             training=dataclasses.replace(
-                base.training, updates=max(1, round(1e6 * self.tokens / batch)), learning_rate=rate
+                base.training, updates=updates, learning_rate=rate
             ),
-            checkpoints=checkpoints,
+            checkpoints=dataclasses.replace(base.checkpoints, schedule=",".join(map(str, kept))),
         )
 
     def cpu_seconds(self, plan: StudyPlan, done: "Sequence[tuple[Cell, Run]]") -> float:
@@ -86,7 +88,12 @@ def _work(width: int, layers: int, vocabulary: int) -> float:
 def grid(tokens: Sequence[float], widths: Sequence[int], corpora: Sequence[str]) -> list[Cell]:
     """All cells, from the cheapest to the dearest."""
     cells = [
-        Cell(width=width, tokens=each, corpus=corpus, last=each == max(tokens))
+        Cell(
+            width=width,
+            tokens=each,
+            corpus=corpus,
+            checkpoints=tuple(tokens) if each == max(tokens) and len(tokens) > 1 else (),
+        )
         for corpus in corpora
         for width in widths
         for each in tokens
