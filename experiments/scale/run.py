@@ -62,9 +62,7 @@ class Cell:
             title=f"{base.title}: {self.name}",
             corpus=dataclasses.replace(base.corpus, **CORPORA[self.corpus]),
             model=dataclasses.replace(base.model, width=self.width, feedforward=4 * self.width),
-            training=dataclasses.replace(
-                base.training, updates=updates, learning_rate=rate
-            ),
+            training=dataclasses.replace(base.training, updates=updates, learning_rate=rate),
             checkpoints=dataclasses.replace(base.checkpoints, schedule=",".join(map(str, kept))),
         )
 

@@ -1,17 +1,23 @@
 """Claims of several runs: rows, the condition that is followed, trends, refusals."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pandas as pd
 import pytest
-from invented_scales import scale_run, write_study
+from invented_scales import scale_run, study_tables, write_study
 
 from infoflow.findings import (
     FINDINGS_AT_SCALE,
+    FINDINGS_BY_RUN,
     FINDINGS_OVER_SCALE,
     TRENDS,
+    ScaleRun,
     findings_over_scale,
     told_of_claims,
 )
 from infoflow.foundation import UserError
+from infoflow.results import RunFolder
 
 CLAIM = "representations:V-1"
 TOKENS = (3e5, 1e6, 3e6)
@@ -129,6 +135,82 @@ def test_findings_are_those_of_the_largest_run_with_the_trend(grown):
     own = frame.set_index("id").loc[CLAIM]
     assert own["run"] == "run-2"
     assert own["trend"] == told_of_claims(grown[TRENDS.name])[CLAIM, "bert"]
+
+
+@pytest.fixture(scope="module")
+def wide_grid() -> list[ScaleRun]:
+    """Four runs of which the largest tests little, so that its rows come from others; one has checkpoints."""
+    course = {100: 0.3, 300: 0.6, 1000: 0.9}
+    made = [*runs(GROWING), scale_run("run-3", 0.9, 1e7, course=course)]
+    large = made.pop(1)
+    empty = {**large.tables, "mutual_information": large.tables["mutual_information"].head(0)}
+    return [*made, ScaleRun(name="run-9", tables=empty, manifest=large.manifest)]
+
+
+def stored(found: dict[str, pd.DataFrame], given: list, path: Path) -> Path:
+    """What `over_scale` leaves of a comparison, without its report."""
+    folder = RunFolder(path)
+    folder.update(kind="over-scale", runs=[one.entry for one in given])
+    for schema in (FINDINGS_OVER_SCALE, FINDINGS_BY_RUN, FINDINGS_AT_SCALE, TRENDS):
+        folder.tables.write(found[schema.name], schema)
+    return path
+
+
+@pytest.mark.parametrize("first", [(0, 1), (2, 3), (1, 3), (0, 1, 2)])
+def test_an_earlier_comparison_stands_for_the_studies_that_it_compared(wide_grid, first, tmp_path):
+    """Whichever were compared first: all at once give the same, to the bit, from the file."""
+    once = findings_over_scale(wide_grid)
+    before = [wide_grid[place] for place in first]
+    others = [one for place, one in enumerate(wide_grid) if place not in first]
+    folder = stored(findings_over_scale(before), before, tmp_path / "before")
+    again = findings_over_scale([*others, folder])
+    for name, frame in once.items():
+        pd.testing.assert_frame_equal(frame, again[name], check_exact=True)
+    twice = stored(again, wide_grid, tmp_path / "twice")
+    for name, frame in findings_over_scale([twice]).items():
+        pd.testing.assert_frame_equal(frame, once[name], check_exact=True)
+
+
+def test_a_study_takes_the_place_of_what_was_said_of_its_models(tmp_path):
+    models = [{"model": "causal-lm/seed-0", "sha256": "ab12"}]
+    small, large = runs((0.6, 0.9), TOKENS[:2])
+    small = ScaleRun(name="small", tables=small.tables, manifest={**small.manifest, "models": models})
+    folder = stored(findings_over_scale([small, large]), [small, large], tmp_path / "before")
+    measured_again = ScaleRun(name="again", tables=study_tables(0.7, 3e5), manifest=small.manifest)
+    found = findings_over_scale([folder, measured_again])
+    expected = findings_over_scale([measured_again, large])
+    for name, frame in expected.items():
+        pd.testing.assert_frame_equal(frame, found[name], check_exact=True)
+    twin = ScaleRun(name="twin", tables=small.tables, manifest=small.manifest)
+    with pytest.raises(UserError, match="again and twin hold the very same model causal-lm/seed-0"):
+        findings_over_scale([folder, measured_again, twin])
+
+
+def test_an_earlier_comparison_is_checked(tmp_path):
+    given = runs(GROWING[:2], TOKENS[:2])
+    folder = stored(findings_over_scale(given), given, tmp_path / "before")
+    with pytest.raises(UserError, match=r"a name of its own\. Got run-0, run-0, run-1\."):
+        findings_over_scale([folder, given[0]])
+    known = [{**given[0].entry, "weights": {"ab12": "causal-lm/seed-0"}}, given[1].entry]
+    RunFolder(folder).update(runs=known)
+    twice = stored(findings_over_scale(given), given, tmp_path / "twice")
+    RunFolder(twice).update(runs=[{**one, "run": f"again {one['run']}"} for one in known])
+    with pytest.raises(UserError, match="holds no findings of again run-0"):
+        findings_over_scale([folder, twice])
+    RunFolder(folder).update(runs=[{**given[0].entry, "run": "gone"}])
+    with pytest.raises(UserError, match="holds no findings of gone"):
+        findings_over_scale([folder, given[0]])
+    RunFolder(folder).update(runs="all")
+    with pytest.raises(UserError, match="does not name the runs"):
+        findings_over_scale([folder, given[0]])
+    RunFolder(folder).update(runs=known)
+    old = replace(FINDINGS_OVER_SCALE, version=FINDINGS_OVER_SCALE.version - 1)
+    RunFolder(folder).tables.write(RunFolder(folder).tables[old.name], old)
+    with pytest.raises(UserError, match="compared by another version"):
+        findings_over_scale([folder, given[0]])
+    RunFolder(folder).tables.remove([old.name])
+    with pytest.raises(UserError, match="has no table findings_over_scale"):
+        findings_over_scale([folder, given[0]])
 
 
 def test_what_is_refused(tmp_path):

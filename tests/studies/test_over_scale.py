@@ -20,13 +20,33 @@ def test_tables_and_report_lie_in_a_folder_of_their_own(studies, tmp_path: Path)
     with undrawn():
         run = over_scale(studies, tmp_path / "out")
         again = over_scale(studies[::-1], tmp_path / "out")
-    assert set(run.tables) == {"findings", "findings_over_scale", "trends"}
+    assert set(run.tables) == {"findings", "findings_by_run", "findings_over_scale", "trends"}
     assert again.tables["trends"].equals(run.tables["trends"])
     assert {one["run"] for one in run.folder.read()["runs"]} == {"small", "middle", "large"}
     assert "trend" in run.findings
     own = run.tables["findings_over_scale"]
     assert set(own["tokens"].dropna()) == {3e5, 1e6, 3e6}
     assert run.folder.report.exists()
+
+
+def test_a_comparison_goes_on_from_an_earlier_one(studies, tmp_path: Path) -> None:
+    """Its folder stands for studies that are gone; what else differs is still told."""
+    from infoflow.studies import over_scale
+
+    other = write_study(tmp_path / "other", 0.9, 1e7, batch_tokens=99)
+    with undrawn():
+        before = over_scale(studies[:2], tmp_path / "before")
+        (before.path / "report.html").unlink()
+        with pytest.warns(UserWarning, match="other and large differ"):
+            once = over_scale([*studies, other], tmp_path / "once")
+        with pytest.warns(UserWarning, match="other and large differ"):
+            again = over_scale([before.path, studies[2], other], tmp_path / "again")
+    assert set(again.tables) == set(once.tables)
+    for name, frame in once.tables.items():
+        assert again.tables[name].equals(frame), name
+    for key in ("runs", "warnings"):
+        assert again.folder.read()[key] == once.folder.read()[key]
+    assert again.folder.report.exists()
 
 
 def test_what_else_differs_is_told(studies, tmp_path: Path) -> None:
@@ -91,6 +111,13 @@ def test_two_studies_that_differ_in_their_warm_up_decide_the_claim_about_it(tmp_
     row = run.tables["findings"].set_index("id").loc["time:T19"]
     assert row["verdict"] == verdict, row["note"]
     assert row["run"] == "short and long"
+    stages = run.tables["stages_by_warmup"]
+    third = write_study(tmp_path / "third", 0.6, 1e6, batch_tokens=512)
+    with undrawn(), pytest.warns(UserWarning, match="not only"):
+        later_on = over_scale([run.path, third], run.path)  # the comparison grows where it lies
+    assert set(later_on.tables["findings_over_scale"]["run"]) == {"short", "long", "third"}
+    assert later_on.tables["findings"].set_index("id").loc["time:T19"].drop("trend").equals(row.drop("trend"))
+    assert later_on.tables["stages_by_warmup"].equals(stages)
     assert "next seed with the same warm-up" in row["note"]
     assert set(run.tables["stages_by_warmup"]["warmup"]) == {128}
 

@@ -25,6 +25,7 @@ from ._finding import Untested as Untested
 from ._head_numbers import dominant_heads as dominant_heads
 from ._head_numbers import positional_heads as positional_heads
 from ._interval import largest_t as largest_t
+from ._judged_run import JudgedRun as JudgedRun
 from ._model_group import CAUSAL as CAUSAL
 from ._model_group import MASKED as MASKED
 from ._model_group import TRANSLATION as TRANSLATION
@@ -37,8 +38,6 @@ from ._objective_map import OBJECTIVE_DISTANCES as OBJECTIVE_DISTANCES
 from ._objective_map import OBJECTIVE_FAMILIES as OBJECTIVE_FAMILIES
 from ._objective_map import OBJECTIVE_MAP as OBJECTIVE_MAP
 from ._objective_map import objective_map as objective_map
-from ._over_scale import FINDINGS_AT_SCALE as FINDINGS_AT_SCALE
-from ._over_scale import FINDINGS_OVER_SCALE as FINDINGS_OVER_SCALE
 from ._over_scale import findings_over_scale as findings_over_scale
 from ._over_training import FINDINGS_OVER_TRAINING as FINDINGS_OVER_TRAINING
 from ._over_training import FINDINGS_SINCE as FINDINGS_SINCE
@@ -53,6 +52,9 @@ from ._resampled import plan_rows as plan_rows
 from ._resampled import resampled_curves as resampled_curves
 from ._scale_run import ScaleRun as ScaleRun
 from ._scale_run import scale_runs as scale_runs
+from ._scale_schema import FINDINGS_AT_SCALE as FINDINGS_AT_SCALE
+from ._scale_schema import FINDINGS_BY_RUN as FINDINGS_BY_RUN
+from ._scale_schema import FINDINGS_OVER_SCALE as FINDINGS_OVER_SCALE
 from ._scale_slope import ScalePoint as ScalePoint
 from ._scale_slope import ScaleSlope as ScaleSlope
 from ._scale_slope import course_slope as course_slope

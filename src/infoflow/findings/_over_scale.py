@@ -2,136 +2,27 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from infoflow.foundation import current_display
-from infoflow.results import BERT, END, UNTRAINED, Column, RunFolder, TableSchema
+from infoflow.results import BERT, END, UNTRAINED, RunFolder, TableSchema
 
 from ._condition import UNTESTABLE, Condition, Outcome, short
 from ._evaluate import Judged, judged
 from ._finding import Finding, Untested
+from ._judged_run import JudgedRun
 from ._over_training import claims_over_training
 from ._registry import FINDINGS
 from ._scale_run import ScaleRun, scale_runs
+from ._scale_schema import FINDINGS_AT_SCALE, FINDINGS_BY_RUN, FINDINGS_OVER_SCALE
 from ._scale_trends import TRENDS, told_of_claims, trends
-from ._schema import FINDINGS_TABLE
-
-FINDINGS_OVER_SCALE = TableSchema(
-    name="findings_over_scale",
-    version=1,
-    description="Published claims, each tested on every run of a grid of scales, at the end of training and at each "
-    "checkpoint; a row for each of a claim's conditions. Of those `followed` a claim has one a run and update.",
-    columns=(
-        Column(name="id", dtype="string", unit="", description="room and number of the claim"),
-        Column(name="claim", dtype="string", unit="", description="the claim in plain words"),
-        Column(name="architecture", dtype="string", unit="", description="family of the blocks of the models"),
-        Column(name="run", dtype="string", unit="", description="name of the run's folder"),
-        Column(name="corpus", dtype="string", unit="", description="what its models were trained on"),
-        Column(name="width", dtype="int64", unit="units", description="of the states"),
-        Column(
-            name="layers",
-            dtype="int64",
-            unit="layers",
-            description="of a stack; of an encoder beside a decoder, its own",
-        ),
-        Column(name="decoder_layers", dtype="int64", unit="layers", description="of a decoder beside an encoder"),
-        Column(
-            name="update",
-            dtype="int64",
-            unit="updates",
-            description="how many the models had; -1: all. Checkpoints are measured in less text",
-        ),
-        Column(
-            name="tokens",
-            dtype="float64",
-            unit="tokens",
-            description="of the source that the claim's models had read until then",
-        ),
-        Column(name="updates", dtype="float64", unit="updates", description="of the whole training"),
-        Column(
-            name="parameters",
-            dtype="float64",
-            unit="parameters",
-            description="mean over the claim's models, as the next two",
-        ),
-        Column(name="flops", dtype="float64", unit="operations", description="of the whole training; NaN: not counted"),
-        Column(name="cpu_seconds", dtype="float64", unit="s", description="of the whole training; NaN: not on record"),
-        Column(
-            name="condition",
-            dtype="string",
-            unit="",
-            description="what of the claim the effect is of; empty: nothing was measured",
-        ),
-        Column(
-            name="followed",
-            dtype="bool",
-            unit="",
-            description="the claim's condition that decides its verdict in most runs",
-        ),
-        Column(name="decides", dtype="bool", unit="", description="this condition decides the verdict here"),
-        Column(
-            name="verdict", dtype="string", unit="", description="of the claim, by all its conditions: see findings"
-        ),
-        Column(name="effect", dtype="float64", unit="see unit", description="estimate of the condition"),
-        Column(name="low", dtype="float64", unit="see unit", description="lower end of its 95% interval"),
-        Column(name="high", dtype="float64", unit="see unit", description="upper end of its 95% interval"),
-        Column(
-            name="seed_error",
-            dtype="float64",
-            unit="see unit",
-            description="standard error by the choice of seeds; NaN: not known (one seed)",
-        ),
-        Column(
-            name="sentence_error",
-            dtype="float64",
-            unit="see unit",
-            description="the same by sentences, beyond what the spread of seeds holds",
-        ),
-        Column(name="threshold", dtype="float64", unit="see unit", description="what the effect must lie beyond"),
-        Column(name="above", dtype="bool", unit="", description="the claim says above; false: below"),
-        Column(
-            name="published",
-            dtype="float64",
-            unit="see unit",
-            description="the same number by the source's own; NaN: it gives none",
-        ),
-        Column(name="unit", dtype="string", unit="", description="unit of the effect"),
-        Column(name="seeds", dtype="int64", unit="seeds", description="number of seeds behind the effect"),
-        Column(
-            name="effects",
-            dtype="list<float64>",
-            unit="see unit",
-            description="the effect of each seed alone, in the order of the seeds",
-        ),
-        Column(name="reason", dtype="string", unit="", description="what decided the verdict, or why there is none"),
-    ),
-)
 
 
-FINDINGS_AT_SCALE = replace(
-    FINDINGS_TABLE,
-    description="Published claims, each as tested on the largest run that can test it, and how its effect changes over "
-    "all runs.",
-    columns=(
-        *FINDINGS_TABLE.columns,
-        Column(name="run", dtype="string", unit="", description="name of the run that this row is of"),
-        Column(
-            name="trend",
-            dtype="string",
-            unit="",
-            description="of the condition that is followed: see the tables findings_over_scale, trends",
-        ),
-    ),
-)
-
-
-def findings_over_scale(runs: Iterable[ScaleRun | RunFolder | Path | str]) -> dict[str, pd.DataFrame]:
-    """`FINDINGS_OVER_SCALE`, `TRENDS` and `FINDINGS_AT_SCALE` of several studies, whatever their order.
+def findings_over_scale(runs: Iterable[ScaleRun | JudgedRun | RunFolder | Path | str]) -> dict[str, pd.DataFrame]:
+    """`FINDINGS_OVER_SCALE`, `TRENDS`, `FINDINGS_BY_RUN` and `FINDINGS_AT_SCALE` of several studies, in any order.
 
     Each run is judged by itself, as `evaluate` and `findings_over_training` do: with its own seeds and controls, and
     with the same refusals. **Of a claim with several conditions one is followed** over all runs and checkpoints: the
@@ -139,27 +30,49 @@ def findings_over_scale(runs: Iterable[ScaleRun | RunFolder | Path | str]) -> di
     chosen partly for its bad luck there, and seem to fall.
 
     Args:
-        runs: Folders of studies, or what `ScaleRun` says of them.
+        runs: Folders of studies, or what `ScaleRun` says of them; folders of earlier comparisons, which stand for the
+            studies that they compared: what they say of each is taken as it is, and the result is that of all at once.
 
     Raises:
         UserError: See `scale_runs`.
     """
     given = scale_runs(runs)
-    pairs: list[tuple[ScaleRun, Judged]] = []
+    rows, findings, costs = [], [], []
     with current_display().progress("Claims", total=len(given), unit="runs") as progress:
         for run in given:
-            pairs += [(run, one) for one in _judged(run)]
+            one = run if isinstance(run, JudgedRun) else _judged_run(run)
+            rows.append(one.rows)
+            findings.append(one.findings)
+            costs += one.costs()
             progress.advance()
-    rows = [row for run, one in pairs for row in _of_claim(run, one)]
-    found = _followed(pd.DataFrame(rows, columns=pd.Index(FINDINGS_OVER_SCALE.column_names)))
-    found = FINDINGS_OVER_SCALE.conform(found)
+    found = FINDINGS_OVER_SCALE.conform(_followed(pd.concat(rows, ignore_index=True)))
+    each = FINDINGS_BY_RUN.conform(pd.concat(findings, ignore_index=True))
     course = trends(found)
-    largest = pd.DataFrame(_largest(pairs, told_of_claims(course)))
     return {
         FINDINGS_OVER_SCALE.name: found,
         TRENDS.name: course,
-        FINDINGS_AT_SCALE.name: FINDINGS_AT_SCALE.conform(largest),
+        FINDINGS_BY_RUN.name: each,
+        FINDINGS_AT_SCALE.name: _largest(each.assign(cost=costs), told_of_claims(course)),
     }
+
+
+def _judged_run(run: ScaleRun) -> JudgedRun:
+    own = list(_judged(run))
+    rows = pd.DataFrame([row for one in own for row in _of_claim(run, one)], columns=_columns(FINDINGS_OVER_SCALE))
+    ends = [
+        {**one.row, "architecture": one.row["architecture"] or BERT.name, "run": run.name}
+        for one in own
+        if one.row["update"] == END
+    ]
+    return JudgedRun(
+        entry=run.entry,
+        rows=FINDINGS_OVER_SCALE.conform(rows),
+        findings=FINDINGS_BY_RUN.conform(pd.DataFrame(ends, columns=_columns(FINDINGS_BY_RUN))),
+    )
+
+
+def _columns(schema: TableSchema) -> pd.Index:
+    return pd.Index(schema.column_names)
 
 
 def _judged(run: ScaleRun) -> Iterator[Judged]:
@@ -173,20 +86,15 @@ def _judged(run: ScaleRun) -> Iterator[Judged]:
             yield one
 
 
-def _largest(pairs: Iterable[tuple[ScaleRun, Judged]], told: Mapping[tuple[str, str], str]) -> list[dict[str, Any]]:
-    """Of each claim and architecture the row of the findings of the run that cost most, among those that test it."""
-    best: dict[tuple[str, str], tuple[tuple[bool, float, str], dict[str, Any]]] = {}
-    for run, one in pairs:
-        if one.row["update"] != END:
-            continue
-        key = (str(one.row["id"]), str(one.row["architecture"]) or BERT.name)
-        scale = _scale(run, FINDINGS[key[0]], str(one.row["architecture"]), END)
-        cost = float(np.nan_to_num(scale["tokens"] * scale["parameters"]))
-        rank = (one.row["verdict"] != UNTESTABLE, cost, run.name)
-        row = {**one.row, "architecture": key[1], "run": run.name, "trend": told.get(key, "")}
-        if key not in best or rank > best[key][0]:
-            best[key] = (rank, row)
-    return [row for _, row in best.values()]
+def _largest(findings: pd.DataFrame, told: Mapping[tuple[str, str], str]) -> pd.DataFrame:
+    """Of each claim and architecture the row of the run that cost most, among those that test it."""
+    findings = findings.assign(tested=findings["verdict"] != UNTESTABLE)
+    keys = ["id", "architecture"]
+    down = findings.sort_values(["tested", "cost", "run"], ascending=False, kind="stable")
+    order = findings.drop_duplicates(keys)[keys]
+    chosen = order.merge(down.drop_duplicates(keys), on=keys, how="left")
+    trend = [told.get((id, family), "") for id, family in chosen[keys].itertuples(index=False)]
+    return FINDINGS_AT_SCALE.conform(chosen.drop(columns=["tested", "cost"]).assign(trend=trend))
 
 
 def _of_claim(run: ScaleRun, found: Judged) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,8 @@ import pandas as pd
 from infoflow.foundation import UserError
 from infoflow.results import BERT, RunFolder, Spec, first_architecture, with_keys
 
+from ._judged_run import KIND, JudgedRun, judged_runs
+
 _TRAININGS, _MATCH = "training_runs", "match"
 _COUNTED = {"tokens": "source_tokens", "parameters": "parameters", "updates": "updates", "cpu_seconds": "cpu_seconds"}
 
@@ -48,6 +50,16 @@ class ScaleRun:
         return first_architecture({_TRAININGS: self.tables[_TRAININGS]}) or BERT.name
 
     @property
+    def plan(self) -> Mapping[str, Any]:
+        return self.manifest["plan"]
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """What a comparison's run.json keeps of it: see `JudgedRun`."""
+        plan = {part: self.plan[part] for part in ("model", "training") if part in self.plan}
+        return {**self.facts(), **self.scale((), self.architecture), "weights": self.weights, "plan": plan}
+
+    @property
     def weights(self) -> dict[str, str]:
         """SHA-256 of the weights of each trained model → its name."""
         models = self.manifest.get("models", [])
@@ -82,24 +94,35 @@ class ScaleRun:
         return value
 
 
-def scale_runs(sources: Iterable[ScaleRun | RunFolder | Path | str]) -> list[ScaleRun]:
-    """The runs, each once, with names that tell them apart.
+def scale_runs(sources: Iterable[ScaleRun | JudgedRun | RunFolder | Path | str]) -> list[ScaleRun | JudgedRun]:
+    """The runs, each once, with names that tell them apart; for an earlier comparison the runs that it compared.
+
+    A study takes the place of what an earlier comparison says of its models.
 
     Raises:
-        UserError: There are fewer than two; one is no study, holds no tables, or was given twice; or two hold the very
-            same model, which would count twice.
+        UserError: There are fewer than two; one is neither study nor comparison, holds no tables, or was given twice;
+            or two have one name, or hold the very same model, which would count twice.
     """
-    given = list(sources)
-    if len(given) < 2:
-        raise UserError(
-            f"Claims over scale take two runs or more. Got {len(given)}. Of one run: infoflow findings RUN."
-        )
-    folders = [one if isinstance(one, ScaleRun) else _existing(one) for one in given]
-    names = iter(_distinct([one.path for one in folders if isinstance(one, RunFolder)]))
-    runs = [one if isinstance(one, ScaleRun) else _read(one, next(names)) for one in folders]
-    if len({run.name for run in runs}) < len(runs):
-        raise UserError(f"Each run must have a name of its own. Got {', '.join(run.name for run in runs)}.")
+    runs: list[ScaleRun | JudgedRun] = []
+    studies: list[RunFolder] = []
+    for one in sources:
+        if isinstance(one, ScaleRun | JudgedRun):
+            runs.append(one)
+        elif (folder := _existing(one)).read().get("kind") == KIND:
+            runs += judged_runs(folder)
+        else:
+            studies.append(folder)
+    names = _distinct([one.path for one in studies])
+    runs += [_read(folder, name) for folder, name in zip(studies, names, strict=True)]
+    given = {weights for run in runs if isinstance(run, ScaleRun) for weights in run.weights}
+    runs = [run for run in runs if isinstance(run, ScaleRun) or given.isdisjoint(run.weights)]
+    if len(runs) < 2:
+        raise UserError(f"Claims over scale take two runs or more. Got {len(runs)}. Of one run: infoflow findings RUN.")
     _refuse_same_models(runs)
+    if len({run.name for run in runs}) < len(runs):
+        raise UserError(
+            f"Each run must have a name of its own. Got {', '.join(sorted(run.name for run in runs))}. Rename a folder."
+        )
     return sorted(runs, key=lambda run: run.name)
 
 
@@ -114,7 +137,7 @@ def _read(folder: RunFolder, name: str) -> ScaleRun:
     if manifest.get("kind") != "study" or not isinstance(manifest.get("plan"), dict):
         raise UserError(
             f"{folder.path} is no study: of what it measured no training is known. Give folders that `infoflow study` "
-            "wrote."
+            "wrote, or an earlier `infoflow over-scale`."
         )
     if _TRAININGS not in folder.tables:
         raise UserError(f"{folder.path} has no table {_TRAININGS}. Let `infoflow study` finish there first.")
@@ -136,7 +159,7 @@ def _distinct(paths: Sequence[Path]) -> list[str]:
     raise AssertionError("paths that differ have different names")
 
 
-def _refuse_same_models(runs: Sequence[ScaleRun]) -> None:
+def _refuse_same_models(runs: Sequence[ScaleRun | JudgedRun]) -> None:
     seen: dict[str, str] = {}
     for run in runs:
         for weights, model in run.weights.items():

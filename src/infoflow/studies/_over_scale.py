@@ -8,8 +8,10 @@ import pandas as pd
 
 from infoflow.findings import (
     FINDINGS_AT_SCALE,
+    FINDINGS_BY_RUN,
     FINDINGS_OVER_SCALE,
     TRENDS,
+    JudgedRun,
     ScaleRun,
     findings_over_scale,
     scale_runs,
@@ -21,10 +23,10 @@ from infoflow.results import RunFolder
 
 from ._run import Run
 from ._study import only_one
-from ._warmups import warm_ups
+from ._warmups import warm_ups, warm_ups_before
 
 OVER_SCALE = "over-scale"
-_TABLES = (FINDINGS_OVER_SCALE, TRENDS, FINDINGS_AT_SCALE)
+_TABLES = (FINDINGS_OVER_SCALE, TRENDS, FINDINGS_BY_RUN, FINDINGS_AT_SCALE)
 _SCALE = {  # of a plan's parts, what makes a scale; the rest should be the same
     "model": ("width", "layers", "decoder_layers", "heads", "feedforward"),
     "training": ("updates", "max_source_tokens", "save_every", "log_every"),
@@ -37,8 +39,11 @@ def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale
     The studies should differ in tokens, width, depth, corpus and seeds alone; what else differs is told as a warning.
     Two that differ in a warm-up four times as long alone also decide `time:T19`, see `STAGES_BY_WARMUP`.
 
+    A comparison needs the studies' folders once: its own folder, some hundred kilobytes, stands for them from then on.
+    So a grid grows over machines and sittings, and the result is that of all its studies at once.
+
     Args:
-        studies: Folders that `infoflow study` wrote, two or more.
+        studies: Folders that `infoflow study` wrote, and of earlier comparisons; two studies or more in all.
         out: The run folder to write.
 
     Raises:
@@ -54,8 +59,10 @@ def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale
         for warning in warnings:
             current_display().warn(warning)
         found = findings_over_scale(runs)
+        whole = [run for run in runs if isinstance(run, ScaleRun)]
+        compared = warm_ups(whole) or warm_ups_before(studies)  # the folder may be one of these
         target.tables.remove([STAGES_BY_WARMUP.name])
-        if (compared := warm_ups(runs)) is not None:
+        if compared is not None:
             target.tables.write(compared.stages, STAGES_BY_WARMUP)
             found[FINDINGS_AT_SCALE.name] = _with_rows(found[FINDINGS_AT_SCALE.name], compared.claim)
         for schema in _TABLES:
@@ -63,7 +70,7 @@ def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale
         target.update(
             kind=OVER_SCALE,
             title="Published claims over scale",
-            runs=[{**run.facts(), **run.scale((), run.architecture)} for run in runs],
+            runs=[run.entry for run in runs],
             warnings=warnings,
             command=provenance()["command"],
             provenance=provenance(),
@@ -79,12 +86,12 @@ def _with_rows(findings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     return FINDINGS_AT_SCALE.conform(pd.concat([kept, rows]))
 
 
-def _differences(runs: Sequence[ScaleRun]) -> list[str]:
+def _differences(runs: Sequence[ScaleRun | JudgedRun]) -> list[str]:
     """What makes two studies differ in more than their scale."""
     first, *others = runs
     told = []
     for run in others:
-        names = list(_differing(first.manifest["plan"], run.manifest["plan"]))
+        names = list(_differing(first.plan, run.plan))
         if names:
             told.append(f"{run.name} and {first.name} differ in {', '.join(names)}, not only in scale.")
     return told

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -10,6 +11,7 @@ import pandas as pd
 from infoflow.findings import FINDINGS, FINDINGS_AT_SCALE, ScaleRun, evaluate
 from infoflow.foundation import UserError
 from infoflow.over_training import STAGES_BY_WARMUP, WarmedUp, is_longer_warmup, stages_by_warmup
+from infoflow.results import RunFolder
 from infoflow.training import TrainConfig, learning_rate
 
 from ._plan import StudyPlan
@@ -51,6 +53,15 @@ def warm_ups(runs: Sequence[ScaleRun]) -> WarmUps | None:
     tables = {STAGES_BY_WARMUP.name: stages, TASK_SCORES.name: pd.concat(named, ignore_index=True)}
     found = evaluate(tables, [FINDINGS[_CLAIM]]).assign(run=f"{short.name} and {long.name}", trend="")
     return WarmUps(stages, FINDINGS_AT_SCALE.conform(found))
+
+
+def warm_ups_before(folders: Sequence[Path | str]) -> WarmUps | None:
+    """What the first earlier comparison among these folders says of two such studies."""
+    for tables in (RunFolder(folder).tables for folder in folders):
+        if STAGES_BY_WARMUP.name in tables:
+            findings = FINDINGS_AT_SCALE.conform(tables[FINDINGS_AT_SCALE.name])
+            return WarmUps(tables[STAGES_BY_WARMUP.name], findings[findings["id"] == _CLAIM])
+    return None
 
 
 def _only_warmup_differs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

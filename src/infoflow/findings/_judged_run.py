@@ -1,0 +1,79 @@
+"""A run whose claims are judged: what a comparison needs of it, and keeps."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from infoflow.foundation import UserError
+from infoflow.results import END, RunFolder
+
+from ._scale_schema import FINDINGS_BY_RUN, FINDINGS_OVER_SCALE
+
+KIND = "over-scale"
+"""Of the run folder of a comparison."""
+_CLAIM = ["id", "architecture"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class JudgedRun:
+    """What a comparison over scale keeps of one run: enough to compare it again, with others, without its tables."""
+
+    entry: Mapping[str, Any]
+    """Its part of the comparison's run.json: `ScaleRun.entry`."""
+
+    rows: pd.DataFrame
+    """Its part of `FINDINGS_OVER_SCALE`."""
+
+    findings: pd.DataFrame
+    """Its part of `FINDINGS_BY_RUN`."""
+
+    @property
+    def name(self) -> str:
+        return str(self.entry["run"])
+
+    @property
+    def weights(self) -> dict[str, str]:
+        """SHA-256 of the weights of each trained model → its name."""
+        return dict(self.entry.get("weights", {}))
+
+    @property
+    def plan(self) -> Mapping[str, Any]:
+        """Of its plan the models and their training."""
+        return self.entry.get("plan", {})
+
+    def costs(self) -> list[float]:
+        """Of each of its findings what the training of the claim's models cost: tokens times parameters."""
+        ends = self.rows[self.rows["update"] == END].drop_duplicates(_CLAIM).set_index(_CLAIM)
+        cost = (ends["tokens"] * ends["parameters"]).fillna(0.0)
+        return [float(cost[id, family]) for id, family in self.findings[_CLAIM].itertuples(index=False)]
+
+
+def judged_runs(folder: RunFolder) -> list[JudgedRun]:
+    """The runs of an earlier comparison.
+
+    Raises:
+        UserError: It is damaged, or of another version.
+    """
+    again = "Compare its studies again: infoflow over-scale."
+    entries = folder.read().get("runs")
+    if not isinstance(entries, list) or not all(isinstance(one, dict) and "run" in one for one in entries):
+        raise UserError(f"{folder.path} is damaged: its run.json does not name the runs that were compared. {again}")
+    frames = {}
+    for schema in (FINDINGS_OVER_SCALE, FINDINGS_BY_RUN):
+        if schema.name not in folder.tables:
+            raise UserError(f"{folder.path} has no table {schema.name}. {again}")
+        stored = folder.tables.stored(schema.name)
+        if stored.schema.version != schema.version or set(stored.frame) != set(schema.column_names):
+            raise UserError(f"{folder.path} was compared by another version of infoflow. {again}")
+        effects = [list(each) for each in stored.frame["effects"]]  # not arrays, as they come from a file
+        frames[schema.name] = schema.conform(stored.frame.assign(effects=effects))
+    scale, findings = frames[FINDINGS_OVER_SCALE.name], frames[FINDINGS_BY_RUN.name]
+    found = []
+    for entry in entries:
+        rows = scale[scale["run"] == entry["run"]]
+        if rows.empty:
+            raise UserError(f"{folder.path} is damaged: it holds no findings of {entry['run']}. {again}")
+        found.append(JudgedRun(entry=entry, rows=rows, findings=findings[findings["run"] == entry["run"]]))
+    return found
