@@ -9,8 +9,9 @@
 
 Each cell is a study in a folder of its own under `--out`, with the plan beside this file but for its scale.
 Interrupted, the same command continues; cells that are done are kept. The comparison lies in `--out/compared`; its
-small tables and the figure go to `--results`. `--tokens`, `--widths` and `--set training.batch_tokens=256` change the
-grid, for a try.
+small tables and the figure go to `--results`. There it is kept whole, too (`compared`: its tables, no report), and the
+next comparison goes on from it: cells whose folders are gone count on. `--tokens`, `--widths` and
+`--set training.batch_tokens=256` change the grid, for a try.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from infoflow.results import RunFolder
 from infoflow.studies import Run, StudyPlan, over_scale, study
 
 HERE = Path(__file__).parent
+KEPT, RUN_JSON = "compared", "run.json"
 TOKENS, LARGE_TOKENS = (0.3, 1.0, 3.0, 10.0), (30.0,)  # millions of the source
 WIDTHS, LARGE_WIDTHS = (64, 128), (256, 512)
 CORPORA = {"tatoeba": {}, "grammar": {"name": "grammar:30000", "max_words": 24, "vocabulary": 1000}}
@@ -119,7 +121,9 @@ def main() -> None:
             print(f"{cell.name}: {len(plan.seeds)} seeds, {plan.training.updates:,} updates, {state}", flush=True)
             if not arguments.list:
                 study(plan, folder, arguments.processes)
-        runs = [run.path for _, run in _finished(cells, arguments.out)] + arguments.reuse
+        kept = arguments.results / KEPT
+        before = [kept] if (kept / RUN_JSON).exists() else []
+        runs = [*before, *(run.path for _, run in _finished(cells, arguments.out)), *arguments.reuse]
         if not arguments.list and len(runs) > 1:
             _compare(runs, arguments.out / "compared", arguments.results)
 
@@ -148,6 +152,9 @@ def _compare(runs: Sequence[Path], out: Path, results: Path) -> None:
     for name, frame in tables.items():
         with atomic_write(results / f"{name}.csv") as temporary:
             frame.to_csv(temporary, index=False, float_format="%.6g")
+    for part in [RUN_JSON, *(f"tables/{name}.parquet" for name in compared.folder.tables)]:
+        with atomic_write(results / KEPT / part) as temporary:
+            temporary.write_bytes((compared.path / part).read_bytes())
     paths = write_figures(compared.folder, results / "figures", ("svg", "pdf"))
     print(f"Report: {compared.folder.report}", *paths, sep="\n")
 
