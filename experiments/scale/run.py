@@ -123,8 +123,9 @@ def main() -> None:
                 study(plan, folder, arguments.processes)
         kept = arguments.results / KEPT
         before = [kept] if (kept / RUN_JSON).exists() else []
-        runs = [*before, *(run.path for _, run in _finished(cells, arguments.out)), *arguments.reuse]
-        if not arguments.list and len(runs) > 1:
+        finished = list(_finished(cells, arguments.out))
+        runs = [*before, *(run.path for _, run in finished), *arguments.reuse]
+        if not arguments.list and (len(runs) > 1 or any(cell.checkpoints for cell, _ in finished)):
             _compare(runs, arguments.out / "compared", arguments.results)
 
 

@@ -113,6 +113,15 @@ def test_checkpoints_give_a_trend_of_their_own_by_seeds():
     assert told_of_claims(found["trends"])[CLAIM, "bert"].endswith("over checkpoints")
 
 
+def test_one_run_with_checkpoints_is_enough(tmp_path):
+    alone = scale_run("a", 0.9, 1e6, course={100: 0.3, 300: 0.6, 1000: 0.9})
+    found = findings_over_scale([alone])
+    row = total(found).iloc[0]
+    assert (row["axis"], row["trend"]) == ("checkpoints", "grows")
+    folder = stored(found, [alone], tmp_path / "before")
+    pd.testing.assert_frame_equal(findings_over_scale([folder])["trends"], found["trends"], check_exact=True)
+
+
 def test_one_seed_between_the_ends_is_a_point_too():
     middle = scale_run("run-1", 0.9, 1e6, seeds=(0,))
     first, _, last = runs(GROWING)
@@ -215,7 +224,7 @@ def test_an_earlier_comparison_is_checked(tmp_path):
 
 def test_what_is_refused(tmp_path):
     one = write_study(tmp_path / "one", 0.6, 3e5)
-    with pytest.raises(UserError, match=r"take two runs or more\. Got 1"):
+    with pytest.raises(UserError, match=r"take two runs or more, or one that kept checkpoints\. Got 1"):
         findings_over_scale([one])
     with pytest.raises(UserError, match=r"counts once\. .* was given twice"):
         findings_over_scale([one, tmp_path / "." / "one"])

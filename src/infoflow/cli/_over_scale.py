@@ -11,8 +11,8 @@ def over_scale(*runs: Path, out: Out = None, log: Log = None) -> None:
     """Judge the published findings on several studies, and show how each effect changes with tokens and width.
 
     Args:
-        runs: Folders that `infoflow study` wrote: two or more, which differ in scale; the folder of an earlier
-            comparison stands for the studies that it compared.
+        runs: Folders that `infoflow study` wrote: two or more, which differ in scale, or one with checkpoints; the
+            folder of an earlier comparison stands for the studies that it compared.
         out: Where to write tables and report; default: runs/over-scale.
     """
     with reporting(log):

@@ -43,6 +43,11 @@ class JudgedRun:
         """Of its plan the models and their training."""
         return self.entry.get("plan", {})
 
+    @property
+    def has_course(self) -> bool:
+        """Whether it has findings at checkpoints, which are scales too."""
+        return bool((self.rows["update"] != END).any())
+
     def costs(self) -> list[float]:
         """Of each of its findings what the training of the claim's models cost: tokens times parameters."""
         ends = self.rows[self.rows["update"] == END].drop_duplicates(_CLAIM).set_index(_CLAIM)

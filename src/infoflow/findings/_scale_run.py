@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from infoflow.foundation import UserError
+from infoflow.over_training import SUFFIX
 from infoflow.results import BERT, RunFolder, Spec, first_architecture, with_keys
 
 from ._judged_run import KIND, JudgedRun, judged_runs
@@ -52,6 +53,11 @@ class ScaleRun:
     @property
     def plan(self) -> Mapping[str, Any]:
         return self.manifest["plan"]
+
+    @property
+    def has_course(self) -> bool:
+        """Whether something was measured at its checkpoints, which are scales too."""
+        return any(name.endswith(SUFFIX) for name in self.tables)
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -100,8 +106,8 @@ def scale_runs(sources: Iterable[ScaleRun | JudgedRun | RunFolder | Path | str])
     A study takes the place of what an earlier comparison says of its models.
 
     Raises:
-        UserError: There are fewer than two; one is neither study nor comparison, holds no tables, or was given twice;
-            or two have one name, or hold the very same model, which would count twice.
+        UserError: There are fewer than two, and no checkpoints; one is neither study nor comparison, holds no tables,
+            or was given twice; or two have one name, or hold the very same model, which would count twice.
     """
     runs: list[ScaleRun | JudgedRun] = []
     studies: list[RunFolder] = []
@@ -116,8 +122,11 @@ def scale_runs(sources: Iterable[ScaleRun | JudgedRun | RunFolder | Path | str])
     runs += [_read(folder, name) for folder, name in zip(studies, names, strict=True)]
     given = {weights for run in runs if isinstance(run, ScaleRun) for weights in run.weights}
     runs = [run for run in runs if isinstance(run, ScaleRun) or given.isdisjoint(run.weights)]
-    if len(runs) < 2:
-        raise UserError(f"Claims over scale take two runs or more. Got {len(runs)}. Of one run: infoflow findings RUN.")
+    if len(runs) < 2 and not any(run.has_course for run in runs):
+        raise UserError(
+            f"Claims over scale take two runs or more, or one that kept checkpoints. Got {len(runs)}. Of one run: "
+            "infoflow findings RUN."
+        )
     _refuse_same_models(runs)
     if len({run.name for run in runs}) < len(runs):
         raise UserError(

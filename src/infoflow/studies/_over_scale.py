@@ -43,7 +43,8 @@ def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale
     So a grid grows over machines and sittings, and the result is that of all its studies at once.
 
     Args:
-        studies: Folders that `infoflow study` wrote, and of earlier comparisons; two studies or more in all.
+        studies: Folders that `infoflow study` wrote, and of earlier comparisons; two studies or more in all, or one
+            with checkpoints.
         out: The run folder to write.
 
     Raises:
