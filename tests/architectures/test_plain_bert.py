@@ -63,6 +63,7 @@ def test_what_is_saved_is_read_again(layout, tmp_path):
     model.save_pretrained(tmp_path)
     again = load_model(tmp_path).module
     assert type(again) is type(model)
+    assert load_model(tmp_path).task == {"encoder": "masked-lm", "decoder": "causal-lm"}.get(layout, "seq2seq")
     with torch.no_grad():
         assert torch.equal(again(**inputs(layout)).logits, model(**inputs(layout)).logits)
 

@@ -43,6 +43,7 @@ from ._hub import hub_is_reachable
 from ._hub_name import at_revision, hub_arguments, named_at
 from ._model import Model, Task
 from ._own import AbstractOwnModel
+from ._plain_bert import PlainBertForMaskedLM, PlainBertLMHeadModel
 from ._pruned_folder import is_pruned_folder, read_pruned
 from ._tokenizers import find_tokenizers, has_tokenizer
 from ._trials import tried
@@ -50,8 +51,11 @@ from ._unreadable import unreadable
 
 _LONGEST_NAME = 255
 _SEQ2SEQ = {*registry.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.values(), "EncoderDecoderModel"}
-_CAUSAL = set(registry.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
-_MASKED = {*registry.MODEL_FOR_MASKED_LM_MAPPING_NAMES.values(), "BertForPreTraining", "AlbertForPreTraining"}
+_CAUSAL = {*registry.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values(), PlainBertLMHeadModel.__name__}
+_MASKED = {
+    *registry.MODEL_FOR_MASKED_LM_MAPPING_NAMES.values(),
+    *("BertForPreTraining", "AlbertForPreTraining", PlainBertForMaskedLM.__name__),
+}
 
 
 def load_model(
