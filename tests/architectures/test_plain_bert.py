@@ -68,6 +68,16 @@ def test_what_is_saved_is_read_again(layout, tmp_path):
         assert torch.equal(again(**inputs(layout)).logits, model(**inputs(layout)).logits)
 
 
+def test_blocks_alone_are_read_again(tmp_path):
+    """As an aligned encoder is saved."""
+    blocks = made("encoder").bert
+    blocks.save_pretrained(tmp_path)
+    again = load_model(tmp_path)
+    assert again.task == "encoder"
+    with torch.no_grad():
+        assert torch.equal(again.module(IDS).last_hidden_state, blocks(IDS).last_hidden_state)
+
+
 @pytest.mark.parametrize(("layout", "auto"), [("encoder", AutoModelForMaskedLM), ("decoder", AutoModelForCausalLM)])
 def test_transformers_itself_builds_no_transform(layout, auto, tmp_path):
     model = made(layout)

@@ -5,11 +5,13 @@ from typing import Any
 from torch import nn
 from transformers import (
     AutoConfig,
+    AutoModel,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
     BertConfig,
     BertForMaskedLM,
     BertLMHeadModel,
+    BertModel,
 )
 
 from ._own import OWN
@@ -22,6 +24,12 @@ class PlainBertConfig(BertConfig):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
+
+
+class PlainBertModel(BertModel):
+    """Its blocks alone, as an aligned encoder is saved."""
+
+    config_class = PlainBertConfig
 
 
 class PlainBertForMaskedLM(BertForMaskedLM):
@@ -49,5 +57,6 @@ class PlainBertLMHeadModel(BertLMHeadModel):
 
 OWN |= {one.__name__: one for one in (PlainBertForMaskedLM, PlainBertLMHeadModel)}
 AutoConfig.register(PlainBertConfig.model_type, PlainBertConfig)
+AutoModel.register(PlainBertConfig, PlainBertModel)
 AutoModelForMaskedLM.register(PlainBertConfig, PlainBertForMaskedLM)
 AutoModelForCausalLM.register(PlainBertConfig, PlainBertLMHeadModel)
