@@ -29,7 +29,7 @@ from infoflow.results import RunFolder
 from infoflow.studies import Run, StudyPlan, over_scale, study
 
 HERE = Path(__file__).parent
-KEPT, RUN_JSON = "compared", "run.json"
+COMPARED, RUN_JSON = "compared", "run.json"
 TOKENS, LARGE_TOKENS = (0.3, 1.0, 3.0, 10.0), (30.0,)  # millions of the source
 WIDTHS, LARGE_WIDTHS = (64, 128), (256, 512)
 CORPORA = {"tatoeba": {}, "grammar": {"name": "grammar:30000", "max_words": 24, "vocabulary": 1000}}
@@ -121,12 +121,12 @@ def main() -> None:
             print(f"{cell.name}: {len(plan.seeds)} seeds, {plan.training.updates:,} updates, {state}", flush=True)
             if not arguments.list:
                 study(plan, folder, arguments.processes)
-        kept = arguments.results / KEPT
+        kept = arguments.results / COMPARED
         before = [kept] if (kept / RUN_JSON).exists() else []
         finished = list(_finished(cells, arguments.out))
         runs = [*before, *(run.path for _, run in finished), *arguments.reuse]
         if not arguments.list and (len(runs) > 1 or any(cell.checkpoints for cell, _ in finished)):
-            _compare(runs, arguments.out / "compared", arguments.results)
+            _compare(runs, arguments.out / COMPARED, arguments.results)
 
 
 def is_done(folder: Path) -> bool:
@@ -154,7 +154,7 @@ def _compare(runs: Sequence[Path], out: Path, results: Path) -> None:
         with atomic_write(results / f"{name}.csv") as temporary:
             frame.to_csv(temporary, index=False, float_format="%.6g")
     for part in [RUN_JSON, *(f"tables/{name}.parquet" for name in compared.folder.tables)]:
-        with atomic_write(results / KEPT / part) as temporary:
+        with atomic_write(results / COMPARED / part) as temporary:
             temporary.write_bytes((compared.path / part).read_bytes())
     paths = write_figures(compared.folder, results / "figures", ("svg", "pdf"))
     print(f"Report: {compared.folder.report}", *paths, sep="\n")

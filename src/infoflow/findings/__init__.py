@@ -25,6 +25,7 @@ from ._finding import Untested as Untested
 from ._head_numbers import dominant_heads as dominant_heads
 from ._head_numbers import positional_heads as positional_heads
 from ._interval import largest_t as largest_t
+from ._judged_run import OVER_SCALE as OVER_SCALE
 from ._judged_run import JudgedRun as JudgedRun
 from ._model_group import CAUSAL as CAUSAL
 from ._model_group import MASKED as MASKED

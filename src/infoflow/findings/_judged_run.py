@@ -11,8 +11,8 @@ from infoflow.results import END, RunFolder
 
 from ._scale_schema import FINDINGS_BY_RUN, FINDINGS_OVER_SCALE
 
-KIND = "over-scale"
-"""Of the run folder of a comparison."""
+OVER_SCALE = "over-scale"
+"""The kind of a run folder that holds a comparison."""
 _CLAIM = ["id", "architecture"]
 
 

@@ -11,7 +11,7 @@ from infoflow.foundation import UserError
 from infoflow.over_training import SUFFIX
 from infoflow.results import BERT, RunFolder, Spec, first_architecture, with_keys
 
-from ._judged_run import KIND, JudgedRun, judged_runs
+from ._judged_run import OVER_SCALE, JudgedRun, judged_runs
 
 _TRAININGS, _MATCH = "training_runs", "match"
 _COUNTED = {"tokens": "source_tokens", "parameters": "parameters", "updates": "updates", "cpu_seconds": "cpu_seconds"}
@@ -114,7 +114,7 @@ def scale_runs(sources: Iterable[ScaleRun | JudgedRun | RunFolder | Path | str])
     for one in sources:
         if isinstance(one, ScaleRun | JudgedRun):
             runs.append(one)
-        elif (folder := _existing(one)).read().get("kind") == KIND:
+        elif (folder := _existing(one)).read().get("kind") == OVER_SCALE:
             runs += judged_runs(folder)
         else:
             studies.append(folder)

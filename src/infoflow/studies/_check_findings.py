@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from infoflow.findings import Finding, Untested, load_claims
+from infoflow.findings import OVER_SCALE, Finding, Untested, load_claims
 from infoflow.foundation import UserError
 from infoflow.report import write_report
 from infoflow.results import RunFolder
 
 from ._derived import write_derived
-from ._over_scale import OVER_SCALE
 from ._run import Run
 
 

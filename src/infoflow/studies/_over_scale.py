@@ -10,6 +10,7 @@ from infoflow.findings import (
     FINDINGS_AT_SCALE,
     FINDINGS_BY_RUN,
     FINDINGS_OVER_SCALE,
+    OVER_SCALE,
     TRENDS,
     JudgedRun,
     ScaleRun,
@@ -25,7 +26,6 @@ from ._run import Run
 from ._study import only_one
 from ._warmups import warm_ups, warm_ups_before
 
-OVER_SCALE = "over-scale"
 _TABLES = (FINDINGS_OVER_SCALE, TRENDS, FINDINGS_BY_RUN, FINDINGS_AT_SCALE)
 _SCALE = {  # of a plan's parts, what makes a scale; the rest should be the same
     "model": ("width", "layers", "decoder_layers", "heads", "feedforward"),
