@@ -65,6 +65,7 @@ class Cell:
             corpus=dataclasses.replace(base.corpus, **CORPORA[self.corpus]),
             model=dataclasses.replace(base.model, width=self.width, feedforward=4 * self.width),
             training=dataclasses.replace(base.training, updates=updates, learning_rate=rate),
+            alignment=dataclasses.replace(base.alignment, learning_rate=rate),
             checkpoints=dataclasses.replace(base.checkpoints, schedule=",".join(map(str, kept))),
         )
 
