@@ -44,7 +44,7 @@ def main() -> None:
     study, *names = options.targets
     with use_display(make_display("plain")):
         tables = [_compared(options, study, name) for name in names]
-    table = pd.concat(tables)
+    table = pd.concat(tables).astype({"sentences": "Int64", "epochs": "Int64"})
     table.to_csv(Path(__file__).with_name("lengths.csv"), index=False, float_format="%.4g")
     print(table.to_string(index=False))
 
