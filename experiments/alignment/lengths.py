@@ -23,7 +23,9 @@ from infoflow.alignment import (
     evaluate_alignment,
     linearly_aligned,
 )
+from infoflow.corpus import Corpus
 from infoflow.foundation import make_display, set_threads, use_display
+from infoflow.models import Model
 from infoflow.studies import at_most
 
 SEED = 100
@@ -42,30 +44,31 @@ def main() -> None:
     options = parser.parse_args()
     set_threads(1)
     study, *names = options.targets
+    source, data = of_study(Path(options.source[0]), options.source[1])
+    held_out = at_most(data.validation, options.held_out)
     with use_display(make_display("plain")):
-        tables = [_compared(options, study, name) for name in names]
+        tables = [
+            _compared(source, of_study(Path(study), name)[0], data.train, held_out, options.out) for name in names
+        ]
     table = pd.concat(tables).astype({"sentences": "Int64", "epochs": "Int64"})
     table.to_csv(Path(__file__).with_name("lengths.csv"), index=False, float_format="%.4g")
     print(table.to_string(index=False))
 
 
-def _compared(options: argparse.Namespace, study: str, name: str) -> pd.DataFrame:
+def _compared(source: Model, target: Model, train: Corpus, held_out: Corpus, out: Path) -> pd.DataFrame:
     """A row for the best linear map and for each setting."""
-    source, data = of_study(Path(options.source[0]), options.source[1])
-    target, _ = of_study(Path(study), name)
-    held_out = at_most(data.validation, options.held_out)
     config = ExplicitConfig(batch_sentences=BATCH, seed=SEED)
-    linked = LinkedSentences(source, target, at_most(data.train, 4000), IdentityLinks(), max_length=config.max_length)
+    linked = LinkedSentences(source, target, at_most(train, 4000), IdentityLinks(), max_length=config.max_length)
     linear = linearly_aligned(source, target, linked, config)
     found = evaluate_alignment({"unaligned": linear}, source, target, held_out)
-    rows = [{"target": name, "alignment": "best linear map", **_scores(found, "unaligned")}]
+    rows = [{"target": target.name, "alignment": "best linear map", **_scores(found, "unaligned")}]
     for sentences, epochs, rate in SETTINGS:
         config = ExplicitConfig(batch_sentences=BATCH, seed=SEED, epochs=epochs, learning_rate=rate)
-        out = options.out / name.replace("/", "-") / f"{sentences}-{epochs}-{rate:g}"
-        aligned = align_explicit(source, target, at_most(data.train, sentences), out, config=config)
+        folder = out / target.name.replace("/", "-") / f"{sentences}-{epochs}-{rate:g}"
+        aligned = align_explicit(source, target, at_most(train, sentences), folder, config=config)
         found = evaluate_alignment({"aligned": aligned}, source, target, held_out)
         facts = {"sentences": sentences, "epochs": epochs, "learning_rate": rate}
-        rows.append({"target": name, "alignment": "explicit", **facts, **_scores(found, "aligned")})
+        rows.append({"target": target.name, "alignment": "explicit", **facts, **_scores(found, "aligned")})
     return pd.DataFrame(rows)
 
 

@@ -9,7 +9,7 @@ from infoflow.results import END
 
 from .._figure import Method, Panel, ReportFigure, Section
 from .._model_tables import ModelTables
-from .._numbers import listed, number
+from .._numbers import counted, listed, number
 from .._summary import verdict_verb
 from ._claim_panel import claim_panel
 from ._rows import Grid, tested_rows
@@ -62,7 +62,7 @@ def _figure(found: pd.DataFrame, rows: pd.DataFrame, trends: pd.DataFrame) -> Re
     grid = Grid.of(rows)
     claims = sorted(_claims(rows, trends), key=lambda claim: claim["order"])
     drawn = [rows[(rows["id"] == one["id"]) & (rows["architecture"] == one["architecture"])] for one in claims]
-    left, runs = int(found["id"].nunique()) - len({one["id"] for one in claims}), rows["run"].nunique()
+    left = int(found["id"].nunique()) - len({one["id"] for one in claims})
     return ReportFigure(
         id="findings-over-scale",
         question="Which claims come nearer to what was published, with more tokens or wider models?",
@@ -71,8 +71,8 @@ def _figure(found: pd.DataFrame, rows: pd.DataFrame, trends: pd.DataFrame) -> Re
             Panel(spec=claim_panel(own, grid), title=f"{one['short']}: {one['told']}")
             for one, own in zip(claims, drawn, strict=True)
         ],
-        caption=f"{runs} run{'' if runs == 1 else 's'}: {grid.told}. Bars are 95% intervals. Not tested at two "
-        f"scales: {left} claim{'' if left == 1 else 's'}.",
+        caption=f"{counted(rows['run'].nunique(), 'run')}: {grid.told}. Bars are 95% intervals. Not tested at two "
+        f"scales: {counted(left, 'claim')}.",
         how_to_read=[
             "A panel is a claim: its effect over the tokens that its models read, on a logarithmic axis. The "
             "dashed line is the threshold, the solid one the published value, where the source gives one.",

@@ -11,7 +11,7 @@ from infoflow.over_training import SUFFIX, select_steps
 
 from .._binary import packed
 from .._figure import Method, Panel, ReportFigure
-from .._numbers import listed, number
+from .._numbers import counted, listed, number
 from .._series import Series
 from ..forms._chart import lit, tips
 from ..forms._over_time import ROW_NAME
@@ -237,7 +237,7 @@ def _sentences(course: CheckpointTables, spans: list[RoleSpan]) -> list[str]:
         if not own:
             continue
         born, died = [span for span in own if not span.initial], [span for span in own if span.until is not None]
-        text = f"{series.label} {_count(len(born), 'birth')} and {_count(len(died), 'death')}"
+        text = f"{series.label} {counted(len(born), 'birth')} and {counted(len(died), 'death')}"
         if born:
             first = min(born, key=lambda span: span.since)
             when = f"between updates {first.before:,} and {first.since:,}"
@@ -255,10 +255,6 @@ def _statistic_sentence(course: CheckpointTables, rows: pd.DataFrame, one: Stati
         ends = [f"{number(by_step[of].iloc[0], 2)} to {number(by_step[of].iloc[-1], 2)}" for of in ("mean", "max")]
         parts.append(f"{series.label} from {ends[0]} (its highest head from {ends[1]})")
     return f"Mean {one.label} over heads, from the first to the last checkpoint: {listed(parts)}."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _timelines(course: CheckpointTables, spans: list[RoleSpan], grids: list[_Grid]) -> list[Panel]:
