@@ -12,6 +12,7 @@ from infoflow.foundation import UserError, as_written, did_you_mean, hash64, req
 from ._config import ModelConfig
 from ._family import AbstractFamily, Layout
 from ._registry import FAMILIES
+from ._taken_away import fix_norms, untie
 
 Match = Literal["encoder", "depth"]
 """Single stacks have as many layers as an encoder, or ("depth") as an encoder and a decoder together."""
@@ -59,6 +60,10 @@ def build(
     for places in (built.source_stack, built.second_stack):
         if layout in places:
             _copy_source_stack(reference, model, *places[layout])
+    if not config.elementwise_affine:
+        fix_norms(model)
+    if not config.tie_word_embeddings:
+        untie(model)
     return model.train()
 
 
