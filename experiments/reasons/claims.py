@@ -1,0 +1,135 @@
+"""What claims say of states that are read in other ways: `states.csv` seed by seed, with an interval over the seeds.
+
+    python experiments/reasons/claims.py
+
+Writes `states_by_claim.csv`: each claim's condition, how the states were read, its effect with a 95 % interval
+(Student's t over seeds), what is needed, and whether the interval lies on that side. Where a condition asks for every
+layer, the one that is nearest to failing on average is taken, in all seeds.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from infoflow.foundation import atomic_write
+
+HERE = Path(__file__).parent
+SIMILARITIES = ("raw", "unbiased", "standardised", "unplaced", "unplaced, standardised")
+Effects = np.ndarray  # of each seed
+
+
+class Curves:
+    """Values of a measure by seed and layer."""
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        self.table = table
+
+    def __call__(self, objective: str, measure: str, states: str, detail: str = "") -> np.ndarray:
+        """(seed, layer)"""
+        keys = {"objective": objective, "measure": measure, "states": states, "detail": detail}
+        kept = self.table[(self.table[list(keys)] == pd.Series(keys)).all(axis=1)]
+        return kept.pivot_table(index="seed", columns="layer", values="value").to_numpy()
+
+
+def least(effects: np.ndarray) -> Effects:
+    """At the layer (the last axis) with the least mean over seeds."""
+    return effects[:, effects.mean(axis=0).argmin()]
+
+
+def with_depth(values: np.ndarray) -> Effects:
+    """Each seed's rank correlation with depth, the last layer aside."""
+    depth = np.arange(values.shape[1] - 1)
+    return np.array([stats.spearmanr(depth, row[:-1]).statistic for row in values])
+
+
+def conditions(curves: Curves) -> Iterator[tuple[str, str, str, Effects, str, float]]:
+    """Claim, condition, how states are read, effect of each seed, side and threshold."""
+    for clusters in (200, 1000, 4000):
+        for states in ("raw", "unplaced"):
+            read, detail = f"{states}, {clusters:,} clusters", f"{clusters} clusters"
+            known = {name: curves(name, "information", states, detail) for name in ("causal-lm", "translation")}
+            masked = curves("masked-lm", "information", states, detail)
+            yield "V-1", "causal LM: fall at every layer", read, least(-np.diff(known["causal-lm"])), ">", 0
+            yield "V-2", "translation: fall at every layer", read, least(-np.diff(known["translation"])), ">", 0
+            lowest = 1 + masked[:, 1:-1].mean(axis=0).argmin()
+            yield "V-3", "masked LM: fall to its lowest layer", read, masked[:, 0] - masked[:, lowest], ">", 0
+            yield "V-3", "masked LM: rise from there", read, masked[:, -1] - masked[:, lowest], ">", 0.04
+    for length in ("up to 6", "7 to 10", "11 and more"):
+        kept = {
+            name: curves(name, "position", "raw", length)[:, 1:] for name in ("causal-lm", "masked-lm", "translation")
+        }
+        gaps = [kept[name] - kept["translation"] for name in ("causal-lm", "masked-lm")]
+        yield "V-14", "beyond translation, every layer", f"{length} words", least(np.hstack(gaps)), ">", 0.3
+        rises = [np.diff(one) for one in kept.values()]
+        yield "V-14", "rise at every layer", f"{length} words", least(np.hstack(rises)), ">", 0
+    for states in ("raw", "unplaced"):
+        for detail in ("10 neighbours", "50 neighbours"):
+            left = curves("causal-lm", "left", states, detail)
+            yield (
+                "V-15",
+                "causal LM: fall of the left token",
+                f"{states}, {detail}",
+                left[:, 2] - left[:, -1],
+                ">",
+                0.03,
+            )
+    for states in SIMILARITIES:
+        masked, translation = (curves(name, "average_similarity", states) for name in ("masked-lm", "translation"))
+        yield "Z-1", "masked LM: growth with depth", states, with_depth(masked), ">", 0.8
+        yield "Z-1", "masked LM: fall at the last layer", states, masked[:, -2] - masked[:, -1], ">", 0.05
+        own = curves("masked-lm", "self_similarity", states)
+        yield "Z-2", "masked LM: order", states, with_depth(own), "<", -0.8
+        yield "Z-2", "masked LM: fall to the last layer but one", states, own[:, 0] - own[:, -2], ">", 0.05
+        yield (
+            "Z-5",
+            "translation's embeddings over the masked LM's",
+            states,
+            translation[:, 0] - masked[:, 0],
+            ">",
+            0.05,
+        )
+        rises = np.diff(translation)
+        over = rises[:, -1:] - 1.5 * np.hstack([0 * rises[:, :1], rises[:, :-1]])
+        yield "Z-6", "translation: last rise over earlier ones", states, least(over), ">", 0
+    words = [curves(name, "average_similarity", "words")[:, 0] for name in ("translation", "masked-lm")]
+    yield "Z-5", "translation's embeddings over the masked LM's", "words", words[0] - words[1], ">", 0.05
+
+
+def judged(effects: Effects, side: str, threshold: float) -> dict[str, float | str]:
+    mean, num = effects.mean(), len(effects)
+    error = stats.t.ppf(0.975, num - 1) * effects.std(ddof=1) / num**0.5 if num > 1 else np.inf
+    low, high = mean - error, mean + error
+    within = (low > threshold, high <= threshold) if side == ">" else (high < threshold, low >= threshold)
+    verdict = "holds" if within[0] else "fails" if within[1] else "undetermined"
+    return {
+        "effect": mean,
+        "low": low,
+        "high": high,
+        "needed": f"{side} {threshold:g}",
+        "verdict": verdict,
+        "seeds": num,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--states", type=Path, default=HERE / "states.csv")
+    parser.add_argument("--results", type=Path, default=HERE / "states_by_claim.csv")
+    options = parser.parse_args()
+    curves = Curves(pd.read_csv(options.states, keep_default_na=False))
+    rows = [
+        {"claim": claim, "condition": condition, "read": read, **judged(effects, side, threshold)}
+        for claim, condition, read, effects, side, threshold in conditions(curves)
+    ]
+    table = pd.DataFrame(rows).sort_values(["claim", "condition"], kind="stable")
+    with atomic_write(options.results) as temporary:
+        table.to_csv(temporary, index=False, float_format="%.4g")
+    print(table.to_string(index=False, float_format="%.3g"))
+
+
+if __name__ == "__main__":
+    main()
