@@ -3,18 +3,20 @@
     python experiments/settings/context.py --runs runs/settings [--updates 300]
 
 For each run that `sweep.py` has finished: the translation model is trained on for some updates with its encoder's
-self-attention closed, with its decoder's, and with all open; what is lost goes to `context.csv` beside this file.
+self-attention closed, with its decoder's, and with all open; what is lost goes to `context.csv` beside this file, where
+variations whose folders are gone stay.
 Interrupted, the same command continues.
 """
 
 import argparse
 import dataclasses
+import io
 import json
 from pathlib import Path
 
 import pandas as pd
 
-from infoflow.foundation import make_display, set_threads, use_display
+from infoflow.foundation import atomic_write, make_display, set_threads, use_display
 from infoflow.results import RunFolder
 from infoflow.studies import ContextPlan, Retrain, StudyPlan, Train, graph
 
@@ -45,14 +47,22 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=300)
     arguments = parser.parse_args()
     set_threads(1)
-    frames = []
     with use_display(make_display("plain")):
         for file in sorted(arguments.runs.glob("*/run.json")):
             if (rows := context(file.parent, arguments.updates)) is not None:
-                frames.append(rows)
-                found = pd.concat(frames, ignore_index=True)
-                found.to_csv(Path(__file__).with_name("context.csv"), index=False, float_format="%.4g")
+                keep(rows, Path(__file__).with_name("context.csv"))
                 print(rows.to_string(), flush=True)
+
+
+def keep(rows: pd.DataFrame, path: Path) -> None:
+    """Put them in place of the variation's earlier rows; those of other variations stay as they are."""
+    written = pd.read_csv(io.StringIO(rows.to_csv(index=False, float_format="%.4g")), dtype=str)
+    if path.exists():
+        found = pd.read_csv(path, dtype=str)
+        same = (found[["corpus", "variation"]] == written.loc[0, ["corpus", "variation"]]).all(axis=1)
+        written = pd.concat([found[~same], written], ignore_index=True)
+    with atomic_write(path) as temporary:
+        written.to_csv(temporary, index=False)
 
 
 if __name__ == "__main__":
