@@ -1,7 +1,7 @@
 """What brings a failing claim back? One thing changed at a time, everything else as in a cell of experiments/scale.
 
     python experiments/reasons/run.py --out runs/reasons --processes 2
-    python experiments/reasons/run.py --out runs/reasons --only vocabulary
+    python experiments/reasons/run.py --out runs/reasons --only --also none=runs/scale/w64-3M    # collect alone
 
 | arm | what is changed |
 |---|---|
@@ -11,8 +11,8 @@
 | small | 20,000 training pairs for translation, read over and over, in place of all |
 
 Each arm is a study in a folder of its own under `--out`, with the plan beside this file but for its change;
-interrupted, the same command continues. Verdicts of the claims, with those of `--base` (the cell without a change), go
-to `--results`.
+interrupted, the same command continues. Verdicts of the claims, with those of the studies that `--also` names, go to
+`findings.csv` under `--results`, what depends on frequency to `by_frequency.csv`.
 """
 
 import argparse
@@ -35,26 +35,38 @@ ARMS: dict[str, list[str]] = {
         "analysis.untrained=false",
         'analysis.tables=["task_scores", "change_by_frequency", "influence_by_frequency"]',
     ],
-    "small": ["corpus.sentences=20000", 'objectives=["translation"]'],
+    "small": [
+        "corpus.sentences=20000",
+        "seeds=[0, 2]",
+        'objectives=["translation"]',
+        "analysis.untrained=false",
+        'analysis.tables=["task_scores", "influence_by_frequency"]',
+    ],
 }
+BY_FREQUENCY = ["arm", "objective", "seed", "measure", "pool", "layer", "rank_low", "rank_high", "value"]
 COLUMNS = ["arm", "id", "verdict", "effect", "low", "high", "threshold", "unit", "seeds", "note"]
 
 
 def main() -> None:
     arguments = _arguments()
+    if unknown := set(arguments.only or ()) - set(ARMS):
+        raise SystemExit(f"--only takes {', '.join(ARMS)}. Got {', '.join(sorted(unknown))}.")
     set_threads(1)
     base = StudyPlan.load(HERE / "plan.toml")
     with use_display(make_display("plain")):
-        for arm in arguments.only or ARMS:
+        for arm in ARMS if arguments.only is None else arguments.only:
             study(with_settings(base, [*ARMS[arm], *arguments.set]), arguments.out / arm, arguments.processes)
-    folders = {"none": arguments.base, **{arm: arguments.out / arm for arm in ARMS}}
+    also = {name: Path(folder) for name, _, folder in (each.partition("=") for each in arguments.also)}
+    folders = {**{arm: arguments.out / arm for arm in ARMS}, **also}
     found = pd.concat(_verdicts(arm, folder) for arm, folder in folders.items() if _is_done(folder))
-    with atomic_write(arguments.results / "findings.csv") as temporary:
-        found.to_csv(temporary, index=False, float_format="%.4g")
+    frequency = pd.concat(_by_frequency(arm, folders[arm]) for arm in ("none", "vocabulary", "small") if arm in folders)
+    for name, table in {"findings": found, "by_frequency": frequency}.items():
+        with atomic_write(arguments.results / f"{name}.csv") as temporary:
+            table.to_csv(temporary, index=False, float_format="%.4g")
 
 
-def _is_done(folder: Path | None) -> bool:
-    return folder is not None and "findings" in RunFolder(folder).tables
+def _is_done(folder: Path) -> bool:
+    return "findings" in RunFolder(folder).tables
 
 
 def _verdicts(arm: str, folder: Path) -> pd.DataFrame:
@@ -63,11 +75,25 @@ def _verdicts(arm: str, folder: Path) -> pd.DataFrame:
     return found[kept].assign(arm=arm)[COLUMNS]
 
 
+def _by_frequency(arm: str, folder: Path) -> pd.DataFrame:
+    """How much tokens of each range of frequency ranks are changed and influence others, in each trained model."""
+    tables = Run.open(folder).tables if _is_done(folder) else {}
+    parts = [
+        tables[name].rename(columns={"block": "layer"}).assign(arm=arm, measure=name.partition("_")[0])
+        for name in ("change_by_frequency", "influence_by_frequency")
+        if name in tables
+    ]
+    if not parts:
+        return pd.DataFrame()
+    rows = pd.concat(parts)
+    return rows[rows["trained"]][BY_FREQUENCY]
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", nargs="+", choices=ARMS)
-    parser.add_argument("--base", type=Path, metavar="RUN", help="the study without a change: runs/scale/w64-3M")
+    parser.add_argument("--only", nargs="*", metavar="ARM", help="none: collect what is done")
+    parser.add_argument("--also", nargs="+", default=[], metavar="NAME=RUN", help="studies to collect beside the arms")
     parser.add_argument("--set", nargs="+", default=[], metavar="SETTING=VALUE")
     parser.add_argument("--processes", type=int, default=None)
     parser.add_argument("--results", type=Path, default=HERE)
