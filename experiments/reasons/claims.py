@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from infoflow.foundation import atomic_write
+from infoflow.foundation import atomic_write, interval_over_seeds
 
 HERE = Path(__file__).parent
 SIMILARITIES = ("raw", "unbiased", "standardised", "unplaced", "unplaced, standardised")
@@ -100,13 +100,12 @@ def conditions(curves: Curves) -> Iterator[tuple[str, str, str, Effects, str, fl
 
 
 def judged(effects: Effects, side: str, threshold: float) -> dict[str, float | str]:
-    mean, num = effects.mean(), len(effects)
-    error = stats.t.ppf(0.975, num - 1) * effects.std(ddof=1) / num**0.5 if num > 1 else np.inf
-    low, high = mean - error, mean + error
+    num = len(effects)
+    low, high = interval_over_seeds([(seed,) for seed in range(num)], effects)
     within = (low > threshold, high <= threshold) if side == ">" else (high < threshold, low >= threshold)
     verdict = "holds" if within[0] else "fails" if within[1] else "undetermined"
     return {
-        "effect": mean,
+        "effect": effects.mean(),
         "low": low,
         "high": high,
         "needed": f"{side} {threshold:g}",

@@ -57,7 +57,7 @@ def main() -> None:
         for arm in ARMS if arguments.only is None else arguments.only:
             study(with_settings(base, [*ARMS[arm], *arguments.set]), arguments.out / arm, arguments.processes)
     also = {name: Path(folder) for name, _, folder in (each.partition("=") for each in arguments.also)}
-    folders = {**{arm: arguments.out / arm for arm in ARMS}, **also}
+    folders = {arm: arguments.out / arm for arm in ARMS} | also
     found = pd.concat(_verdicts(arm, folder) for arm, folder in folders.items() if _is_done(folder))
     frequency = pd.concat(_by_frequency(arm, folders[arm]) for arm in ("none", "vocabulary", "small") if arm in folders)
     for name, table in {"findings": found, "by_frequency": frequency}.items():

@@ -89,7 +89,12 @@ def rows_of(tokens: Tokens) -> Iterator[dict[str, Any]]:
     kinds, counts = np.unique(tokens.ids, return_counts=True)
     frequent = np.isin(tokens.ids, kinds[np.argsort(-counts, kind="stable")[:TYPES]])
     table = tokens.base.embeddings.word_embeddings.weight
-    drawn = order[:SIMILAR]
+    drawn, inside = order[:SIMILAR], order[tokens.places[order] > 0]
+    occurrences = [np.flatnonzero(tokens.ids == kind) for kind in kinds[counts >= LEAST]]
+    of_length = {
+        name: order[(tokens.words[order] >= least) & (tokens.words[order] <= most)][:POOL]
+        for name, (least, most) in LENGTHS.items()
+    }
     yield _row(0, "average_similarity", "words", "", average_similarity(table[tokens.ids[drawn]]))
     for layer, raw in enumerate(tokens.states):
         norm = tokens.norm(layer)
@@ -103,7 +108,7 @@ def rows_of(tokens: Tokens) -> Iterator[dict[str, Any]]:
         }
         for name, states in read.items():
             average = average_similarity(states[drawn])
-            own = [self_similarity(states[tokens.ids == kind]) for kind in kinds[counts >= LEAST]]
+            own = [self_similarity(states[at]) for at in occurrences]
             yield _row(layer, "average_similarity", name, "", average)
             yield _row(layer, "self_similarity", name, "", float(np.mean(own)) - average)
         for name, states in {"raw": raw, "unplaced": unplaced}.items():
@@ -111,14 +116,12 @@ def rows_of(tokens: Tokens) -> Iterator[dict[str, Any]]:
                 found = discretize(states[frequent], clusters, seed=0).numpy()
                 value = mutual_information(found, tokens.ids[frequent], "chao-wang-jost")
                 yield _row(layer, "information", name, f"{clusters} clusters", value)
-        for name, (least, most) in LENGTHS.items():
-            kept = order[(tokens.words[order] >= least) & (tokens.words[order] <= most)][:POOL]
+        for name, kept in of_length.items():
             value = position_distance(raw[kept], tokens.ids[kept], tokens.places[kept])
             yield _row(layer, "position", "raw", name, value)
-        kept = order[tokens.places[order] > 0]
         for name, states in {"raw": raw, "unplaced": unplaced}.items():
             for k in NEIGHBOURS:
-                value = within_token_agreement(states[kept], tokens.ids[kept], tokens.left[kept], k=k)
+                value = within_token_agreement(states[inside], tokens.ids[inside], tokens.left[inside], k=k)
                 yield _row(layer, "left", name, f"{k} neighbours", value)
 
 

@@ -10,7 +10,6 @@ Interrupted, the same command continues.
 
 import argparse
 import dataclasses
-import io
 import json
 from pathlib import Path
 
@@ -56,13 +55,10 @@ def main() -> None:
 
 def keep(rows: pd.DataFrame, path: Path) -> None:
     """Put them in place of the variation's earlier rows; those of other variations stay as they are."""
-    written = pd.read_csv(io.StringIO(rows.to_csv(index=False, float_format="%.4g")), dtype=str)
-    if path.exists():
-        found = pd.read_csv(path, dtype=str)
-        same = (found[["corpus", "variation"]] == written.loc[0, ["corpus", "variation"]]).all(axis=1)
-        written = pd.concat([found[~same], written], ignore_index=True)
+    before = pd.read_csv(path) if path.exists() else rows.iloc[:0]
+    same = (before[["corpus", "variation"]] == rows[["corpus", "variation"]].iloc[0]).all(axis=1)
     with atomic_write(path) as temporary:
-        written.to_csv(temporary, index=False)
+        pd.concat([before[~same], rows], ignore_index=True).to_csv(temporary, index=False, float_format="%.4g")
 
 
 if __name__ == "__main__":

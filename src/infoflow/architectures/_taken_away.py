@@ -1,6 +1,5 @@
 """What a study may take from its models before they are trained, to see what hangs on it."""
 
-import torch
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -20,5 +19,5 @@ def untie(model: PreTrainedModel) -> None:
         if output is None or output.weight is not stack.get_input_embeddings().weight:
             continue
         for name, parameter in list(output.named_parameters()):  # BERT's bias is tied together with its matrix
-            setattr(output, name, nn.Parameter(torch.clone(parameter.detach())))
+            setattr(output, name, nn.Parameter(parameter.detach().clone()))
         stack.config.tie_word_embeddings = False
