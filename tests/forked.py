@@ -1,14 +1,18 @@
 """Scripts that need not import torch again: in a process of their own, for tests that kill what they start, or here."""
 
+import faulthandler
 import multiprocessing
 import os
 import runpy
 import socket
 import sys
+import time
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 _SERVER = multiprocessing.get_context("forkserver")  # a process without threads, which can be forked safely
+_PATIENCE = 300  # seconds
 _SERVER.set_forkserver_preload(["infoflow.dynamics", "infoflow.studies", "infoflow.training"])
 
 
@@ -50,16 +54,26 @@ def run_together(script: Path, *arguments: str | Path, processes: int = 2) -> No
         process = _SERVER.Process(target=_run_with, args=(environment, script, *arguments))
         process.start()
         started.append(process)
-    assert [_ended(process) for process in started] == [0] * processes
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline and all(process.exitcode in (None, 0) for process in started):
+        running = [process.sentinel for process in started if process.exitcode is None]
+        if not running:
+            return
+        wait(running, timeout=1)
+    codes = [process.exitcode for process in started]
+    for process in started:  # those that wait for one that has died
+        process.kill()
+    raise AssertionError(f"Exit codes of the {processes} processes: {codes}; None: still running.")
 
 
 def _run_with(environment: dict[str, str], script: Path, *arguments: str | Path) -> None:
+    faulthandler.enable()  # a process that dies by a signal says where
     os.environ.update(environment)
     run_here(script, *arguments)
 
 
 def _ended(process: BaseProcess) -> int:
-    process.join(timeout=300)
+    process.join(timeout=_PATIENCE)
     code = process.exitcode
     process.kill()
     assert code is not None, f"{process.name} did not end"

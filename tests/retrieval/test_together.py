@@ -50,6 +50,7 @@ def test_two_processes_train_to_the_weights_of_one(case, tmp_path):
     same_log(one, two)
     (alone, _), (first, _), (second, _) = left(one), left(two, 0), left(two, 1)
     assert alone["supervised"] == first["supervised"] == second["supervised"]
+    assert (first["watched"], second["watched"]) == (True, True)
     if case == "cloze":
         return
     assert not set(first["chosen"]) & set(second["chosen"])

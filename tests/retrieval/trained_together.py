@@ -5,6 +5,7 @@ python tests/retrieval/trained_together.py OUT CASE [UPDATE]; it stops before UP
 
 import json
 import sys
+import threading
 from pathlib import Path
 
 import torch
@@ -69,10 +70,11 @@ def main(out: Path, case: str, stop: int = 0) -> None:
         result = train(objective, config, data, model, out / "run", hooks=hooks)
     except Stop:
         return
+    watched = any(thread.name == "heartbeat" for thread in threading.enumerate())
     if hooks:
         left = {"chosen": hooks[0].chosen, "learning": hooks[0].table.to_dict("list")}
     rank = processes()[0]
-    (out / f"{rank}.json").write_text(json.dumps({**left, "supervised": result.supervised_tokens}))
+    (out / f"{rank}.json").write_text(json.dumps({**left, "supervised": result.supervised_tokens, "watched": watched}))
     torch.save(model.state_dict(), out / f"{rank}.pt")
 
 

@@ -3,12 +3,21 @@
 import torch
 from accelerate import Accelerator
 
+from infoflow.flow import processes
 from infoflow.foundation import UserError
 
 
 def make_accelerator(device: str = "auto") -> Accelerator:
-    """An accelerator for `device`: "auto", "cpu", "cuda" or "mps". Precision is ours, by autocast."""
-    return Accelerator(cpu=usable_device(device) == "cpu")
+    """An accelerator for `device`: "auto", "cpu", "cuda" or "mps". Precision is ours, by autocast.
+
+    Several processes meet here, and watch each other from now on (`infoflow.flow.processes`).
+    """
+    on_cpu = usable_device(device) == "cpu"
+    if on_cpu:
+        processes()  # a group with our patience; that of CUDA devices is formed by accelerate
+    accelerator = Accelerator(cpu=on_cpu)
+    processes()
+    return accelerator
 
 
 def usable_device(device: str) -> str:
