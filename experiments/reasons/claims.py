@@ -1,10 +1,10 @@
-"""What claims say of states that are read in other ways: `states.csv` seed by seed, with an interval over the seeds.
+"""What claims say of states that are read in other ways: seed by seed, with an interval over the seeds.
 
     python experiments/reasons/claims.py
 
-Writes `states_by_claim.csv`: each claim's condition, how the states were read, its effect with a 95 % interval
-(Student's t over seeds), what is needed, and whether the interval lies on that side. Where a condition asks for every
-layer, the one that is nearest to failing on average is taken, in all seeds.
+Reads `states.csv` and `spaces.csv`. Writes `states_by_claim.csv`: each claim's condition, how the states were read, its
+effect with a 95 % interval (Student's t over seeds), what is needed, and whether the interval lies on that side. Where
+a condition asks for every layer, the one that is nearest to failing on average is taken, in all seeds.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from scipy import stats
 from infoflow.foundation import atomic_write, interval_over_seeds
 
 HERE = Path(__file__).parent
+PAIRS = ("causal-lm–masked-lm", "causal-lm–translation", "masked-lm–translation")
 SIMILARITIES = ("raw", "unbiased", "standardised", "unplaced", "unplaced, standardised")
 Effects = np.ndarray  # of each seed
 
@@ -46,6 +47,11 @@ def with_depth(values: np.ndarray) -> Effects:
     return np.array([stats.spearmanr(depth, row[:-1]).statistic for row in values])
 
 
+def with_layers(one: np.ndarray, other: np.ndarray) -> Effects:
+    """Each seed's rank correlation of two measures over layers."""
+    return np.array([stats.spearmanr(*pair).statistic for pair in zip(one, other, strict=True)])
+
+
 def conditions(curves: Curves) -> Iterator[tuple[str, str, str, Effects, str, float]]:
     """Claim, condition, how states are read, effect of each seed, side and threshold."""
     for clusters in (200, 1000, 4000):
@@ -58,6 +64,24 @@ def conditions(curves: Curves) -> Iterator[tuple[str, str, str, Effects, str, fl
             lowest = 1 + masked[:, 1:-1].mean(axis=0).argmin()
             yield "V-3", "masked LM: fall to its lowest layer", read, masked[:, 0] - masked[:, lowest], ">", 0
             yield "V-3", "masked LM: rise from there", read, masked[:, -1] - masked[:, lowest], ">", 0.04
+            identity = {name: curves(name, "identity", states) for name in (*known, "masked-lm")}
+            for name, information in {**known, "masked-lm": masked}.items():
+                agreement = with_layers(identity[name][:, 1:], information[:, 1:])
+                yield "V-17", f"{name}: agreement over layers", read, agreement, ">", 0.8
+    for states in ("raw", "unplaced"):
+        pairs = [curves(pair, "apart", states)[:, 1:] for pair in PAIRS]
+        yield (
+            "V-8",
+            "growth from layer 1 to the top",
+            states,
+            least(np.hstack([x[:, -1:] - x[:, :1] for x in pairs])),
+            ">",
+            0.03,
+        )
+        yield "V-8", "growth at every layer", states, least(np.hstack([np.diff(x) for x in pairs])), ">", 0
+        masked, translation = (curves(name, "change", states)[:, 1:] for name in ("masked-lm", "translation"))
+        yield "V-9", "masked LM: last over earlier changes", states, least(masked[:, -1:] / masked[:, :-1]), ">", 1.1
+        yield "V-9", "translation: last over first change", states, translation[:, -1] / translation[:, 0], "<", 1 / 1.1
     for length in ("up to 6", "7 to 10", "11 and more"):
         kept = {
             name: curves(name, "position", "raw", length)[:, 1:] for name in ("causal-lm", "masked-lm", "translation")
@@ -116,10 +140,10 @@ def judged(effects: Effects, side: str, threshold: float) -> dict[str, float | s
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--states", type=Path, default=HERE / "states.csv")
+    parser.add_argument("--read", type=Path, nargs="+", default=[HERE / "states.csv", HERE / "spaces.csv"])
     parser.add_argument("--results", type=Path, default=HERE / "states_by_claim.csv")
     options = parser.parse_args()
-    curves = Curves(pd.read_csv(options.states, keep_default_na=False))
+    curves = Curves(pd.concat(pd.read_csv(path, keep_default_na=False) for path in options.read))
     rows = [
         {"claim": claim, "condition": condition, "read": read, **judged(effects, side, threshold)}
         for claim, condition, read, effects, side, threshold in conditions(curves)

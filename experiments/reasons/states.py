@@ -95,7 +95,7 @@ def rows_of(tokens: Tokens) -> Iterator[dict[str, Any]]:
         name: order[(tokens.words[order] >= least) & (tokens.words[order] <= most)][:POOL]
         for name, (least, most) in LENGTHS.items()
     }
-    yield _row(0, "average_similarity", "words", "", average_similarity(table[tokens.ids[drawn]]))
+    yield row(0, "average_similarity", "words", "", average_similarity(table[tokens.ids[drawn]]))
     for layer, raw in enumerate(tokens.states):
         norm = tokens.norm(layer)
         standardised = (raw - norm.bias) / norm.weight
@@ -103,29 +103,29 @@ def rows_of(tokens: Tokens) -> Iterator[dict[str, Any]]:
             "raw": raw,
             "unbiased": raw - norm.bias,
             "standardised": standardised,
-            "unplaced": (unplaced := _unplaced(raw, tokens.places)),
-            "unplaced, standardised": _unplaced(standardised, tokens.places),
+            "unplaced": (unplaced := unplaced_states(raw, tokens.places)),
+            "unplaced, standardised": unplaced_states(standardised, tokens.places),
         }
         for name, states in read.items():
             average = average_similarity(states[drawn])
             own = [self_similarity(states[at]) for at in occurrences]
-            yield _row(layer, "average_similarity", name, "", average)
-            yield _row(layer, "self_similarity", name, "", float(np.mean(own)) - average)
+            yield row(layer, "average_similarity", name, "", average)
+            yield row(layer, "self_similarity", name, "", float(np.mean(own)) - average)
         for name, states in {"raw": raw, "unplaced": unplaced}.items():
             for clusters in CLUSTERS:
                 found = discretize(states[frequent], clusters, seed=0).numpy()
                 value = mutual_information(found, tokens.ids[frequent], "chao-wang-jost")
-                yield _row(layer, "information", name, f"{clusters} clusters", value)
+                yield row(layer, "information", name, f"{clusters} clusters", value)
         for name, kept in of_length.items():
             value = position_distance(raw[kept], tokens.ids[kept], tokens.places[kept])
-            yield _row(layer, "position", "raw", name, value)
+            yield row(layer, "position", "raw", name, value)
         for name, states in {"raw": raw, "unplaced": unplaced}.items():
             for k in NEIGHBOURS:
                 value = within_token_agreement(states[inside], tokens.ids[inside], tokens.left[inside], k=k)
-                yield _row(layer, "left", name, f"{k} neighbours", value)
+                yield row(layer, "left", name, f"{k} neighbours", value)
 
 
-def _unplaced(states: Tensor, places: np.ndarray) -> Tensor:
+def unplaced_states(states: Tensor, places: np.ndarray) -> Tensor:
     """The states less the mean at their position, plus the mean of all."""
     place, result = torch.from_numpy(places), states + states.mean(0)
     for each in place.unique():
@@ -133,7 +133,7 @@ def _unplaced(states: Tensor, places: np.ndarray) -> Tensor:
     return result
 
 
-def _row(layer: int, measure: str, states: str, detail: str, value: float) -> dict[str, Any]:
+def row(layer: int, measure: str, states: str, detail: str, value: float) -> dict[str, Any]:
     return {"layer": layer, "measure": measure, "states": states, "detail": detail, "value": value}
 
 

@@ -20,6 +20,11 @@ def test_order_with_depth_leaves_the_last_layer_out():
     np.testing.assert_allclose(CLAIMS.with_depth(values), [1.0, -1.0])
 
 
+def test_two_measures_agree_where_they_order_the_layers_alike():
+    one, other = np.array([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]]), np.array([[9.0, 5.0, 4.0], [4.0, 5.0, 9.0]])
+    np.testing.assert_allclose(CLAIMS.with_layers(one, other), [1.0, -1.0])
+
+
 @pytest.mark.parametrize(
     ("side", "threshold", "verdict"),
     [(">", 0.0, "holds"), (">", 2.0, "undetermined"), (">", 9.0, "fails"), ("<", 9.0, "holds"), ("<", 0.0, "fails")],
