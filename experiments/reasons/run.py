@@ -11,11 +11,13 @@
 | small | 20,000 training pairs for translation, read over and over, in place of all |
 
 Each arm is a study in a folder of its own under `--out`, with the plan beside this file but for its change;
-interrupted, the same command continues. Verdicts of the claims, with those of the studies that `--also` names, go to
-`findings.csv` under `--results`, what depends on frequency to `by_frequency.csv`.
+interrupted, the same command continues. Under `--results`, of the arms and of the studies that `--also` names: verdicts
+of the claims (`findings.csv`), tasks' losses and BLEU (`scores.csv`), distances of two objectives with the same seed
+(`distances.csv`), and of those that are asked about it what depends on frequency (`by_frequency.csv`).
 """
 
 import argparse
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -43,7 +45,11 @@ ARMS: dict[str, list[str]] = {
         'analysis.tables=["task_scores", "influence_by_frequency"]',
     ],
 }
+FREQUENCY = ("none", "vocabulary", "small")
 BY_FREQUENCY = ["arm", "objective", "seed", "measure", "pool", "layer", "rank_low", "rank_high", "value"]
+SCORES = ["arm", "objective", "seed", "metric", "value", "low", "high", "baseline"]
+DISTANCES = ["arm", "objective_a", "objective_b", "seed_a", "seed_b", "layer", "value", "low", "high"]
+Tables = Mapping[str, pd.DataFrame]
 COLUMNS = ["arm", "id", "verdict", "effect", "low", "high", "threshold", "unit", "seeds", "note"]
 
 
@@ -58,9 +64,14 @@ def main() -> None:
             study(with_settings(base, [*ARMS[arm], *arguments.set]), arguments.out / arm, arguments.processes)
     also = {name: Path(folder) for name, _, folder in (each.partition("=") for each in arguments.also)}
     folders = {arm: arguments.out / arm for arm in ARMS} | also
-    found = pd.concat(_verdicts(arm, folder) for arm, folder in folders.items() if _is_done(folder))
-    frequency = pd.concat(_by_frequency(arm, folders[arm]) for arm in ("none", "vocabulary", "small") if arm in folders)
-    for name, table in {"findings": found, "by_frequency": frequency}.items():
+    done = {arm: Run.open(folder).tables for arm, folder in folders.items() if _is_done(folder)}
+    tables = {
+        "findings": _of_arms(done, _verdicts)[COLUMNS],
+        "scores": _of_arms(done, _scores)[SCORES],
+        "distances": _of_arms(done, _distances)[DISTANCES],
+        "by_frequency": _of_arms({arm: done[arm] for arm in FREQUENCY if arm in done}, _by_frequency)[BY_FREQUENCY],
+    }
+    for name, table in tables.items():
         with atomic_write(arguments.results / f"{name}.csv") as temporary:
             table.to_csv(temporary, index=False, float_format="%.4g")
 
@@ -69,24 +80,37 @@ def _is_done(folder: Path) -> bool:
     return "findings" in RunFolder(folder).tables
 
 
-def _verdicts(arm: str, folder: Path) -> pd.DataFrame:
-    found = Run.open(folder).tables["findings"]
-    kept = found["id"].str.startswith("representations:") & (found["verdict"] != "not testable here")
-    return found[kept].assign(arm=arm)[COLUMNS]
+def _of_arms(done: Mapping[str, Tables], read: Callable[[Tables], list[pd.DataFrame]]) -> pd.DataFrame:
+    return pd.concat(rows.assign(arm=arm) for arm, tables in done.items() for rows in read(tables))
 
 
-def _by_frequency(arm: str, folder: Path) -> pd.DataFrame:
+def _verdicts(tables: Tables) -> list[pd.DataFrame]:
+    found = tables["findings"]
+    return [found[found["id"].str.startswith("representations:") & (found["verdict"] != "not testable here")]]
+
+
+def _scores(tables: Tables) -> list[pd.DataFrame]:
+    return _of_trained(tables, "task_scores")
+
+
+def _distances(tables: Tables) -> list[pd.DataFrame]:
+    """1 − PWCCA between the models of two objectives and one seed, at the same layer."""
+    found = _of_trained(tables, "model_distance")
+    return [rows[(rows["seed_a"] == rows["seed_b"]) & (rows["objective_a"] != rows["objective_b"])] for rows in found]
+
+
+def _by_frequency(tables: Tables) -> list[pd.DataFrame]:
     """How much tokens of each range of frequency ranks are changed and influence others, in each trained model."""
-    tables = Run.open(folder).tables if _is_done(folder) else {}
-    parts = [
-        tables[name].rename(columns={"block": "layer"}).assign(arm=arm, measure=name.partition("_")[0])
-        for name in ("change_by_frequency", "influence_by_frequency")
-        if name in tables
+    return [
+        rows.rename(columns={"block": "layer"}).assign(measure=measure)
+        for measure in ("change", "influence")
+        for rows in _of_trained(tables, f"{measure}_by_frequency")
     ]
-    if not parts:
-        return pd.DataFrame()
-    rows = pd.concat(parts)
-    return rows[rows["trained"]][BY_FREQUENCY]
+
+
+def _of_trained(tables: Tables, name: str) -> list[pd.DataFrame]:
+    """One table, or none where the study has not measured it."""
+    return [tables[name][tables[name]["trained"]]] if name in tables else []
 
 
 def _arguments() -> argparse.Namespace:

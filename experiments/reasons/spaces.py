@@ -8,7 +8,7 @@ position in the sentence:
 | measure | objective | layer |
 |---|---|---|
 | change: 1 − PWCCA to the next layer | one | the lower of the two |
-| apart: 1 − PWCCA of the same layer | two of one seed, "translation–masked-lm" | both |
+| apart: 1 − PWCCA of the same layer | two of one seed, "masked-lm–translation" | both |
 | identity: of the 50 nearest tokens, those of the same type | one | each |
 
 One row a model or pair, layer, measure and states in `spaces.csv`; seeds that are there are kept. `claims.py` reads it.
