@@ -14,20 +14,15 @@ position in the sentence:
 One row a model or pair, layer, measure and states in `spaces.csv`; seeds that are there are kept. `claims.py` reads it.
 """
 
-import argparse
 from collections.abc import Iterator, Mapping
 from itertools import combinations, pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
-from states import HERE, OBJECTIVES, Tokens, of_study, row, unplaced_states
+from states import HERE, Tokens, read_seeds, row, unplaced_states
 
-from infoflow.foundation import atomic_write, set_threads
 from infoflow.representations import neighbour_agreement, pwcca
-from infoflow.studies import at_most
 
 ROWS, NEIGHBOURS = 20_000, 50
 
@@ -52,30 +47,5 @@ def rows_of(models: Mapping[str, Tokens]) -> Iterator[dict[str, Any]]:
                 yield {"objective": f"{one}–{other}", **row(layer, "apart", states, "", 1 - pwcca(x, y))}
 
 
-@torch.no_grad()
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--architecture", default="plain-bert")
-    parser.add_argument("--sentences", type=int, default=6000)
-    parser.add_argument("--results", type=Path, default=HERE / "spaces.csv")
-    options = parser.parse_args()
-    set_threads(1)
-    done = pd.read_csv(options.results, keep_default_na=False) if options.results.exists() else pd.DataFrame()
-    folders = (options.run / "models" / f"{OBJECTIVES[0]}-on-{options.architecture}").glob("seed-*")
-    for seed in sorted(int(folder.name.removeprefix("seed-")) for folder in folders):
-        if len(done) and (done["seed"] == seed).any():
-            continue
-        models = {}
-        for objective in OBJECTIVES:
-            model, data = of_study(options.run, f"{objective}-on-{options.architecture}/seed-{seed}")
-            models[objective] = Tokens(model, list(at_most(data.test, options.sentences).column("text")))
-        new = pd.DataFrame({"seed": seed, **each} for each in rows_of(models))
-        done = pd.concat([done, new[["objective", *new.columns.drop("objective")]]], ignore_index=True)
-        with atomic_write(options.results) as temporary:
-            done.to_csv(temporary, index=False, float_format="%.5g")
-        print(seed, len(new), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    read_seeds(__doc__, HERE / "spaces.csv", rows_of)

@@ -17,13 +17,13 @@ For each causal LM, masked LM and translation encoder of a study, on sentences o
 | position | raw | in sentences of up to 6, of 7 to 10, of 11 words and more, among themselves |
 | left | raw, unplaced | of the 10 and 50 nearest occurrences of the token, those after the same token |
 
-One row a model, layer, measure, states and detail in `states.csv`; models that are there already are kept.
+One row a model, layer, measure, states and detail in `states.csv`; seeds that are there already are kept.
 """
 
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -137,31 +137,41 @@ def row(layer: int, measure: str, states: str, detail: str, value: float) -> dic
     return {"layer": layer, "measure": measure, "states": states, "detail": detail, "value": value}
 
 
+def of_each(models: Mapping[str, Tokens]) -> Iterator[dict[str, Any]]:
+    """Rows of each model of one seed."""
+    for objective, tokens in models.items():
+        for each in rows_of(tokens):
+            yield {"objective": objective, **each}
+
+
 @torch.no_grad()
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def read_seeds(
+    about: str | None, results: Path, rows: Callable[[Mapping[str, Tokens]], Iterator[dict[str, Any]]]
+) -> None:
+    """Read the models of each seed of the run on the command line, and add their rows to the results."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--architecture", default="plain-bert")
     parser.add_argument("--sentences", type=int, default=6000)
-    parser.add_argument("--results", type=Path, default=HERE / "states.csv")
+    parser.add_argument("--results", type=Path, default=results)
     options = parser.parse_args()
     set_threads(1)
     done = pd.read_csv(options.results, keep_default_na=False) if options.results.exists() else pd.DataFrame()
     folders = (options.run / "models" / f"{OBJECTIVES[0]}-on-{options.architecture}").glob("seed-*")
     for seed in sorted(int(folder.name.removeprefix("seed-")) for folder in folders):
+        if len(done) and (done["seed"] == seed).any():
+            continue
+        models = {}
         for objective in OBJECTIVES:
-            if len(done) and ((done["objective"] == objective) & (done["seed"] == seed)).any():
-                continue
             model, data = of_study(options.run, f"{objective}-on-{options.architecture}/seed-{seed}")
-            tokens = Tokens(model, list(at_most(data.test, options.sentences).column("text")))
-            done = pd.concat(
-                [done, pd.DataFrame({"objective": objective, "seed": seed, **row} for row in rows_of(tokens))],
-                ignore_index=True,
-            )
-            with atomic_write(options.results) as temporary:
-                done.to_csv(temporary, index=False, float_format="%.5g")
-            print(objective, seed, len(tokens.ids), flush=True)
+            models[objective] = Tokens(model, list(at_most(data.test, options.sentences).column("text")))
+        new = pd.DataFrame(rows(models))
+        new.insert(1, "seed", seed)
+        done = pd.concat([done, new], ignore_index=True)
+        with atomic_write(options.results) as temporary:
+            done.to_csv(temporary, index=False, float_format="%.5g")
+        print(seed, len(new), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    read_seeds(__doc__, HERE / "states.csv", of_each)
