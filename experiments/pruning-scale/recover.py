@@ -1,0 +1,138 @@
+"""Do the heads that gates left come back to the whole model's BLEU, when they are trained on at a rate that falls?
+
+    python experiments/pruning-scale/recover.py runs/pruning-scale --out runs/pruning-on
+
+Each translation model of the study is trained on without a penalty, its decoder as it is or along (`--decoder`):
+
+| heads | weights to begin with |
+|---|---|
+| all | the converged model's |
+| gates | those of the sweep's last penalty, heads that its gates closed ablated, undecided gates open |
+| random | the converged model's, as many encoder heads left as there, the first random draw of the study |
+
+BLEU and loss on the study's sentences, beside those of the converged model, in `recovered.csv`; interrupted, the same
+command continues.
+"""
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+
+from infoflow.flow import PassOptions
+from infoflow.foundation import atomic_write, make_display, set_threads, use_display
+from infoflow.heads import HeadSet, ablate
+from infoflow.models import Model, load_model
+from infoflow.pruning import quality
+from infoflow.results import estimate
+from infoflow.studies import Run, Train, at_most
+from infoflow.training import train
+
+HERE = Path(__file__).parent
+HEADS = ("all", "gates", "random")
+METHODS = {"gates": "hard-concrete", "random": "random"}
+KEYS = ["seed", "heads", "decoder", "learning_rate", "updates", "kept"]
+
+
+def removed_heads(run: Run, name: str, heads: str) -> HeadSet:
+    """Encoder heads that went at the last point of the sweep, or of the first random draw."""
+    if heads == "all":
+        return frozenset()
+    rows = run.tables["pruned_heads"]
+    rows = rows[(rows["model"] == name) & (rows["method"] == METHODS[heads]) & (rows["scope"] == "encoder-self")]
+    rows = rows[(rows["point"] == rows["point"].max()) & (rows["draw"] == rows["draw"].min()) & ~rows["alive"]]
+    return frozenset(zip(rows["stack"], rows["kind"], rows["layer"], rows["head"], strict=True))
+
+
+def gated_weights(study: Path, seed: int) -> Path:
+    """The model folder of the seed's last penalty."""
+    found = sorted((study / "work" / "pruning").glob("*/penalty-*/model"), key=lambda folder: folder.parent.name)
+    return [one for one in found if json.loads((one / "training.json").read_text())["key"]["seed"] == seed][-1]
+
+
+@contextmanager
+def decoder_frozen(model: Model, frozen: bool) -> Iterator[None]:
+    encoder = set(model.module.get_encoder().parameters())
+    kept = [one for one in model.module.parameters() if frozen and one.requires_grad and one not in encoder]
+    for parameter in kept:
+        parameter.requires_grad_(False)
+    yield
+    for parameter in kept:
+        parameter.requires_grad_(True)
+
+
+def trained_on(run: Run, stage: Train, heads: str, options: argparse.Namespace) -> list[dict]:
+    """Rows of one model with these heads."""
+    models, recipe = stage.models, stage.recipe
+    removed = removed_heads(run, recipe.name, heads)
+    weights = gated_weights(run.path, recipe.seed) if heads == "gates" else models.published(recipe)
+    model = dataclasses.replace(load_model(weights, device="cpu"), name=recipe.name)
+    config = dataclasses.replace(
+        models.plan.training,
+        seed=recipe.seed + 1000,  # other batches than those it has just seen
+        updates=options.updates,
+        max_source_tokens=None,
+        learning_rate=options.rate,
+        weight_decay=0.0,
+        evaluate_every=0,
+        save_every=1000,
+        keep_last=1,
+    )
+    folder = options.out / f"seed-{recipe.seed}-{heads}-{options.decoder}-{options.rate:g}-{options.updates}"
+    with decoder_frozen(model, options.decoder == "frozen"), ablate(model, sorted(removed)):
+        train(models.objective(recipe), config, models.training_data(recipe), model.module, folder)
+    model.module.eval()
+    plan = models.plan
+    scored = at_most(models.data.analysed, plan.pruning.score_sentences)
+    table = run.tables["pruning"].query("method == 'unpruned'")
+    before = table[table["model"] == recipe.name].set_index("metric")["value"]
+    rows = []
+    for metric in ("loss", "bleu"):
+        found = quality(
+            model,
+            scored,
+            removed,
+            metric,
+            beams=plan.analysis.beams,
+            options=PassOptions(tokens_per_batch=plan.analysis.tokens_per_batch, corruption=models.objective(recipe)),
+        )
+        facts = [recipe.seed, heads, options.decoder, options.rate, options.updates, 48 - len(removed)]
+        numbers = estimate(found["scores"][0], found["scores"][1:], before[metric], found["count"])
+        del numbers["replicates"]
+        rows.append({**dict(zip(KEYS, facts, strict=True)), "metric": metric, **numbers})
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+")
+    parser.add_argument("--heads", nargs="+", choices=HEADS, default=HEADS)
+    parser.add_argument("--decoder", choices=("frozen", "along"), default="frozen")
+    parser.add_argument("--rate", type=float, default=1e-3, help="highest; it falls to 0")
+    parser.add_argument("--updates", type=int, default=4500)
+    parser.add_argument("--results", type=Path, default=HERE / "recovered.csv")
+    options = parser.parse_args()
+    set_threads(1)
+    run = Run.open(options.study)
+    stages = [one for one in run.stages.of(Train) if one.recipe.objective.name == "translation"]
+    with use_display(make_display("plain")):
+        for stage in stages:
+            if options.seeds and stage.recipe.seed not in options.seeds:
+                continue
+            for heads in options.heads:
+                new = pd.DataFrame(trained_on(run, stage, heads, options))
+                before = pd.read_csv(options.results) if options.results.exists() else new.iloc[:0]
+                table = pd.concat([before, new]).drop_duplicates([*KEYS, "metric"], keep="last").sort_values(KEYS)
+                with atomic_write(options.results) as temporary:
+                    table.to_csv(temporary, index=False, float_format="%.4g")
+                print(new.to_string(index=False), flush=True)
+
+
+if __name__ == "__main__":
+    main()
