@@ -1,0 +1,46 @@
+"""Which heads are ablated, and which weights stay, when pruned models are trained on."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+from scripts import script
+
+from infoflow.models import Model
+
+RECOVER = script(Path(__file__).parents[2] / "experiments" / "pruning-scale" / "recover.py")
+COLUMNS = ["model", "method", "scope", "draw", "point", "stack", "kind", "layer", "head", "alive"]
+
+
+def heads(method: str, draw: int, point: int, alive: list[bool], model: str = "one", scope: str = "encoder-self"):
+    return [[model, method, scope, draw, point, "encoder", "self", 0, head, left] for head, left in enumerate(alive)]
+
+
+@pytest.fixture
+def run() -> SimpleNamespace:
+    rows = [
+        *heads("hard-concrete", 7, 0, [True, True, False]),
+        *heads("hard-concrete", 7, 1, [True, False, False]),
+        *heads("hard-concrete", 7, 1, [False, True, True], scope="all"),
+        *heads("hard-concrete", 8, 1, [False, False, False], model="other"),
+        *heads("random", 0, 0, [False, True, True]),
+        *heads("random", 0, 1, [False, False, True]),
+        *heads("random", 1, 1, [True, False, False]),
+    ]
+    return SimpleNamespace(tables={"pruned_heads": pd.DataFrame(rows, columns=COLUMNS)})
+
+
+@pytest.mark.parametrize(("which", "gone"), [("all", []), ("gates", [1, 2]), ("random", [0, 1])])
+def test_the_last_point_of_the_sweep_and_the_first_random_draw_say_which_heads_are_gone(run, which, gone):
+    assert RECOVER.removed_heads(run, "one", which) == {("encoder", "self", 0, head) for head in gone}
+
+
+def test_a_frozen_decoder_leaves_the_encoder_to_learn(matched_models: dict[str, Model]):
+    tiny_translation = matched_models["translation"]
+    encoder = set(tiny_translation.module.get_encoder().parameters())
+    with RECOVER.decoder_frozen(tiny_translation, True):
+        assert all(one.requires_grad == (one in encoder) for one in tiny_translation.module.parameters())
+    assert all(one.requires_grad for one in tiny_translation.module.parameters())
+    with RECOVER.decoder_frozen(tiny_translation, False):
+        assert all(one.requires_grad for one in tiny_translation.module.parameters())
