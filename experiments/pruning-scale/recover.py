@@ -10,21 +10,26 @@ Each translation model of the study is trained on without a penalty, its decoder
 | gates | those of the sweep's last penalty, heads that its gates closed ablated, undecided gates open |
 | random | the converged model's, as many encoder heads left as there, the first random draw of the study |
 
-BLEU and loss on the study's sentences, beside those of the converged model, in `recovered.csv`; interrupted, the same
-command continues.
+BLEU and loss on the study's sentences, beside those of the converged model, go to `recovered.csv`; what they are apart
+on average over seeds, with 95 % intervals over seeds and (paired) sentences, to `recovered_gaps.csv`, of all that is
+under `--out`. Interrupted, the same command continues.
 """
 
 import argparse
 import dataclasses
 import json
+import re
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from infoflow.flow import PassOptions
-from infoflow.foundation import atomic_write, make_display, set_threads, use_display
+from infoflow.foundation import atomic_write, interval_over_seeds, make_display, set_threads, use_display
 from infoflow.heads import HeadSet, ablate
 from infoflow.models import Model, load_model
 from infoflow.pruning import quality
@@ -35,6 +40,9 @@ from infoflow.training import train
 HERE = Path(__file__).parent
 HEADS = ("all", "gates", "random")
 METHODS = {"gates": "hard-concrete", "random": "random"}
+CONVERGED = "converged"
+SCORES = "scores.npz"
+FOLDER = re.compile(r"seed-(\d+)-(\w+)-(\w+)-(.+)-(\d+)")
 KEYS = ["seed", "heads", "decoder", "learning_rate", "updates", "kept"]
 
 
@@ -90,7 +98,7 @@ def trained_on(run: Run, stage: Train, heads: str, options: argparse.Namespace) 
     scored = at_most(models.data.analysed, plan.pruning.score_sentences)
     table = run.tables["pruning"].query("method == 'unpruned'")
     before = table[table["model"] == recipe.name].set_index("metric")["value"]
-    rows = []
+    rows, scores = [], {}
     for metric in ("loss", "bleu"):
         found = quality(
             model,
@@ -101,10 +109,40 @@ def trained_on(run: Run, stage: Train, heads: str, options: argparse.Namespace) 
             options=PassOptions(tokens_per_batch=plan.analysis.tokens_per_batch, corruption=models.objective(recipe)),
         )
         facts = [recipe.seed, heads, options.decoder, options.rate, options.updates, 48 - len(removed)]
+        scores[metric] = found["scores"]
         numbers = estimate(found["scores"][0], found["scores"][1:], before[metric], found["count"])
         del numbers["replicates"]
         rows.append({**dict(zip(KEYS, facts, strict=True)), "metric": metric, **numbers})
+    with atomic_write(folder / SCORES) as temporary, temporary.open("wb") as file:
+        np.savez(file, **scores)
     return rows
+
+
+def gaps(out: Path, run: Run) -> pd.DataFrame:
+    """Mean differences over seeds of what was trained alike, and of each from the converged model."""
+    scores = defaultdict[tuple, dict[str, dict[int, np.ndarray]]](lambda: defaultdict(dict))
+    for path in sorted(out.glob(f"seed-*/{SCORES}")):
+        seed, heads, decoder, rate, updates = FOLDER.fullmatch(path.parent.name).groups()  # type: ignore[union-attr]
+        for metric, values in np.load(path).items():
+            scores[decoder, float(rate), int(updates), metric][heads][int(seed)] = values
+    for row in run.tables["pruning"].query("method == 'unpruned'").itertuples():
+        for setting, of_heads in scores.items():
+            if setting[-1] == row.metric:
+                of_heads[CONVERGED][row.seed] = np.array([row.value, *row.replicates])
+    rows = []
+    for setting, of_heads in scores.items():
+        for one, other in combinations((*HEADS, CONVERGED), 2):
+            seeds = sorted(set(of_heads[one]) & set(of_heads[other]))
+            if len(seeds) < 2:
+                continue
+            apart = np.array([of_heads[one][seed] - of_heads[other][seed] for seed in seeds])
+            low, high = interval_over_seeds([(seed,) for seed in seeds], apart[:, 0], apart[:, 1:])
+            named = dict(zip(("decoder", "learning_rate", "updates", "metric"), setting, strict=True))
+            value = apart[:, 0].mean()
+            rows.append(
+                {**named, "heads": one, "less": other, "value": value, "low": low, "high": high, "seeds": len(seeds)}
+            )
+    return pd.DataFrame(rows)
 
 
 def main() -> None:
@@ -132,6 +170,8 @@ def main() -> None:
                 with atomic_write(options.results) as temporary:
                     table.to_csv(temporary, index=False, float_format="%.4g")
                 print(new.to_string(index=False), flush=True)
+    with atomic_write(options.results.with_name(f"{options.results.stem}_gaps.csv")) as temporary:
+        gaps(options.out, run).to_csv(temporary, index=False, float_format="%.4g")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,10 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from scripts import script
 
 from infoflow.models import Model
@@ -34,6 +36,27 @@ def run() -> SimpleNamespace:
 @pytest.mark.parametrize(("which", "gone"), [("all", []), ("gates", [1, 2]), ("random", [0, 1])])
 def test_the_last_point_of_the_sweep_and_the_first_random_draw_say_which_heads_are_gone(run, which, gone):
     assert RECOVER.removed_heads(run, "one", which) == {("encoder", "self", 0, head) for head in gone}
+
+
+def test_gaps_are_paired_over_sentences_and_averaged_over_seeds(run, tmp_path):
+    replicates = np.linspace(-0.5, 0.5, 101)
+    for seed, (gates, random) in enumerate([(40.0, 39.0), (42.0, 40.0), (41.0, 41.0)]):
+        for heads, value in (("gates", gates), ("random", random)):
+            folder = tmp_path / f"seed-{seed}-{heads}-along-1e-05-20"
+            folder.mkdir()
+            np.savez(folder / RECOVER.SCORES, bleu=np.array([value, *(value + replicates)]))
+    before = [
+        {"method": "unpruned", "metric": "bleu", "seed": seed, "value": 41.0, "replicates": [41.0] * 101}
+        for seed in range(3)
+    ]
+    run.tables["pruning"] = pd.DataFrame(before)
+    found = RECOVER.gaps(tmp_path, run).set_index(["heads", "less"])
+    assert found[["decoder", "learning_rate", "updates"]].drop_duplicates().values.tolist() == [["along", 1e-5, 20]]
+    assert found["value"].to_dict() == pytest.approx(
+        {("gates", "random"): 1.0, ("gates", "converged"): 0.0, ("random", "converged"): -1.0}
+    )
+    low, high = stats.t.interval(0.95, 2, loc=1.0, scale=stats.sem([1.0, 2.0, 0.0]))  # of the same sentences
+    assert found.loc[("gates", "random"), ["low", "high"]].tolist() == pytest.approx([low, high])
 
 
 def test_a_frozen_decoder_leaves_the_encoder_to_learn(matched_models: dict[str, Model]):
