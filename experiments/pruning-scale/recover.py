@@ -30,7 +30,7 @@ import pandas as pd
 
 from infoflow.flow import PassOptions
 from infoflow.foundation import atomic_write, interval_over_seeds, make_display, set_threads, use_display
-from infoflow.heads import HeadSet, ablate
+from infoflow.heads import HeadSet, ablate, all_heads
 from infoflow.models import Model, load_model
 from infoflow.pruning import quality
 from infoflow.results import estimate
@@ -73,11 +73,9 @@ def decoder_frozen(model: Model, frozen: bool) -> Iterator[None]:
         parameter.requires_grad_(True)
 
 
-def trained_on(run: Run, stage: Train, heads: str, options: argparse.Namespace) -> list[dict]:
-    """Rows of one model with these heads."""
+def trained_on(stage: Train, weights: Path, removed: HeadSet, folder: Path, options: argparse.Namespace) -> Model:
+    """The model that begins with these weights and is trained on without the removed heads."""
     models, recipe = stage.models, stage.recipe
-    removed = removed_heads(run, recipe.name, heads)
-    weights = gated_weights(run.path, recipe.seed) if heads == "gates" else models.published(recipe)
     model = dataclasses.replace(load_model(weights, device="cpu"), name=recipe.name)
     config = dataclasses.replace(
         models.plan.training,
@@ -90,32 +88,34 @@ def trained_on(run: Run, stage: Train, heads: str, options: argparse.Namespace) 
         save_every=1000,
         keep_last=1,
     )
-    folder = options.out / f"seed-{recipe.seed}-{heads}-{options.decoder}-{options.rate:g}-{options.updates}"
     with decoder_frozen(model, options.decoder == "frozen"), ablate(model, sorted(removed)):
         train(models.objective(recipe), config, models.training_data(recipe), model.module, folder)
     model.module.eval()
-    plan = models.plan
-    scored = at_most(models.data.analysed, plan.pruning.score_sentences)
-    table = run.tables["pruning"].query("method == 'unpruned'")
-    before = table[table["model"] == recipe.name].set_index("metric")["value"]
+    return model
+
+
+def scored(run: Run, stage: Train, heads: str, options: argparse.Namespace) -> pd.DataFrame:
+    """Loss and BLEU of one model with these heads; its replicates stay in its folder."""
+    models, recipe = stage.models, stage.recipe
+    removed = removed_heads(run, recipe.name, heads)
+    weights = gated_weights(run.path, recipe.seed) if heads == "gates" else models.published(recipe)
+    folder = options.out / f"seed-{recipe.seed}-{heads}-{options.decoder}-{options.rate:g}-{options.updates}"
+    model = trained_on(stage, weights, removed, folder, options)
+    num_heads = sum(head[:2] == ("encoder", "self") for head in all_heads(model.anatomy))
+    facts = [recipe.seed, heads, options.decoder, options.rate, options.updates, num_heads - len(removed)]
+    plan, objective = models.plan, models.objective(recipe)
+    sentences = at_most(models.data.analysed, plan.pruning.score_sentences)
+    reading = PassOptions(tokens_per_batch=plan.analysis.tokens_per_batch, corruption=objective)
+    before = run.tables["pruning"].query("method == 'unpruned' and model == @recipe.name").set_index("metric")["value"]
     rows, scores = [], {}
     for metric in ("loss", "bleu"):
-        found = quality(
-            model,
-            scored,
-            removed,
-            metric,
-            beams=plan.analysis.beams,
-            options=PassOptions(tokens_per_batch=plan.analysis.tokens_per_batch, corruption=models.objective(recipe)),
-        )
-        facts = [recipe.seed, heads, options.decoder, options.rate, options.updates, 48 - len(removed)]
+        found = quality(model, sentences, removed, metric, beams=plan.analysis.beams, options=reading)
         scores[metric] = found["scores"]
         numbers = estimate(found["scores"][0], found["scores"][1:], before[metric], found["count"])
-        del numbers["replicates"]
         rows.append({**dict(zip(KEYS, facts, strict=True)), "metric": metric, **numbers})
     with atomic_write(folder / SCORES) as temporary, temporary.open("wb") as file:
         np.savez(file, **scores)
-    return rows
+    return pd.DataFrame(rows).drop(columns="replicates")
 
 
 def gaps(out: Path, run: Run) -> pd.DataFrame:
@@ -164,7 +164,7 @@ def main() -> None:
             if options.seeds and stage.recipe.seed not in options.seeds:
                 continue
             for heads in options.heads:
-                new = pd.DataFrame(trained_on(run, stage, heads, options))
+                new = scored(run, stage, heads, options)
                 before = pd.read_csv(options.results) if options.results.exists() else new.iloc[:0]
                 table = pd.concat([before, new]).drop_duplicates([*KEYS, "metric"], keep="last").sort_values(KEYS)
                 with atomic_write(options.results) as temporary:

@@ -20,7 +20,10 @@ from infoflow.foundation import atomic_write, interval_over_seeds
 HERE = Path(__file__).parent
 PAIRS = ("causal-lm–masked-lm", "causal-lm–translation", "masked-lm–translation")
 SIMILARITIES = ("raw", "unbiased", "standardised", "unplaced", "unplaced, standardised")
+OBJECTIVES = ("causal-lm", "masked-lm", "translation")
+MORE_ALIKE = "translation's embeddings over the masked LM's"
 Effects = np.ndarray  # of each seed
+Condition = tuple[str, str, str, Effects, str, float]  # claim, condition, how states are read, effects, side, threshold
 
 
 class Curves:
@@ -52,75 +55,68 @@ def with_layers(one: np.ndarray, other: np.ndarray) -> Effects:
     return np.array([stats.spearmanr(*pair).statistic for pair in zip(one, other, strict=True)])
 
 
-def conditions(curves: Curves) -> Iterator[tuple[str, str, str, Effects, str, float]]:
-    """Claim, condition, how states are read, effect of each seed, side and threshold."""
+def conditions(curves: Curves) -> Iterator[Condition]:
     for clusters in (200, 1000, 4000):
         for states in ("raw", "unplaced"):
-            read, detail = f"{states}, {clusters:,} clusters", f"{clusters} clusters"
-            known = {name: curves(name, "information", states, detail) for name in ("causal-lm", "translation")}
-            masked = curves("masked-lm", "information", states, detail)
-            yield "V-1", "causal LM: fall at every layer", read, least(-np.diff(known["causal-lm"])), ">", 0
-            yield "V-2", "translation: fall at every layer", read, least(-np.diff(known["translation"])), ">", 0
-            lowest = 1 + masked[:, 1:-1].mean(axis=0).argmin()
-            yield "V-3", "masked LM: fall to its lowest layer", read, masked[:, 0] - masked[:, lowest], ">", 0
-            yield "V-3", "masked LM: rise from there", read, masked[:, -1] - masked[:, lowest], ">", 0.04
-            identity = {name: curves(name, "identity", states) for name in (*known, "masked-lm")}
-            for name, information in {**known, "masked-lm": masked}.items():
-                agreement = with_layers(identity[name][:, 1:], information[:, 1:])
-                yield "V-17", f"{name}: agreement over layers", read, agreement, ">", 0.8
+            yield from _of_information(curves, states, clusters)
     for states in ("raw", "unplaced"):
-        pairs = [curves(pair, "apart", states)[:, 1:] for pair in PAIRS]
-        yield (
-            "V-8",
-            "growth from layer 1 to the top",
-            states,
-            least(np.hstack([x[:, -1:] - x[:, :1] for x in pairs])),
-            ">",
-            0.03,
-        )
-        yield "V-8", "growth at every layer", states, least(np.hstack([np.diff(x) for x in pairs])), ">", 0
-        masked, translation = (curves(name, "change", states)[:, 1:] for name in ("masked-lm", "translation"))
-        yield "V-9", "masked LM: last over earlier changes", states, least(masked[:, -1:] / masked[:, :-1]), ">", 1.1
-        yield "V-9", "translation: last over first change", states, translation[:, -1] / translation[:, 0], "<", 1 / 1.1
+        yield from _of_spaces(curves, states)
     for length in ("up to 6", "7 to 10", "11 and more"):
-        kept = {
-            name: curves(name, "position", "raw", length)[:, 1:] for name in ("causal-lm", "masked-lm", "translation")
-        }
-        gaps = [kept[name] - kept["translation"] for name in ("causal-lm", "masked-lm")]
-        yield "V-14", "beyond translation, every layer", f"{length} words", least(np.hstack(gaps)), ">", 0.3
-        rises = [np.diff(one) for one in kept.values()]
-        yield "V-14", "rise at every layer", f"{length} words", least(np.hstack(rises)), ">", 0
+        yield from _of_position(curves, length)
     for states in ("raw", "unplaced"):
         for detail in ("10 neighbours", "50 neighbours"):
             left = curves("causal-lm", "left", states, detail)
-            yield (
-                "V-15",
-                "causal LM: fall of the left token",
-                f"{states}, {detail}",
-                left[:, 2] - left[:, -1],
-                ">",
-                0.03,
-            )
+            fall = left[:, 2] - left[:, -1]
+            yield "V-15", "causal LM: fall of the left token", f"{states}, {detail}", fall, ">", 0.03
     for states in SIMILARITIES:
-        masked, translation = (curves(name, "average_similarity", states) for name in ("masked-lm", "translation"))
-        yield "Z-1", "masked LM: growth with depth", states, with_depth(masked), ">", 0.8
-        yield "Z-1", "masked LM: fall at the last layer", states, masked[:, -2] - masked[:, -1], ">", 0.05
-        own = curves("masked-lm", "self_similarity", states)
-        yield "Z-2", "masked LM: order", states, with_depth(own), "<", -0.8
-        yield "Z-2", "masked LM: fall to the last layer but one", states, own[:, 0] - own[:, -2], ">", 0.05
-        yield (
-            "Z-5",
-            "translation's embeddings over the masked LM's",
-            states,
-            translation[:, 0] - masked[:, 0],
-            ">",
-            0.05,
-        )
-        rises = np.diff(translation)
-        over = rises[:, -1:] - 1.5 * np.hstack([0 * rises[:, :1], rises[:, :-1]])
-        yield "Z-6", "translation: last rise over earlier ones", states, least(over), ">", 0
-    words = [curves(name, "average_similarity", "words")[:, 0] for name in ("translation", "masked-lm")]
-    yield "Z-5", "translation's embeddings over the masked LM's", "words", words[0] - words[1], ">", 0.05
+        yield from _of_similarity(curves, states)
+    translation, masked = (curves(name, "average_similarity", "words")[:, 0] for name in ("translation", "masked-lm"))
+    yield "Z-5", MORE_ALIKE, "words", translation - masked, ">", 0.05
+
+
+def _of_information(curves: Curves, states: str, clusters: int) -> Iterator[Condition]:
+    read, detail = f"{states}, {clusters:,} clusters", f"{clusters} clusters"
+    known = {name: curves(name, "information", states, detail) for name in OBJECTIVES}
+    masked = known["masked-lm"]
+    yield "V-1", "causal LM: fall at every layer", read, least(-np.diff(known["causal-lm"])), ">", 0
+    yield "V-2", "translation: fall at every layer", read, least(-np.diff(known["translation"])), ">", 0
+    lowest = 1 + masked[:, 1:-1].mean(axis=0).argmin()
+    yield "V-3", "masked LM: fall to its lowest layer", read, masked[:, 0] - masked[:, lowest], ">", 0
+    yield "V-3", "masked LM: rise from there", read, masked[:, -1] - masked[:, lowest], ">", 0.04
+    for name, information in known.items():
+        agreement = with_layers(curves(name, "identity", states)[:, 1:], information[:, 1:])
+        yield "V-17", f"{name}: agreement over layers", read, agreement, ">", 0.8
+
+
+def _of_spaces(curves: Curves, states: str) -> Iterator[Condition]:
+    pairs = [curves(pair, "apart", states)[:, 1:] for pair in PAIRS]
+    in_all = np.hstack([apart[:, -1:] - apart[:, :1] for apart in pairs])
+    yield "V-8", "growth from layer 1 to the top", states, least(in_all), ">", 0.03
+    yield "V-8", "growth at every layer", states, least(np.hstack([np.diff(apart) for apart in pairs])), ">", 0
+    masked, translation = (curves(name, "change", states)[:, 1:] for name in ("masked-lm", "translation"))
+    yield "V-9", "masked LM: last over earlier changes", states, least(masked[:, -1:] / masked[:, :-1]), ">", 1.1
+    yield "V-9", "translation: last over first change", states, translation[:, -1] / translation[:, 0], "<", 1 / 1.1
+
+
+def _of_position(curves: Curves, length: str) -> Iterator[Condition]:
+    lost = {name: curves(name, "position", "raw", length)[:, 1:] for name in OBJECTIVES}
+    gaps = np.hstack([lost[name] - lost["translation"] for name in ("causal-lm", "masked-lm")])
+    yield "V-14", "beyond translation, every layer", f"{length} words", least(gaps), ">", 0.3
+    rises = np.hstack([np.diff(one) for one in lost.values()])
+    yield "V-14", "rise at every layer", f"{length} words", least(rises), ">", 0
+
+
+def _of_similarity(curves: Curves, states: str) -> Iterator[Condition]:
+    masked, translation = (curves(name, "average_similarity", states) for name in ("masked-lm", "translation"))
+    yield "Z-1", "masked LM: growth with depth", states, with_depth(masked), ">", 0.8
+    yield "Z-1", "masked LM: fall at the last layer", states, masked[:, -2] - masked[:, -1], ">", 0.05
+    own = curves("masked-lm", "self_similarity", states)
+    yield "Z-2", "masked LM: order", states, with_depth(own), "<", -0.8
+    yield "Z-2", "masked LM: fall to the last layer but one", states, own[:, 0] - own[:, -2], ">", 0.05
+    yield "Z-5", MORE_ALIKE, states, translation[:, 0] - masked[:, 0], ">", 0.05
+    rises = np.diff(translation)
+    over = rises[:, -1:] - 1.5 * np.hstack([0 * rises[:, :1], rises[:, :-1]])
+    yield "Z-6", "translation: last rise over earlier ones", states, least(over), ">", 0
 
 
 def judged(effects: Effects, side: str, threshold: float) -> dict[str, float | str]:
