@@ -20,8 +20,6 @@ import dataclasses
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
 
@@ -30,12 +28,11 @@ import pandas as pd
 
 from infoflow.flow import PassOptions
 from infoflow.foundation import atomic_write, interval_over_seeds, make_display, set_threads, use_display
-from infoflow.heads import HeadSet, ablate, all_heads
+from infoflow.heads import HeadSet, all_heads
 from infoflow.models import Model, load_model
-from infoflow.pruning import quality
+from infoflow.pruning import quality, recover
 from infoflow.results import estimate
 from infoflow.studies import Run, Train, at_most
-from infoflow.training import train
 
 HERE = Path(__file__).parent
 HEADS = ("all", "gates", "random")
@@ -62,17 +59,6 @@ def gated_weights(study: Path, seed: int) -> Path:
     return [one for one in found if json.loads((one / "training.json").read_text())["key"]["seed"] == seed][-1]
 
 
-@contextmanager
-def decoder_frozen(model: Model, frozen: bool) -> Iterator[None]:
-    encoder = set(model.module.get_encoder().parameters())
-    kept = [one for one in model.module.parameters() if frozen and one.requires_grad and one not in encoder]
-    for parameter in kept:
-        parameter.requires_grad_(False)
-    yield
-    for parameter in kept:
-        parameter.requires_grad_(True)
-
-
 def trained_on(stage: Train, weights: Path, removed: HeadSet, folder: Path, options: argparse.Namespace) -> Model:
     """The model that begins with these weights and is trained on without the removed heads."""
     models, recipe = stage.models, stage.recipe
@@ -88,9 +74,8 @@ def trained_on(stage: Train, weights: Path, removed: HeadSet, folder: Path, opti
         save_every=1000,
         keep_last=1,
     )
-    with decoder_frozen(model, options.decoder == "frozen"), ablate(model, sorted(removed)):
-        train(models.objective(recipe), config, models.training_data(recipe), model.module, folder)
-    model.module.eval()
+    data, frozen = models.training_data(recipe), options.decoder == "frozen"
+    recover(model, models.objective(recipe), data, config, folder, removed=removed, freeze_decoder=frozen)
     return model
 
 

@@ -22,6 +22,7 @@ from infoflow.pruning import (
     prune,
     quality,
     rank_heads,
+    recover,
 )
 from infoflow.training import TrainConfig, TrainingData, read_log
 
@@ -219,3 +220,50 @@ def test_greedy_numbers_are_checked(model, parallel_corpus):
         rank_heads(model, parallel_corpus, "size")
     with pytest.raises(UserError, match="metric must be"):
         quality(model, parallel_corpus, frozenset(), "accuracy")
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_what_recovers_trains_the_decoder_unless_it_is_frozen(model, data, tmp_path, frozen):
+    before, gone = weights(model), frozenset(all_heads(model.anatomy)[:2])
+    recover(model, OBJECTIVE, data, CONFIG, tmp_path, removed=gone, freeze_decoder=frozen)
+    after, encoder = weights(model), {id(one) for one in model.module.get_encoder().parameters()}
+    names = {name: id(parameter) in encoder for name, parameter in model.module.named_parameters()}
+    for name, inside in names.items():
+        assert inside or torch.equal(before[name], after[name]) == frozen, name
+    assert any(not torch.equal(before[name], after[name]) for name, inside in names.items() if inside)
+    assert all(one.requires_grad for one in model.module.parameters())
+    assert not model.module.training
+
+
+def test_removed_heads_learn_nothing_while_the_rest_recovers(model, data, tmp_path):
+    gone = all_heads(model.anatomy)[0]
+    outputs = {(one.stack, one.kind, one.layer): one for one in model.anatomy.attentions()}
+    (piece,) = outputs[gone[:3]].output.head(gone[3])
+    before = weights(model)[piece.parameter]
+    recover(model, OBJECTIVE, data, CONFIG, tmp_path, removed=frozenset([gone]))
+    after = weights(model)[piece.parameter]
+    mask = piece.mask(after)
+    assert torch.equal(before[mask], after[mask])
+    assert not torch.equal(before[~mask], after[~mask])
+
+
+def test_an_interrupted_recovery_ends_alike(model, data, tmp_path, monkeypatch):
+    gone = frozenset(all_heads(model.anatomy)[:1])
+    first = copy.deepcopy(model.module.state_dict())
+    recover(model, OBJECTIVE, data, CONFIG, tmp_path / "whole", removed=gone)
+    whole, original, calls = weights(model), torch.optim.AdamW.step, []
+
+    def step(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return original(*args, **kwargs)
+
+    model.module.load_state_dict(first)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.optim.AdamW, "step", step)
+        with pytest.raises(KeyboardInterrupt):
+            recover(model, OBJECTIVE, data, CONFIG, tmp_path / "cut", removed=gone)
+    model.module.load_state_dict(first)
+    recover(model, OBJECTIVE, data, CONFIG, tmp_path / "cut", removed=gone)
+    assert all(torch.equal(tensor, whole[name]) for name, tensor in weights(model).items())

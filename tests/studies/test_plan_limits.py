@@ -37,6 +37,7 @@ _ZERO = {  # what 0 switches off, leaves unlimited, or starts from
     *("training.label_smoothing", "training.evaluate_every", "training.save_every", "analysis.sentences"),
     *("analysis.clusters", "alignment.pairs", "alignment.save_every", "dynamics.tolerance", "dynamics.lags"),
     *("dynamics.held_out_tokens", "pruning.random_draws", "pruning.score_sentences", "pruning.rank_sentences"),
+    *("pruning.recover_updates", "pruning.recover_learning_rate"),
     *("pruning.role_sentences", "pruning.save_every", "model.initializer_range", "model.decoder_layers"),
     *("context.sentences", "context.bleu_sentences", "context.save_every"),
     *(
@@ -54,7 +55,7 @@ _NEVER = {"retrieval.refresh_every", "retrieval.stale_refresh"}  # what −1 swi
 _BROKEN = {  # numbers of which 1.5 is one
     *("model.initializer_range", "training.learning_rate", "training.warmup", "training.power"),
     *("training.weight_decay", "training.clip", "alignment.learning_rate", "pruning.learning_rate"),
-    *("pruning.gate_rate", "checkpoints.budget", "context.learning_rate"),
+    *("pruning.gate_rate", "pruning.recover_learning_rate", "checkpoints.budget", "context.learning_rate"),
     *("domain.learning_rate", "retrieval.learning_rate", "retrieval.retriever_rate"),
 }
 _TEXT = {"title", "corpus.name", "corpus.validation_name", "corpus.test_name", "corpus.transfer_name"} | {
@@ -69,7 +70,13 @@ _TEXT = {"title", "corpus.name", "corpus.validation_name", "corpus.test_name", "
 _EMPTY_LIST = {"pairs", "analysis.tables", "pruning.greedy", "pruning.keep", "pruning.subset"} | {
     "pruning.scratch_scopes",
     "probing.tasks",
-    *("pruning.scratch_points", "checkpoints.light", "checkpoints.heavy", "checkpoints.references"),
+    *(
+        "pruning.scratch_points",
+        "pruning.recover_points",
+        "checkpoints.light",
+        "checkpoints.heavy",
+        "checkpoints.references",
+    ),
     *("tune", "domain.objectives", "retrieval.variants", "retrieval.seeds"),
     *(
         f"tune.{name}"

@@ -15,7 +15,7 @@ from undrawn import undrawn
 from infoflow.flow import PassOptions, measure
 from infoflow.foundation import SEAL, UserError, file_digest
 from infoflow.heads import HEAD_ROLES, head_roles
-from infoflow.pruning import PRUNED_HEADS, PRUNED_ROLES, PRUNING, quality, role_measures
+from infoflow.pruning import PRUNED_HEADS, PRUNED_ROLES, PRUNING, quality, rank_heads, role_measures
 from infoflow.results import KEYS, Subject, read_table, write_table
 from infoflow.studies import (
     Graph,
@@ -29,6 +29,7 @@ from infoflow.studies import (
     study,
     train_model,
 )
+from infoflow.training import train
 
 pytestmark = pytest.mark.slow
 
@@ -44,6 +45,10 @@ SETTINGS = {
     "scratch": True,
     "scratch_scopes": ["encoder-self"],
     "scratch_points": [0],
+    "recover": True,
+    "recover_points": [0],
+    "recover_updates": 3,
+    "recover_learning_rate": 2e-3,
     "score_sentences": 12,
     "rank_sentences": 8,
     "role_sentences": 60,
@@ -125,7 +130,9 @@ def test_every_way_of_choosing_gives_a_curve(run) -> None:
     assert curve["trained"].all()
     assert set(zip(curve["method"], curve["scope"], strict=True)) == {
         *itertools.product(("hard-concrete", "random"), ("encoder-self", "all")),
+        *itertools.product(("recovered", "recovered-random"), ("encoder-self", "all")),
         ("scratch", "encoder-self"),
+        ("recovered-all", ""),
         ("unpruned", ""),
     }
     assert set(curve["metric"]) == {"loss", "bleu"}
@@ -166,6 +173,46 @@ def test_scratch_has_the_map_and_the_place_of_its_sweep(run) -> None:
     scratch = heads[heads["method"] == "scratch"]
     assert (scratch["gate"] == scratch["alive"]).all()
     assert scratch["log_alpha"].isna().all()
+
+
+def test_what_recovers_has_the_heads_of_its_sweep_or_as_many_random_ones(run, models) -> None:
+    for scope, kinds in (("encoder-self", ("encoder-self",)), ("all", None)):
+        gone = removed(run, "hard-concrete", 0, scope)
+        assert removed(run, "recovered", 0, scope) == gone
+        order = rank_heads(published(models), models.data.validation, "random", kinds=kinds)
+        assert removed(run, "recovered-random", 0, scope) == frozenset(order[: len(gone)])
+    assert removed(run, "recovered-all", 0, "") == frozenset()
+    assert row(run, "recovered-all", 0, "loss", "")["kept"] == 12
+
+
+def test_what_recovers_is_trained_on_without_its_heads(run, models, tmp_path) -> None:
+    """By hand: the weights of the sweep's point, heads' columns of the output projections zeroed in every update."""
+    (recipe,) = models.plan.recipes()
+    gone = removed(run, "hard-concrete", 0)
+    every = [load_file(path) for path in (run.path / "work" / "pruning").glob("*/penalty-00-*/model/model.safetensors")]
+    gates = [sum("gates" in name for name in weights) for weights in every]
+    weights = every[gates.index(min(gates))]  # those of the encoder's heads
+    for method, begin in (("recovered", weights), ("recovered-all", {})):
+        model = published(models)
+        if begin:
+            model.module.load_state_dict({name: w for name, w in begin.items() if "gates" not in name}, strict=False)
+        outputs = {(a.stack, a.kind, a.layer): a.output for a in model.anatomy.attentions()}
+        pieces = [p for head in gone for p in outputs[head[:3]].head(head[3])] if begin else []
+
+        def close(module, *_, pieces=pieces) -> None:
+            with torch.no_grad():
+                for piece in pieces:
+                    weight = module.get_parameter(piece.parameter)
+                    weight[piece.mask(weight)] = 0.0
+
+        model.module.register_forward_pre_hook(close)
+        config = dataclasses.replace(models.plan.training, updates=3, learning_rate=2e-3)
+        train(models.objective(recipe), config, models.training_data(recipe), model.module, tmp_path / method)
+        model.module.eval()
+        found = quality(model, at_most(models.data.analysed, 12), frozenset(), "loss")["scores"][0]
+        scope = "encoder-self" if begin else ""
+        assert row(run, method, 0, "loss", scope)["value"] == pytest.approx(found, rel=1e-5)
+        assert row(run, method, 0, "loss", scope)["value"] != row(run, method, 0, "loss", scope)["baseline"]
 
 
 def test_a_greedy_point_is_the_published_model_without_its_heads(run, models) -> None:
@@ -262,7 +309,10 @@ def test_an_interrupted_study_ends_with_the_same_tables(run, plan, tmp_path, mon
     interrupted_at(torch.optim.AdamW, "step", 4 + 4 + 4)  # in the last update at the sweep's second penalty
     interrupted_at(Prune, "_roles", 1)  # the second point is scored, its roles are not there
     interrupted_at(torch.optim.AdamW, "step", 3)  # in the training from scratch
-    assert [stage.is_done() for stage in todo] == [True, True, True, True, False]
+    assert [stage.is_done() for stage in todo] == [True, True, True, True, False, False, False, False]
+    interrupted_at(torch.optim.AdamW, "step", 2 + 3)  # in the last update but one of what recovers
+    interrupted_at(Prune, "_scores", 2)  # the random heads have recovered, and are not scored
+    assert [stage.is_done() for stage in todo] == [True] * 6 + [False, False]
     do_all()
     assert all(stage.is_done() for stage in todo)
     for name, frame in stacked(stages).items():
@@ -284,7 +334,9 @@ def test_a_larger_plan_does_only_what_is_missing(run, plan) -> None:
     assert missing(random_draws=2) == ["greedy in encoder-self", "greedy in all"]
     assert missing(keep=(3, 2), scopes=("all",)) == ["greedy in all"]
     # What may follow from the sweep waits for it.
-    pieces = ["hard-concrete in encoder-self", "greedy in encoder-self", "scratch in encoder-self"]
+    pieces = [f"{way} in encoder-self" for way in ("hard-concrete", "greedy", "scratch", "recovered")]
+    pieces.append("recovered-random in encoder-self")
+    assert missing(recover_updates=4, scopes=("encoder-self",)) == [*pieces[3:], "recovered-all"]
     assert missing(penalties=(0.0, 500.0, 600.0), scopes=("encoder-self",)) == pieces
 
 
@@ -335,6 +387,12 @@ def test_pieces_are_stages_behind_what_they_need(run, plan) -> None:
         "scratch in encoder-self": [prefix + "hard-concrete in encoder-self"],
         "hard-concrete in all": [prefix + "unpruned"],
         "greedy in all": [prefix + "hard-concrete in all"],
+        **{
+            f"{way} in {scope}": [f"{prefix}hard-concrete in {scope}"]
+            for way in ("recovered", "recovered-random")
+            for scope in ("encoder-self", "all")
+        },
+        "recovered-all": [prefix + "unpruned"],
     }
 
 

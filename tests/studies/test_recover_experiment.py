@@ -9,8 +9,6 @@ import pytest
 from scipy import stats
 from scripts import script
 
-from infoflow.models import Model
-
 RECOVER = script(Path(__file__).parents[2] / "experiments" / "pruning-scale" / "recover.py")
 COLUMNS = ["model", "method", "scope", "draw", "point", "stack", "kind", "layer", "head", "alive"]
 
@@ -57,13 +55,3 @@ def test_gaps_are_paired_over_sentences_and_averaged_over_seeds(run, tmp_path):
     )
     low, high = stats.t.interval(0.95, 2, loc=1.0, scale=stats.sem([1.0, 2.0, 0.0]))  # of the same sentences
     assert found.loc[("gates", "random"), ["low", "high"]].tolist() == pytest.approx([low, high])
-
-
-def test_a_frozen_decoder_leaves_the_encoder_to_learn(matched_models: dict[str, Model]):
-    tiny_translation = matched_models["translation"]
-    encoder = set(tiny_translation.module.get_encoder().parameters())
-    with RECOVER.decoder_frozen(tiny_translation, True):
-        assert all(one.requires_grad == (one in encoder) for one in tiny_translation.module.parameters())
-    assert all(one.requires_grad for one in tiny_translation.module.parameters())
-    with RECOVER.decoder_frozen(tiny_translation, False):
-        assert all(one.requires_grad for one in tiny_translation.module.parameters())

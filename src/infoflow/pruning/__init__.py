@@ -30,6 +30,7 @@ from ._prune_to import Pruned as Pruned
 from ._prune_to import prune_to as prune_to
 from ._prune_to_each import PrunedToEach as PrunedToEach
 from ._prune_to_each import prune_to_each as prune_to_each
+from ._recover import recover as recover
 from ._roles_left import PRUNED_ROLES as PRUNED_ROLES
 from ._roles_left import role_measures as role_measures
 from ._roles_left import roles_left as roles_left

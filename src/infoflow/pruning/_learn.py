@@ -1,7 +1,6 @@
 """Learn which heads a converged model needs: a sweep of penalties, or exactly k heads."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +13,9 @@ from infoflow.objectives import AbstractObjective
 from infoflow.training import TrainConfig, TrainingData, train
 
 from ._curve import scope_of
+from ._freezing import only_training
 from ._gated_objective import GatedObjective
-from ._head_gates import AbstractHeadGates, HardConcreteGates, SubsetHeadGates, attached
+from ._head_gates import HardConcreteGates, SubsetHeadGates, attached
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -87,7 +87,7 @@ def learn_gates(
         raise UserError(f"penalties must be one or more weights, 0 or larger. Got {as_written(list(penalties))}.")
     gates = HardConcreteGates(model, kinds, convention=convention, rate_scale=gate_rate, seed=seed)
     described = f"{gates.heads} {convention} rate {gate_rate} seed {seed} rest {rest} {objective!r}"
-    with _only_training(model, gates, rest), attached(model, gates):
+    with only_training(model, {head[0] for head in gates.heads}, rest), attached(model, gates):
         for index, penalty in enumerate(penalties):
             weighed = GatedObjective(inner=objective, weight=float(penalty), settings=described)
             before = digest(list(map(float, penalties[: index + 1])))[:8]  # what this point continues
@@ -127,7 +127,7 @@ def learn_subset(
     )
     described = f"{gates.heads} k {k} {straight_through} rate {gate_rate} seed {seed} rest {rest} {objective!r}"
     weighed = GatedObjective(inner=objective, weight=0.0, settings=described)
-    with _only_training(model, gates, rest), attached(model, gates):
+    with only_training(model, {head[0] for head in gates.heads}, rest), attached(model, gates):
         folder = Path(out) / f"keep-{k:03}"
         train(weighed, config, data, model.module, folder)
         model.module.eval()
@@ -168,25 +168,3 @@ def _tell(point: GatedPoint) -> None:
         )
     if kept == 0:
         display.warn(f"penalty {point.setting:g} closed every gate: only the biases of these attentions are left.")
-
-
-@contextmanager
-def _only_training(model: Model, gates: AbstractHeadGates, rest: str) -> Iterator[None]:
-    """Freeze what is not to change; afterwards everything may be trained as before."""
-    if rest not in ("auto", "train", "freeze"):
-        raise UserError(f'rest must be "auto", "train" or "freeze". Got {rest}.')
-    stacks = {head[0] for head in gates.heads}
-    decoder = rest == "auto" and len(model.anatomy.stacks) > 1 and stacks == {"encoder"}
-    encoder_only: set[torch.nn.Parameter] = set(model.module.get_encoder().parameters()) if decoder else set()
-    frozen = [
-        parameter
-        for parameter in model.module.parameters()
-        if parameter.requires_grad and (rest == "freeze" or (decoder and parameter not in encoder_only))
-    ]
-    for parameter in frozen:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in frozen:
-            parameter.requires_grad_(True)

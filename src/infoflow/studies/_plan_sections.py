@@ -206,7 +206,8 @@ class PruningPlan:
     half a BLEU. More updates decide more gates.
 
     Each point costs `updates` of training where gates learn (the same again for each number of `subset`, twice with
-    `straight_through`, a whole training for each point from scratch), and everywhere a reading of `score_sentences`,
+    `straight_through`, a whole training for each point from scratch, and twice one for each point that recovers), and
+    everywhere a reading of `score_sentences`,
     their translation by beam search unless `metric` is "loss", and for `roles` one of `role_sentences` with attention.
     """
 
@@ -225,6 +226,10 @@ class PruningPlan:
     scratch: bool = False  # train from the start, as long as the model, with the heads that a sweep's point left
     scratch_scopes: tuple[Scope, ...] = ()  # empty: all
     scratch_points: tuple[CountOrNone, ...] = ()  # of the sweep, from 0; empty: all
+    recover: bool = False  # train on, at a rate that falls, what a sweep's point left; as many random heads; all heads
+    recover_points: tuple[CountOrNone, ...] = ()  # of the sweep, from 0; empty: all
+    recover_updates: CountOrNone = 0  # 0: as many as the model's training
+    recover_learning_rate: Annotated[float, Limits(at_least=0, at_most=10)] = 0.0  # highest; 0: that of the training
     roles: bool = True  # measure roles again at each point of learned, random and scratch choices
     metric: Literal["bleu", "loss"] = "bleu"  # "bleu" beside the loss, for translation
     score_sentences: CountOrNone = 500  # of the analysed ones; 0: all
@@ -239,9 +244,10 @@ class PruningPlan:
             raise UserError(
                 f"pruning.keep and pruning.subset must be numbers of heads, or shares below 1. Got {wrong[0]}."
             )
-        if wrong := [point for point in self.scratch_points if not 0 <= point < len(self.penalties)]:
-            last = len(self.penalties) - 1
-            raise UserError(f"pruning.scratch_points must lie in 0..{last}, one for each penalty. Got {wrong[0]}.")
+        for name, points in (("scratch_points", self.scratch_points), ("recover_points", self.recover_points)):
+            if wrong := [point for point in points if not 0 <= point < len(self.penalties)]:
+                last = len(self.penalties) - 1
+                raise UserError(f"pruning.{name} must lie in 0..{last}, one for each penalty. Got {wrong[0]}.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

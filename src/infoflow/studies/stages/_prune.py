@@ -1,4 +1,4 @@
-"""Prune a trained model: learned gates, greedy choices, exactly k heads, and training from scratch.
+"""Prune a trained model: learned gates, greedy choices, exactly k heads, training from scratch, and training on.
 
 Every point is a part of its own, keyed by the model, by how its heads are chosen, and by what it is scored on: a study
 continues at the point where it was, and a plan that asks for more does only that. The published models stay as they
@@ -26,6 +26,7 @@ from .._workbench import Part, stacked
 from ._pruning_curves import (
     LEARNED,
     PRUNED,
+    RECOVERING,
     SCRATCH,
     STRAIGHT,
     SUBSET,
@@ -70,6 +71,7 @@ class Prune(AbstractStage):
     @property
     def estimate(self) -> float:
         trained = {UNPRUNED: 0.1, LEARNED: 2.0, SUBSET: 2.0, STRAIGHT: 2.0, SCRATCH: 6.0}
+        trained |= dict.fromkeys(RECOVERING, 6.0)
         return trained.get(self.piece.way, 0.5)
 
     @cached_property

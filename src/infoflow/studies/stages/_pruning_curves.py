@@ -10,6 +10,7 @@ from infoflow.pruning import ALL_HEADS, PRUNED_HEADS, PRUNED_ROLES, PRUNING, rol
 from infoflow.results import Recipe, Spec
 
 from .._plan import StudyPlan
+from .._plan_sections import PruningPlan
 from .._scopes import kinds_of, layers_in
 from .._study_models import StudyModels
 
@@ -20,18 +21,22 @@ LEARNED, SUBSET, SCRATCH, RANDOM, GREEDILY = "hard-concrete", "subset", "scratch
 STRAIGHT = "straight-through"
 EXACTLY = (SUBSET, STRAIGHT)
 """Gates that let exactly k heads pass: in the limit of a falling temperature, or in every update."""
+RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL = "recovered", "recovered-random", "recovered-all"
+RECOVERING = (RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL)
+"""Trained on without gates: what a sweep's point left, as many random heads of the converged model, and all heads."""
 
 _VERSION = 1  # raise when the same plan prunes or scores otherwise
-_TRAINED = (LEARNED, *EXACTLY, SCRATCH)
-_WITH_ROLES = (*_TRAINED, RANDOM)
+_SEEDED = (LEARNED, *EXACTLY, SCRATCH, RECOVERED, RECOVERED_ALL)
+_TRAINED = (*_SEEDED, RECOVERED_RANDOM)
+_WITH_ROLES = (LEARNED, *EXACTLY, SCRATCH, RANDOM)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RemovalOrder:
     """One way of choosing heads, among those of one scope."""
 
-    way: str  # "hard-concrete", "subset", "straight-through", "scratch", or one of `GREEDY`
-    scope: str
+    way: str  # "hard-concrete", "subset", "straight-through", "scratch", of `RECOVERING`, or of `GREEDY`
+    scope: str  # empty: no head goes
     order: int = 0  # number of the random order
 
     @property
@@ -40,7 +45,7 @@ class RemovalOrder:
 
     def draw(self, recipe: Recipe) -> int:
         """Its number in tables: of the random order, or the seed of the gates."""
-        return recipe.seed if self.way in _TRAINED else self.order
+        return recipe.seed if self.way in _SEEDED else self.order
 
     @property
     def piece(self) -> "Piece":
@@ -63,7 +68,7 @@ class Piece:
         """The piece that must be there first; None: the trained model."""
         if self.way == UNPRUNED:
             return None
-        return Piece(UNPRUNED) if self.way in (LEARNED, *EXACTLY) else Piece(LEARNED, self.scope)
+        return Piece(UNPRUNED) if self.way in (LEARNED, *EXACTLY, RECOVERED_ALL) else Piece(LEARNED, self.scope)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +91,9 @@ def curves(plan: StudyPlan, objective: Spec) -> list[RemovalOrder]:
             found += [RemovalOrder(way=RANDOM, scope=scope, order=order) for order in range(pruning.random_draws)]
         if pruning.scratch and scope in (pruning.scratch_scopes or pruning.scopes):
             found.append(RemovalOrder(way=SCRATCH, scope=scope))
-    return found
+        if pruning.recover:
+            found += [RemovalOrder(way=way, scope=scope) for way in (RECOVERED, RECOVERED_RANDOM)]
+    return found + [RemovalOrder(way=RECOVERED_ALL, scope="")] * (pruning.recover and bool(found))
 
 
 def scopes(plan: StudyPlan, objective: Spec) -> list[str]:
@@ -123,22 +130,28 @@ def places(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[Pla
         base = learning_key(models, recipe, curve)
         counts, _ = _counts(models, recipe, curve, plan.subset)
         return _numbered(counts, [[base, k] for k in counts])
+    if curve.way == RECOVERED_ALL:
+        total = num_heads(models.plan, recipe.objective, ALL_HEADS)
+        return _numbered([total], [_recovering(models, recipe, curve)])
     left = swept(models, recipe, curve.scope)
     if left is None:
         return None
     if curve.way == SCRATCH:
-        points = sorted(set(plan.scratch_points or range(len(plan.penalties))))
-        origins = [digest([_VERSION, SCRATCH, models.train_key(recipe), sorted(left[point])]) for point in points]
-        pairs = zip(points, origins, strict=True)
-        return [PlannedPoint(index=point, setting=plan.penalties[point], origin=origin) for point, origin in pairs]
+        origins = [[_VERSION, SCRATCH, models.train_key(recipe), sorted(removed)] for removed in left]
+        return _at_penalties(plan, plan.scratch_points, origins)
+    if curve.way in (RECOVERED, RECOVERED_RANDOM):
+        sweep = places(models, recipe, RemovalOrder(way=LEARNED, scope=curve.scope)) or []
+        before = [len(one) for one in left] if curve.way == RECOVERED_RANDOM else [place.origin for place in sweep]
+        origins = [[_recovering(models, recipe, curve), one] for one in before]
+        return _at_penalties(plan, plan.recover_points, origins)
     return _greedy_places(models, recipe, curve, left)
 
 
 def too_many(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[int]:
     """Numbers of heads that the plan asks for and the scope does not have."""
     plan = models.plan.pruning
-    asked = plan.subset if curve.way in EXACTLY else () if curve.way in (LEARNED, SCRATCH) else plan.keep
-    return _counts(models, recipe, curve, asked)[1]
+    asked = plan.subset if curve.way in EXACTLY else () if curve.way in _TRAINED else plan.keep
+    return _counts(models, recipe, curve, asked)[1] if asked else []
 
 
 def learning_key(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> str:
@@ -175,6 +188,19 @@ def swept(models: StudyModels, recipe: Recipe, scope: str) -> list[HeadSet] | No
         gone = heads.loc[~heads["alive"], ["stack", "kind", "layer", "head"]].itertuples(index=False, name=None)
         removed.append(frozenset((str(stack), str(kind), int(layer), int(head)) for stack, kind, layer, head in gone))
     return removed
+
+
+def _recovering(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[object]:
+    """What a model that recovers depends on beside the heads and weights to begin with."""
+    plan = models.plan.pruning
+    settings = [plan.recover_updates, plan.recover_learning_rate]
+    return [_VERSION, curve.way, curve.scope, curve.order, models.train_key(recipe), settings]
+
+
+def _at_penalties(plan: PruningPlan, asked: Sequence[int], origins: Sequence[object]) -> list[PlannedPoint]:
+    """The points asked for of the sweep, all for none, each with what its heads and weights follow from."""
+    points = sorted(set(asked or range(len(plan.penalties))))
+    return [PlannedPoint(index=point, setting=plan.penalties[point], origin=digest(origins[point])) for point in points]
 
 
 def _greedy_places(

@@ -8,13 +8,26 @@ from infoflow.flow import PassOptions
 from infoflow.foundation import digest
 from infoflow.heads import Head, HeadSet, ablate
 from infoflow.models import Model
-from infoflow.pruning import GatedPoint, greedy_removals, learn_gates, learn_subset
+from infoflow.pruning import GatedPoint, greedy_removals, learn_gates, learn_subset, rank_heads, recover
 from infoflow.results import UNTRAINED, Recipe, Subject
 from infoflow.training import TrainConfig
 
 from .._data import at_most
 from .._study_models import StudyModels
-from ._pruning_curves import EXACTLY, LEARNED, SCRATCH, STRAIGHT, PlannedPoint, RemovalOrder, learning_key, swept
+from ._pruning_curves import (
+    EXACTLY,
+    LEARNED,
+    RANDOM,
+    RECOVERED,
+    RECOVERED_ALL,
+    RECOVERING,
+    SCRATCH,
+    STRAIGHT,
+    PlannedPoint,
+    RemovalOrder,
+    learning_key,
+    swept,
+)
 
 _FOLDER = "pruning"
 
@@ -41,28 +54,33 @@ def points(
     point passes through those before as well."""
     last = max(place.index for place in wanted)
     passed = [place for place in every if place.index <= last] if curve.way in (LEARNED, "iterative") else wanted
-    ways: dict[str, Callable[..., Iterator[Point]]] = {LEARNED: _swept, SCRATCH: _from_scratch} | dict.fromkeys(
-        EXACTLY, _subsets
-    )
+    ways: dict[str, Callable[..., Iterator[Point]]] = {LEARNED: _swept, SCRATCH: _from_scratch}
+    ways |= dict.fromkeys(EXACTLY, _subsets) | dict.fromkeys(RECOVERING, _recovered)
     return ways.get(curve.way, _chosen)(models, recipe, curve, passed)
 
 
 def _swept(models: StudyModels, recipe: Recipe, curve: RemovalOrder, places: Sequence[PlannedPoint]) -> Iterator[Point]:
-    plan, model = models.plan.pruning, models.load(Subject(recipe=recipe))
-    sweep = learn_gates(
+    model = models.load(Subject(recipe=recipe))
+    sweep = _sweep(models, recipe, curve, model, [place.setting for place in places])
+    for place, point in zip(places, sweep, strict=True):
+        yield _gated(place, model, point)
+        models.drop_checkpoints(point.folder)
+
+
+def _sweep(
+    models: StudyModels, recipe: Recipe, curve: RemovalOrder, model: Model, penalties: Sequence[float]
+) -> Iterator[GatedPoint]:
+    return learn_gates(
         model,
         models.objective(recipe),
         models.training_data(recipe),
         _config(models, recipe),
         models.bench.path(_FOLDER, learning_key(models, recipe, curve)),
-        penalties=[place.setting for place in places],
+        penalties=penalties,
         kinds=curve.kinds,
-        gate_rate=plan.gate_rate,
+        gate_rate=models.plan.pruning.gate_rate,
         seed=recipe.seed,
     )
-    for place, point in zip(places, sweep, strict=True):
-        yield _gated(place, model, point)
-        models.drop_checkpoints(point.folder)
 
 
 def _subsets(
@@ -121,6 +139,47 @@ def _from_scratch(
         model.module.eval()
         yield Point(place=place, model=model, removed=removed)
         models.drop_checkpoints(folder)
+
+
+def _recovered(
+    models: StudyModels, recipe: Recipe, curve: RemovalOrder, places: Sequence[PlannedPoint]
+) -> Iterator[Point]:
+    """Trained on from the weights of the sweep's point, with gates wide open, or from those of the converged model."""
+    training, plan = models.plan.training, models.plan.pruning
+    config = dataclasses.replace(
+        training,
+        seed=recipe.seed,
+        updates=plan.recover_updates or training.updates,
+        max_source_tokens=None if plan.recover_updates else training.max_source_tokens,
+        learning_rate=plan.recover_learning_rate or training.learning_rate,
+        evaluate_every=0,
+        save_every=plan.save_every,
+        keep_last=1,
+    )
+    for place in places:
+        model, removed = _before_recovery(models, recipe, curve, place)
+        folder = models.bench.path(_FOLDER, digest([curve.scope, place.origin]))
+        recover(model, models.objective(recipe), models.training_data(recipe), config, folder, removed=removed)
+        yield Point(place=place, model=model, removed=removed)
+        models.drop_checkpoints(folder)
+
+
+def _before_recovery(
+    models: StudyModels, recipe: Recipe, curve: RemovalOrder, place: PlannedPoint
+) -> tuple[Model, HeadSet]:
+    model = models.load(Subject(recipe=recipe))
+    if curve.way == RECOVERED_ALL:
+        return model, frozenset()
+    left = swept(models, recipe, curve.scope)
+    assert left is not None, "its sweep comes before"
+    removed = left[place.index]
+    if curve.way == RECOVERED:
+        sweep = RemovalOrder(way=LEARNED, scope=curve.scope)
+        for _ in _sweep(models, recipe, sweep, model, models.plan.pruning.penalties[: place.index + 1]):
+            pass  # finished runs are read: the model has the last one's weights
+        return model, removed
+    order = rank_heads(model, models.data.validation, RANDOM, kinds=curve.kinds, draw=curve.order)
+    return model, frozenset(order[: len(removed)])
 
 
 def pass_options(models: StudyModels, recipe: Recipe) -> PassOptions:

@@ -1,0 +1,36 @@
+"""Which weights a pruned model may change while it is trained on."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from infoflow.foundation import UserError
+from infoflow.models import Model
+
+
+@contextmanager
+def only_training(model: Model, stacks: Collection[str], rest: str) -> Iterator[None]:
+    """Freeze what is not to change while heads of these stacks are pruned; afterwards all may be trained as before.
+
+    Args:
+        stacks: That have the heads which go.
+        rest: `"auto"` freezes the decoder of an encoder–decoder whose encoder alone is pruned, so that functions cannot
+            move there; `"train"` freezes nothing, `"freeze"` the whole model.
+    """
+    if rest not in ("auto", "train", "freeze"):
+        raise UserError(f'rest must be "auto", "train" or "freeze". Got {rest}.')
+    decoder = rest == "auto" and len(model.anatomy.stacks) > 1 and set(stacks) == {"encoder"}
+    encoder_only: set[torch.nn.Parameter] = set(model.module.get_encoder().parameters()) if decoder else set()
+    frozen = [
+        parameter
+        for parameter in model.module.parameters()
+        if parameter.requires_grad and (rest == "freeze" or (decoder and parameter not in encoder_only))
+    ]
+    for parameter in frozen:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in frozen:
+            parameter.requires_grad_(True)

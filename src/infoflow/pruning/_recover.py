@@ -1,0 +1,45 @@
+"""Train a pruned model on, so that what is left of it can follow the heads that went."""
+
+from pathlib import Path
+
+from infoflow.heads import HeadSet, ablate
+from infoflow.models import Model
+from infoflow.objectives import AbstractObjective
+from infoflow.training import TrainConfig, TrainingData, train
+
+from ._freezing import only_training
+
+
+def recover(
+    model: Model,
+    objective: AbstractObjective,
+    data: TrainingData,
+    config: TrainConfig,
+    out: Path | str,
+    *,
+    removed: HeadSet,
+    freeze_decoder: bool = False,
+) -> None:
+    """Train a model on without the heads that were removed from it, as at first: no gates, no penalty.
+
+    Interrupted, it continues when it is called again with the same arguments and the same first weights.
+
+    Args:
+        model: With the weights to begin with; they change. The heads stay in it: ablate them wherever it is read.
+        objective: What it was trained for.
+        data: To train on.
+        config: Of this training. A rate that is as high as in the first training and falls again ("learning-rate
+            rewinding") recovers more than the low constant one of learned gates.
+        out: Folder of the training run.
+        removed: Heads whose output is 0 from the first update to the last.
+        freeze_decoder: Train an encoder–decoder's encoder alone, as `learn_gates` does where the encoder's heads go.
+
+    Raises:
+        UserError: `out` holds another training.
+
+    Source: [@renda2020rewinding], who compare rates and weights to go on with, for single weights and channels of
+    convolutions; for heads nothing is published that we know of.
+    """
+    with only_training(model, ["encoder"], "auto" if freeze_decoder else "train"), ablate(model, sorted(removed)):
+        train(objective, config, data, model.module, Path(out))
+    model.module.eval()
