@@ -5,7 +5,7 @@ from math import comb
 import numpy as np
 import pandas as pd
 import pytest
-from pruning.synthetic import COST, LEFT, ROLES, SHARES, Sweeps, task_scores
+from pruning.synthetic import COST, LEFT, RECOVERED, ROLES, SHARES, Sweeps, task_scores
 
 from .groups import models_of
 
@@ -65,6 +65,45 @@ def test_effects_are_those_of_the_curves(held):
     assert held.loc["heads:V4", "control"] == pytest.approx(np.mean(chances))
     assert held.loc["heads:V5", "effect"] == 0
     assert held.loc["heads:V5", "control"] == 1
+
+
+def test_what_was_trained_on_is_as_good_and_better_than_random_heads():
+    held = verdict("H2", Sweeps(recovers=True, between=0.0))
+    assert held["verdict"] == "holds", held["reason"]
+    assert held["unit"] == "BLEU"
+    from infoflow.findings import recovered_gaps
+
+    found = recovered_gaps().estimates(models_of(Sweeps(recovers=True, between=0.0).tables())).values_UK
+    np.testing.assert_allclose(found, [[0.4, 1.0, 0.04, 0.1]] * 3)
+    assert verdict("H2", Sweeps(recovers=True, metrics=("loss",)))["unit"] == "nats per token"
+
+
+@pytest.mark.parametrize(
+    "gains",
+    [
+        {"recovered": -1.0, "recovered-random": -2.0},  # it does not come back
+        {"recovered": 0.4, "recovered-random": 0.9},  # random heads are better
+    ],
+)
+def test_what_does_not_come_back_or_is_no_better_than_chance_fails(gains):
+    assert verdict("H2", Sweeps(recovers=True, recovered=RECOVERED | gains))["verdict"] == "fails"
+
+
+def test_it_is_told_what_is_missing_to_be_trained_on():
+    assert "set recover in the plan's [pruning]" in verdict("H2")["reason"]
+    few = verdict("H2", Sweeps(recovers=True, left=(16, 15, 14, 13, 12, 11)))
+    assert "o point at which fewer than half of the encoder's heads were left was trained on" in few["reason"]
+
+
+def test_the_point_nearest_to_ten_of_48_is_read():
+    tables = Sweeps(recovers=True, between=0.0, noise=0.0).tables()
+    rows = tables["pruning"]
+    other = rows["method"].str.startswith("recovered") & (rows["kept_encoder_self"] != 3) & (rows["scope"] != "")
+    rows.loc[other, "value"] -= 20.0  # 3 of 16 are nearest to 10 of 48
+    from infoflow.findings import recovered_gaps
+
+    found = recovered_gaps().estimates(models_of(tables)).values_UK
+    np.testing.assert_allclose(found[:, :2], [[0.4, 1.0]] * 3)
 
 
 def test_alive_shares_are_means_over_the_sweep():

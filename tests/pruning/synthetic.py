@@ -29,6 +29,11 @@ COST = {  # BLEU lost with the whole pool removed, and how late in the sweep it 
     "confidence": (22.0, 1.8),
     "random": (24.0, 1.2),
 }
+RECOVERED = {  # what is better than before when models are trained on, all heads first
+    "recovered-all": 0.5,
+    "recovered": 0.4,
+    "recovered-random": -0.6,
+}
 FULL = {"bleu": 30.0, "loss": 2.0}
 LOSS_OF_BLEU = 0.1  # nats per token that go with a BLEU
 ROLES = {
@@ -62,11 +67,13 @@ class Sweeps:
     undecided: tuple[int, ...] = (16, 6, 3, 1, 0, 0)
     roles: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=lambda: dict(ROLES))
     keeps_roles: bool = True  # the last heads to go are those with roles
+    recovers: bool = False  # encoders are trained on, and the unpruned models have rows
+    recovered: dict[str, float] = field(default_factory=lambda: dict(RECOVERED))
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The tables `pruning`, `pruned_heads` and `pruned_roles`."""
         return {
-            "pruning": pd.DataFrame(list(self._points())),
+            "pruning": pd.DataFrame([*self._points(), *(self._recovered() if self.recovers else [])]),
             "pruned_heads": pd.DataFrame(list(self._heads())),
             "pruned_roles": pd.DataFrame(list(self._roles())),
         }
@@ -126,6 +133,30 @@ class Sweeps:
                 }
                 for metric in self.metrics if keys["objective"] == "translation" else ("loss",):
                     yield row | {"metric": metric} | self._score(keys, method, metric, (total - kept) / pool)
+
+    def _recovered(self) -> Iterator[dict[str, Any]]:
+        """What was trained on, and the models before: their quality is that before, and what was gained."""
+        size, others = self.size, dict.fromkeys(("kept_decoder_self", "kept_decoder_cross"), self.size)
+        for model in self._models():
+            for method in ("unpruned", *RECOVERED):
+                whole = method in ("unpruned", "recovered-all")
+                for point, left in enumerate([16] if whole else self.left):
+                    if not whole and point == 0:
+                        continue
+                    left = round(left * size / 16)
+                    keys = {**model, "method": method, "scope": "" if whole else self.scopes[0], "draw": 0}
+                    kept = {"kept": left + 2 * size, "total": 3 * size, "kept_encoder_self": left, **others}
+                    row = {**keys, "point": point - (method == "unpruned"), "setting": float(left), **kept}
+                    for metric in self.metrics:
+                        score = self._gained(keys, metric, self.recovered.get(method, 0.0))
+                        yield row | {"undecided": 0, "metric": metric} | score
+
+    def _gained(self, keys: dict[str, Any], metric: str, gain: float) -> dict[str, Any]:
+        self.cost["hard-concrete"], before = (0.0, 1.0), self.cost["hard-concrete"]
+        score = self._score(keys, "hard-concrete", metric, float(keys["method"] != "unpruned"))
+        self.cost["hard-concrete"], scale = before, 1.0 if metric == "bleu" else -LOSS_OF_BLEU
+        moved = {name: score[name] + scale * gain for name in ("value", "low", "high")}
+        return score | moved | {"replicates": [one + scale * gain for one in score["replicates"]]}
 
     def _score(self, keys: dict[str, Any], method: str, metric: str, removed: float) -> dict[str, Any]:
         most, late = self.cost[method]

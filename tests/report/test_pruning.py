@@ -183,6 +183,40 @@ def test_difference_to_scratch_is_paired(run, figures) -> None:
     assert f"better by {gap:.2f}"[:-1] in figures["pruning-scratch"].answer[0]
 
 
+def test_what_was_trained_on_stands_beside_random_and_all_heads(tmp_path) -> None:
+    run = write_run(tmp_path, Sweeps(recovers=True, scopes=("encoder-self",)), judged=False)
+    figure = _figures(run)["pruning-recovered"]
+    table = run.tables["pruning"].query("metric == 'bleu'")
+    wide = table.pivot_table(index=["seed", "point"], columns="method", values="value")
+    own = wide.loc[wide.index.get_level_values("point") > 0]
+    better = (own["recovered"] - own["recovered-random"]).mean()
+    whole = {way: table[table["method"] == way]["value"].mean() for way in ("unpruned", "recovered-all")}
+    gained, behind = own["recovered"].mean() - whole["unpruned"], whole["recovered-all"] - own["recovered"].mean()
+    (answer,) = figure.answer
+    assert answer.startswith(
+        "Encoder heads of translation: with 1 to 13 of 16 left and trained on (means over 5 points)"
+    )
+    for gap, than in ((better, "better than as many random heads"), (gained, "better than the model before any head")):
+        assert re.search(rf"{gap:.2f}"[:-1] + rf"\S* BLEU \([^)]+\) {than}", answer), answer
+    assert re.search(rf"{behind:.2f}"[:-1] + r"\S* BLEU \([^)]+\) worse than all heads", answer), answer
+    assert figure.findings == ("heads:H2",)
+    spec = figure.panels[0].spec
+    texts = {str(value) for rows in spec["datasets"].values() for row in rows for value in row.values()}
+    assert [layer["mark"]["type"] for layer in spec["layer"]].count("rule") == 2  # before, and all heads
+    assert {"■ as pruned", "● trained on", "– – random heads, trained on", "— — all heads, trained on"} <= texts
+    assert "recovered" not in set(_figures(run)["pruning-quality"].data["way"])
+
+
+def test_a_single_point_that_was_trained_on_has_whiskers_side_by_side(tmp_path) -> None:
+    left = {"left": (16, 3), "penalties": (0.0, 0.4), "undecided": (16, 0)}
+    shares = dict.fromkeys(("encoder-self", "decoder-self", "decoder-cross"), (1.0, 0.2))
+    figures = _run(tmp_path, recovers=True, scopes=("encoder-self",), shares=shares, seeds=(0,), **left)
+    spec = figures["pruning-recovered"].panels[0].spec
+    offsets = [layer["mark"].get("xOffset") for layer in spec["layer"] if layer["mark"]["type"] == "point"]
+    assert offsets == [8, 0, -8]
+    assert "with 3 of 16 left and trained on, the model is" in figures["pruning-recovered"].answer[0]
+
+
 def test_charts_name_colours_as_variables_and_have_a_control(figures) -> None:
     for figure in figures.values():
         text = json.dumps([panel.spec for panel in figure.panels])

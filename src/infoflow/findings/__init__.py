@@ -47,6 +47,7 @@ from ._over_training import movement as movement
 from ._over_training import verdict_runs as verdict_runs
 from ._own_claims import load_claims as load_claims
 from ._pruned_models import alive_by_kind as alive_by_kind
+from ._recovered_models import recovered_gaps as recovered_gaps
 from ._registry import FINDINGS as FINDINGS
 from ._registry import describe as describe
 from ._resampled import plan_rows as plan_rows

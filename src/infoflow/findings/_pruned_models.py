@@ -34,6 +34,12 @@ _HEAD = ("stack", "kind", "layer", "head")
 _CONVERGED = -1  # the point before the sweep, in the table of roles
 
 
+def pruning_quality() -> Table:
+    """Scores of pruned translation models, unknown ones left out."""
+    needs = ("method", "scope", "draw", "point", "baseline", "replicates", "kept", "total", "kept_decoder_self")
+    return Table("pruning", TRANSLATION, needs=(*needs, "kept_decoder_cross"), known=True)
+
+
 def removable_share(method: str = GATES) -> Reading:
     """Largest share of the encoder's heads whose removal costs at most `CHEAP`, in BLEU or, without it, in loss.
 
@@ -41,7 +47,7 @@ def removable_share(method: str = GATES) -> Reading:
     where it first costs more; seeds' numbers are means over draws. Where some curve holds the unpruned model as a
     point, costs are differences on the same sentences; elsewhere intervals count the sentences of the pruned one alone.
     """
-    table = _quality().where(metric=_METRICS)
+    table = pruning_quality().where(metric=_METRICS)
     return together(_removable_share, _chosen_by(table, method, ENCODER), table.where(scope=...))
 
 
@@ -52,7 +58,7 @@ def pruned_less_scratch(pruned: str = GATES) -> Reading:
     scored. All heads where they were pruned, else the encoder's. With `pruned="random"`: as many random heads of the
     converged model, interpolated along the mean random order.
     """
-    return _quality().where(metric=..., scope=...).reduce(_pruned_less_scratch, pruned=pruned)
+    return pruning_quality().where(metric=..., scope=...).reduce(_pruned_less_scratch, pruned=pruned)
 
 
 def alive_by_kind(method: str = GATES, *, uniform: bool = False) -> Reading:
@@ -93,11 +99,6 @@ def undecided_gates(at: Literal["largest", "zero"] = "largest") -> Reading:
 
 def _sweep(name: str, *needs: str, number: str) -> Table:
     return Table(name, TRANSLATION, needs=("method", "scope", "draw", "point", *needs), number=number)
-
-
-def _quality() -> Table:
-    needs = ("method", "scope", "draw", "point", "baseline", "replicates", "kept", "total", "kept_decoder_self")
-    return Table("pruning", TRANSLATION, needs=(*needs, "kept_decoder_cross"), known=True)
 
 
 def _chosen_by(table: Table, method: str, scope: str) -> Table:

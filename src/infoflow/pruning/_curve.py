@@ -38,16 +38,20 @@ PRUNING = TableSchema(
             unit="",
             description="hard-concrete (learned gates), subset (exactly k), straight-through (exactly k at every "
             "update), importance, iterative, confidence, relevance or random; scratch: trained from the start with the "
-            "heads of the hard-concrete point of the same place; unpruned: the model before, at point -1",
+            "heads of the hard-concrete point of the same place; recovered: that point, trained on without gates; "
+            "recovered-random: as many random heads, trained on; recovered-all: all heads, trained on; unpruned: the "
+            "model before, at point -1",
         ),
         Column(
             name="scope",
             dtype="string",
             unit="",
             description="heads that could go: all, those of one kind (encoder-self, decoder-self, decoder-cross) or of "
-            "several (with commas between); empty for unpruned",
+            "several (with commas between); empty for unpruned and recovered-all",
         ),
-        Column(name="draw", dtype="int64", unit="", description="seed of the gates, or number of the random order"),
+        Column(
+            name="draw", dtype="int64", unit="", description="seed of gates or training, or number of the random order"
+        ),
         Column(name="point", dtype="int64", unit="", description="place in the sweep, from 0"),
         Column(
             name="setting",

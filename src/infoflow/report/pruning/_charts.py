@@ -16,16 +16,17 @@ METHOD = Method(
     − ln(1 − <i>u</i>) + log <i>α</i>)/.33) − .1)), whose chance to be open is penalised; training goes on from the
     converged model, from one weight of the penalty to the next. A head is alive where log <i>α</i> &gt; 0; in
     evaluation its gate is min(1, max(0, 1.2 σ(log <i>α</i>) − .1)), undecided where |log <i>α</i>| &lt; 2.4. After
-    Voita et al. (2019) and Louizos, Welling and Kingma (2018). Gates for exactly <i>k</i> heads after Li et al. (2021).
-    All other ways rank heads on validation sentences and train nothing. Every choice is scored on the same held-out
-    sentences; BLEU is sacreBLEU's. Roles are measured again at every point by the thresholds of the head map.
+    Voita et al. (2019) and Louizos, Welling and Kingma (2018). Trained on: without gates and penalty, heads that went
+    stay away, the rate begins high and falls again (learning-rate rewinding, Renda, Frankle and Carbin 2020). Gates
+    for exactly <i>k</i> heads after Li et al. (2021). All other ways rank heads on validation sentences and train
+    nothing. Every choice is scored on the same held-out sentences; BLEU is sacreBLEU's. Roles are measured again at
+    every point by the thresholds of the head map.
     """,
 )
 
 UNPRUNED = BASELINE
 UNPRUNED_NAME = ("·····", "unpruned model", "var(--soft)")
 RANDOM_NAME = ("– –", "random choice", "var(--soft)")
-SCRATCH_NAME = ("– –", "from scratch", "var(--soft)")
 _GAP = 0.04  # between squares, as a part of their distance
 
 

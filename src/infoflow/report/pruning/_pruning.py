@@ -9,8 +9,9 @@ from .._model_tables import ModelTables
 from ._gates import gates_figure
 from ._kinds import kinds_figure
 from ._quality import quality_figure
+from ._recovered import recovered_figure
 from ._roles import roles_figure
-from ._rows import LEARNED, SCRATCH, SUBSET, scoped, with_counts
+from ._rows import LEARNED, SCRATCH, SUBSET, of_whole_models, scoped, with_counts
 from ._scratch import scratch_figure
 
 PRUNING = Section(
@@ -23,6 +24,7 @@ PRUNING = Section(
         "pruning-kinds": "pruning/kinds",
         "pruning-functions": "pruning/functions",
         "pruning-scratch": "pruning/from-scratch",
+        "pruning-recovered": "pruning/trained-on",
         "pruning-gates": "pruning/gates",
     },
 )
@@ -45,6 +47,7 @@ def pruning_section(tables: ModelTables) -> Section | None:
         None if heads is None else kinds_figure(heads, models),
         None if roles is None else roles_figure(roles, models),
         None if curves is None else scratch_figure(curves, models),
+        None if curves is None else recovered_figure(curves, of_whole_models(tables["pruning"]), models),
         None if curves is None else gates_figure(curves, models),
     ]
     if all(figure is None for figure in figures):

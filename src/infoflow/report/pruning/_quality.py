@@ -18,6 +18,8 @@ from ._rows import (
     CHEAP,
     METRICS,
     RANDOM,
+    RECOVERED,
+    RECOVERED_RANDOM,
     SCRATCH,
     WAYS,
     PrunableHeads,
@@ -34,7 +36,8 @@ _HEIGHT = 240
 
 def quality_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
     """The curves of each model and of each set of heads that might go, one metric at a time."""
-    frame = frame.loc[frame["way"].ne(SCRATCH) & frame["metric"].isin(METRICS)]
+    trained = [SCRATCH, RECOVERED, RECOVERED_RANDOM]  # they have figures of their own
+    frame = frame.loc[~frame["way"].isin(trained) & frame["metric"].isin(METRICS)]
     if frame.empty:
         return None
     curves = quality_curves(frame)

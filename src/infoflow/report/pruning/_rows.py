@@ -11,7 +11,9 @@ from .._shown_models import ShownModels
 from ..forms._hollow import HOLLOW
 
 LEARNED, SUBSET, SCRATCH, RANDOM = "hard-concrete", "subset", "scratch", "random"
-_UNPRUNED = "unpruned"  # the converged model, which no choice made
+RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL = "recovered", "recovered-random", "recovered-all"
+UNPRUNED = "unpruned"
+"""The converged model, which no choice made."""
 CHEAP = {"bleu": 0.5, "loss": 0.05}
 """What the sentences call almost no cost, as the claim heads:V1 does."""
 METRICS = {"bleu": ("BLEU", ""), "loss": ("loss", " (nats per token)")}
@@ -76,8 +78,13 @@ class PrunableHeads:
 
 def scoped(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of trained models with `way` for `method`, of the scopes that are drawn."""
-    frame = frame.loc[frame["trained"] & frame["method"].ne(_UNPRUNED) & frame["scope"].isin(_SCOPES)]
+    frame = frame.loc[frame["trained"] & frame["method"].ne(UNPRUNED) & frame["scope"].isin(_SCOPES)]
     return frame.assign(way=frame["method"].astype(str), scope=frame["scope"].astype(str))
+
+
+def of_whole_models(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of trained models that have all their heads: before any went, and trained on from there."""
+    return frame.loc[frame["trained"] & frame["method"].isin([UNPRUNED, RECOVERED_ALL])]
 
 
 def pools_of(frame: pd.DataFrame, models: ShownModels) -> list[PrunableHeads]:
