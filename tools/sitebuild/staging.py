@@ -20,6 +20,7 @@ MOVED = {
     "over-scale.md": "guides/over-scale.md",
     "over-training.md": "guides/over-training.md",
     "probing.md": "guides/probing.md",
+    "pruning.md": "guides/pruning.md",
     "retrieval.md": "guides/retrieval.md",
     "transplanting.md": "guides/transplanting.md",
 }

@@ -37,7 +37,7 @@ def recover(
     Raises:
         UserError: `out` holds another training.
 
-    Source: [@renda2020rewinding], who compare rates and weights to go on with, for single weights and channels of
+    Source: [@renda2020], who compare rates and weights to go on with, for single weights and channels of
     convolutions; for heads nothing is published that we know of.
     """
     with only_training(model, ["encoder"], "auto" if freeze_decoder else "train"), ablate(model, sorted(removed)):

@@ -22,7 +22,7 @@ from ._rows import METRICS, PrunableHeads, metrics_of
 POINT = ["series", "scope", "seed", "point"]
 """What a point of a sweep is told by, whichever way it was drawn."""
 _HEIGHT = 220
-_ASIDE = 8  # pixels between marks of one point
+_ASIDE = 4  # pixels, half of those between marks of one point
 _OTHER = "_other"  # behind the control's columns
 
 
@@ -115,7 +115,7 @@ def beside_chart(
     for place, (way, rows) in enumerate(zip(ways, drawn, strict=True)):
         look, light, width, size = _drawn_as(way, pool)
         if single:
-            aside = (len(ways) - 1) * _ASIDE / 2 - place * _ASIDE
+            aside = _ASIDE * (len(ways) - 1 - 2 * place)
             layers += _whiskers(rows, at, look, aside, size, light, tooltip)
         else:
             layers += lines(rows, at, look, light=light, band=0.15, width=width, size=size, touch=0, tooltip=tooltip)
@@ -164,7 +164,7 @@ def _replicates(gaps: Sequence[Samples], seeds: list, sign: int) -> dict[object,
 
 
 def _whiskers(
-    rows: pd.DataFrame, at: dict[str, Any], look: dict[str, Any], aside: float, size: int, light: Any, tooltip: list
+    rows: pd.DataFrame, at: dict[str, Any], look: dict[str, Any], aside: int, size: int, light: Any, tooltip: list
 ) -> list[Any]:
     """A single point with its interval, so many pixels aside."""
     own = {"color": look["color"], "opacity": light()}
