@@ -35,7 +35,7 @@ WIDTHS, LARGE_WIDTHS = (64, 128), (256, 512)
 CORPORA = {"tatoeba": {}, "grammar": {"name": "grammar:30000", "max_words": 24, "vocabulary": 1000}}
 # Of the presets quick, laptop and paper, which chose them on development seeds at these widths; 256 lies between.
 LEARNING_RATES = {64: 3e-3, 128: 2e-3, 256: 1e-3, 512: 5e-4}
-CPU_SECONDS = 510.0  # of the preset quick: three objectives, a million tokens, width 64, vocabulary 2,000
+CPU_SECONDS = (60.0, 30e-6)  # of a model for a million tokens, and for each multiplication of a token: widths 64 to 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,15 +70,21 @@ class Cell:
         )
 
     def cpu_seconds(self, plan: StudyPlan, done: "Sequence[tuple[Cell, Run]]") -> float:
-        """Of all its trainings: by what a finished cell of this width took for each token, else by their operations."""
+        """Of all its trainings, by what the finished cells nearest in width took for each token."""
         models = len(plan.seeds) * len(plan.objectives)
-        for cell, run in done:
+        pace = 1.0  # of this machine, beside the one that was measured
+        for cell, run in sorted(done, key=lambda each: -abs(math.log(each[0].width / self.width))):
             own = [one for one in run.folder.read().get("models", []) if one.get("cpu_seconds")]
-            if cell.width == self.width and own:
+            if own:
                 per_model = sum(float(one["cpu_seconds"]) for one in own) / len(own)
-                return models * per_model * self.tokens / cell.tokens
-        work = _work(self.width, plan.model.layers, plan.corpus.vocabulary) / _work(64, 6, 2000)
-        return CPU_SECONDS * self.tokens * work * models / 3
+                pace = per_model / (cell.tokens * _seconds(cell.width, plan))
+        return models * pace * self.tokens * _seconds(self.width, plan)
+
+
+def _seconds(width: int, plan: StudyPlan) -> float:
+    """CPU seconds of a model for a million tokens: at these widths a part of it hangs on no matrix."""
+    fixed, each = CPU_SECONDS
+    return fixed + each * _work(width, plan.model.layers, plan.corpus.vocabulary)
 
 
 def _work(width: int, layers: int, vocabulary: int) -> float:

@@ -3,6 +3,7 @@
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -61,3 +62,29 @@ def test_the_longest_training_keeps_checkpoints_where_the_others_end() -> None:
         assert kept[-1] == longest.training.updates
         for update, tokens in zip(kept[:-1], (3e5, 1e6), strict=True):
             assert tokens <= update * 512 < tokens + 512
+
+
+def test_costs_follow_the_finished_cell_that_is_nearest_in_width() -> None:
+    from infoflow.studies import StudyPlan
+
+    grid = script(GRID)
+    plan = StudyPlan.load(GRID.with_name("plan.toml"))
+    small, wide, wider = (grid.Cell(width=width, tokens=tokens, corpus="tatoeba") for width, tokens in (
+        (64, 1.0), (256, 3.0), (512, 3.0)
+    ))  # fmt: skip
+
+    def run(cpu_seconds: float) -> SimpleNamespace:
+        models = [
+            {"cpu_seconds": cpu_seconds},
+            {"cpu_seconds": 3 * cpu_seconds},
+            {"sha256": "of a model that was taken"},
+        ]
+        return SimpleNamespace(folder=SimpleNamespace(read=lambda: {"models": models}))
+
+    models = len(plan.seeds) * len(plan.objectives)
+    assert small.cpu_seconds(plan, [(small, run(50.0))]) == pytest.approx(models * 100.0)
+    assert wide.cpu_seconds(plan, [(wide, run(300.0)), (small, run(1.0))]) == pytest.approx(models * 600.0)
+    before = wider.cpu_seconds(plan, [])
+    by_nearest = wider.cpu_seconds(plan, [(wide, run(300.0)), (small, run(1.0))])
+    assert by_nearest / before == pytest.approx(models * 600.0 / wide.cpu_seconds(plan, []))
+    assert wide.cpu_seconds(plan, []) > 3 * small.cpu_seconds(plan, [])
