@@ -207,8 +207,8 @@ class PruningPlan:
 
     Each point costs `updates` of training where gates learn (the same again for each number of `subset`, twice with
     `straight_through`, a whole training for each point from scratch, and twice one for each point that recovers), and
-    everywhere a reading of `score_sentences`,
-    their translation by beam search unless `metric` is "loss", and for `roles` one of `role_sentences` with attention.
+    everywhere a reading of `score_sentences`, their translation by beam search unless `metric` is "loss", and for
+    `roles` one of `role_sentences` with attention.
     """
 
     on: bool = False

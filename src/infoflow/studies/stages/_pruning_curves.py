@@ -140,9 +140,7 @@ def places(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[Pla
         origins = [[_VERSION, SCRATCH, models.train_key(recipe), sorted(removed)] for removed in left]
         return _at_penalties(plan, plan.scratch_points, origins)
     if curve.way in (RECOVERED, RECOVERED_RANDOM):
-        sweep = places(models, recipe, RemovalOrder(way=LEARNED, scope=curve.scope)) or []
-        before = [len(one) for one in left] if curve.way == RECOVERED_RANDOM else [place.origin for place in sweep]
-        origins = [[_recovering(models, recipe, curve), one] for one in before]
+        origins = [[_recovering(models, recipe, curve), one] for one in _before_recovery(models, recipe, curve, left)]
         return _at_penalties(plan, plan.recover_points, origins)
     return _greedy_places(models, recipe, curve, left)
 
@@ -195,6 +193,16 @@ def _recovering(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> lis
     plan = models.plan.pruning
     settings = [plan.recover_updates, plan.recover_learning_rate]
     return [_VERSION, curve.way, curve.scope, curve.order, models.train_key(recipe), settings]
+
+
+def _before_recovery(
+    models: StudyModels, recipe: Recipe, curve: RemovalOrder, left: Sequence[HeadSet]
+) -> list[str | int]:
+    """Of each point of the sweep what weights and heads to begin with follow from."""
+    if curve.way == RECOVERED_RANDOM:
+        return [len(removed) for removed in left]
+    sweep = places(models, recipe, RemovalOrder(way=LEARNED, scope=curve.scope)) or []
+    return [place.origin for place in sweep]
 
 
 def _at_penalties(plan: PruningPlan, asked: Sequence[int], origins: Sequence[object]) -> list[PlannedPoint]:
