@@ -6,6 +6,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from infoflow.heads import removable
+
 from .._figure import Panel, PanelGroup, ReportFigure
 from .._in_words import by_answer
 from .._numbers import number
@@ -111,8 +113,12 @@ def _words(curves: pd.DataFrame, models: ShownModels) -> str:
 
 
 def _share_gone(line: pd.DataFrame, metric: str) -> str:
-    point = _cheapest(line, metric)
-    return "0%" if point is None else f"{1 - point['left'] / point['size']:.0%}"
+    """Where the line, straight between its points and the unpruned model, first costs more than what is cheap."""
+    line = line.loc[line["left"] < line["size"]].sort_values("left", ascending=False)
+    sign = -1 if metric == "bleu" else 1
+    costs = sign * (line["value"] - line["unpruned"]) / CHEAP[metric]
+    (share,) = removable((1 - line["left"] / line["size"]).to_numpy(dtype=float), costs.to_numpy(dtype=float)[None])
+    return f"{share:.0%}"
 
 
 def _sentence(own: pd.DataFrame, pool: PrunableHeads, metric: str) -> str:
