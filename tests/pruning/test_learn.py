@@ -267,3 +267,22 @@ def test_an_interrupted_recovery_ends_alike(model, data, tmp_path, monkeypatch):
     model.module.load_state_dict(first)
     recover(model, OBJECTIVE, data, CONFIG, tmp_path / "cut", removed=gone)
     assert all(torch.equal(tensor, whole[name]) for name, tensor in weights(model).items())
+
+
+def test_other_heads_or_weights_have_another_recovery(model, data, tmp_path):
+    first, heads = copy.deepcopy(model.module.state_dict()), all_heads(model.anatomy)
+    found = {}
+    for name, gone, frozen in (("two", heads[:2], False), ("others", heads[2:4], False), ("frozen", heads[:2], True)):
+        model.module.load_state_dict(first)
+        folder = recover(model, OBJECTIVE, data, CONFIG, tmp_path, removed=frozenset(gone), freeze_decoder=frozen)
+        found[name] = (folder, weights(model))
+    assert len({folder for folder, _ in found.values()}) == 3
+    assert any(not torch.equal(found["two"][1][name], tensor) for name, tensor in found["others"][1].items())
+    assert any(not torch.equal(found["two"][1][name], tensor) for name, tensor in found["frozen"][1].items())
+
+
+def test_a_single_stack_has_no_decoder_to_freeze(matched_models, data, tmp_path):
+    encoder = matched_models["masked-lm"]
+    with pytest.raises(UserError, match="freeze_decoder is for encoder-decoders"):
+        recover(encoder, OBJECTIVE, data, CONFIG, tmp_path, removed=frozenset(), freeze_decoder=True)
+    assert not any(tmp_path.iterdir())

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from undrawn import undrawn
 
 from infoflow.flow import PassOptions, measure
-from infoflow.foundation import SEAL, UserError, file_digest
+from infoflow.foundation import SEAL, UserError, file_digest, hash64
 from infoflow.heads import HEAD_ROLES, head_roles
 from infoflow.pruning import PRUNED_HEADS, PRUNED_ROLES, PRUNING, quality, rank_heads, role_measures
 from infoflow.results import KEYS, Subject, read_table, write_table
@@ -179,7 +179,7 @@ def test_what_recovers_has_the_heads_of_its_sweep_or_as_many_random_ones(run, mo
     for scope, kinds in (("encoder-self", ("encoder-self",)), ("all", None)):
         gone = removed(run, "hard-concrete", 0, scope)
         assert removed(run, "recovered", 0, scope) == gone
-        order = rank_heads(published(models), models.data.validation, "random", kinds=kinds)
+        order = rank_heads(published(models), models.data.validation, "random", kinds=kinds, draw=0)  # of the seed
         assert removed(run, "recovered-random", 0, scope) == frozenset(order[: len(gone)])
     assert removed(run, "recovered-all", 0, "") == frozenset()
     assert row(run, "recovered-all", 0, "loss", "")["kept"] == 12
@@ -206,7 +206,11 @@ def test_what_recovers_is_trained_on_without_its_heads(run, models, tmp_path) ->
                     weight[piece.mask(weight)] = 0.0
 
         model.module.register_forward_pre_hook(close)
-        config = dataclasses.replace(models.plan.training, updates=3, learning_rate=2e-3)
+        # All heads learn as long as gates and what recovers together, on other batches than at first.
+        settings = {"updates": 3 if begin else 3 + 4, "learning_rate": 2e-3, "warmup": 0.0}
+        config = dataclasses.replace(
+            models.plan.training, seed=2**31 + hash64("recovering-model", 0) % 2**31, **settings
+        )
         train(models.objective(recipe), config, models.training_data(recipe), model.module, tmp_path / method)
         model.module.eval()
         found = quality(model, at_most(models.data.analysed, 12), frozenset(), "loss")["scores"][0]

@@ -206,9 +206,9 @@ class PruningPlan:
     half a BLEU. More updates decide more gates.
 
     Each point costs `updates` of training where gates learn (the same again for each number of `subset`, twice with
-    `straight_through`, a whole training for each point from scratch, and twice one for each point that recovers), and
-    everywhere a reading of `score_sentences`, their translation by beam search unless `metric` is "loss", and for
-    `roles` one of `role_sentences` with attention.
+    `straight_through`, a whole training for each point from scratch, two of `recover_updates` for each point that
+    recovers and one more for all heads), and everywhere a reading of `score_sentences`, their translation by beam
+    search unless `metric` is "loss", and for `roles` one of `role_sentences` with attention.
     """
 
     on: bool = False
@@ -226,10 +226,10 @@ class PruningPlan:
     scratch: bool = False  # train from the start, as long as the model, with the heads that a sweep's point left
     scratch_scopes: tuple[Scope, ...] = ()  # empty: all
     scratch_points: tuple[CountOrNone, ...] = ()  # of the sweep, from 0; empty: all
-    recover: bool = False  # train on, at a rate that falls, what a sweep's point left; as many random heads; all heads
-    recover_points: tuple[CountOrNone, ...] = ()  # of the sweep, from 0; empty: all
-    recover_updates: CountOrNone = 0  # 0: as many as the model's training
-    recover_learning_rate: Annotated[float, Limits(at_least=0, at_most=10)] = 0.0  # highest; 0: that of the training
+    recover: bool = False  # train on what a sweep's point left; beside it as many random heads, and all heads
+    recover_points: tuple[CountOrNone, ...] = ()  # of the sweep, from 0; empty: all at which a head went
+    recover_updates: CountOrNone = 0  # 0: training.updates
+    recover_learning_rate: Annotated[float, Limits(at_least=0, at_most=10)] = 0.0  # peak, falls to 0; 0: training's
     roles: bool = True  # measure roles again at each point of learned, random and scratch choices
     metric: Literal["bleu", "loss"] = "bleu"  # "bleu" beside the loss, for translation
     score_sentences: CountOrNone = 500  # of the analysed ones; 0: all

@@ -234,6 +234,5 @@ def _tell(recipe: Recipe, rows: pd.DataFrame) -> None:
     first = rows.iloc[0]
     scores = ", ".join(f"{row.metric} {row.value:.3g} (was {row.baseline:.3g})" for row in rows.itertuples())
     kept = f"{first['kept']} of {first['total']} heads"
-    current_display().note(
-        f"{recipe.name}, {first['method']} in {first['scope']}, point {first['point']}: {kept}, {scores}"
-    )
+    where = f" in {first['scope']}" if first["scope"] else ""
+    current_display().note(f"{recipe.name}, {first['method']}{where}, point {first['point']}: {kept}, {scores}")

@@ -23,11 +23,11 @@ EXACTLY = (SUBSET, STRAIGHT)
 """Gates that let exactly k heads pass: in the limit of a falling temperature, or in every update."""
 RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL = "recovered", "recovered-random", "recovered-all"
 RECOVERING = (RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL)
-"""Trained on without gates: what a sweep's point left, as many random heads of the converged model, and all heads."""
+"""Trained on without gates: what a sweep's point left; from the converged model and for as many updates in all, as many
+random heads, drawn by the seed, and all heads."""
 
 _VERSION = 1  # raise when the same plan prunes or scores otherwise
-_SEEDED = (LEARNED, *EXACTLY, SCRATCH, RECOVERED, RECOVERED_ALL)
-_TRAINED = (*_SEEDED, RECOVERED_RANDOM)
+_TRAINED = (LEARNED, *EXACTLY, SCRATCH, *RECOVERING)
 _WITH_ROLES = (LEARNED, *EXACTLY, SCRATCH, RANDOM)
 
 
@@ -44,8 +44,8 @@ class RemovalOrder:
         return None if self.scope == ALL_HEADS else (self.scope,)
 
     def draw(self, recipe: Recipe) -> int:
-        """Its number in tables: of the random order, or the seed of the gates."""
-        return recipe.seed if self.way in _SEEDED else self.order
+        """Its number in tables: of the random order, or the seed of what was trained."""
+        return recipe.seed if self.way in _TRAINED else self.order
 
     @property
     def piece(self) -> "Piece":
@@ -132,7 +132,8 @@ def places(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[Pla
         return _numbered(counts, [[base, k] for k in counts])
     if curve.way == RECOVERED_ALL:
         total = num_heads(models.plan, recipe.objective, ALL_HEADS)
-        return _numbered([total], [_recovering(models, recipe, curve)])
+        updates = recovering_updates(plan, models.plan.training.updates, curve.way, 0)
+        return _numbered([total], [[_recovering(models, recipe, curve), updates]])
     left = swept(models, recipe, curve.scope)
     if left is None:
         return None
@@ -140,8 +141,9 @@ def places(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[Pla
         origins = [[_VERSION, SCRATCH, models.train_key(recipe), sorted(removed)] for removed in left]
         return _at_penalties(plan, plan.scratch_points, origins)
     if curve.way in (RECOVERED, RECOVERED_RANDOM):
-        origins = [[_recovering(models, recipe, curve), one] for one in _before_recovery(models, recipe, curve, left)]
-        return _at_penalties(plan, plan.recover_points, origins)
+        begun = _begun(models, recipe, curve, left)
+        every = _at_penalties(plan, plan.recover_points, [[_recovering(models, recipe, curve), one] for one in begun])
+        return [place for place in every if left[place.index]]  # else there is nothing to recover from
     return _greedy_places(models, recipe, curve, left)
 
 
@@ -188,21 +190,32 @@ def swept(models: StudyModels, recipe: Recipe, scope: str) -> list[HeadSet] | No
     return removed
 
 
+def recovering_updates(plan: PruningPlan, training: int, way: str, point: int) -> int:
+    """Updates of a model that recovers, those of the sweep counted in for what does not begin where it ended.
+
+    All heads learn as long as at the last point that is trained on.
+    """
+    if way == RECOVERED_ALL:
+        point = max(plan.recover_points or range(len(plan.penalties)))
+    before = 0 if way == RECOVERED else plan.updates * (point + 1)
+    return (plan.recover_updates or training) + before
+
+
 def _recovering(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[object]:
     """What a model that recovers depends on beside the heads and weights to begin with."""
-    plan = models.plan.pruning
-    settings = [plan.recover_updates, plan.recover_learning_rate]
-    return [_VERSION, curve.way, curve.scope, curve.order, models.train_key(recipe), settings]
+    rate = models.plan.pruning.recover_learning_rate
+    return [_VERSION, curve.way, curve.scope, models.train_key(recipe), rate]
 
 
-def _before_recovery(
+def _begun(
     models: StudyModels, recipe: Recipe, curve: RemovalOrder, left: Sequence[HeadSet]
-) -> list[str | int]:
-    """Of each point of the sweep what weights and heads to begin with follow from."""
-    if curve.way == RECOVERED_RANDOM:
-        return [len(removed) for removed in left]
+) -> list[tuple[str | int, int]]:
+    """Of each point of the sweep what weights and heads to begin with follow from, and how long they learn."""
     sweep = places(models, recipe, RemovalOrder(way=LEARNED, scope=curve.scope)) or []
-    return [place.origin for place in sweep]
+    plan, training = models.plan.pruning, models.plan.training.updates
+    updates = [recovering_updates(plan, training, curve.way, point) for point in range(len(left))]
+    first = [len(removed) for removed in left] if curve.way == RECOVERED_RANDOM else [place.origin for place in sweep]
+    return list(zip(first, updates, strict=True))
 
 
 def _at_penalties(plan: PruningPlan, asked: Sequence[int], origins: Sequence[object]) -> list[PlannedPoint]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infoflow.flow import PassOptions
-from infoflow.foundation import digest
+from infoflow.foundation import digest, hash64, make_display, use_display
 from infoflow.heads import Head, HeadSet, ablate
 from infoflow.models import Model
 from infoflow.pruning import GatedPoint, greedy_removals, learn_gates, learn_subset, rank_heads, recover
@@ -26,6 +26,7 @@ from ._pruning_curves import (
     PlannedPoint,
     RemovalOrder,
     learning_key,
+    recovering_updates,
     swept,
 )
 
@@ -145,28 +146,18 @@ def _recovered(
     models: StudyModels, recipe: Recipe, curve: RemovalOrder, places: Sequence[PlannedPoint]
 ) -> Iterator[Point]:
     """Trained on from the weights of the sweep's point, with gates wide open, or from those of the converged model."""
-    training, plan = models.plan.training, models.plan.pruning
-    config = dataclasses.replace(
-        training,
-        seed=recipe.seed,
-        updates=plan.recover_updates or training.updates,
-        max_source_tokens=None if plan.recover_updates else training.max_source_tokens,
-        learning_rate=plan.recover_learning_rate or training.learning_rate,
-        evaluate_every=0,
-        save_every=plan.save_every,
-        keep_last=1,
-    )
     for place in places:
-        model, removed = _before_recovery(models, recipe, curve, place)
-        folder = models.bench.path(_FOLDER, digest([curve.scope, place.origin]))
-        recover(model, models.objective(recipe), models.training_data(recipe), config, folder, removed=removed)
+        model, removed = _to_recover(models, recipe, curve, place)
+        objective, data = models.objective(recipe), models.training_data(recipe)
+        config = _falling(models, recipe, curve, place)
+        out = models.bench.path(_FOLDER, digest([curve.scope, place.origin]))
+        folder = recover(model, objective, data, config, out, removed=removed)
         yield Point(place=place, model=model, removed=removed)
         models.drop_checkpoints(folder)
 
 
-def _before_recovery(
-    models: StudyModels, recipe: Recipe, curve: RemovalOrder, place: PlannedPoint
-) -> tuple[Model, HeadSet]:
+def _to_recover(models: StudyModels, recipe: Recipe, curve: RemovalOrder, place: PlannedPoint) -> tuple[Model, HeadSet]:
+    """The model to begin with, and its heads that are removed."""
     model = models.load(Subject(recipe=recipe))
     if curve.way == RECOVERED_ALL:
         return model, frozenset()
@@ -175,11 +166,30 @@ def _before_recovery(
     removed = left[place.index]
     if curve.way == RECOVERED:
         sweep = RemovalOrder(way=LEARNED, scope=curve.scope)
-        for _ in _sweep(models, recipe, sweep, model, models.plan.pruning.penalties[: place.index + 1]):
-            pass  # finished runs are read: the model has the last one's weights
+        with use_display(make_display("silent")):  # it was told when it was learned
+            for _ in _sweep(models, recipe, sweep, model, models.plan.pruning.penalties[: place.index + 1]):
+                pass  # finished runs are read: the model has the last one's weights
         return model, removed
-    order = rank_heads(model, models.data.validation, RANDOM, kinds=curve.kinds, draw=curve.order)
+    order = rank_heads(model, models.data.validation, RANDOM, kinds=curve.kinds, draw=recipe.seed)
     return model, frozenset(order[: len(removed)])
+
+
+def _falling(models: StudyModels, recipe: Recipe, curve: RemovalOrder, place: PlannedPoint) -> TrainConfig:
+    """The rate rises over the same share of updates as in the first training, and falls to 0; batches are others."""
+    training, plan = models.plan.training, models.plan.pruning
+    return dataclasses.replace(
+        training,
+        seed=2**31 + hash64("recovering-model", recipe.seed) % 2**31,
+        updates=recovering_updates(plan, training.updates, curve.way, place.index),
+        max_source_tokens=None,
+        learning_rate=plan.recover_learning_rate or training.learning_rate,
+        schedule="linear",
+        warmup=min(training.warmup_updates, training.updates - 1) / training.updates,
+        end_learning_rate=0.0,
+        evaluate_every=0,
+        save_every=plan.save_every,
+        keep_last=1,
+    )
 
 
 def pass_options(models: StudyModels, recipe: Recipe) -> PassOptions:
