@@ -74,7 +74,7 @@ def test_what_was_trained_on_is_as_good_and_better_than_random_heads():
     from infoflow.findings import recovered_gaps
 
     found = recovered_gaps().estimates(models_of(Sweeps(recovers=True, between=0.0).tables())).values_UK
-    np.testing.assert_allclose(found, [[0.4, 1.0, 0.04, 0.1]] * 3)
+    np.testing.assert_allclose(found, [[0.4, -0.1, 1.0, 0.04, -0.01, 0.1]] * 3)
     assert verdict("H2", Sweeps(recovers=True, metrics=("loss",)))["unit"] == "nats per token"
 
 
@@ -83,6 +83,7 @@ def test_what_was_trained_on_is_as_good_and_better_than_random_heads():
     [
         {"recovered": -1.0, "recovered-random": -2.0},  # it does not come back
         {"recovered": 0.4, "recovered-random": 0.9},  # random heads are better
+        {"recovered-all": 5.0},  # more training does much more for all heads
     ],
 )
 def test_what_does_not_come_back_or_is_no_better_than_chance_fails(gains):
@@ -103,7 +104,7 @@ def test_the_point_nearest_to_ten_of_48_is_read():
     from infoflow.findings import recovered_gaps
 
     found = recovered_gaps().estimates(models_of(tables)).values_UK
-    np.testing.assert_allclose(found[:, :2], [[0.4, 1.0]] * 3)
+    np.testing.assert_allclose(found[:, :3], [[0.4, -0.1, 1.0]] * 3)
 
 
 def test_alive_shares_are_means_over_the_sweep():

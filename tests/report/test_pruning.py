@@ -207,6 +207,18 @@ def test_what_was_trained_on_stands_beside_random_and_all_heads(tmp_path) -> Non
     assert "recovered" not in set(_figures(run)["pruning-quality"].data["way"])
 
 
+def test_points_that_a_seed_lacks_are_in_no_mean(run, tmp_path) -> None:
+    stored = run.tables.stored("pruning")
+    gone = stored.frame["method"].eq("scratch") & stored.frame["point"].eq(1) & stored.frame["seed"].ne(1)
+    other = RunFolder(tmp_path)
+    other.update(**run.read())
+    write_again(other, stored.frame[~gone], stored.schema)
+    figure = _figures(other)["pruning-scratch"]
+    assert set(figure.data["point"]) == {2, 3, 4, 5}
+    assert set(figure.data["seeds"]) == {3}
+    assert "the mean over 4 points" in figure.answer[0]
+
+
 def test_a_single_point_that_was_trained_on_has_whiskers_side_by_side(tmp_path) -> None:
     left = {"left": (16, 3), "penalties": (0.0, 0.4), "undecided": (16, 0)}
     shares = dict.fromkeys(("encoder-self", "decoder-self", "decoder-cross"), (1.0, 0.2))

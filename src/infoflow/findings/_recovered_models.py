@@ -2,38 +2,39 @@
 
 # R bootstrap replicates, the estimate in their row 0
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ._model_group import Absent
 from ._pruned_models import ENCODER, pruning_quality
 from ._table import Reading, SeedRows
 
+UNPRUNED = "unpruned"
 RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL = "recovered", "recovered-random", "recovered-all"
 """Trained on: what gates left, as many random heads, and all heads."""
 FEW = 10 / 48
 """Share of the encoder's heads that the paper left at .15 BLEU."""
-_UNPRUNED = "unpruned"
 _METRICS = ("bleu", "loss")
 _NONE_LEFT_FEW = "no point at which fewer than half of the encoder's heads were left was trained on"
 
 
-def recovered_gaps(way: str = RECOVERED, than: str = RECOVERED_RANDOM) -> Reading:
-    """Quality of pruned encoders that were trained on, less that of the converged model, and less that of `than`.
+def recovered_gaps(way: str = RECOVERED, than: Sequence[str] = (UNPRUNED, RECOVERED_ALL, RECOVERED_RANDOM)) -> Reading:
+    """Quality of pruned encoders that were trained on, less that of other models: a number for each of `than`.
 
-    In BLEU, then the same two in loss; positive where the pruned ones are better, NaN where the metric was not scored.
-    At the point nearest to `FEW` among those with fewer than half of the encoder's heads left. Paired by sentences.
+    In BLEU, then the same in loss; positive where the pruned ones are better, NaN where the metric was not scored. At
+    the point nearest to `FEW` among those with fewer than half of the encoder's heads left. Paired by sentences.
     """
-    return pruning_quality().where(metric=..., scope=...).reduce(_gaps, way=way, than=than)
+    return pruning_quality().where(metric=..., scope=...).reduce(_gaps, way=way, than=tuple(than))
 
 
-def _gaps(rows: SeedRows, way: str, than: str) -> np.ndarray:
+def _gaps(rows: SeedRows, way: str, than: tuple[str, ...]) -> np.ndarray:
     point = _point(rows)
     gaps: list[np.ndarray | None] = []
     for metric in _METRICS:
         scored = rows.at(rows.frame["metric"] == metric)
         own = _score(scored, way, point)
-        for other in (_UNPRUNED, than):
-            gaps.append(_difference(own, _score(scored, other, point), 1 if metric == "bleu" else -1))
+        gaps += [_difference(own, _score(scored, other, point), 1 if metric == "bleu" else -1) for other in than]
     common = min((len(gap) for gap in gaps if gap is not None), default=1)
     return np.stack([np.full(common, np.nan) if gap is None else gap[:common] for gap in gaps], axis=1)
 
@@ -56,7 +57,7 @@ def _point(rows: SeedRows) -> int:
 def _score(rows: SeedRows, way: str, point: int) -> np.ndarray | None:
     """(1 + R,): of that point, or of the only one where all heads are there."""
     found = rows.frame["method"] == way
-    if way not in (_UNPRUNED, RECOVERED_ALL):
+    if way not in (UNPRUNED, RECOVERED_ALL):
         found &= (rows.frame["scope"] == ENCODER) & (rows.frame["point"] == point)
     own = rows.at(found)
     return None if own.frame.empty else own.numbers[:, 0]

@@ -38,13 +38,13 @@ class Way:
 
 
 def pairs_of(frame: pd.DataFrame, way: str, control: str, on: Sequence[str]) -> pd.DataFrame:
-    """The points at which some heads went and both are there, in the first metric of each set of heads.
-
-    The control's columns end in `_other`.
-    """
+    """The points at which in every seed some heads went and both are there; the control's columns end in `_other`."""
     frame = frame.loc[frame["metric"].isin(METRICS) & (frame["left"] < frame["size"])]
     own, other = (frame.loc[frame["way"] == one] for one in (way, control))
-    return own.merge(other, on=[*on, "metric"], suffixes=("", _OTHER))
+    pairs = own.merge(other, on=[*on, "metric"], suffixes=("", _OTHER))
+    seeds = pairs.groupby(["series", "scope", "metric"])["seed"].transform("nunique")
+    there = pairs.groupby(["series", "scope", "metric", "point"])["seed"].transform("nunique")
+    return pairs.loc[there == seeds]
 
 
 def in_first_metric(pairs: pd.DataFrame, pools: Sequence[PrunableHeads]) -> tuple[dict[PrunableHeads, str], Any]:

@@ -1,4 +1,4 @@
-"""Pruned models that were trained on, beside as many random heads and all heads that were trained on alike."""
+"""Pruned models that were trained on, beside as many random heads and all heads that were trained on as long."""
 
 from typing import Any
 
@@ -78,10 +78,10 @@ def recovered_figure(frame: pd.DataFrame, whole: pd.DataFrame, models: ShownMode
         caption=f"{several(frame, bands=intervals_drawn(pairs))}; {int(frame['count'].median()):,} sentences behind "
         f"each point.{signature(frame)}",
         how_to_read=[
-            "Squares: the model as gates pruned it. Dots: the same, trained on without gates at a rate that rises and "
-            "falls as in its first training. Grey and short dashes, the control: as many heads drawn at random from "
-            "the model before, trained on alike. Dotted: the model before any head went; long dashes: all of its "
-            "heads, trained on alike.",
+            "Squares: the model as gates pruned it. Dots: the same, trained on without gates, at a rate that rises "
+            "and falls again. Grey and short dashes, the control: as many heads drawn at random from the model before, "
+            "trained on at once for as many updates as gates and what follows take together. Dotted: the model before "
+            "any head went; long dashes: all of its heads, trained on as long.",
             "From squares to dots: what the rest of the model had not followed yet. From grey to dots: what it is "
             "worth which heads are left; it would be surprising if random ones were better. Only beside the long "
             "dashes does it show what the missing heads cost: more training helps all of them.",
@@ -120,7 +120,7 @@ def _sentence(pairs: pd.DataFrame, whole: pd.DataFrame, pool: PrunableHeads, met
     unit, num = unit_of(metric), int(pairs["point"].nunique())
     left = sorted(set(pairs.groupby("point")["left"].mean().round().astype(int)))
     few = f"{left[0]}" if len(left) == 1 else f"{left[0]} to {left[-1]}"
-    parts = [_told(mean_advantage(gaps_to_control(pairs), metric), unit, "as many random heads, trained on alike")]
+    parts = [_told(mean_advantage(gaps_to_control(pairs), metric), unit, "as many random heads, trained on as long")]
     names = {UNPRUNED: "the model before any head went", RECOVERED_ALL: "all heads, trained on as long"}
     for way, name in names.items():
         rows = _whole(whole, way, pool, metric)
