@@ -66,7 +66,7 @@ def plan() -> StudyPlan:
             "objectives": ["translation"],
             "corpus": {"name": "grammar:300", "vocabulary": 120, "test": 0.3, "validation": 0.1},
             "model": {"width": 16, "layers": 2, "heads": 2, "feedforward": 32},
-            "training": {"updates": 4, "batch_tokens": 128},
+            "training": {"updates": 4, "batch_tokens": 128, "end_learning_rate": 1.2e-3},  # above that of gates
             "analysis": {"tables": ["task_scores"], "untrained": False, "bleu_sentences": 4, "beams": 2},
             "pruning": SETTINGS,
         }
@@ -207,7 +207,7 @@ def test_what_recovers_is_trained_on_without_its_heads(run, models, tmp_path) ->
 
         model.module.register_forward_pre_hook(close)
         # All heads learn as long as gates and what recovers together, on other batches than at first.
-        settings = {"updates": 3 if begin else 3 + 4, "learning_rate": 2e-3, "warmup": 0.0}
+        settings = {"updates": 3 if begin else 3 + 4, "learning_rate": 2e-3, "end_learning_rate": 0.0, "warmup": 0.0}
         config = dataclasses.replace(
             models.plan.training, seed=2**31 + hash64("recovering-model", 0) % 2**31, **settings
         )

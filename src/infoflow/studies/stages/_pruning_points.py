@@ -206,6 +206,7 @@ def _config(models: StudyModels, recipe: Recipe) -> TrainConfig:
         max_source_tokens=None,
         learning_rate=plan.learning_rate,
         schedule="constant",
+        end_learning_rate=min(models.plan.training.end_learning_rate, plan.learning_rate),  # a constant rate has no end
         weight_decay=0.0,
         evaluate_every=0,
         save_every=plan.save_every,
