@@ -67,7 +67,7 @@ def base(name: str) -> dict[str, pd.DataFrame]:
     """Tables of one part of a study, with the columns that tell models apart."""
     if name == "objectives":
         return {name: frame[frame["architecture"] == "bert"] for name, frame in objectives().items()}
-    sweeps = Sweeps(draws=1)
+    sweeps = Sweeps(draws=1, recovers=True)
     tables = {
         "curves": lambda: (
             Study(noise=0.02, between=0.02).tables() | {"head_rare_token": table(TRUE["head_rare_token"])}
