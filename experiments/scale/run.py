@@ -70,15 +70,19 @@ class Cell:
         )
 
     def cpu_seconds(self, plan: StudyPlan, done: "Sequence[tuple[Cell, Run]]") -> float:
-        """Of all its trainings, by what the finished cells nearest in width took for each token."""
+        """Of all its trainings, by what the finished cell nearest in width took for each token."""
         models = len(plan.seeds) * len(plan.objectives)
+        timed = [(cell, seconds) for cell, run in done if (seconds := _cpu_seconds(run))]
         pace = 1.0  # of this machine, beside the one that was measured
-        for cell, run in sorted(done, key=lambda each: -abs(math.log(each[0].width / self.width))):
-            own = [one for one in run.folder.read().get("models", []) if one.get("cpu_seconds")]
-            if own:
-                per_model = sum(float(one["cpu_seconds"]) for one in own) / len(own)
-                pace = per_model / (cell.tokens * _seconds(cell.width, plan))
+        if timed:
+            cell, seconds = min(timed[::-1], key=lambda each: abs(math.log(each[0].width / self.width)))
+            pace = sum(seconds) / len(seconds) / (cell.tokens * _seconds(cell.width, plan))
         return models * pace * self.tokens * _seconds(self.width, plan)
+
+
+def _cpu_seconds(run: Run) -> list[float]:
+    """Of the models that the run trained itself."""
+    return [float(one["cpu_seconds"]) for one in run.folder.read().get("models", []) if one.get("cpu_seconds")]
 
 
 def _seconds(width: int, plan: StudyPlan) -> float:

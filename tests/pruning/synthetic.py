@@ -152,14 +152,13 @@ class Sweeps:
                         yield row | {"undecided": 0, "metric": metric} | score
 
     def _gained(self, keys: dict[str, Any], metric: str, gain: float) -> dict[str, Any]:
-        self.cost["hard-concrete"], before = (0.0, 1.0), self.cost["hard-concrete"]
-        score = self._score(keys, "hard-concrete", metric, float(keys["method"] != "unpruned"))
-        self.cost["hard-concrete"], scale = before, 1.0 if metric == "bleu" else -LOSS_OF_BLEU
+        score = self._score(keys, keys["method"], metric, float(keys["method"] != "unpruned"))
+        scale = 1.0 if metric == "bleu" else -LOSS_OF_BLEU
         moved = {name: score[name] + scale * gain for name in ("value", "low", "high")}
         return score | moved | {"replicates": [one + scale * gain for one in score["replicates"]]}
 
     def _score(self, keys: dict[str, Any], method: str, metric: str, removed: float) -> dict[str, Any]:
-        most, late = self.cost[method]
+        most, late = self.cost.get(method, (0.0, 1.0))
         seed = [keys["seed"], sum(map(ord, keys["model"]))]
         rng = np.random.default_rng(
             [*seed, keys["draw"], sum(map(ord, keys["method"] + keys["scope"])), int(1000 * removed)]

@@ -6,6 +6,7 @@ Shares of heads have no bootstrap over sentences: their replicates repeat them, 
 
 # R bootstrap replicates, P points of a sweep; rows of numbers hold the estimate first, then its replicates: (1 + R, …)
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import comb
 from typing import Literal
@@ -97,6 +98,18 @@ def undecided_gates(at: Literal["largest", "zero"] = "largest") -> Reading:
     return together(_undecided, replace(curve, absent=_not_chosen(GATES, ENCODER)), gates, at=at)
 
 
+def paired_difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Paired, replicate by replicate; a single row is a number without replicates."""
+    common = min(len(first), len(second)) if len(second) > 1 else len(first)
+    return first[:common] - (second[:common] if len(second) > 1 else second)
+
+
+def side_by_side(gaps: Sequence[np.ndarray | None]) -> np.ndarray:
+    """Numbers with their replicates, (1 + R,) each, as columns of their common length; NaN for what is not known."""
+    common = min((len(gap) for gap in gaps if gap is not None), default=1)
+    return np.stack([np.full(common, np.nan) if gap is None else gap[:common] for gap in gaps], axis=1)
+
+
 def _sweep(name: str, *needs: str, number: str) -> Table:
     return Table(name, TRANSLATION, needs=("method", "scope", "draw", "point", *needs), number=number)
 
@@ -130,7 +143,7 @@ def _cost_curve(rows: SeedRows, metric: str, whole: SeedRows) -> tuple[np.ndarra
     heads = rows.frame["total"] - rows.frame["kept_decoder_self"] - rows.frame["kept_decoder_cross"]
     removed = ((rows.frame["total"] - rows.frame["kept"]) / heads).to_numpy(dtype=float)
     start = SeedRows(whole.frame.head(1)).numbers if len(whole.frame) else np.full((1, 1), rows.column("baseline")[0])
-    cost_RP = (-1 if metric == "bleu" else 1) * _difference(rows.numbers, start) / CHEAP[metric]
+    cost_RP = (-1 if metric == "bleu" else 1) * paired_difference(rows.numbers, start) / CHEAP[metric]
     points = np.unique(removed[removed > 0])
     if not len(points):
         raise Absent("no point of the sweep removed a head of the encoder: sweep larger penalties")
@@ -144,8 +157,7 @@ def _pruned_less_scratch(rows: SeedRows, pruned: str) -> np.ndarray:
     scratch = scratch.at(scratch.frame["kept"] < scratch.frame["total"])  # with all heads there is nothing to compare
     both = (_method(rows, pruned, scope), scratch)
     gaps = [_gap(*(one.at(one.frame["metric"] == metric) for one in both), metric, pruned) for metric in _METRICS]
-    common = min((len(gap) for gap in gaps if gap is not None), default=1)
-    return np.stack([np.full(common, np.nan) if gap is None else gap[:common] for gap in gaps], axis=1)
+    return side_by_side(gaps)
 
 
 def _gap(pruned: SeedRows, scratch: SeedRows, metric: str, method: str) -> np.ndarray | None:
@@ -161,13 +173,7 @@ def _gap(pruned: SeedRows, scratch: SeedRows, metric: str, method: str) -> np.nd
     if both.empty:
         raise Absent("pruning has no point at which the pruned map was also trained from scratch")
     other = both[["value_scratch", "replicates_scratch"]].set_axis(["value", "replicates"], axis=1)
-    return sign * _difference(SeedRows(both).numbers, SeedRows(other).numbers).mean(axis=1)
-
-
-def _difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Paired, replicate by replicate; a single row is a number without replicates."""
-    common = min(len(first), len(second)) if len(second) > 1 else len(first)
-    return first[:common] - (second[:common] if len(second) > 1 else second)
+    return sign * paired_difference(SeedRows(both).numbers, SeedRows(other).numbers).mean(axis=1)
 
 
 def _alive_by_kind(rows: SeedRows, uniform: bool) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ._model_group import Absent
-from ._pruned_models import ENCODER, pruning_quality
+from ._pruned_models import ENCODER, paired_difference, pruning_quality, side_by_side
 from ._table import Reading, SeedRows
 
 UNPRUNED = "unpruned"
@@ -34,9 +34,10 @@ def _gaps(rows: SeedRows, way: str, than: tuple[str, ...]) -> np.ndarray:
     for metric in _METRICS:
         scored = rows.at(rows.frame["metric"] == metric)
         own = _score(scored, way, point)
-        gaps += [_difference(own, _score(scored, other, point), 1 if metric == "bleu" else -1) for other in than]
-    common = min((len(gap) for gap in gaps if gap is not None), default=1)
-    return np.stack([np.full(common, np.nan) if gap is None else gap[:common] for gap in gaps], axis=1)
+        sign = 1 if metric == "bleu" else -1
+        for other in (_score(scored, one, point) for one in than):
+            gaps.append(None if own is None or other is None else sign * paired_difference(own, other))
+    return side_by_side(gaps)
 
 
 def _point(rows: SeedRows) -> int:
@@ -45,9 +46,8 @@ def _point(rows: SeedRows) -> int:
         raise Absent(
             "no pruned encoder was trained on: set recover in the plan's [pruning], and encoder-self among its scopes"
         )
-    others = frame["kept_decoder_self"] + frame["kept_decoder_cross"]
-    gone = frame["total"] - frame["kept"]  # all of them the encoder's
-    left = ((frame["kept"] - others) / (frame["kept"] - others + gone)).groupby(frame["point"]).first()
+    heads = frame["total"] - frame["kept_decoder_self"] - frame["kept_decoder_cross"]
+    left = (1 - (frame["total"] - frame["kept"]) / heads).groupby(frame["point"]).first()
     few = left[left < 0.5]
     if few.empty:
         raise Absent(f"{_NONE_LEFT_FEW}: sweep larger penalties, or name more recover_points")
@@ -61,10 +61,3 @@ def _score(rows: SeedRows, way: str, point: int) -> np.ndarray | None:
         found &= (rows.frame["scope"] == ENCODER) & (rows.frame["point"] == point)
     own = rows.at(found)
     return None if own.frame.empty else own.numbers[:, 0]
-
-
-def _difference(own: np.ndarray | None, other: np.ndarray | None, sign: int) -> np.ndarray | None:
-    if own is None or other is None:
-        return None
-    common = min(len(own), len(other))
-    return sign * (own[:common] - other[:common])

@@ -11,19 +11,25 @@ import pandas as pd
 
 from infoflow.foundation import interval
 
+from .._figure import Panel
+from .._in_words import Candidate, clear_cases, extremes_words
 from .._samples import Estimate, Samples
+from .._shown_models import ShownModels
 from ..forms._chart import CONTROL, amount, finished, lit, tips, with_field
 from ..forms._hollow import point_style
 from ..forms._lines import level, lines
 from ..forms._names import names_above
 from ._charts import UNPRUNED, UNPRUNED_NAME, heads_left, span_of
-from ._rows import METRICS, PrunableHeads, metrics_of
+from ._rows import METRICS, PrunableHeads, metrics_of, pools_of, quality_curves, several, signature
 
-POINT = ["series", "scope", "seed", "point"]
-"""What a point of a sweep is told by, whichever way it was drawn."""
+_POINT = ["series", "scope", "seed", "draw", "point"]
 _HEIGHT = 220
 _ASIDE = 4  # pixels, half of those between marks of one point
 _OTHER = "_other"  # behind the control's columns
+_SAMPLED = ("value", "replicates")
+
+Level = tuple[float, dict[str, Any], tuple[str, str, str]]
+"""A quality that a panel has a line at, its style, and its mark, name and colour."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,48 +43,83 @@ class Way:
     look: dict[str, Any] | None = None  # of its line and marks, beside the colour
 
 
-def pairs_of(frame: pd.DataFrame, way: str, control: str, on: Sequence[str]) -> pd.DataFrame:
-    """The points at which in every seed some heads went and both are there; the control's columns end in `_other`."""
-    frame = frame.loc[frame["metric"].isin(METRICS) & (frame["left"] < frame["size"])]
-    own, other = (frame.loc[frame["way"] == one] for one in (way, control))
-    pairs = own.merge(other, on=[*on, "metric"], suffixes=("", _OTHER))
-    seeds = pairs.groupby(["series", "scope", "metric"])["seed"].transform("nunique")
-    there = pairs.groupby(["series", "scope", "metric", "point"])["seed"].transform("nunique")
-    return pairs.loc[there == seeds]
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class WaysBeside:
+    """Ways of pruning, the control first and the one that is asked about last, at the points of each set of heads."""
 
+    ways: Sequence[Way]
+    metric: dict[PrunableHeads, str]  # in which each set of heads is told
+    pairs: pd.DataFrame  # of the last way and, in columns that end in `_other`, the control
+    rows: pd.DataFrame  # of all ways at these points
+    curves: pd.DataFrame
 
-def in_first_metric(pairs: pd.DataFrame, pools: Sequence[PrunableHeads]) -> tuple[dict[PrunableHeads, str], Any]:
-    """The metric that each set of heads is told in, and the pairs in it."""
-    metric = {pool: metrics_of(pool.of(pairs))[0] for pool in pools}
-    return metric, pd.concat([pool.of(pairs).loc[lambda own, at=pool: own["metric"] == metric[at]] for pool in pools])
+    @classmethod
+    def of(cls, frame: pd.DataFrame, models: ShownModels, ways: Sequence[Way]) -> "WaysBeside | None":
+        """At the points where in every seed some heads went; None where no point has both the way and its control."""
+        pairs = _pairs(frame, ways[-1].key, ways[0].key)
+        if pairs.empty:
+            return None
+        pools = pools_of(pairs, models)
+        metric = {pool: metrics_of(pool.of(pairs))[0] for pool in pools}
+        pairs = pd.concat([pool.of(pairs).loc[lambda own, at=pool: own["metric"] == metric[at]] for pool in pools])
+        keys = [*_POINT, "metric"]
+        rows = frame.loc[frame["way"].isin([way.key for way in ways])]
+        rows = rows.loc[pd.MultiIndex.from_frame(rows[keys]).isin(pd.MultiIndex.from_frame(pairs[keys]))]
+        return cls(ways=ways, metric=metric, pairs=pairs, rows=rows, curves=quality_curves(rows))
 
+    @property
+    def pools(self) -> list[PrunableHeads]:
+        return list(self.metric)
 
-def at_points_of(frame: pd.DataFrame, pairs: pd.DataFrame, on: Sequence[str]) -> pd.DataFrame:
-    """The rows at the points, and in the metric, of the pairs."""
-    keys = [*on, "metric"]
-    return frame.loc[pd.MultiIndex.from_frame(frame[keys]).isin(pd.MultiIndex.from_frame(pairs[keys]))]
+    @property
+    def caption(self) -> str:
+        points = set(self.pairs.groupby(["series", "scope"])["point"].nunique())
+        bands = "whiskers" if points == {1} else "bands and whiskers" if 1 in points else "bands"  # a single point's
+        count = int(self.rows["count"].median())
+        return f"{several(self.rows, bands=bands)}; {count:,} sentences behind each point.{signature(self.rows)}"
 
+    def num_points(self, pool: PrunableHeads) -> int:
+        return int(pool.of(self.pairs)["point"].nunique())
 
-def gaps_to_control(pairs: pd.DataFrame) -> list[Samples]:
-    """Of each point, the way less its control."""
-    return [
-        Samples.of(own) - Samples.of(own.assign(value=own[f"value{_OTHER}"], replicates=own[f"replicates{_OTHER}"]))
-        for _, own in pairs.groupby("point")
-    ]
+    def advantage(self, pool: PrunableHeads) -> Estimate:
+        """Over the control: mean difference over points, paired by seed and sentence; above 0 the way is better."""
+        return self._mean(
+            [
+                Samples.of(own) - Samples.of(own.assign(**{name: own[f"{name}{_OTHER}"] for name in _SAMPLED}))
+                for _, own in pool.of(self.pairs).groupby("point")
+            ],
+            pool,
+        )
 
+    def advantage_over(self, pool: PrunableHeads, rows: pd.DataFrame) -> Estimate:
+        """The same over one number for each seed."""
+        return self._mean([Samples.of(own) - Samples.of(rows) for _, own in pool.of(self.pairs).groupby("point")], pool)
 
-def mean_advantage(gaps: Sequence[Samples], metric: str) -> Estimate:
-    """Mean difference over points, paired by seed and sentence; above 0 the first is better."""
-    sign = 1 if metric == "bleu" else -1
-    seeds = sorted(set.intersection(*(set(gap.values) for gap in gaps)))
-    replicates = _replicates(gaps, seeds, sign)
-    mean = Samples(
-        values={seed: sign * sum(gap.values[seed] for gap in gaps) / len(gaps) for seed in seeds},
-        replicates=replicates,
-        intervals={seed: tuple(interval(drawn)) for seed, drawn in replicates.items()},
-        count=0,
-    )
-    return mean.estimate()
+    def words(self, what: str) -> str:
+        """How large the advantage over the control is, in the first metric."""
+        first = next(name for name in METRICS if name in self.metric.values())
+        found = [
+            Candidate(f"for {pool.heads} of {pool.series.label}", self.advantage(pool))
+            for pool, metric in self.metric.items()
+            if metric == first
+        ]
+        return extremes_words(what, found, unit_of(first), end=clear_cases(found))
+
+    def panel(self, pool: PrunableHeads, levels: Sequence[Level] = ()) -> Panel:
+        """The ways, the last on top, the unpruned model, and more levels."""
+        return Panel(spec=_chart(self, pool, levels), title=pool.title)
+
+    def _mean(self, gaps: Sequence[Samples], pool: PrunableHeads) -> Estimate:
+        sign = 1 if self.metric[pool] == "bleu" else -1
+        seeds = sorted(set.intersection(*(set(gap.values) for gap in gaps)))
+        replicates = _replicates(gaps, seeds, sign)
+        mean = Samples(
+            values={seed: sign * sum(gap.values[seed] for gap in gaps) / len(gaps) for seed in seeds},
+            replicates=replicates,
+            intervals={seed: tuple(interval(drawn)) for seed, drawn in replicates.items()},
+            count=0,
+        )
+        return mean.estimate()
 
 
 def unit_of(metric: str) -> str:
@@ -86,36 +127,32 @@ def unit_of(metric: str) -> str:
     return "BLEU" if metric == "bleu" else "nats per token"
 
 
-def intervals_drawn(pairs: pd.DataFrame) -> str:
-    """How intervals are drawn: a single point has a whisker."""
-    points = set(pairs.groupby(["series", "scope"])["point"].nunique())
-    return "whiskers" if points == {1} else "bands and whiskers" if 1 in points else "bands"
+def _pairs(frame: pd.DataFrame, way: str, control: str) -> pd.DataFrame:
+    frame = frame.loc[frame["metric"].isin(METRICS) & (frame["left"] < frame["size"])]
+    own, other = (frame.loc[frame["way"] == one] for one in (way, control))
+    pairs = own.merge(other, on=[*_POINT, "metric"], suffixes=("", _OTHER))
+    seeds = pairs.groupby(["series", "scope", "metric"])["seed"].transform("nunique")
+    there = pairs.groupby(["series", "scope", "metric", "point"])["seed"].transform("nunique")
+    return pairs.loc[there == seeds]
 
 
-def beside_chart(
-    own: pd.DataFrame,
-    pool: PrunableHeads,
-    metric: str,
-    curves: pd.DataFrame,
-    ways: Sequence[Way],
-    levels: Sequence[tuple[float, dict[str, Any], tuple[str, str, str]]] = (),
-) -> dict[str, Any]:
-    """The panel of a set of heads: the ways, the last on top, the unpruned model, and more levels with their names."""
-    name, unit = METRICS[metric]
+def _chart(beside: WaysBeside, pool: PrunableHeads, levels: Sequence[Level]) -> dict[str, Any]:
+    name, unit = METRICS[beside.metric[pool]]
     columns = ["left", "value", "low", "high"]
+    own = pool.of(beside.curves)
     own = own.assign(**own[columns].round(3))
     at = {
         "x": heads_left(int(own["size"].iloc[0])),
-        "y": alt.Y(**amount("value", f"{name}{unit}", _span(pool, curves, levels))),
+        "y": alt.Y(**amount("value", f"{name}{unit}", _span(pool, beside.curves, levels))),
     }
     tooltip = tips("left:Q|heads left", f"value:Q|{name}|.3f")
-    drawn = [own.loc[own["way"] == way.key, [*columns, "seeds"]] for way in ways]
+    drawn = [own.loc[own["way"] == way.key, [*columns, "seeds"]] for way in beside.ways]
     single = len(drawn[-1]) == 1  # no line and no band, but points with whiskers, side by side
     layers: list[Any] = []
-    for place, (way, rows) in enumerate(zip(ways, drawn, strict=True)):
+    for place, (way, rows) in enumerate(zip(beside.ways, drawn, strict=True)):
         look, light, width, size = _drawn_as(way, pool)
         if single:
-            aside = _ASIDE * (len(ways) - 1 - 2 * place)
+            aside = _ASIDE * (len(drawn) - 1 - 2 * place)
             layers += _whiskers(rows, at, look, aside, size, light, tooltip)
         else:
             layers += lines(rows, at, look, light=light, band=0.15, width=width, size=size, touch=0, tooltip=tooltip)
@@ -124,11 +161,11 @@ def beside_chart(
     middle = len(layers) // 2
     layers[middle:middle] = across
     names = [UNPRUNED_NAME, *(told for _, _, told in levels)]
-    names += [_named(way, pool, single) for way in ways]
+    names += [_named(way, pool, single) for way in beside.ways]
     return finished([*layers, names_above(names)], _HEIGHT)
 
 
-def _span(pool: PrunableHeads, curves: pd.DataFrame, levels: Sequence[tuple[float, Any, Any]]) -> list[float]:
+def _span(pool: PrunableHeads, curves: pd.DataFrame, levels: Sequence[Level]) -> list[float]:
     """The panel's scale of quality, with all levels in it."""
     low, high = span_of(pool, curves)
     margin = 0.05 * (high - low)

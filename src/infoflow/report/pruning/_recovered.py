@@ -1,42 +1,16 @@
 """Pruned models that were trained on, beside as many random heads and all heads that were trained on as long."""
 
-from typing import Any
-
 import altair as alt
 import pandas as pd
 
-from .._figure import Panel, ReportFigure
-from .._in_words import Candidate, clear_cases, extremes_words
+from .._figure import ReportFigure
 from .._numbers import estimate_text
-from .._samples import Estimate, Samples
+from .._samples import Estimate
 from .._shown_models import ShownModels
 from ..forms._chart import CONTROL
-from ._beside import (
-    POINT,
-    Way,
-    at_points_of,
-    beside_chart,
-    gaps_to_control,
-    in_first_metric,
-    intervals_drawn,
-    mean_advantage,
-    pairs_of,
-    unit_of,
-)
+from ._beside import Level, Way, WaysBeside, unit_of
 from ._charts import METHOD
-from ._rows import (
-    LEARNED,
-    METRICS,
-    RECOVERED,
-    RECOVERED_ALL,
-    RECOVERED_RANDOM,
-    UNPRUNED,
-    PrunableHeads,
-    pools_of,
-    quality_curves,
-    several,
-    signature,
-)
+from ._rows import LEARNED, RECOVERED, RECOVERED_ALL, RECOVERED_RANDOM, UNPRUNED, PrunableHeads
 
 _AS_PRUNED = {"strokeDash": alt.StrokeDashValue([2, 3]), "shape": alt.ShapeValue("square")}
 _WAYS = (
@@ -55,28 +29,16 @@ def recovered_figure(frame: pd.DataFrame, whole: pd.DataFrame, models: ShownMode
         frame: Curves, with `left` and `size`.
         whole: The rows of models with all heads: before any went, and trained on.
     """
-    pairs = pairs_of(frame, RECOVERED, RECOVERED_RANDOM, POINT)
-    if pairs.empty:
+    beside = WaysBeside.of(frame, models, _WAYS)
+    if beside is None:
         return None
-    pools = pools_of(pairs, models)
-    metric, pairs = in_first_metric(pairs, pools)
-    frame = at_points_of(frame.loc[frame["way"].isin([way.key for way in _WAYS])], pairs, POINT)
-    curves = quality_curves(frame)
-    panels = [
-        Panel(
-            spec=beside_chart(pool.of(curves), pool, metric[pool], curves, _WAYS, _levels(whole, pool, metric[pool])),
-            title=pool.title,
-        )
-        for pool in pools
-    ]
     return ReportFigure(
         id="pruning-recovered",
         question="Do pruned models come back when they are trained on?",
-        answer=[_sentence(pool.of(pairs), whole, pool, metric[pool]) for pool in pools],
-        words=_words({pool: pool.of(pairs) for pool in pools}, metric),
-        panels=panels,
-        caption=f"{several(frame, bands=intervals_drawn(pairs))}; {int(frame['count'].median()):,} sentences behind "
-        f"each point.{signature(frame)}",
+        answer=[_sentence(beside, pool, whole) for pool in beside.pools],
+        words=beside.words("trained on, the advantage of the heads that gates left over random ones"),
+        panels=[beside.panel(pool, _levels(beside, pool, whole)) for pool in beside.pools],
+        caption=beside.caption,
         how_to_read=[
             "Squares: the model as gates pruned it. Dots: the same, trained on without gates, at a rate that rises "
             "and falls again. Grey and short dashes, the control: as many heads drawn at random from the model before, "
@@ -87,46 +49,33 @@ def recovered_figure(frame: pd.DataFrame, whole: pd.DataFrame, models: ShownMode
             "dashes does it show what the missing heads cost: more training helps all of them.",
         ],
         method=METHOD,
-        data=curves,
+        data=beside.curves,
         tables=("pruning",),
         findings=("heads:H2",),
     )
 
 
-def _levels(whole: pd.DataFrame, pool: PrunableHeads, metric: str) -> list[tuple[float, dict[str, Any], Any]]:
-    values = _whole(whole, RECOVERED_ALL, pool, metric)["value"]
+def _levels(beside: WaysBeside, pool: PrunableHeads, whole: pd.DataFrame) -> list[Level]:
+    values = _whole(beside, pool, whole, RECOVERED_ALL)["value"]
     return [(float(values.mean()), _ALL, _ALL_NAME)] if len(values) else []
 
 
-def _whole(whole: pd.DataFrame, way: str, pool: PrunableHeads, metric: str) -> pd.DataFrame:
-    rows = whole.loc[(whole["method"] == way) & (whole["metric"] == metric)]
+def _whole(beside: WaysBeside, pool: PrunableHeads, whole: pd.DataFrame, way: str) -> pd.DataFrame:
+    rows = whole.loc[(whole["method"] == way) & (whole["metric"] == beside.metric[pool])]
     return rows.loc[rows["series"] == pool.series.key]
 
 
-def _words(pairs: dict[PrunableHeads, pd.DataFrame], metric: dict[PrunableHeads, str]) -> str:
-    """By how much the heads of gates are better than as many random ones, in the first metric."""
-    first = next(name for name in METRICS if name in metric.values())
-    found = [
-        Candidate(f"for {pool.heads} of {pool.series.label}", mean_advantage(gaps_to_control(rows), first))
-        for pool, rows in pairs.items()
-        if metric[pool] == first
-    ]
-    what = "trained on, the advantage of the heads that gates left over random ones"
-    return extremes_words(what, found, unit_of(first), end=clear_cases(found))
-
-
-def _sentence(pairs: pd.DataFrame, whole: pd.DataFrame, pool: PrunableHeads, metric: str) -> str:
-    """How far the model is from what it was, from random heads, and from all heads."""
-    unit, num = unit_of(metric), int(pairs["point"].nunique())
+def _sentence(beside: WaysBeside, pool: PrunableHeads, whole: pd.DataFrame) -> str:
+    """How far the model is from random heads, from what it was, and from all heads."""
+    unit, num, pairs = unit_of(beside.metric[pool]), beside.num_points(pool), pool.of(beside.pairs)
     left = sorted(set(pairs.groupby("point")["left"].mean().round().astype(int)))
     few = f"{left[0]}" if len(left) == 1 else f"{left[0]} to {left[-1]}"
-    parts = [_told(mean_advantage(gaps_to_control(pairs), metric), unit, "as many random heads, trained on as long")]
+    parts = [_told(beside.advantage(pool), unit, "as many random heads, trained on as long")]
     names = {UNPRUNED: "the model before any head went", RECOVERED_ALL: "all heads, trained on as long"}
     for way, name in names.items():
-        rows = _whole(whole, way, pool, metric)
+        rows = _whole(beside, pool, whole, way)
         if len(rows):
-            gaps = [Samples.of(own) - Samples.of(rows) for _, own in pairs.groupby("point")]
-            parts.append(_told(mean_advantage(gaps, metric), unit, name))
+            parts.append(_told(beside.advantage_over(pool, rows), unit, name))
     points = f" (means over {num} points)" if num > 1 else ""
     *most, last = parts
     return (

@@ -1,6 +1,6 @@
 """The curves of a study's pruning, which of them are drawn together, and what each point depends on."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from infoflow.flow import describe_measure
@@ -93,7 +93,9 @@ def curves(plan: StudyPlan, objective: Spec) -> list[RemovalOrder]:
             found.append(RemovalOrder(way=SCRATCH, scope=scope))
         if pruning.recover:
             found += [RemovalOrder(way=way, scope=scope) for way in (RECOVERED, RECOVERED_RANDOM)]
-    return found + [RemovalOrder(way=RECOVERED_ALL, scope="")] * (pruning.recover and bool(found))
+    if pruning.recover and found:
+        found.append(RemovalOrder(way=RECOVERED_ALL, scope=""))
+    return found
 
 
 def scopes(plan: StudyPlan, objective: Spec) -> list[str]:
@@ -132,17 +134,15 @@ def places(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[Pla
         return _numbered(counts, [[base, k] for k in counts])
     if curve.way == RECOVERED_ALL:
         total = num_heads(models.plan, recipe.objective, ALL_HEADS)
-        updates = recovering_updates(plan, models.plan.training.updates, curve.way, 0)
-        return _numbered([total], [[_recovering(models, recipe, curve), updates]])
+        return _numbered([total], [[_recovering(models, recipe, curve), recovering_updates(models, curve, 0)]])
     left = swept(models, recipe, curve.scope)
     if left is None:
         return None
     if curve.way == SCRATCH:
-        origins = [[_VERSION, SCRATCH, models.train_key(recipe), sorted(removed)] for removed in left]
-        return _at_penalties(plan, plan.scratch_points, origins)
+        trained = models.train_key(recipe)
+        return _at_penalties(plan, plan.scratch_points, lambda at: [_VERSION, SCRATCH, trained, sorted(left[at])])
     if curve.way in (RECOVERED, RECOVERED_RANDOM):
-        begun = _begun(models, recipe, curve, left)
-        every = _at_penalties(plan, plan.recover_points, [[_recovering(models, recipe, curve), one] for one in begun])
+        every = _at_penalties(plan, plan.recover_points, lambda at: _begun(models, recipe, curve, left, at))
         return [place for place in every if left[place.index]]  # else there is nothing to recover from
     return _greedy_places(models, recipe, curve, left)
 
@@ -190,38 +190,39 @@ def swept(models: StudyModels, recipe: Recipe, scope: str) -> list[HeadSet] | No
     return removed
 
 
-def recovering_updates(plan: PruningPlan, training: int, way: str, point: int) -> int:
+def recovering_updates(models: StudyModels, curve: RemovalOrder, point: int) -> int:
     """Updates of a model that recovers, those of the sweep counted in for what does not begin where it ended.
 
     All heads learn as long as at the last point that is trained on.
     """
-    if way == RECOVERED_ALL:
+    plan = models.plan.pruning
+    if curve.way == RECOVERED_ALL:
         point = max(plan.recover_points or range(len(plan.penalties)))
-    before = 0 if way == RECOVERED else plan.updates * (point + 1)
-    return (plan.recover_updates or training) + before
+    before = 0 if curve.way == RECOVERED else plan.updates * (point + 1)
+    return (plan.recover_updates or models.plan.training.updates) + before
 
 
 def _recovering(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[object]:
-    """What a model that recovers depends on beside the heads and weights to begin with."""
+    """What a model that recovers depends on beside the heads and weights to begin with, and how long it learns."""
     rate = models.plan.pruning.recover_learning_rate
     return [_VERSION, curve.way, curve.scope, models.train_key(recipe), rate]
 
 
 def _begun(
-    models: StudyModels, recipe: Recipe, curve: RemovalOrder, left: Sequence[HeadSet]
-) -> list[tuple[str | int, int]]:
-    """Of each point of the sweep what weights and heads to begin with follow from, and how long they learn."""
-    sweep = places(models, recipe, RemovalOrder(way=LEARNED, scope=curve.scope)) or []
-    plan, training = models.plan.pruning, models.plan.training.updates
-    updates = [recovering_updates(plan, training, curve.way, point) for point in range(len(left))]
-    first = [len(removed) for removed in left] if curve.way == RECOVERED_RANDOM else [place.origin for place in sweep]
-    return list(zip(first, updates, strict=True))
+    models: StudyModels, recipe: Recipe, curve: RemovalOrder, left: Sequence[HeadSet], point: int
+) -> list[object]:
+    """What a model that recovers from a point of the sweep depends on."""
+    first: str | int = len(left[point])  # of its heads; which ones, the seed says
+    if curve.way == RECOVERED:
+        sweep = places(models, recipe, RemovalOrder(way=LEARNED, scope=curve.scope)) or []
+        first = sweep[point].origin
+    return [_recovering(models, recipe, curve), [first, recovering_updates(models, curve, point)]]
 
 
-def _at_penalties(plan: PruningPlan, asked: Sequence[int], origins: Sequence[object]) -> list[PlannedPoint]:
+def _at_penalties(plan: PruningPlan, asked: Sequence[int], origin: Callable[[int], object]) -> list[PlannedPoint]:
     """The points asked for of the sweep, all for none, each with what its heads and weights follow from."""
     points = sorted(set(asked or range(len(plan.penalties))))
-    return [PlannedPoint(index=point, setting=plan.penalties[point], origin=digest(origins[point])) for point in points]
+    return [PlannedPoint(index=at, setting=plan.penalties[at], origin=digest(origin(at))) for at in points]
 
 
 def _greedy_places(

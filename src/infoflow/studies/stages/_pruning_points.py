@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infoflow.flow import PassOptions
-from infoflow.foundation import digest, hash64, make_display, use_display
+from infoflow.foundation import digest, make_display, use_display
 from infoflow.heads import Head, HeadSet, ablate
 from infoflow.models import Model
 from infoflow.pruning import GatedPoint, greedy_removals, learn_gates, learn_subset, rank_heads, recover
@@ -13,6 +13,7 @@ from infoflow.results import UNTRAINED, Recipe, Subject
 from infoflow.training import TrainConfig
 
 from .._data import at_most
+from .._seeds import derived_seed
 from .._study_models import StudyModels
 from ._pruning_curves import (
     EXACTLY,
@@ -179,8 +180,8 @@ def _falling(models: StudyModels, recipe: Recipe, curve: RemovalOrder, place: Pl
     training, plan = models.plan.training, models.plan.pruning
     return dataclasses.replace(
         training,
-        seed=2**31 + hash64("recovering-model", recipe.seed) % 2**31,
-        updates=recovering_updates(plan, training.updates, curve.way, place.index),
+        seed=derived_seed("recovering-model", recipe.seed),
+        updates=recovering_updates(models, curve, place.index),
         max_source_tokens=None,
         learning_rate=plan.recover_learning_rate or training.learning_rate,
         schedule="linear",

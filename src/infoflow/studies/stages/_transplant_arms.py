@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from infoflow.foundation import digest, hash64
+from infoflow.foundation import digest
 from infoflow.heads import ARMS, TRANSPLANT_CURVES, Head, HeadScore, drawn_heads, specialised_heads
 from infoflow.results import Recipe
 
 from .._plan import StudyPlan
+from .._seeds import derived_seed
 from .._study_models import StudyModels
 
 NONE, SPECIALISED, RANDOM, SHUFFLED = ARMS
@@ -46,7 +47,7 @@ def arms(plan: StudyPlan) -> list[Arm]:
 def fresh_recipe(recipe: Recipe) -> Recipe:
     """The fresh model of a trained one's seed: first weights, order of batches, noise and dropout are of another seed,
     from 2³¹ on, which the trained one's alone gives. All its arms share them."""
-    return replace(recipe, seed=2**31 + hash64("fresh-model", recipe.seed) % 2**31)
+    return replace(recipe, seed=derived_seed("fresh-model", recipe.seed))
 
 
 def specialised(plan: StudyPlan, scores: Sequence[HeadScore]) -> list[Head]:
