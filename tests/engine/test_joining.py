@@ -1,7 +1,9 @@
 """The invitation of a study, and what is asked of a worker."""
 
+import asyncio
 import multiprocessing.process
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from infoflow.engine._joining import Invitation, Versions, read_invitation, seco
 from infoflow.engine._starting import starter
 from infoflow.engine._supervisor import Supervisor
 from infoflow.engine._where import parse_listen, require_private
-from infoflow.engine._worker import visible_devices
+from infoflow.engine._worker import _signals, visible_devices
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("2h", 7200), ("1.5m", 90), ("0", 0)])
@@ -128,6 +130,31 @@ def test_gpus_are_found_without_cuda(tmp_path, monkeypatch):
     for setting, expected in {"": (), "-1": (), "3": ("3",), "GPU-1, MIG-2": ("GPU-1", "MIG-2")}.items():
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
         assert visible_devices(tmp_path) == expected
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_heard_though_the_loop_never_turns_again(number):
+    """A worker that closes at the end of a study would wait for the next one, asked to leave or not."""
+
+    async def last_turn() -> list[int]:
+        with _signals(asyncio.Event()) as asked:
+            os.kill(os.getpid(), number)
+        return asked
+
+    before = signal.getsignal(number)
+    assert asyncio.run(last_turn()) == [number]
+    assert signal.getsignal(number) == before
+
+
+def test_a_signal_wakes_the_loop():
+    async def waiting() -> list[int]:
+        leaving = asyncio.Event()
+        with _signals(leaving) as asked:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(leaving.wait(), 10)
+        return asked
+
+    assert asyncio.run(waiting()) == [signal.SIGTERM]
 
 
 def test_a_worker_below_a_nanny_says_what_to_set(monkeypatch):

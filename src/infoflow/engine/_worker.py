@@ -171,15 +171,15 @@ async def _serve(invitation: Invitation, jobs: int, devices: Sequence[str]) -> L
     worker.http_server.stop()
     current_display().note(f"Joined the study: {jobs} at a time, {len(devices)} GPUs.")
     leaving = asyncio.Event()
-    with _on_signals(leaving.set):
+    with _signals(leaving) as asked:
         ends = [asyncio.ensure_future(worker.finished()), asyncio.ensure_future(leaving.wait())]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
             end.cancel()
-        if leaving.is_set():
+        if asked and worker.status == Status.running:  # else the study has ended meanwhile
             await _leave(worker)
         await worker.close()
-    return "left" if leaving.is_set() else "ended"
+    return "left" if asked else "ended"
 
 
 def security_of(invitation: Invitation) -> Security:
@@ -204,15 +204,20 @@ async def _leave(worker: Worker) -> None:
 
 
 @contextmanager
-def _on_signals(act: Any) -> Iterator[None]:
-    """SIGTERM and Ctrl-C in the event loop."""
+def _signals(leaving: asyncio.Event) -> Iterator[list[int]]:
+    """SIGTERM and Ctrl-C set `leaving`; gives the list of those that came.
+
+    `loop.add_signal_handler` would lose one that comes after the loop has turned for the last time in the block: only
+    the loop hears of it then, and nobody asks the loop any more. The list knows it at once.
+    """
     loop = asyncio.get_running_loop()
+    asked: list[int] = []
+
+    def ask(number: int, _: object) -> None:
+        asked.append(number)
+        loop.call_soon_threadsafe(leaving.set)
+
     with ExitStack() as undo:
         for number in (signal.SIGTERM, signal.SIGINT):
-            try:
-                loop.add_signal_handler(number, act)
-                undo.callback(loop.remove_signal_handler, number)
-            except NotImplementedError:  # the loops of Windows
-                before = signal.signal(number, lambda *_: loop.call_soon_threadsafe(act))
-                undo.callback(signal.signal, number, before)
-        yield
+            undo.callback(signal.signal, number, signal.signal(number, ask))
+        yield asked
