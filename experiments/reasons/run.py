@@ -90,7 +90,8 @@ def _verdicts(tables: Tables) -> list[pd.DataFrame]:
 
 
 def _scores(tables: Tables) -> list[pd.DataFrame]:
-    return _of_trained(tables, "task_scores")
+    """On the test part."""
+    return [scores[scores["split"] == "test"] for scores in _of_trained(tables, "task_scores")]
 
 
 def _distances(tables: Tables) -> list[pd.DataFrame]:

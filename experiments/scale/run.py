@@ -10,7 +10,8 @@
 Each cell is a study in a folder of its own under `--out`, with the plan beside this file but for its scale.
 Interrupted, the same command continues; cells that are done are kept. The comparison lies in `--out/compared`; its
 small tables and the figure go to `--results`. There it is kept whole, too (`compared`: its tables, no report), and the
-next comparison goes on from it: cells whose folders are gone count on. `--tokens`, `--widths` and
+next comparison goes on from it: cells whose folders are gone count on, as their rows in `scores.csv` do (each model's
+loss and BLEU on the test part, and the CPU seconds of its training). `--tokens`, `--widths` and
 `--set training.batch_tokens=256` change the grid, for a try.
 """
 
@@ -21,6 +22,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from infoflow.cli import with_settings
 from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_OVER_SCALE, TRENDS
 from infoflow.foundation import UserError, atomic_write, make_display, set_threads, use_display
@@ -30,6 +33,7 @@ from infoflow.studies import Run, StudyPlan, over_scale, study
 
 HERE = Path(__file__).parent
 COMPARED, RUN_JSON = "compared", "run.json"
+SCORES = ["cell", "objective", "seed", "metric", "value", "low", "high", "baseline", "cpu_seconds"]
 TOKENS, LARGE_TOKENS = (0.3, 1.0, 3.0, 10.0), (30.0,)  # millions of the source
 WIDTHS, LARGE_WIDTHS = (64, 128), (256, 512)
 CORPORA = {"tatoeba": {}, "grammar": {"name": "grammar:30000", "max_words": 24, "vocabulary": 1000}}
@@ -138,6 +142,7 @@ def main() -> None:
         runs = [*before, *(run.path for _, run in finished), *arguments.reuse]
         if not arguments.list and (len(runs) > 1 or any(cell.checkpoints for cell, _ in finished)):
             _compare(runs, arguments.out / COMPARED, arguments.results)
+            _keep_scores(finished, arguments.results / "scores.csv")
 
 
 def is_done(folder: Path) -> bool:
@@ -169,6 +174,22 @@ def _compare(runs: Sequence[Path], out: Path, results: Path) -> None:
             temporary.write_bytes((compared.path / part).read_bytes())
     paths = write_figures(compared.folder, results / "figures", ("svg", "pdf"))
     print(f"Report: {compared.folder.report}", *paths, sep="\n")
+
+
+def _keep_scores(finished: Sequence[tuple[Cell, Run]], path: Path) -> None:
+    """Put the finished cells' scores in place of those that they had; other cells' stay."""
+    rows = pd.concat(_scores(cell, run) for cell, run in finished)
+    before = pd.read_csv(path) if path.exists() else rows.iloc[:0]
+    scores = pd.concat([before[~before["cell"].isin(rows["cell"])], rows])
+    with atomic_write(path) as temporary:
+        scores.sort_values(["cell", "objective", "seed", "metric"]).to_csv(temporary, index=False, float_format="%.4g")
+
+
+def _scores(cell: Cell, run: Run) -> pd.DataFrame:
+    """Loss and BLEU of each trained model on the test part, with what its training cost."""
+    scores = run.tables["task_scores"].query("trained and split == 'test' and metric in ('loss', 'bleu')")
+    cost = run.tables["training_runs"].set_index("model")["cpu_seconds"].round()
+    return scores.assign(cell=cell.name, cpu_seconds=scores["model"].map(cost))[SCORES]
 
 
 def _arguments() -> argparse.Namespace:

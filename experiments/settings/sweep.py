@@ -2,10 +2,12 @@
 
     python experiments/settings/sweep.py --out runs/settings                              # Tatoeba
     python experiments/settings/sweep.py --out runs/settings --only "base" "1 decoder"    # some variations
-    python experiments/settings/sweep.py --out runs/settings --europarl PATH/TO/europarl --updates 4000
+    python experiments/settings/sweep.py --out runs/settings --europarl PATH/TO/europarl --objectives translation \
+        --updates 15000 --only "base" "1 decoder, half batch"
 
-Each variation of `quick` as it was before this table (`FORMER`) trains the three objectives for as many updates as cost
-what `--updates` of the base cost: floating-point operations of all three together, counted on batches of each training.
+Each variation of `quick` as it was before this table (`FORMER`) trains the three objectives (or those that are named)
+for as many updates as cost what `--updates` of the base cost: floating-point operations of all together, counted on
+batches of each training.
 It scores them on the *validation* part (loss beside its unigram baseline, BLEU of 300 sentences) and adds a row per
 objective to `settings.csv` beside this file. Interrupted, the same command continues. Seeds from 100 up are kept for
 development: presets use seeds below.
@@ -63,12 +65,13 @@ VARIATIONS: dict[str, tuple[dict[str, Any], ...]] = {
 SHOWN = ("width", "layers", "decoder_layers", "initializer_range")
 
 
-def variation(name: str, europarl: Path | None) -> StudyPlan:
+def variation(name: str, europarl: Path | None, objectives: tuple[str, ...]) -> StudyPlan:
     """The former `quick` with one variation, on the development seed; `updates` are still to be chosen."""
     plan = StudyPlan.load("quick")
     plan = dataclasses.replace(
         plan,
         seeds=(SEED,),
+        objectives=objectives or plan.objectives,
         model=dataclasses.replace(plan.model, **FORMER["model"]),
         training=dataclasses.replace(plan.training, save_every=500, **FORMER["training"]),
         analysis=dataclasses.replace(plan.analysis, untrained=False),
@@ -87,7 +90,9 @@ def variation(name: str, europarl: Path | None) -> StudyPlan:
             whole = values if part == "variants" else dataclasses.replace(getattr(plan, part), **values)
             plan = dataclasses.replace(plan, **{part: whole})
     if plan.variants:
-        plan = dataclasses.replace(plan, objectives=(*plan.objectives[:2], f"translation+{next(iter(plan.variants))}"))
+        varied = f"translation+{next(iter(plan.variants))}"
+        objectives = tuple(varied if objective == "translation" else objective for objective in plan.objectives)
+        plan = dataclasses.replace(plan, objectives=objectives)
     return plan
 
 
@@ -104,7 +109,7 @@ def operations(plan: StudyPlan, run: RunFolder) -> float:
 
 
 def train_all(plan: StudyPlan, run: RunFolder, num_processes: int) -> list[Train]:
-    """Train the variation's three models."""
+    """Train the variation's models."""
     training = graph(plan, run).of(Train)
     with engine_for(plan, run, num_processes) as engine:
         run_stages(Graph(stages=training, folder=run), run, engine, title="Training")
@@ -144,9 +149,10 @@ def rows(name: str, training: list[Train], each: float) -> pd.DataFrame:
 
 def run_variation(name: str, arguments: argparse.Namespace, budget: float, table: Path) -> None:
     """Train one variation within the budget of operations, and put its rows into the table."""
-    plan = variation(name, arguments.europarl)
-    folder = f"{'europarl' if arguments.europarl else 'tatoeba'}-{name.replace(', ', '-').replace(' ', '-')}"
-    run = RunFolder(arguments.out / f"{folder}-{arguments.updates}")
+    plan = variation(name, arguments.europarl, tuple(arguments.objectives))
+    corpus = "europarl" if arguments.europarl else "tatoeba"
+    parts = (corpus, *arguments.objectives, *name.replace(",", "").split(), str(arguments.updates))
+    run = RunFolder(arguments.out / "-".join(parts))
     each = operations(plan, run)
     training = dataclasses.replace(plan.training, updates=round(budget / each))
     plan = dataclasses.replace(plan, training=training)
@@ -164,13 +170,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/settings"))
     parser.add_argument("--only", nargs="*", choices=list(VARIATIONS), default=list(VARIATIONS))
     parser.add_argument("--europarl", type=Path, help="folder with enfr.{train,dev,test}.{en,fr}.gz")
+    parser.add_argument("--objectives", nargs="*", default=(), help="those to train; default: the preset's three")
     parser.add_argument("--updates", type=int, default=1300, help="of the base: what every variation may cost")
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
     set_threads(1)
     table = Path(__file__).with_name("settings.csv")
     with use_display(make_display("plain")):
-        base = variation(BASE, arguments.europarl)
+        base = variation(BASE, arguments.europarl, tuple(arguments.objectives))
         budget = arguments.updates * operations(base, RunFolder(arguments.out / "counting"))
         for name in arguments.only:
             run_variation(name, arguments, budget, table)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,17 @@ class StopAfter(TrainingHook):
             os.kill(os.getpid(), self._number)
 
 
+class Busy(TrainingHook):
+    """Uses up processor time at the first update."""
+
+    SECONDS = 0.3
+
+    def on_step_end(self, step) -> None:
+        end = time.process_time() + self.SECONDS
+        while step.update == 1 and time.process_time() < end:
+            pass
+
+
 @pytest.mark.slow
 def test_kill_at_several_moments_changes_no_bit(tmp_path: Path) -> None:
     # Each kill meets the run that continues after the one before: at the start of an update, between the files of a
@@ -82,6 +94,20 @@ def test_stop_request_saves_and_continues_exactly(objective, number: int, tmp_pa
     result = train(*arguments, tiny_model(objective), tmp_path / "stopped")
     whole = train(*arguments, tiny_model(objective), tmp_path / "whole")
     assert_equal_weights(weights(result.model), weights(whole.model))
+
+
+def test_cpu_seconds_count_what_came_before_an_interruption(tmp_path: Path) -> None:
+    arguments = MaskedLM(), tiny_config(), tiny_data()
+    with pytest.raises(TrainingInterrupted):
+        train(*arguments, tiny_model(MaskedLM()), tmp_path, hooks=[Busy(), StopAfter(7)])
+    newest = Checkpoints(tmp_path / "checkpoints").latest()
+    assert newest is not None
+    before = json.loads((newest / "training" / "state.json").read_text())["cpu_seconds"]
+    started = time.process_time()
+    result = train(*arguments, tiny_model(MaskedLM()), tmp_path)
+    assert 0 < result.cpu_seconds - before < time.process_time() - started
+    assert before > Busy.SECONDS
+    assert train(*arguments, tiny_model(MaskedLM()), tmp_path).cpu_seconds == result.cpu_seconds
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ class TrainingState:
     target_tokens: int = 0
     supervised_tokens: int = 0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     window: dict[str, Any] = field(default_factory=dict)  # sums since the last line of the log
     validation: dict[str, float] = field(default_factory=dict)  # newest held-out loss of each term
     best: dict[str, Any] | None = None  # update and loss of the checkpoint with the lowest held-out loss

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,6 +55,7 @@ class TrainResult:
     supervised_tokens: int
     seconds: float  # of training, evaluating and saving; time between interruption and resume is not counted
     validation_losses: dict[str, float]  # of the final weights, nats per item; empty without validation data
+    cpu_seconds: float = math.nan  # CPU time of the same, of this process; NaN: not on record
 
 
 def train(
@@ -143,7 +145,9 @@ class _Run:
         self.optimizer = make_optimizer(self.model, self.config)
         self.updater = Updater(self.objective, self.model, self.data, self.config, self.accelerator)
         self._resume()
-        self._started = time.monotonic() - self.state.seconds  # as if there had been no interruption
+        # As if there had been no interruption:
+        self._started = time.monotonic() - self.state.seconds
+        self._cpu_started = time.process_time() - self.state.cpu_seconds
         if self.accelerator.is_main_process:
             self.log = MetricsLog(self.out / "log.jsonl", after_update=self.state.update)
         if self.snapshots and self.accelerator.is_main_process:
@@ -279,6 +283,7 @@ class _Run:
 
     def _save(self) -> None:
         self.state.seconds = time.monotonic() - self._started
+        self.state.cpu_seconds = time.process_time() - self._cpu_started
         self.state.window = self.window.state()
         if self.accelerator.is_main_process:
             hooks = {f"{hook.name}:{name}": t for hook in self.hooks for name, t in hook.state_dict().items()}
@@ -339,6 +344,7 @@ class _Run:
             "target_tokens": state.target_tokens,
             "supervised_tokens": state.supervised_tokens,
             "seconds": round(state.seconds, 3),
+            "cpu_seconds": round(state.cpu_seconds, 3),
             "validation_losses": validation,
         }
         if self.accelerator.is_main_process:

@@ -1,7 +1,6 @@
 """Train one model of a study, and put it where people find it."""
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,7 +30,7 @@ TRAINING_RUNS = TableSchema(
         Column(name="target_tokens", dtype="int64", unit="tokens", description="target tokens read by a decoder"),
         Column(name="supervised_tokens", dtype="int64", unit="tokens", description="tokens that the loss looked at"),
         Column(name="seconds", dtype="float64", unit="s", description="wall time of training, interruptions excluded"),
-        Column(name="cpu_seconds", dtype="float64", unit="s", description="CPU time of the process that finished it"),
+        Column(name="cpu_seconds", dtype="float64", unit="s", description="CPU time of the whole training"),
         Column(name="parameters", dtype="int64", unit="", description="number of parameters"),
         Column(name="validation_loss", dtype="float64", unit="nats/token", description="loss on the validation part"),
     ),
@@ -110,7 +109,7 @@ class Train(AbstractStage):
         wait_for_all()
 
     def _train(self) -> dict[str, Any]:
-        models, recipe, started = self.models, self.recipe, time.process_time()
+        models, recipe = self.models, self.recipe
         folder = models.weights(recipe).parent
         hooks = recorders(models, recipe, folder)
         module, result = models.train_into(recipe, folder, hooks, snapshots=models.keeping())
@@ -123,7 +122,7 @@ class Train(AbstractStage):
             "target_tokens": result.target_tokens,
             "supervised_tokens": result.supervised_tokens,
             "seconds": result.seconds,
-            "cpu_seconds": round(time.process_time() - started, 3),
+            "cpu_seconds": result.cpu_seconds,
             "parameters": sum(parameter.numel() for parameter in module.parameters()),
             "validation_loss": models.objective(recipe).weighted(losses) if losses else math.nan,
         }

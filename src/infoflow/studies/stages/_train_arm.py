@@ -4,7 +4,6 @@ A run that does not answer even what it was trained on has learned nothing that 
 happens to a plain arm, all arms of the study are trained once more, at half the rate.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,7 +39,7 @@ RETRIEVAL_RUNS = TableSchema(
         Column(name="query_tokens", dtype="int64", unit="tokens", description="of queries, padding excluded"),
         Column(name="targets", dtype="int64", unit="tokens", description="masked tokens that the loss looked at"),
         Column(name="seconds", dtype="float64", unit="s", description="wall time of training"),
-        Column(name="cpu_seconds", dtype="float64", unit="s", description="CPU time of the process that finished it"),
+        Column(name="cpu_seconds", dtype="float64", unit="s", description="CPU time of the whole training"),
         Column(name="parameters", dtype="int64", unit="", description="of reader and retriever"),
         Column(name="training_p1", dtype="float64", unit="share", description="of training queries answered rightly"),
         Column(name="chance", dtype="float64", unit="share", description="of a guess among the relation's objects"),
@@ -170,9 +169,7 @@ def _estimate(model: ArmModel) -> float:
 
 
 def _train(model: ArmModel) -> dict[str, Any]:
-    started = time.process_time()
     module, result = model.train(lambda module: arm_recorders(model, module, model.folder))
-    cpu = time.process_time() - started
     chance = model.matter.chance
     found = training_accuracy(module.eval(), model.objective, model.matter.queries, chance)
     if is_first():
@@ -187,7 +184,7 @@ def _train(model: ArmModel) -> dict[str, Any]:
         "query_tokens": result.source_tokens,
         "targets": result.supervised_tokens,
         "seconds": result.seconds,
-        "cpu_seconds": round(cpu, 3),
+        "cpu_seconds": result.cpu_seconds,
         "parameters": sum(parameter.numel() for parameter in module.parameters()),
         "training_p1": found.value,
         "chance": chance,

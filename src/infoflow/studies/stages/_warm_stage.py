@@ -1,7 +1,6 @@
 """What arms of retrieval begin with, trained before all of them."""
 
 import shutil
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +31,8 @@ class AbstractWarmStage(AbstractModelStage):
         return self.model
 
     def train(self) -> dict[str, Any]:
-        started = time.process_time()
         result = self.model.train()
-        facts = {"updates": result.updates, "cpu_seconds": round(time.process_time() - started, 3)}
+        facts = {"updates": result.updates, "cpu_seconds": result.cpu_seconds}
         if is_first():
             shutil.rmtree(self.model.folder / "checkpoints", ignore_errors=True)
         wait_for_all()
