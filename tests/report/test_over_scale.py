@@ -63,6 +63,27 @@ def test_a_panel_has_intervals_threshold_and_published_value(figure):
     assert [entry["label"] for entry in figure.payload["widths"]] == ["width 64", "width 128"]
 
 
+def test_marks_and_names_of_two_widths_do_not_cover_each_other(figure):
+    spec = figure.panels[0].spec
+    drawn = [layer for layer in spec["layer"] if "place" in str(layer["encoding"])]
+    marks, names = (
+        [row for layer in drawn if layer["mark"]["type"] == kind for row in _rows(spec, layer)]
+        for kind in ("point", "text")
+    )
+    assert len({row["effect"] for row in marks if row["tokens"] == 3e6}) == 1  # both widths have the same effect
+    assert len({row["place"] for row in marks if row["tokens"] == 3e6}) == 2
+    assert {row["width"] for row in names} == {"64", "128"}
+    assert {row["place"] for row in names} == {max(row["place"] for row in marks)}
+    top, bottom = (one(row["height"] for row in names) for one in (max, min))
+    low, high = next(layer["encoding"]["y"]["scale"]["domain"] for layer in spec["layer"] if "y" in layer["encoding"])
+    assert (top - bottom) / (high - low) * spec["height"] == pytest.approx(12)
+
+
+def _rows(spec, layer) -> list[dict]:
+    data = layer.get("data", spec.get("data", {}))
+    return data["values"] if "values" in data else spec["datasets"][data["name"]]
+
+
 def test_runs_of_one_seed_are_hollow(figure):
     layers = [layer for layer in figure.panels[0].spec["layer"] if layer["mark"].get("type") == "point"]
     assert sorted(layer["mark"]["filled"] for layer in layers) == [False, True]

@@ -6,9 +6,10 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from infoflow.findings import scale_groups
 from infoflow.results import END
 
-from ..forms._chart import CONTROL, amount, finished, tips, values_of, with_field
+from ..forms._chart import CONTROL, amount, finished, spread, tips, values_of, with_field
 from ..forms._time_axis import short
 from ._rows import DASHES, SHAPES, Grid
 
@@ -16,6 +17,8 @@ HEIGHT = 170
 _ROOM = 1.6  # of the axis beyond the last run, for the name of its width
 _NAME = {"align": "left", "dx": 7, "fontSize": 10, "fontWeight": "bold"}
 _LINE_NAME = {"align": "left", "fontSize": 9.5, "color": "var(--soft)"}
+_LINE = 12  # pixels between names
+_APART = 0.025  # of the axis, between marks of two widths at the same tokens
 _ABOVE, _BELOW = {"baseline": "bottom", "dy": -2}, {"baseline": "top", "dy": 3}
 
 
@@ -36,17 +39,19 @@ def claim_panel(rows: pd.DataFrame, grid: Grid) -> dict[str, Any]:
         "color": alt.Color(**values_of("width", [str(width) for width in grid.widths], grid.shades)),
         "strokeDash": alt.StrokeDash(**values_of("corpus", grid.corpora, _cycled(DASHES, grid))),
     }
-    layers = [*_levels(rows, at, grid)]
+    layers = [*_levels(rows, at, grid, ends)]
     if len(checkpoints):
         course = alt.Chart(checkpoints).mark_line(strokeWidth=1, opacity=0.6)
         layers.append(course.encode(**at, color=look["color"], detail=alt.Detail("line:N"), tooltip=_tooltip()))
     if len(runs):
-        layers += _runs(runs, at, look, grid)
+        layers += _runs(runs.assign(place=_apart(runs, grid)), at, look, grid, ends)
     return finished(layers, HEIGHT)
 
 
-def _runs(runs: pd.DataFrame, at: dict[str, Any], look: dict[str, Any], grid: Grid) -> list[alt.Chart]:
-    base = alt.Chart(runs)
+def _runs(
+    runs: pd.DataFrame, at: dict[str, Any], look: dict[str, Any], grid: Grid, ends: tuple[float, float]
+) -> list[alt.Chart]:
+    base, at = alt.Chart(runs), {**at, "x": with_field(at["x"], "place")}
     shape = alt.Shape(**values_of("corpus", grid.corpora, _cycled(SHAPES, grid)))
     y = {"y": with_field(at["y"], "low"), "y2": alt.Y2("high")}
     layers = [
@@ -61,11 +66,30 @@ def _runs(runs: pd.DataFrame, at: dict[str, Any], look: dict[str, Any], grid: Gr
             layers.append(points.encode(**at, color=look["color"], shape=shape, tooltip=_tooltip()))
     if len(grid.widths) > 1:
         last = runs.loc[runs.groupby("line")["tokens"].idxmax()]
-        layers.append(alt.Chart(last).mark_text(**_NAME).encode(**at, color=look["color"], text=alt.Text("width:N")))
+        names = alt.Chart(_beside(last, ends)).mark_text(**_NAME)
+        height = {"x": at["x"], "y": with_field(at["y"], "height")}
+        layers.append(names.encode(**height, color=look["color"], text=alt.Text("width:N")))
     return layers
 
 
-def _levels(rows: pd.DataFrame, at: dict[str, Any], grid: Grid) -> list[alt.Chart]:
+def _apart(runs: pd.DataFrame, grid: Grid) -> pd.Series:
+    """Tokens, with the marks of several widths beside each other."""
+    low, high = _domain(grid)
+    places = runs["width"].map({str(width): place for place, width in enumerate(grid.widths)})
+    return runs["tokens"] * (high / low) ** (_APART * (places - (len(grid.widths) - 1) / 2))
+
+
+def _beside(last: pd.DataFrame, ends: tuple[float, float]) -> pd.DataFrame:
+    """The last marks with the `place` and `height` of their names: those at the same tokens cover neither each other
+    nor a mark."""
+    gap = (ends[1] - ends[0]) * _LINE / HEIGHT
+    groups = [own for _, own in last.groupby(scale_groups(last["tokens"].tolist()))]
+    return pd.concat(
+        own.assign(place=own["place"].max(), height=spread(list(own["effect"]), gap, ends[1])) for own in groups
+    )
+
+
+def _levels(rows: pd.DataFrame, at: dict[str, Any], grid: Grid, ends: tuple[float, float]) -> list[alt.Chart]:
     """The lines of the threshold and of the published value, with their names."""
     last = rows.iloc[-1]
     threshold, published = float(last["threshold"]), float(last["published"])
@@ -74,8 +98,9 @@ def _levels(rows: pd.DataFrame, at: dict[str, Any], grid: Grid) -> list[alt.Char
     if published == published:
         style = {"color": "var(--soft)", "strokeWidth": 1.2}
         levels.append(("published", published, style, _ABOVE if upper else _BELOW))
-    drawn = []
-    for name, value, style, side in levels:
+    drawn, at_the_axis = [], ends[0] + (ends[1] - ends[0]) * 1.2 * _LINE / HEIGHT
+    for name, value, style, wanted in levels:
+        side = _ABOVE if value < at_the_axis else wanted
         base = alt.Chart(pd.DataFrame([{"effect": value, "tokens": grid.tokens[0] / 1.2, "text": name}]))
         drawn.append(base.mark_rule(**style).encode(y=at["y"]))
         drawn.append(base.mark_text(**_LINE_NAME, **side).encode(**at, text=alt.Text("text:N")))
@@ -83,7 +108,7 @@ def _levels(rows: pd.DataFrame, at: dict[str, Any], grid: Grid) -> list[alt.Char
 
 
 def _tokens(grid: Grid) -> alt.X:
-    low, high = grid.tokens[0] / 1.25, grid.tokens[1] * _ROOM
+    low, high = _domain(grid)
     decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.log10(high) + 1)
     steps = (1, 3) if high / low > 8 else (1, 2, 5)
     values = [float(decade * step) for decade in decades for step in steps if low <= decade * step <= high]
@@ -92,6 +117,10 @@ def _tokens(grid: Grid) -> alt.X:
     axis = alt.Axis(values=values, labelExpr=told, grid=False, labelOverlap="greedy")
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     return alt.X("tokens:Q", title="tokens", scale=scale, axis=axis)
+
+
+def _domain(grid: Grid) -> tuple[float, float]:
+    return grid.tokens[0] / 1.25, grid.tokens[1] * _ROOM
 
 
 def _ends(rows: pd.DataFrame) -> tuple[float, float]:
