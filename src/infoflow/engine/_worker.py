@@ -6,11 +6,10 @@ This file and `_dask.py` are all that imports Dask.
 import asyncio
 import logging
 import os
-import signal
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +19,7 @@ from distributed.comm.addressing import get_address_host
 from distributed.security import Security
 from distributed.utils import get_ip
 
-from infoflow.foundation import current_display
+from infoflow.foundation import current_display, stop_signals
 
 from ._child import StageMessage
 from ._joining import Invitation, Versions
@@ -217,7 +216,5 @@ def _signals(leaving: asyncio.Event) -> Iterator[list[int]]:
         asked.append(number)
         loop.call_soon_threadsafe(leaving.set)
 
-    with ExitStack() as undo:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            undo.callback(signal.signal, number, signal.signal(number, ask))
+    with stop_signals(ask):
         yield asked

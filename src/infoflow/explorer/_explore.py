@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import socket
 import threading
 import webbrowser
@@ -13,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infoflow.foundation import UserError, missing_extra
+from infoflow.foundation import UserError, missing_extra, stop_signals
 from infoflow.models import Model, load_model
 
 from ._answers import Responses
@@ -218,12 +217,8 @@ def _interrupts(server: "uvicorn.Server") -> Iterator[None]:
         server.force_exit = server.should_exit
         server.should_exit = True
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with stop_signals(end):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _facts(model: Model) -> dict[str, Any]:

@@ -98,6 +98,7 @@ from ._showing import shown_by as shown_by
 from ._stopping import StopRequest as StopRequest
 from ._stopping import request_stop as request_stop
 from ._stopping import stop_request as stop_request
+from ._stopping import stop_signals as stop_signals
 from ._threads import available_cores as available_cores
 from ._threads import set_threads as set_threads
 from ._threads import thread_budget as thread_budget
