@@ -34,7 +34,6 @@ GUARDED = {
     "engine/_joining.py": {"getuid"},  # hasattr
     "engine/_usage.py": {"resource"},  # except ImportError
     "engine/_where.py": {"SO_REUSEADDR"},  # os.name: on Windows it means another thing
-    "engine/_worker.py": {"add_signal_handler", "remove_signal_handler"},  # except NotImplementedError
     "explorer/_explore.py": {"SO_REUSEADDR"},  # os.name
     "flow/_fill.py": {"posix_fallocate"},  # hasattr
     "foundation/_locks.py": {"fcntl"},  # WINDOWS

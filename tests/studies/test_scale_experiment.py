@@ -36,7 +36,7 @@ def test_cells_whose_folders_are_gone_count_on(tmp_path: Path, monkeypatch: pyte
     for name in CELLS:
         cell(tmp_path / "runs", name)
     once = compared(monkeypatch, tmp_path / "runs", tmp_path / "once")
-    assert list(once) == ["findings.csv", "findings_over_scale.csv", "trends.csv"]
+    assert list(once) == ["findings.csv", "findings_over_scale.csv", "scores.csv", "trends.csv"]
     assert set(once["findings_over_scale.csv"]["run"]) == set(CELLS)
     shutil.move(tmp_path / "runs" / "w64-3M", tmp_path / "later")
     first = compared(monkeypatch, tmp_path / "runs", tmp_path / "sittings")
