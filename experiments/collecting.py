@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from infoflow.foundation import interval_over_seeds
+from infoflow.foundation import atomic_write, interval_over_seeds
 from infoflow.report import write_figures
 from infoflow.studies import Run
 
@@ -83,6 +83,21 @@ def write(frame: pd.DataFrame, path: Path) -> None:
     if len(frame):
         frame.to_csv(path, index=False, float_format="%.4g")
         print(f"{path.name}: {len(frame)} rows")
+
+
+def put(rows: pd.DataFrame, path: Path, own: Sequence[str], order: Sequence[str] = ()) -> None:
+    """Put rows into a CSV file in place of those that agree with one of them in `own`; the others stay.
+
+    What was measured in an earlier sitting, whose runs are gone, is so kept; interrupted, the file is as it was.
+
+    Args:
+        order: Columns to sort the file by; without them the rows come last.
+    """
+    before = pd.read_csv(path) if path.exists() else rows.iloc[:0]
+    replaced = pd.MultiIndex.from_frame(before[list(own)]).isin(pd.MultiIndex.from_frame(rows[list(own)]))
+    table = pd.concat([before[~replaced], rows], ignore_index=True)
+    with atomic_write(path) as temporary:
+        (table.sort_values(list(order)) if order else table).to_csv(temporary, index=False, float_format="%.4g")
 
 
 def short(value: float, places: int = 2) -> str:

@@ -19,6 +19,7 @@ import argparse
 import dataclasses
 import json
 import re
+import sys
 from collections import defaultdict
 from itertools import combinations
 from pathlib import Path
@@ -33,6 +34,10 @@ from infoflow.models import Model, load_model
 from infoflow.pruning import quality, recover
 from infoflow.results import estimate
 from infoflow.studies import Run, Train, at_most
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from collecting import put
 
 HERE = Path(__file__).parent
 HEADS = ("all", "gates", "random")
@@ -150,10 +155,7 @@ def main() -> None:
                 continue
             for heads in options.heads:
                 new = scored(run, stage, heads, options)
-                before = pd.read_csv(options.results) if options.results.exists() else new.iloc[:0]
-                table = pd.concat([before, new]).drop_duplicates([*KEYS, "metric"], keep="last").sort_values(KEYS)
-                with atomic_write(options.results) as temporary:
-                    table.to_csv(temporary, index=False, float_format="%.4g")
+                put(new, options.results, [*KEYS, "metric"], KEYS)
                 print(new.to_string(index=False), flush=True)
     with atomic_write(options.results.with_name(f"{options.results.stem}_gaps.csv")) as temporary:
         gaps(options.out, run).to_csv(temporary, index=False, float_format="%.4g")

@@ -18,6 +18,7 @@ loss and BLEU on the test part, and the CPU seconds of its training). `--tokens`
 import argparse
 import dataclasses
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,10 @@ from infoflow.foundation import UserError, atomic_write, make_display, set_threa
 from infoflow.report import write_figures
 from infoflow.results import RunFolder
 from infoflow.studies import Run, StudyPlan, over_scale, study
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from collecting import put
 
 HERE = Path(__file__).parent
 COMPARED, RUN_JSON = "compared", "run.json"
@@ -142,7 +147,8 @@ def main() -> None:
         runs = [*before, *(run.path for _, run in finished), *arguments.reuse]
         if not arguments.list and (len(runs) > 1 or any(cell.checkpoints for cell, _ in finished)):
             _compare(runs, arguments.out / COMPARED, arguments.results)
-            _keep_scores(finished, arguments.results / "scores.csv")
+            scores = pd.concat(_scores(cell, run) for cell, run in finished)
+            put(scores, arguments.results / "scores.csv", ["cell"], ["cell", "objective", "seed", "metric"])
 
 
 def is_done(folder: Path) -> bool:
@@ -174,15 +180,6 @@ def _compare(runs: Sequence[Path], out: Path, results: Path) -> None:
             temporary.write_bytes((compared.path / part).read_bytes())
     paths = write_figures(compared.folder, results / "figures", ("svg", "pdf"))
     print(f"Report: {compared.folder.report}", *paths, sep="\n")
-
-
-def _keep_scores(finished: Sequence[tuple[Cell, Run]], path: Path) -> None:
-    """Put the finished cells' scores in place of those that they had; other cells' stay."""
-    rows = pd.concat(_scores(cell, run) for cell, run in finished)
-    before = pd.read_csv(path) if path.exists() else rows.iloc[:0]
-    scores = pd.concat([before[~before["cell"].isin(rows["cell"])], rows])
-    with atomic_write(path) as temporary:
-        scores.sort_values(["cell", "objective", "seed", "metric"]).to_csv(temporary, index=False, float_format="%.4g")
 
 
 def _scores(cell: Cell, run: Run) -> pd.DataFrame:

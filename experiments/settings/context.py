@@ -11,13 +11,18 @@ Interrupted, the same command continues.
 import argparse
 import dataclasses
 import json
+import sys
 from pathlib import Path
 
 import pandas as pd
 
-from infoflow.foundation import atomic_write, make_display, set_threads, use_display
+from infoflow.foundation import make_display, set_threads, use_display
 from infoflow.results import RunFolder
 from infoflow.studies import ContextPlan, Retrain, StudyPlan, Train, graph
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from collecting import put
 
 COLUMNS = ["kind", "which", "number", "retrained", "metric", "value", "low", "high", "baseline", "count"]
 
@@ -49,16 +54,8 @@ def main() -> None:
     with use_display(make_display("plain")):
         for file in sorted(arguments.runs.glob("*/run.json")):
             if (rows := context(file.parent, arguments.updates)) is not None:
-                keep(rows, Path(__file__).with_name("context.csv"))
+                put(rows, Path(__file__).with_name("context.csv"), ["corpus", "variation"])
                 print(rows.to_string(), flush=True)
-
-
-def keep(rows: pd.DataFrame, path: Path) -> None:
-    """Put them in place of the variation's earlier rows; those of other variations stay as they are."""
-    before = pd.read_csv(path) if path.exists() else rows.iloc[:0]
-    same = (before[["corpus", "variation"]] == rows[["corpus", "variation"]].iloc[0]).all(axis=1)
-    with atomic_write(path) as temporary:
-        pd.concat([before[~same], rows], ignore_index=True).to_csv(temporary, index=False, float_format="%.4g")
 
 
 if __name__ == "__main__":
