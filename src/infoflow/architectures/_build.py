@@ -11,6 +11,7 @@ from infoflow.foundation import UserError, as_written, did_you_mean, hash64, req
 
 from ._config import ModelConfig
 from ._family import AbstractFamily, Layout
+from ._positions import fix_positions
 from ._registry import FAMILIES
 from ._taken_away import fix_norms, untie
 
@@ -60,6 +61,8 @@ def build(
     for places in (built.source_stack, built.second_stack):
         if layout in places:
             _copy_source_stack(reference, model, *places[layout])
+    if config.sinusoidal_positions:
+        fix_positions(model, config.sinusoidal_positions)
     if not config.elementwise_affine:
         fix_norms(model)
     if not config.tie_word_embeddings:

@@ -27,6 +27,8 @@ class ModelConfig:
     positions: Annotated[int, Limits(at_least=3, at_most=100_000)] = 128  # longest sentence in tokens
     # Of a decoder beside an encoder; 0: as many as the encoder. A shallow one leaves the context to the encoder.
     decoder_layers: Annotated[int, Limits(at_least=0, at_most=1000)] = field(default=0, metadata=LATER)
+    # Amplitude of fixed sinusoids in place of positions that are learned (0): see `_positions.py`.
+    sinusoidal_positions: Deviation = field(default=0.0, metadata=LATER)
     # What may be taken away, to see what hangs on it (`_taken_away.py`).
     tie_word_embeddings: bool = field(default=True, metadata=LATER)  # false: the output matrix is its own
     elementwise_affine: bool = field(default=True, metadata=LATER)  # false: norms have no gain and no bias

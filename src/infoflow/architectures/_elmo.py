@@ -24,6 +24,7 @@ class Elmo(AbstractFamily):
 
     name: ClassVar[str] = "elmo"
     layouts: ClassVar[tuple[Layout, ...]] = ("bidirectional-pair",)
+    learned_positions: ClassVar[bool] = False
     source_stack: ClassVar[dict[Layout, tuple[str, str]]] = {"bidirectional-pair": ("", "")}
 
     def build(

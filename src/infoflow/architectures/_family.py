@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from transformers import PreTrainedModel
 
 from infoflow.corpus import Vocabulary
+from infoflow.foundation import UserError
 
 from ._config import ModelConfig
 
@@ -35,8 +36,16 @@ class AbstractFamily(ABC):
     second_stack: ClassVar[Mapping[Layout, tuple[str, str]]] = {}
     """Likewise of a second stack that begins with the same values."""
 
-    def check(self, config: ModelConfig) -> None:  # noqa: B027 (most families can be of any shape)
+    learned_positions: ClassVar[bool] = True
+    """Whether the places of tokens are a table that is learned, which fixed sinusoids may replace."""
+
+    def check(self, config: ModelConfig) -> None:
         """Raise a UserError where it cannot be of that shape; told before anything else is done."""
+        if config.sinusoidal_positions and not self.learned_positions:
+            raise UserError(
+                f"model.sinusoidal_positions stand in place of positions that are learned, of which {self.name} has "
+                f"none. Got {config.sinusoidal_positions:g}. Leave it at 0, or leave {self.name} out of architectures."
+            )
 
     @abstractmethod
     def build(

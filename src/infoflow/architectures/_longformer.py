@@ -43,6 +43,7 @@ class Longformer(AbstractEncoderFamily):
 
     def check(self, config: ModelConfig) -> None:
         """See `AbstractFamily.check`: its window must fit the positions."""
+        super().check(config)
         window_of(config)
 
     def masked_lm(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:

@@ -18,6 +18,7 @@ class T5(AbstractFamily):
     name: ClassVar[str] = "t5"
     layouts: ClassVar[tuple[Layout, ...]] = ("encoder-decoder",)
     two_vocabularies: ClassVar[bool] = False
+    learned_positions: ClassVar[bool] = False
     differs: ClassVar[str] = "positions are relative, nothing has a bias, and blocks have other norms"
     source_stack: ClassVar[dict[Layout, tuple[str, str]]] = {"encoder-decoder": ("", "")}
 
