@@ -6,7 +6,6 @@
 | arm | what is changed |
 |---|---|
 | norms | no LayerNorm has a gain or a bias (both stay at 1 and 0) |
-| sinusoids | positions are fixed sinusoids, as published, and not learned |
 | untied | the masked LM's output matrix is not its table of token embeddings |
 | vocabulary | 16,000 subwords, of which many are rare, in place of 4,000 |
 | small | 20,000 training pairs for translation, read over and over, in place of all |
@@ -31,7 +30,6 @@ from infoflow.studies import Run, StudyPlan, study
 HERE = Path(__file__).parent
 ARMS: dict[str, list[str]] = {
     "norms": ["model.elementwise_affine=false"],
-    "sinusoids": ["model.sinusoidal_positions=0.02"],
     "untied": ["model.tie_word_embeddings=false", 'objectives=["masked-lm"]'],
     "vocabulary": [
         "corpus.vocabulary=16000",
