@@ -38,13 +38,8 @@ _ZERO = {  # what 0 switches off, leaves unlimited, or starts from
     *("analysis.clusters", "alignment.pairs", "alignment.save_every", "dynamics.tolerance", "dynamics.lags"),
     *("dynamics.held_out_tokens", "pruning.random_draws", "pruning.score_sentences", "pruning.rank_sentences"),
     *("pruning.recover_updates", "pruning.recover_learning_rate"),
-    *(
-        "pruning.role_sentences",
-        "pruning.save_every",
-        "model.initializer_range",
-        "model.sinusoidal_positions",
-        "model.decoder_layers",
-    ),
+    *("pruning.role_sentences", "pruning.save_every", "model.initializer_range", "model.decoder_layers"),
+    "model.sinusoidal_positions",
     *("context.sentences", "context.bleu_sentences", "context.save_every"),
     *(
         f"transplant.{name}"
@@ -59,13 +54,8 @@ _ZERO = {  # what 0 switches off, leaves unlimited, or starts from
 }
 _NEVER = {"retrieval.refresh_every", "retrieval.stale_refresh"}  # what −1 switches off
 _BROKEN = {  # numbers of which 1.5 is one
-    *(
-        "model.initializer_range",
-        "model.sinusoidal_positions",
-        "training.learning_rate",
-        "training.warmup",
-        "training.power",
-    ),
+    *("model.initializer_range", "training.learning_rate", "training.warmup", "training.power"),
+    "model.sinusoidal_positions",
     *("training.weight_decay", "training.clip", "alignment.learning_rate", "pruning.learning_rate"),
     *("pruning.gate_rate", "pruning.recover_learning_rate", "checkpoints.budget", "context.learning_rate"),
     *("domain.learning_rate", "retrieval.learning_rate", "retrieval.retriever_rate"),
