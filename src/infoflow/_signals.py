@@ -1,9 +1,24 @@
 """Signals, in a module that imports nothing else: `infoflow --help` needs it, and must not wait for numpy."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def stop_signals(
+    receive: Callable[[int, FrameType | None], None], signals: Sequence[signal.Signals] = STOPPING
+) -> Iterator[None]:
+    """SIGTERM and Ctrl-C, or those of `signals`, call `receive` inside the block (main thread only)."""
+    before = {number: signal.signal(number, receive) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -13,8 +28,5 @@ def sigterm_interrupts() -> Iterator[None]:
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
+    with stop_signals(interrupt, (signal.SIGTERM,)):
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -2,6 +2,7 @@
 
 from infoflow._allocator import keep_freed_memory as keep_freed_memory
 from infoflow._signals import sigterm_interrupts as sigterm_interrupts
+from infoflow._signals import stop_signals as stop_signals
 
 from ._arrays import as_tensor as as_tensor
 from ._arrays import read_only as read_only
@@ -98,7 +99,6 @@ from ._showing import shown_by as shown_by
 from ._stopping import StopRequest as StopRequest
 from ._stopping import request_stop as request_stop
 from ._stopping import stop_request as stop_request
-from ._stopping import stop_signals as stop_signals
 from ._threads import available_cores as available_cores
 from ._threads import set_threads as set_threads
 from ._threads import thread_budget as thread_budget

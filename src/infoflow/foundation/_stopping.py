@@ -3,9 +3,11 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from infoflow._signals import stop_signals
 
 
 class StopRequest:
@@ -29,17 +31,6 @@ def stop_request() -> Iterator[StopRequest]:
         return
     with stop_signals(request._receive):
         yield request
-
-
-@contextmanager
-def stop_signals(receive: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """SIGTERM and Ctrl-C call `receive` inside the block (main thread only)."""
-    before = {number: signal.signal(number, receive) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def request_stop() -> None:
