@@ -31,7 +31,7 @@ OTHERS = {"add_signal_handler", "remove_signal_handler", "symlink_to", "hardlink
 GUARDED = {
     "cli/_failures.py": {"resource"},  # os.name
     "engine/_child.py": {"setsid"},  # suppress(AttributeError)
-    "engine/_joining.py": {"getuid"},  # hasattr
+    "engine/_invitation.py": {"getuid"},  # hasattr
     "engine/_usage.py": {"resource"},  # except ImportError
     "engine/_where.py": {"SO_REUSEADDR"},  # os.name: on Windows it means another thing
     "explorer/_explore.py": {"SO_REUSEADDR"},  # os.name

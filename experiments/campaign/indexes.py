@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cases import Case, World, written
+from command import answer
 from models import FILES, HOW, VALUES, damaged
 
 _ASK = ["--ask=the cat sees the dog", "--log=plain"]
@@ -146,8 +147,6 @@ def _as_before(world: World, source: Path, options: list[str], found: Path) -> C
 
     def check(_: Path, out: str, __: str) -> str | None:
         if not found.exists():
-            from run import answer
-
             found.write_text(answer(["data", "index", str(source), *options, *_ASK], world.path, 60)[1])
         return None if out == found.read_text() else f"finds something else: {out[:200]}"
 

@@ -19,20 +19,18 @@ import importlib
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import sys
 import tempfile
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from cases import Case, World
+from command import answer
 from corpora import corpus_cases
 from explorer import explorer_cases
 from indexes import index_cases
@@ -46,7 +44,6 @@ from surroundings import surrounding_cases
 from tunings import tuning_cases
 
 HERE = Path(__file__).parent
-UNDRAWN = HERE / "undrawn"  # a drawing engine that draws nothing, for processes with little memory
 Key = tuple[str, str, int]  # kind, name, number among those of its name
 KINDS: dict[str, Callable[[World], Iterator[Case]]] = {
     "options": option_cases,
@@ -61,8 +58,6 @@ KINDS: dict[str, Callable[[World], Iterator[Case]]] = {
     "explorer": explorer_cases,
     "own-code": own_code_cases,
 }
-PATIENCE = 20  # seconds of the clock for one of the processor: the machine may be busy
-MEMORY = 8 << 30  # bytes of address space beyond what this process holds: a hostile file must not take the machine
 _IMPORTS = ("cli", "studies", "report", "corpus", "models", "pruning", "heads", "findings")
 _PLAN = """\
 title = "Tiny"
@@ -231,50 +226,6 @@ def _faults(case: Case, code: int, error: str) -> Iterator[str]:
         yield f"is {len(error):,} characters long: {error[:200]}"
     if odd := re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", error):
         yield f"holds a control character ({ord(odd[0])}): {_tail(error)!r}"
-
-
-def answer(
-    arguments: Iterable[str], folder: Path, limit: int, within: Callable[[], object] | None = None
-) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a command in a fork; a negative code is a signal."""
-    files = [folder.with_name(f"{folder.name}.{name}") for name in ("stdout", "stderr")]
-    sys.stdout.flush()
-    if not (process := os.fork()):
-        _command(list(arguments), folder, files, limit, within)
-    _, status = os.waitpid(process, 0)
-    return os.waitstatus_to_exitcode(status), *(file.read_text(errors="replace") for file in files)
-
-
-def _command(
-    arguments: list[str], folder: Path, files: list[Path], limit: int, within: Callable[[], object] | None
-) -> None:
-    os.setsid()
-    signal.alarm(PATIENCE * limit)
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
-    code = 1
-    try:
-        for number, file in enumerate(files, 1):
-            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, held + MEMORY))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        os.chdir(folder)
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(UNDRAWN), *filter(None, [os.environ.get("PYTHONPATH")])])
-        sys.argv = ["infoflow", *arguments]
-        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-        if within is not None:
-            within()
-        importlib.import_module("infoflow.cli").main()
-    except SystemExit as end:
-        code = int(end.code or 0)
-    except BaseException:
-        traceback.print_exc()
-    with open(os.devnull, "w") as nowhere:  # noqa: PTH123
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(ValueError):  # closed by the user's own code
-                stream.flush()
-        sys.stdout = nowhere
-    os._exit(code)
 
 
 def _listing(folder: Path) -> set[str]:

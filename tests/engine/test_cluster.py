@@ -206,7 +206,7 @@ def _refused(folder: str, start, message: str) -> None:
 
 
 def test_who_does_not_fit_is_refused(folder, start):
-    from infoflow.engine._joining import Invitation, Versions
+    from infoflow.engine._invitation import Invitation, Versions
 
     here = Versions.here()
     fields = {name: getattr(here, name) for name in ("infoflow", "code", "python", "torch", "processor")}

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from infoflow.engine._child import StageMessage
-from infoflow.engine._joining import Invitation, Versions, read_invitation, seconds_of
+from infoflow.engine._invitation import Invitation, Versions, read_invitation
+from infoflow.engine._joining import seconds_of
 from infoflow.engine._starting import starter
 from infoflow.engine._supervisor import Supervisor
 from infoflow.engine._where import parse_listen, require_private

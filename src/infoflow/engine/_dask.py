@@ -17,7 +17,7 @@ from infoflow.foundation import UserError, missing_extra
 
 from ._child import StageMessage
 from ._following import GONE, PATIENCE, WATCH, Following
-from ._joining import Invitation, Versions
+from ._invitation import Invitation, Versions
 from ._relay import Message
 from ._run_notes import RunNotes
 from ._stage import Ending, Event, Stage, in_order, path_lengths

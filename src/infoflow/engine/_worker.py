@@ -22,7 +22,7 @@ from distributed.utils import get_ip
 from infoflow.foundation import current_display, stop_signals
 
 from ._child import StageMessage
-from ._joining import Invitation, Versions
+from ._invitation import Invitation, Versions
 from ._relay import Message
 from ._starting import starter
 from ._supervisor import Leaving, StageFailed, Stopped, Supervisor
