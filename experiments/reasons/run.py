@@ -9,6 +9,7 @@
 | untied | the masked LM's output matrix is not its table of token embeddings |
 | vocabulary | 16,000 subwords, of which many are rare, in place of 4,000 |
 | small | 20,000 training pairs for translation, read over and over, in place of all |
+| together | the causes that were found, all at once: norms, fixed sinusoids, 1,000 clusters of states |
 
 Each arm is a study in a folder of its own under `--out`, with the plan beside this file but for its change;
 interrupted, the same command continues. Under `--results`, of the arms and of the studies that `--also` names: verdicts
@@ -44,6 +45,7 @@ ARMS: dict[str, list[str]] = {
         "analysis.untrained=false",
         'analysis.tables=["task_scores", "influence_by_frequency"]',
     ],
+    "together": ["model.elementwise_affine=false", "model.sinusoidal_positions=0.2", "analysis.clusters=1000"],
 }
 FREQUENCY = ("none", "vocabulary", "small")
 BY_FREQUENCY = ["arm", "objective", "seed", "measure", "pool", "layer", "rank_low", "rank_high", "value"]
