@@ -227,3 +227,14 @@ def test_the_interval_of_seeds_counts_where_it_is_wider_than_a_step(tmp_path, fo
 def test_without_a_minimum_there_is_no_section_on_warmups(tmp_path, found):
     sections = warmups(tmp_path, found, stages(values=(float("nan"),)).assign(value=float("nan")))
     assert [section.id for section in sections] == ["over-scale"]
+
+
+def test_a_line_is_named_by_its_width_and_by_a_corpus_of_few_runs():
+    rows = pd.DataFrame(
+        {"run": ["a", "b", "c"], "corpus": ["grammar:9", "tatoeba", "tatoeba"], "width": [64, 64, 128], "tokens": 1e6}
+    )
+    grid = Grid.of(rows)
+    assert grid.corpora == ("tatoeba", "grammar:9")
+    assert [grid.name_of("64", "tatoeba"), grid.name_of("64", "grammar:9")] == ["64", "64, grammar"]
+    one = Grid.of(rows.assign(width=64))
+    assert [one.name_of("64", "tatoeba"), one.name_of("64", "grammar:9")] == ["tatoeba", "grammar"]

@@ -18,7 +18,7 @@ _NEEDLESS = ("class", "role", "pointer-events", "font-family", "stroke-miterlimi
 _INHERITED = ("fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-weight", "text-anchor")
 _MARKS = tuple(f"{_SVG}{name}" for name in ("path", "line", "text"))
 _GAP = 14  # pixels between panels
-_LETTER = 7.0  # pixels of a letter of a title, on average
+_LETTER = 7.5  # pixels of a letter of a title, on average
 
 ElementTree.register_namespace("", _SVG.strip("{}"))
 ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")

@@ -64,11 +64,12 @@ def _runs(
             style = {"filled": True} if many else {"filled": False, "fill": "var(--paper)", "strokeWidth": 1.6}
             points = alt.Chart(own).mark_point(size=46, opacity=1, **style)
             layers.append(points.encode(**at, color=look["color"], shape=shape, tooltip=_tooltip()))
-    if len(grid.widths) > 1:
+    if max(len(grid.widths), len(grid.corpora)) > 1:
         last = runs.loc[runs.groupby("line")["tokens"].idxmax()]
+        last = last.assign(name=[grid.name_of(row.width, row.corpus) for row in last.itertuples()])
         names = alt.Chart(_beside(last, ends)).mark_text(**_NAME)
         height = {"x": at["x"], "y": with_field(at["y"], "height")}
-        layers.append(names.encode(**height, color=look["color"], text=alt.Text("width:N")))
+        layers.append(names.encode(**height, color=look["color"], text=alt.Text("name:N")))
     return layers
 
 

@@ -59,9 +59,11 @@ class Grid:
 
     @classmethod
     def of(cls, rows: pd.DataFrame) -> "Grid":
+        """The corpus of most runs comes first."""
+        runs = rows.astype({"corpus": str}).groupby("corpus", sort=False)["run"].nunique()
         return cls(
             widths=tuple(sorted({int(width) for width in rows["width"]})),
-            corpora=tuple(dict.fromkeys(rows["corpus"].astype(str))),
+            corpora=tuple(runs.sort_values(ascending=False, kind="stable").index),
             tokens=(float(rows["tokens"].min()), float(rows["tokens"].max())),
         )
 
@@ -81,6 +83,12 @@ class Grid:
         if len(self.corpora) < 2:
             return []
         return [{"label": name, "shape": SHAPES[place % len(SHAPES)]} for place, name in enumerate(self.corpora)]
+
+    def name_of(self, width: str, corpus: str) -> str:
+        """Of a line, beside its last mark: the width, and the corpus where it is not that of most runs."""
+        told = [width] if len(self.widths) > 1 else []
+        told += [corpus.split(":")[0]] if corpus != self.corpora[0] or (len(self.corpora) > 1 and not told) else []
+        return ", ".join(told)
 
     @property
     def told(self) -> str:

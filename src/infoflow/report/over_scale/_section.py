@@ -77,8 +77,8 @@ def _figure(found: pd.DataFrame, rows: pd.DataFrame, trends: pd.DataFrame) -> Re
             "A panel is a claim: its effect over the tokens that its models read, on a logarithmic axis. The "
             "dashed line is the threshold, the solid one the published value, where the source gives one.",
             "A mark is a run at the end of its training, hollow where it has one seed, so that its interval covers the "
-            "choice of sentences alone; the number beside the last mark of a line is the width. Thin lines are "
-            "checkpoints of one run, which were measured on less text.",
+            "choice of sentences alone; beside the last mark of a line stand the width, and a corpus that is not "
+            "that of most runs. Thin lines are checkpoints of one run, which were measured on less text.",
             "Claims come in order: those that hold in the largest run, and of these those that grow.",
         ],
         method=_METHOD,
