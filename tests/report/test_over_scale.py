@@ -3,8 +3,11 @@
 import json
 from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
 from invented_scales import scale_run
+
+from infoflow.report.over_scale._rows import Grid
 
 HOSTILE = "<script>alert(1)</script>"
 FACTS = {"run": HOSTILE, "width": 64, "layers": 3, "decoder_layers": 3, "corpus": HOSTILE, "tokens": 3e5}
