@@ -87,7 +87,7 @@ class Grid:
     def name_of(self, width: str, corpus: str) -> str:
         """Of a line, beside its last mark: the width, and the corpus where it is not that of most runs."""
         told = [width] if len(self.widths) > 1 else []
-        told += [corpus.split(":")[0]] if corpus != self.corpora[0] or (len(self.corpora) > 1 and not told) else []
+        told += [corpus.split(":")[0]] if corpus != self.corpora[0] or not told else []
         return ", ".join(told)
 
     @property
