@@ -3,11 +3,8 @@
 import json
 from xml.etree import ElementTree
 
-import pandas as pd
 import pytest
 from invented_scales import scale_run
-
-from infoflow.report.over_scale._rows import Grid
 
 HOSTILE = "<script>alert(1)</script>"
 FACTS = {"run": HOSTILE, "width": 64, "layers": 3, "decoder_layers": 3, "corpus": HOSTILE, "tokens": 3e5}
@@ -27,10 +24,14 @@ def found():
 
 @pytest.fixture(scope="module")
 def run(found, tmp_path_factory):
+    return _written(found, tmp_path_factory.mktemp("over-scale"))
+
+
+def _written(found, path):
     from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_OVER_SCALE, TRENDS
     from infoflow.results import RunFolder
 
-    run = RunFolder(tmp_path_factory.mktemp("over-scale"))
+    run = RunFolder(path)
     for schema in (FINDINGS_OVER_SCALE, TRENDS, FINDINGS_AT_SCALE):
         run.tables.write(found[schema.name], schema)
     run.update(kind="over-scale", title="Published claims over scale", runs=[FACTS, {**FACTS, "tokens": 3e6}])
@@ -232,12 +233,22 @@ def test_without_a_minimum_there_is_no_section_on_warmups(tmp_path, found):
     assert [section.id for section in sections] == ["over-scale"]
 
 
-def test_a_line_is_named_by_its_width_and_by_a_corpus_of_few_runs():
-    rows = pd.DataFrame(
-        {"run": ["a", "b", "c"], "corpus": ["grammar:9", "tatoeba", "tatoeba"], "width": [64, 64, 128], "tokens": 1e6}
-    )
-    grid = Grid.of(rows)
-    assert grid.corpora == ("tatoeba", "grammar:9")
-    assert [grid.name_of("64", "tatoeba"), grid.name_of("64", "grammar:9")] == ["64", "64, grammar"]
-    one = Grid.of(rows.assign(width=64))
-    assert [one.name_of("64", "tatoeba"), one.name_of("64", "grammar:9")] == ["tatoeba", "grammar"]
+@pytest.mark.parametrize(
+    ("widths", "names"),
+    [((64, 128), {"64", "128", "64, grammar"}), ((64,), {"tatoeba", "grammar"})],
+)
+def test_a_line_is_named_by_its_width_and_by_a_corpus_of_few_runs(tmp_path, widths, names):
+    from drawn import tell
+
+    from infoflow.findings import findings_over_scale
+
+    cells = [("grammar:9", widths[0], 3e5), *(("tatoeba", width, tokens) for tokens in (3e5, 3e6) for width in widths)]
+    runs = [
+        scale_run(f"{corpus[0]}-{width}-{tokens:.0f}", 0.6, tokens, width=width, corpus=corpus)
+        for corpus, width, tokens in cells
+    ]
+    (figure,) = tell(_written(findings_over_scale(runs), tmp_path)).figures
+    assert [entry["label"] for entry in figure.payload["corpora"]] == ["tatoeba", "grammar:9"]
+    spec = figure.panels[0].spec
+    drawn = [row for layer in spec["layer"] if layer["mark"]["type"] == "text" for row in _rows(spec, layer)]
+    assert {row["name"] for row in drawn if "name" in row} == names
