@@ -14,19 +14,25 @@
 Each arm is a study in a folder of its own under `--out`, with the plan beside this file but for its change;
 interrupted, the same command continues. Under `--results`, of the arms and of the studies that `--also` names: verdicts
 of the claims (`findings.csv`), tasks' losses and BLEU (`scores.csv`), distances of two objectives with the same seed
-(`distances.csv`), and of those that are asked about it what depends on frequency (`by_frequency.csv`).
+(`distances.csv`), and of those that are asked about it what depends on frequency (`by_frequency.csv`). Rows of arms
+whose folders are gone stay there.
 """
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pandas as pd
 
 from infoflow.cli import with_settings
-from infoflow.foundation import atomic_write, make_display, set_threads, use_display
+from infoflow.foundation import make_display, set_threads, use_display
 from infoflow.results import RunFolder
 from infoflow.studies import Run, StudyPlan, study
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from collecting import put
 
 HERE = Path(__file__).parent
 ARMS: dict[str, list[str]] = {
@@ -68,22 +74,25 @@ def main() -> None:
     folders = {arm: arguments.out / arm for arm in ARMS} | also
     done = {arm: Run.open(folder).tables for arm, folder in folders.items() if _is_done(folder)}
     tables = {
-        "findings": _of_arms(done, _verdicts)[COLUMNS],
-        "scores": _of_arms(done, _scores)[SCORES],
-        "distances": _of_arms(done, _distances)[DISTANCES],
-        "by_frequency": _of_arms({arm: done[arm] for arm in FREQUENCY if arm in done}, _by_frequency)[BY_FREQUENCY],
+        "findings": _of_arms(done, _verdicts, COLUMNS),
+        "scores": _of_arms(done, _scores, SCORES),
+        "distances": _of_arms(done, _distances, DISTANCES),
+        "by_frequency": _of_arms({arm: done[arm] for arm in FREQUENCY if arm in done}, _by_frequency, BY_FREQUENCY),
     }
     for name, table in tables.items():
-        with atomic_write(arguments.results / f"{name}.csv") as temporary:
-            table.to_csv(temporary, index=False, float_format="%.4g")
+        if len(table):
+            put(table, arguments.results / f"{name}.csv", ("arm",))
 
 
 def _is_done(folder: Path) -> bool:
     return "findings" in RunFolder(folder).tables
 
 
-def _of_arms(done: Mapping[str, Tables], read: Callable[[Tables], list[pd.DataFrame]]) -> pd.DataFrame:
-    return pd.concat(rows.assign(arm=arm) for arm, tables in done.items() for rows in read(tables))
+def _of_arms(
+    done: Mapping[str, Tables], read: Callable[[Tables], list[pd.DataFrame]], columns: list[str]
+) -> pd.DataFrame:
+    rows = [rows.assign(arm=arm)[columns] for arm, tables in done.items() for rows in read(tables)]
+    return pd.concat(rows) if rows else pd.DataFrame(columns=columns)
 
 
 def _verdicts(tables: Tables) -> list[pd.DataFrame]:
