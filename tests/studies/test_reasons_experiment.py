@@ -1,5 +1,9 @@
-"""What claims say of states that are read in other ways: effects of known curves, and verdicts of their intervals."""
+"""What claims say of states that are read in other ways: effects of known curves, and verdicts of their intervals.
 
+And what becomes of arms that were collected before.
+"""
+
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +11,8 @@ import pytest
 from scipy import stats
 from scripts import script
 
-CLAIMS = script(Path(__file__).parents[2] / "experiments" / "reasons" / "claims.py")
+REASONS = Path(__file__).parents[2] / "experiments" / "reasons"
+CLAIMS, RUN = script(REASONS / "claims.py"), script(REASONS / "run.py")
 
 
 def test_every_layer_is_judged_by_the_one_nearest_to_failing():
@@ -39,3 +44,12 @@ def test_a_verdict_is_that_of_student_s_interval_over_seeds(side, threshold, ver
 
 def test_one_seed_decides_nothing():
     assert CLAIMS.judged(np.array([5.0]), ">", 0.0)["verdict"] == "undetermined"
+
+
+def test_arms_whose_folders_are_gone_keep_their_rows(tmp_path, monkeypatch):
+    tables = [shutil.copy(REASONS / f"{name}.csv", tmp_path) for name in ("findings", "scores", "by_frequency")]
+    before = [Path(table).read_bytes() for table in tables]
+    monkeypatch.setattr("sys.argv", ["run.py", "--out", str(tmp_path / "runs"), "--only", "--results", str(tmp_path)])
+    RUN.main()
+    assert [Path(table).read_bytes() for table in tables] == before
+    assert not (tmp_path / "distances.csv").exists()
