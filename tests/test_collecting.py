@@ -32,6 +32,7 @@ def test_rows_agree_in_all_columns_that_are_named(tmp_path: Path) -> None:
     ("table", "own", "order"),
     [
         ("scale/scores.csv", ["cell"], ["cell", "objective", "seed", "metric"]),
+        *((f"reasons/{name}.csv", ["arm"], []) for name in ("findings", "scores", "distances", "by_frequency")),
         ("settings/context.csv", ["corpus", "variation"], []),
         ("pruning-scale/recovered.csv", ["seed", "heads", "decoder", "learning_rate", "updates", "kept", "metric"], []),
     ],

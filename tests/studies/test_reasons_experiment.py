@@ -3,11 +3,15 @@
 And what becomes of arms that were collected before.
 """
 
+import csv
+import io
 import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from invented_scales import study_tables, write_study
 from scipy import stats
 from scripts import script
 
@@ -47,9 +51,27 @@ def test_one_seed_decides_nothing():
 
 
 def test_arms_whose_folders_are_gone_keep_their_rows(tmp_path, monkeypatch):
-    tables = [shutil.copy(REASONS / f"{name}.csv", tmp_path) for name in ("findings", "scores", "by_frequency")]
-    before = [Path(table).read_bytes() for table in tables]
+    from infoflow.findings import FINDINGS_TABLE, evaluate
+    from infoflow.results import RunFolder
+
+    norms = write_study(tmp_path / "runs" / "norms", 0.6, 1e6)
+    RunFolder(norms).tables.write(evaluate(study_tables(0.6, 1e6)), FINDINGS_TABLE)
+    before = {name: (REASONS / f"{name}.csv").read_text() for name in ("findings", "scores", "by_frequency")}
+    for name in before:
+        shutil.copy(REASONS / f"{name}.csv", tmp_path)
     monkeypatch.setattr("sys.argv", ["run.py", "--out", str(tmp_path / "runs"), "--only", "--results", str(tmp_path)])
     RUN.main()
-    assert [Path(table).read_bytes() for table in tables] == before
+    after = {name: (tmp_path / f"{name}.csv").read_text() for name in before}
+    assert after["by_frequency"] == before["by_frequency"]
     assert not (tmp_path / "distances.csv").exists()
+    for name in ("findings", "scores"):
+        assert others(after[name]) == others(before[name])
+    scores = pd.read_csv(tmp_path / "scores.csv").query("arm == 'norms'")
+    assert scores["objective"].unique().tolist() == ["causal-lm"]  # it had three
+    assert sorted(scores["seed"]) == [0, 1, 2]
+    assert pd.read_csv(tmp_path / "findings.csv").query("arm == 'norms'")["id"].str.startswith("representations:").all()
+
+
+def others(text: str) -> list[list[str]]:
+    """The rows of a table that are of another arm than `norms`."""
+    return [row for row in csv.reader(io.StringIO(text)) if row[0] != "norms"]
