@@ -34,6 +34,7 @@ def test_rows_agree_in_all_columns_that_are_named(tmp_path: Path) -> None:
         ("scale/scores.csv", ["cell"], ["cell", "objective", "seed", "metric"]),
         *((f"reasons/{name}.csv", ["arm"], []) for name in ("findings", "scores", "distances", "by_frequency")),
         ("settings/context.csv", ["corpus", "variation"], []),
+        ("settings/settings.csv", ["corpus", "variation", "objective", "operations_of_all"], []),
         ("pruning-scale/recovered.csv", ["seed", "heads", "decoder", "learning_rate", "updates", "kept", "metric"], []),
     ],
 )

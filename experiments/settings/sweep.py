@@ -8,13 +8,14 @@
 Each variation of `quick` as it was before this table (`FORMER`) trains the three objectives (or those that are named)
 for as many updates as cost what `--updates` of the base cost: floating-point operations of all together, counted on
 batches of each training.
-It scores them on the *validation* part (loss beside its unigram baseline, BLEU of 300 sentences) and adds a row per
-objective to `settings.csv` beside this file. Interrupted, the same command continues. Seeds from 100 up are kept for
-development: presets use seeds below.
+It scores them on the *validation* part (loss beside its unigram baseline, BLEU of 300 sentences) and puts a row per
+objective and score into `settings.csv` beside this file, in place of its own of equal cost. Interrupted, the same
+command continues. Seeds from 100 up are kept for development: presets use seeds below.
 """
 
 import argparse
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ from infoflow.foundation import make_display, set_threads, use_display
 from infoflow.results import RunFolder, Subject
 from infoflow.studies import Graph, StudyPlan, Train, bleu_scores, engine_for, graph, run_stages, task_scores
 from infoflow.training import count_training_flops
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from collecting import put
 
 SEED = 100
 BLEU_SENTENCES = 300
@@ -139,7 +144,7 @@ def rows(name: str, training: list[Train], each: float) -> pd.DataFrame:
             "updates": facts["updates"],
             "batch_tokens": plan.training.batch_tokens,
             "learning_rate": plan.training.learning_rate,
-            "operations_of_all": each * plan.training.updates,
+            "operations_of_all": float(f"{each * plan.training.updates:.4g}"),
             "cpu_seconds": round(facts["cpu_seconds"]),
         }
         columns = ["metric", "value", "low", "high", "baseline"]
@@ -158,10 +163,7 @@ def run_variation(name: str, arguments: argparse.Namespace, budget: float, table
     plan = dataclasses.replace(plan, training=training)
     run.update(kind="study", title=name, plan=plan.to_json())
     new = rows(name, train_all(plan, run, arguments.processes), each)
-    before = pd.read_csv(table) if table.exists() else new.iloc[:0]
-    same = (before["variation"] == name) & (before["corpus"] == new["corpus"].iloc[0])
-    cost = (before["operations_of_all"] / (each * training.updates) - 1).abs() < 0.01  # of another budget: kept
-    pd.concat([before[~(same & cost)], new], ignore_index=True).to_csv(table, index=False, float_format="%.4g")
+    put(new, table, ("corpus", "variation", "objective", "operations_of_all"))  # of another budget: kept
     print(new.to_string(), flush=True)
 
 
