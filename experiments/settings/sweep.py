@@ -3,7 +3,7 @@
     python experiments/settings/sweep.py --out runs/settings                              # Tatoeba
     python experiments/settings/sweep.py --out runs/settings --only "base" "1 decoder"    # some variations
     python experiments/settings/sweep.py --out runs/settings --europarl PATH/TO/europarl --objectives translation \
-        --updates 15000 --only "base" "1 decoder, half batch"
+        --updates 10000 --only "base" "1 decoder, half batch"
 
 Each variation of `quick` as it was before this table (`FORMER`) trains the three objectives (or those that are named)
 for as many updates as cost what `--updates` of the base cost: floating-point operations of all together, counted on
