@@ -31,3 +31,14 @@ def test_what_it_imports_is_there(script):
         found = importlib.import_module(module)
         if not hasattr(found, name):
             importlib.import_module(f"{module}.{name}")
+
+
+@pytest.mark.parametrize(
+    "script", [script for script in SCRIPTS if 'add_argument("--set"' in (ROOT / script).read_text("utf-8")]
+)
+def test_settings_given_twice_add_up(script):
+    calls = [node for node in ast.walk(ast.parse((ROOT / script).read_text("utf-8"))) if isinstance(node, ast.Call)]
+    options = [call for call in calls if any(isinstance(a, ast.Constant) and a.value == "--set" for a in call.args)]
+    for option in options:  # with `nargs` alone the last one would win, and the others be lost without a word
+        given = {keyword.arg: ast.literal_eval(keyword.value) for keyword in option.keywords}
+        assert given["action"] == "extend"

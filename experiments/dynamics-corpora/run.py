@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="+", choices=CORPORA, default=list(CORPORA))
     parser.add_argument("--also", nargs="+", default=[], metavar="NAME=CORPUS", help="anything that load_corpus takes")
-    parser.add_argument("--set", nargs="+", default=[], metavar="SETTING=VALUE")
+    parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="SETTING=VALUE")
     parser.add_argument("--processes", type=int, default=None)
     parser.add_argument("--threads", type=int, default=None)
     arguments = parser.parse_args()

@@ -130,7 +130,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="*", metavar="ARM", help="none: collect what is done")
     parser.add_argument("--also", nargs="+", default=[], metavar="NAME=RUN", help="studies to collect beside the arms")
-    parser.add_argument("--set", nargs="+", default=[], metavar="SETTING=VALUE")
+    parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="SETTING=VALUE")
     parser.add_argument("--processes", type=int, default=None)
     parser.add_argument("--results", type=Path, default=HERE)
     return parser.parse_args()

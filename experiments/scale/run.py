@@ -199,7 +199,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--corpora", nargs="+", choices=CORPORA, default=["tatoeba"])
     parser.add_argument("--seeds", nargs="+", type=int)
     parser.add_argument("--reuse", nargs="+", type=Path, default=[], metavar="RUN", help="studies to compare with")
-    parser.add_argument("--set", nargs="+", default=[], metavar="SETTING=VALUE")
+    parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="SETTING=VALUE")
     parser.add_argument("--processes", type=int, default=None)
     parser.add_argument("--results", type=Path, default=HERE)
     parser.add_argument("--list", action="store_true", help="the cells and their cost, nothing else")
