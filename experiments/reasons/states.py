@@ -23,7 +23,7 @@ One row a model, layer, measure, states and detail in `states.csv`; seeds that a
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,11 @@ class Tokens:
         self.ids, self.places, self.words = torch.cat(ids).numpy(), torch.cat(places).numpy(), np.array(words)
         self.left = np.where(self.places > 0, np.roll(self.ids, 1), -1)
 
+    def by_frequency(self) -> np.ndarray:
+        """The different tokens, the most frequent first."""
+        kinds, counts = np.unique(self.ids, return_counts=True)
+        return kinds[np.argsort(-counts, kind="stable")]
+
     def norm(self, layer: int) -> Any:
         """The LayerNorm whose output the layer's states are."""
         return self.base.embeddings.LayerNorm if layer == 0 else self.base.encoder.layer[layer - 1].output.LayerNorm
@@ -87,7 +92,6 @@ def rows_of(tokens: Tokens) -> Iterator[dict[str, Any]]:
     generator = np.random.default_rng(0)
     order = generator.permutation(len(tokens.ids))
     kinds, counts = np.unique(tokens.ids, return_counts=True)
-    frequent = np.isin(tokens.ids, kinds[np.argsort(-counts, kind="stable")[:TYPES]])
     table = tokens.base.embeddings.word_embeddings.weight
     drawn, inside = order[:SIMILAR], order[tokens.places[order] > 0]
     occurrences = [np.flatnonzero(tokens.ids == kind) for kind in kinds[counts >= LEAST]]
@@ -111,11 +115,7 @@ def rows_of(tokens: Tokens) -> Iterator[dict[str, Any]]:
             own = [self_similarity(states[at]) for at in occurrences]
             yield row(layer, "average_similarity", name, "", average)
             yield row(layer, "self_similarity", name, "", float(np.mean(own)) - average)
-        for name, states in {"raw": raw, "unplaced": unplaced}.items():
-            for clusters in CLUSTERS:
-                found = discretize(states[frequent], clusters, seed=0).numpy()
-                value = mutual_information(found, tokens.ids[frequent], "chao-wang-jost")
-                yield row(layer, "information", name, f"{clusters} clusters", value)
+        yield from information_rows(tokens, layer, {"raw": raw, "unplaced": unplaced}, CLUSTERS)
         for name, kept in of_length.items():
             value = position_distance(raw[kept], tokens.ids[kept], tokens.places[kept])
             yield row(layer, "position", "raw", name, value)
@@ -123,6 +123,18 @@ def rows_of(tokens: Tokens) -> Iterator[dict[str, Any]]:
             for k in NEIGHBOURS:
                 value = within_token_agreement(states[inside], tokens.ids[inside], tokens.left[inside], k=k)
                 yield row(layer, "left", name, f"{k} neighbours", value)
+
+
+def information_rows(
+    tokens: Tokens, layer: int, read: Mapping[str, Tensor], clusters: Sequence[int]
+) -> Iterator[dict[str, Any]]:
+    """What the layer's states, each way they are read, tell of the token, for each number of clusters."""
+    frequent = np.isin(tokens.ids, tokens.by_frequency()[:TYPES])
+    for name, states in read.items():
+        for number in clusters:
+            found = discretize(states[frequent], number, seed=0).numpy()
+            value = mutual_information(found, tokens.ids[frequent], "chao-wang-jost")
+            yield row(layer, "information", name, f"{number} clusters", value)
 
 
 def unplaced_states(states: Tensor, places: np.ndarray) -> Tensor:
@@ -146,23 +158,29 @@ def of_each(models: Mapping[str, Tokens]) -> Iterator[dict[str, Any]]:
 
 @torch.no_grad()
 def read_seeds(
-    about: str | None, results: Path, rows: Callable[[Mapping[str, Tokens]], Iterator[dict[str, Any]]]
+    about: str | None,
+    results: Path | None,
+    rows: Callable[[Mapping[str, Tokens]], Iterator[dict[str, Any]]],
+    objectives: Sequence[str] = OBJECTIVES,
 ) -> None:
-    """Read the models of each seed of the run on the command line, and add their rows to the results."""
+    """Read the models of each seed of the run on the command line, and add their rows to the results.
+
+    Where no file for results is given, the command must name one.
+    """
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--architecture", default="plain-bert")
     parser.add_argument("--sentences", type=int, default=6000)
-    parser.add_argument("--results", type=Path, default=results)
+    parser.add_argument("--results", type=Path, default=results, required=results is None)
     options = parser.parse_args()
     set_threads(1)
     done = pd.read_csv(options.results, keep_default_na=False) if options.results.exists() else pd.DataFrame()
-    folders = (options.run / "models" / f"{OBJECTIVES[0]}-on-{options.architecture}").glob("seed-*")
+    folders = (options.run / "models" / f"{objectives[0]}-on-{options.architecture}").glob("seed-*")
     for seed in sorted(int(folder.name.removeprefix("seed-")) for folder in folders):
         if len(done) and (done["seed"] == seed).any():
             continue
         models = {}
-        for objective in OBJECTIVES:
+        for objective in objectives:
             model, data = of_study(options.run, f"{objective}-on-{options.architecture}/seed-{seed}")
             models[objective] = Tokens(model, list(at_most(data.test, options.sentences).column("text")))
         new = pd.DataFrame(rows(models))
