@@ -1,6 +1,7 @@
 """What scripts that collect a finished study have in common: means over seeds, verdicts, figures, small CSV files."""
 
 import argparse
+import io
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from infoflow.report import write_figures
 from infoflow.studies import Run
 
 CLAIM = ["id", "verdict", "effect", "low", "high", "unit", "threshold", "covers", "seeds", "reason"]
+DIGITS = "%.4g"
 
 
 def asked(text: str | None, to: Path | None = None) -> tuple[Run, Path]:
@@ -81,7 +83,7 @@ def copy_figures(run: Run, names: Sequence[str], folder: Path) -> None:
 def write(frame: pd.DataFrame, path: Path) -> None:
     """As CSV with four significant digits; a table without rows is left out."""
     if len(frame):
-        frame.to_csv(path, index=False, float_format="%.4g")
+        frame.to_csv(path, index=False, float_format=DIGITS)
         print(f"{path.name}: {len(frame)} rows")
 
 
@@ -94,10 +96,11 @@ def put(rows: pd.DataFrame, path: Path, own: Sequence[str], order: Sequence[str]
         order: Columns to sort the file by; without them the rows come last.
     """
     before = pd.read_csv(path) if path.exists() else rows.iloc[:0]
-    replaced = pd.MultiIndex.from_frame(before[list(own)]).isin(pd.MultiIndex.from_frame(rows[list(own)]))
+    keys = pd.read_csv(io.StringIO(rows[list(own)].to_csv(index=False, float_format=DIGITS)))  # as the file has them
+    replaced = pd.MultiIndex.from_frame(before[list(own)]).isin(pd.MultiIndex.from_frame(keys))
     table = pd.concat([before[~replaced], rows], ignore_index=True)
     with atomic_write(path) as temporary:
-        (table.sort_values(list(order)) if order else table).to_csv(temporary, index=False, float_format="%.4g")
+        (table.sort_values(list(order)) if order else table).to_csv(temporary, index=False, float_format=DIGITS)
 
 
 def short(value: float, places: int = 2) -> str:

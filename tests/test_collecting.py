@@ -28,6 +28,13 @@ def test_rows_agree_in_all_columns_that_are_named(tmp_path: Path) -> None:
     assert path.read_text() == "cell,seed,value\na,0,1\na,1,9\nb,1,3\n"
 
 
+def test_numbers_agree_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "costs.csv"
+    for value in (1.0, 2.0):
+        put(pd.DataFrame({"cost": [1.234567e13, 5.0], "value": [value, 3.0]}), path, ["cost"])
+    assert path.read_text() == "cost,value\n1.235e+13,2\n5,3\n"
+
+
 @pytest.mark.parametrize(
     ("table", "own", "order"),
     [

@@ -144,7 +144,7 @@ def rows(name: str, training: list[Train], each: float) -> pd.DataFrame:
             "updates": facts["updates"],
             "batch_tokens": plan.training.batch_tokens,
             "learning_rate": plan.training.learning_rate,
-            "operations_of_all": float(f"{each * plan.training.updates:.4g}"),
+            "operations_of_all": each * plan.training.updates,
             "cpu_seconds": round(facts["cpu_seconds"]),
         }
         columns = ["metric", "value", "low", "high", "baseline"]
