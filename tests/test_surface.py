@@ -3,10 +3,13 @@
 .venv/bin/python tests/test_surface.py > tests/surface.txt
 """
 
+import ast
 import importlib
 import inspect
+import re
 from pathlib import Path
 
+ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).with_name("surface.txt")
 ROOMS = (
     "foundation", "results", "corpus", "models", "architectures", "objectives", "flow", "representations", "heads",
@@ -22,10 +25,15 @@ def surface() -> list[str]:
 
     lines = [*_commands(app, "infoflow"), "", *(f"infoflow.{name}" for name in infoflow.__all__)]
     for room in ROOMS:
-        module = importlib.import_module(f"infoflow.{room}")
-        names = [n for n, value in vars(module).items() if not n.startswith("_") and not inspect.ismodule(value)]
-        lines += ["", *(f"infoflow.{room}.{name}" for name in sorted(names))]
+        lines += ["", *(f"infoflow.{room}.{name}" for name in sorted(_exported(room)))]
     return lines
+
+
+def _exported(room: str) -> list[str]:
+    """Names that the room's `__init__` imports as themselves; without `as` they are for other rooms alone."""
+    tree = ast.parse((ROOT / "src" / "infoflow" / room / "__init__.py").read_text(encoding="utf-8"))
+    imported = [alias for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    return [one.name for one in imported if one.asname == one.name]
 
 
 def _commands(app, path: str) -> list[str]:
@@ -44,6 +52,25 @@ def _commands(app, path: str) -> list[str]:
 
 def test_commands_options_and_public_names_are_the_stored_ones():
     assert surface() == STORED.read_text(encoding="utf-8").splitlines()
+
+
+def test_pages_examples_and_experiments_use_public_names_alone():
+    folders = (ROOT / name for name in ("docs", "examples", "experiments"))
+    paths = [ROOT / "README.md", *(path for folder in folders for path in folder.rglob("*"))]
+    texts = [path.read_text(encoding="utf-8") for path in paths if path.suffix in (".py", ".md", ".ipynb")]
+    used = {name for text in texts for name in _used(text)}
+    assert used - set(STORED.read_text(encoding="utf-8").split()) == set()
+
+
+def _used(text: str) -> list[str]:
+    """Names of rooms in a text: `infoflow.room.name`, or imported from a room."""
+    found = []
+    for room in ROOMS:
+        imports = re.findall(rf"from infoflow\.{room} import (\([^)]*\)|.*)", text)
+        names = {*re.findall(rf"infoflow\.{room}\.(\w+)", text), *re.findall(r"\w+", " ".join(imports))}
+        shared = vars(importlib.import_module(f"infoflow.{room}"))
+        found += [f"infoflow.{room}.{name}" for name in names if not inspect.ismodule(shared.get(name, inspect))]
+    return found
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ class Transplants:
     cost_of_freezing: float = 0.02
     between: float = 0.004  # how much seeds differ, in nats
     noise: float = 0.003  # of sentences, in a difference
+    by_chance: float | None = None  # roles that all heads of a model hold by chance; None: no table of heads
     bleu: dict[str, float] = field(
         default_factory=lambda: {"none": 20.0, "specialised": 22.0, "random": 20.5, "shuffled": 20.1}
     )
@@ -36,7 +37,19 @@ class Transplants:
     def tables(self) -> dict[str, pd.DataFrame]:
         """`transplant_curves`, and `task_scores` by which every model has learned its task."""
         rows = [row for keys in self._models() for row in self._curves(keys)]
-        return {"transplant_curves": pd.DataFrame(rows), "task_scores": self._scores()}
+        heads = {"transplanted_heads": self._heads()} if self.by_chance is not None else {}
+        return {"transplant_curves": pd.DataFrame(rows), "task_scores": self._scores(), **heads}
+
+    def _heads(self) -> pd.DataFrame:
+        """Of two specialised heads of each model one with a role, and a random one."""
+        found = [("specialised", "positional"), ("specialised", ""), ("random", "positional")]
+        return pd.DataFrame(
+            [
+                {**keys, "arm": arm, "roles": roles, "by_chance": self.by_chance}
+                for keys in self._models()
+                for arm, roles in found
+            ]
+        )
 
     def _models(self) -> list[dict[str, Any]]:
         return [

@@ -5,6 +5,7 @@
     python experiments/information/run.py runs/information/models/causal-lm/seed-0 --part neighbours
     python experiments/information/run.py runs/information/models/causal-lm/seed-0 --part sizes
     python experiments/information/run.py runs/information/models/causal-lm/seed-0 --part coverage  # 15 minutes
+    python experiments/information/run.py --part tails  # 10 minutes; invented states, no model
 
 Sentences are distinct English sentences of up to ten words of `tatoeba-en-fr`. Each part writes a CSV file beside this
 script; what is there already is kept, so that an interrupted part goes on.
@@ -21,7 +22,14 @@ import torch
 from scipy.special import digamma, loggamma, logsumexp
 
 import infoflow
-from infoflow.representations import EntropyEstimator, MutualInformation, discretize, mutual_information
+from infoflow.foundation import block_effects, block_interval, block_of
+from infoflow.representations import (
+    EntropyEstimator,
+    MutualInformation,
+    discretize,
+    estimate_information,
+    mutual_information,
+)
 
 HERE = Path(__file__).parent
 CLUSTERS = (100, 500, 2000)
@@ -29,6 +37,8 @@ TOKENS = (5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 320_000)
 REPEATS = 5
 DRAWS = 200
 TYPES = 300  # for coverage: so few are the most frequent in every draw
+ZIPF_TYPES, ZIPF_WIDTH, PER_TYPE = 1000, 16, 2000  # for tails
+CONVERGED = 0.03  # nats, as in the table `mutual_information`
 
 
 @cache
@@ -201,6 +211,109 @@ def ross(states: torch.Tensor, kinds: torch.Tensor, k: int) -> float:
     return float(digamma(len(states)) + digamma(k) - means)
 
 
+# -- Zipf tails --------------------------------------------------------------------------------------------------------
+
+
+@cache
+def zipf_joint(clusters: int, noise: float, exponent: float, anywhere: float) -> np.ndarray:
+    """The distribution of (type, cluster). Types follow Zipf's law, each with a Gaussian vector. A state is its type's
+    vector and noise, and goes to the nearest centre of a k-means of 20,000 states; a share `anywhere` to any."""
+    random = np.random.default_rng(0)
+    shares = 1 / np.arange(1, ZIPF_TYPES + 1) ** exponent
+    shares /= shares.sum()
+    vectors = random.standard_normal((ZIPF_TYPES, ZIPF_WIDTH)).astype(np.float32)
+
+    def states(types: np.ndarray) -> np.ndarray:
+        return vectors[types] + noise * random.standard_normal((len(types), ZIPF_WIDTH)).astype(np.float32)
+
+    fitted = states(random.choice(ZIPF_TYPES, 20_000, p=shares))
+    labels = discretize(fitted, clusters, seed=0).numpy()
+    centres = np.stack([fitted[labels == label].mean(0) for label in np.unique(labels)])
+    table = np.zeros((ZIPF_TYPES, len(centres)))
+    for kind in range(ZIPF_TYPES):
+        own = states(np.full(PER_TYPE, kind))
+        found = ((centres**2).sum(1) - 2 * own @ centres.T).argmin(1)
+        table[kind] = shares[kind] * np.bincount(found, minlength=len(centres)) / PER_TYPE
+    return (1 - anywhere) * table + anywhere * np.outer(table.sum(1), table.sum(0))
+
+
+def zipf_draw(tables: list[np.ndarray], tokens: int, seed: int) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
+    """Types, their cluster under each of the tables, and the block of each sentence of eight tokens."""
+    random = np.random.default_rng([seed, tokens])
+    marginal = tables[0].sum(1)
+    types = np.sort(random.choice(len(marginal), tokens, p=marginal / marginal.sum()))
+    places, mixed = np.flatnonzero(np.diff(types, prepend=-1)), random.permutation(tokens)
+    found = []
+    for table in tables:
+        steps = (table / table.sum(1, keepdims=True)).cumsum(1)
+        parts = np.split(random.random(tokens), places[1:])
+        of = [np.searchsorted(steps[types[at]], part) for at, part in zip(places, parts, strict=True)]
+        found.append(np.concatenate(of).clip(max=table.shape[1] - 1)[mixed])
+    return types[mixed], found, block_of(np.arange(tokens) // 8 + (seed << 32))
+
+
+def tails() -> pd.DataFrame:
+    """Coverage, bias and what is called converged where the joint distribution is known; `fall`: from the least to the
+    most noise, on the same tokens."""
+    rows, noises = [], (0.3, 0.6, 1.0)
+    for exponent, anywhere in ((1.0, 0.0), (1.0, 0.05), (1.3, 0.0), (0.8, 0.0)):
+        for clusters in (20, 200, 1000):
+            joints = [zipf_joint(clusters, noise, exponent, anywhere) for noise in noises]
+            truths = [_information(table) for table in joints]
+            for tokens, draws in ((2_000, 30), (10_000, 30), (100_000, 10)):
+                if tokens < 10 * clusters:
+                    continue
+                found = [_looked_at(joints, truths, tokens, seed) for seed in range(draws)]
+                keys = {"exponent": exponent, "anywhere": anywhere, "clusters": clusters, "tokens": tokens}
+                rows += [{**keys, **_summary(name, [one[name] for one in found])} for name in found[0]]
+            print(exponent, anywhere, clusters, flush=True)
+    return pd.DataFrame(rows).round(4)
+
+
+def _looked_at(joints: list[np.ndarray], truths: list[float], tokens: int, seed: int) -> dict[str, dict[str, float]]:
+    """By name of what is estimated: each layer's information, and the fall from the first to the last."""
+    types, layers, blocks = zipf_draw(joints, tokens, seed)
+    found = [estimate_information(clusters, types, blocks) for clusters in layers]
+    columns = [each.columns(0.0, tokens) for each in found]
+    looked = {}
+    for number, (each, ends, truth) in enumerate(zip(found, columns, truths, strict=True)):
+        last = each.by_size[-2]
+        plain = block_interval(each.value, each.value - each.without_block)
+        by_halves = np.hypot(np.array(plain) - each.value, 1.96 * (each.value - last))
+        looked[f"layer {number}"] = {
+            "truth": truth,
+            "error": each.value - truth,
+            "left": abs(each.drift),
+            "converged": abs(each.drift) <= CONVERGED,
+            "covers": ends["low"] <= truth <= ends["high"],
+            "half_width": (ends["high"] - ends["low"]) / 2,
+            "converged_by_halves": abs(each.value - last) <= CONVERGED,
+            "covers_by_halves": each.value - by_halves[0] <= truth <= each.value + by_halves[1],
+        }
+    fall, truth = found[0].value - found[-1].value, truths[0] - truths[-1]
+    replicates = np.array(columns[0]["replicates"]) - np.array(columns[-1]["replicates"])
+    low, high = block_interval(fall, block_effects(fall, replicates))
+    converged = all(looked[f"layer {number}"]["converged"] for number in (0, len(found) - 1))
+    looked["fall"] = {
+        "truth": truth,
+        "error": fall - truth,
+        "left": replicates.std(),
+        "converged": converged,
+        "covers": low <= truth <= high,
+        "half_width": (high - low) / 2,
+        "converged_by_halves": np.nan,
+        "covers_by_halves": np.nan,
+    }
+    return looked
+
+
+def _summary(name: str, draws: list[dict[str, float]]) -> dict[str, float | str]:
+    frame = pd.DataFrame(draws).astype(float)
+    settled = frame.loc[frame["converged"] == 1, "covers"]
+    means = frame.rename(columns={"error": "bias"}).mean().to_dict()
+    return {"of": name, **means, "sd": frame["error"].std(), "covers_converged": settled.mean(), "draws": len(frame)}
+
+
 # -- the measure -------------------------------------------------------------------------------------------------------
 
 
@@ -257,12 +370,15 @@ def coverage(model: str, num: int = 1000, clusters: int = 50, pool: int = 30_000
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model")
-    parser.add_argument("--part", choices=("estimators", "neighbours", "sizes", "coverage"), required=True)
+    parser.add_argument("model", nargs="?", help="a model's folder; `tails` needs none")
+    parts = {"estimators": estimators, "neighbours": neighbours, "sizes": sizes, "coverage": coverage}
+    parser.add_argument("--part", choices=(*parts, "tails"), required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    parts = {"estimators": estimators, "neighbours": neighbours, "sizes": sizes, "coverage": coverage}
-    parts[arguments.part](arguments.model).to_csv(HERE / f"{arguments.part}.csv", index=False)
+    if arguments.part != "tails" and arguments.model is None:
+        parser.error(f"--part {arguments.part} needs a model")
+    found = tails() if arguments.part == "tails" else parts[arguments.part](arguments.model)
+    found.to_csv(HERE / f"{arguments.part}.csv", index=False)
 
 
 if __name__ == "__main__":

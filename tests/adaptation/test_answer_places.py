@@ -2,39 +2,14 @@ import pytest
 from adaptation.questions import asked
 
 from infoflow.adaptation import askable_spans
-from infoflow.adaptation._answer_places import first_place, place_of
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, make_display, use_display
 
 TEXT = "Red cats, red dogs and\nRED  cats."
 
 
-@pytest.mark.parametrize(
-    ("answer", "start", "place"),
-    [
-        ("red", 10, (10, 13)),
-        ("Red", 9, (10, 13)),  # not there: the nearest, whatever its case
-        ("Red", 0, (0, 3)),
-        ("red cats", 20, (23, 32)),
-        ("  Red ", 0, (0, 3)),
-        (" red", 9, (10, 13)),
-        ("cats.", 0, (28, 33)),
-        ("birds", 0, None),
-        (" ", 0, None),
-        ("re. cats", 0, None),  # no pattern, but text
-    ],
-)
-def test_an_answer_is_where_it_says_or_nearby(answer, start, place):
-    assert place_of(TEXT, answer, start) == place
-
-
 def _corpus(*rows: tuple[str, list[str], list[int]]) -> Corpus:
     return asked(*((text, "Which?", answers, starts) for text, answers, starts in rows))
-
-
-def test_the_first_answer_that_is_there_counts():
-    corpus = _corpus((TEXT, ["birds", "dogs"], [0, 14]), (TEXT, [], []), (TEXT, ["birds"], [3]))
-    assert [first_place(one) for one in corpus] == [(14, 18), None, None]
 
 
 def test_questions_that_cannot_be_asked_are_counted():

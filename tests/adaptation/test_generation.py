@@ -17,10 +17,7 @@ from transformers import (
 )
 
 from infoflow.adaptation import AllocationHooks, Generation, Predictions, TaskData, TuneConfig
-from infoflow.adaptation._generation_rows import GenerationRows
-from infoflow.adaptation._task_part import TaskPart
 from infoflow.corpus import Corpus, Vocabulary
-from infoflow.flow import PassOptions
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.objectives import Noise, prefix_mask
@@ -164,7 +161,7 @@ def test_long_texts_are_cut_with_their_ends_kept():
 
 
 def test_text_holds_no_control_token():
-    rows = GenerationRows(Corpus.from_sentences([("cat [SEP] dog", "chat [SEP]")]), TOKENIZER, None, "", 32, 32)
+    rows = _rows(Corpus.from_sentences([("cat [SEP] dog", "chat [SEP]")]))
     assert (rows.source(0) == SEP).sum() == 1
     assert (rows.example(0).translation == SEP).sum() == 1
 
@@ -184,10 +181,10 @@ def test_texts_to_write_are_looked_at_by_the_targets_own_tokenizer(models, tmp_p
     data = TaskData(name="words", shape="generation", train=CORPUS, dev=CORPUS, test=CORPUS)
     config = TuneConfig(max_length=32, max_target=9)
     hooks = AllocationHooks(model=model, data=data, task=TASK, config=config, folder=tmp_path)
-    for rows in (TaskPart(TASK, CORPUS, model, PassOptions(max_length=32)).rows, hooks._training.source):
-        assert rows.side.tokenizer is other
-        assert rows.example(0).text.tolist() == TOKENIZER(CORPUS[0].text)["input_ids"]
-        assert rows.example(0).translation.tolist() == other(CORPUS[0].translation)["input_ids"]
+    rows = hooks._training.source
+    assert rows.side.tokenizer is other
+    assert rows.example(0).text.tolist() == TOKENIZER(CORPUS[0].text)["input_ids"]
+    assert rows.example(0).translation.tolist() == other(CORPUS[0].translation)["input_ids"]
 
 
 def test_who_learns_is_asked_of_the_examples_that_are_trained_on(models, tmp_path):
@@ -205,12 +202,12 @@ def test_a_tokenizer_that_ends_nothing_gets_its_end_of_text():
     plain = Tokenizer(models.WordLevel({"<end>": 0, "<unk>": 1, "cat": 2, "chat": 3}, unk_token="<unk>"))
     plain.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, eos_token="<end>", unk_token="<unk>")
-    rows = GenerationRows(Corpus.from_sentences([("cat cat", "chat")]), tokenizer, None, "", 32, 32)
+    rows = TASK.rows(Corpus.from_sentences([("cat cat", "chat")]), tokenizer, 32)
     assert rows.row(0).tolist() == [2, 2, 0, 3, 0]
     assert rows.example(0).labels["target_begins"] == 0
     bare = PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="<unk>")
     with pytest.raises(UserError, match="neither an end of text nor a separator"):
-        GenerationRows(Corpus.from_sentences([("cat", "chat")]), bare, None, "", 32, 32)
+        TASK.rows(Corpus.from_sentences([("cat", "chat")]), bare, 32)
 
 
 def test_what_writes_nothing_is_refused():

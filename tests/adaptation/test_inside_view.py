@@ -7,6 +7,7 @@ from adaptation.toy_task import ToyTask, toy_before, toy_corpus, toy_data
 
 from infoflow.adaptation import (
     INSIDE,
+    INSIDE_TABLES,
     TUNED,
     InsideSizes,
     inside_view,
@@ -14,7 +15,6 @@ from infoflow.adaptation import (
     probes_after_tuning,
     tuning_change,
 )
-from infoflow.adaptation import _inside_view as module
 from infoflow.corpus import generate_grammar
 from infoflow.flow import measure
 from infoflow.foundation import UserError
@@ -35,11 +35,10 @@ def tables(tuned):
 
 def test_every_table_is_there_and_a_caller_can_tell_how_models_were_tuned(tables):
     assert set(tables) == set(INSIDE)
-    schemas = {s.name: s for s in vars(module).values() if type(s).__name__ == "TableSchema"}
     told = {column.name: 0 if column.dtype == "int64" else "" for column in TUNED}
     for name, frame in tables.items():
         assert len(frame)
-        schemas[name].conform(frame.assign(**told))
+        INSIDE_TABLES[name].conform(frame.assign(**told))
     assert set(tables["tuning_weights"].tuning_seed) == {4, 6}
 
 
@@ -60,7 +59,7 @@ def test_one_failure_costs_no_other_table(tuned, monkeypatch):
     def fails(*args, **options):
         raise RuntimeError("not today")
 
-    monkeypatch.setattr(module, "tuning_weights", fails)
+    monkeypatch.setattr("infoflow.adaptation._inside_view.tuning_weights", fails)
     wanted = ["tuning_weights", "tuning_change"]
     with pytest.warns(UserWarning, match="tuning_weights of bert failed and is left out"):
         found = inside_view(toy_before(), tuned[:1], ToyTask(), toy_data(), only=wanted)

@@ -65,19 +65,6 @@ def test_information_of_a_perfect_layer_is_the_entropy_of_the_label(table):
     assert "information about the output" not in set(table.metric)  # it sees both sides
 
 
-def test_information_is_that_of_the_counts():
-    from infoflow.adaptation._label_by_layer import _information
-
-    rng = np.random.default_rng(0)
-    labels = rng.integers(2, size=4000)
-    rows = (rng.normal(size=(4000, 3)) * 0.01 + np.eye(3)[labels]).astype(np.float32)
-    found = _information(rows, labels, rng.integers(64, size=4000))
-    share = labels.mean()
-    entropy = -(share * math.log(share) + (1 - share) * math.log(1 - share))
-    assert found["value"] == pytest.approx(entropy, abs=0.01)
-    assert abs(found["baseline"]) < 0.01
-
-
 def test_tagged_words_are_asked_one_by_one():
     data, tokenizer = toy_data(), toy_tokenizer()
     telling = tuple(

@@ -88,14 +88,14 @@ def test_columns_by_number_and_several_labels(write):
     path = write(
         "hoc.tsv", "doc1\t\ta dog", "doc1\tx|y\ta cat", "doc2\t\ta house", "doc2\ty\tthe dog", "doc2\t\tthe cat"
     )
-    data = load_task("t", **parts(path), label=1, text=2, multi=True)
+    data = load_task("t", **parts(path), label=2, text=3, multi=True)
     assert (data.labels, len(data.train), data.left_out) == (("x", "y"), 5, {})
     assert make_task(data).multi
     with pytest.raises(UserError, match=r"layout that is not known: 3 tab-separated columns, most lines with a blank"):
         load_task("t", **parts(path))
     with pytest.raises(UserError, match=r"Columns by number are those of label and text.* Got label=1, text=name"):
         load_task("t", **parts(path), label=1, text="name")
-    with pytest.raises(UserError, match=r"(?s)Got label=1, text=name.*the command --label-column 0 --text-column 1"):
+    with pytest.raises(UserError, match=r"(?s)Got label=1, text=name.*the command --label-column 1 --text-column 2"):
         load_task("t", **parts(path), label="1", text="name")
 
 
@@ -109,18 +109,20 @@ def test_digits_are_numbers_unless_the_first_line_has_them_as_names(write):
     lines = ("doc1\tx\ta dog\ta house", "doc1\ty\ta cat\tthe dog")
     wanted = [("x", "a dog", None), ("y", "a cat", None)]
     for name in ("a.tsv.gz", "a.txt", "a"):
-        assert read(write(name, *lines), label="1", text="2") == wanted
+        assert read(write(name, *lines), label="2", text="3") == wanted
     pairs = [("x", "a dog", "a house"), ("y", "a cat", "the dog")]
-    assert read(write("b.tsv", *lines), label="1", text="2", second="3") == pairs
+    assert read(write("b.tsv", *lines), label="2", text="3", second="4") == pairs
     digits = write("c.tsv", "0\ta dog", "1\ta cat")
-    assert read(digits, label="0", text="1") == [("0", "a dog", None), ("1", "a cat", None)]
+    assert read(digits, label="1", text="2") == [("0", "a dog", None), ("1", "a cat", None)]
     places = write("d.tsv", "1\t2\ta dog", "2\t1\ta cat")
-    assert read(places, label="1", text="2") == [("2", "a dog", None), ("1", "a cat", None)]
+    assert read(places, label="2", text="3") == [("2", "a dog", None), ("1", "a cat", None)]
     assert read(write("e.tsv", "0\t1", "x\ta dog", "y\ta cat"), label="0", text="1") == wanted
     assert read(write("f.tsv", "2019\ttext", "x\ta dog", "y\ta cat"), label="2019", text="text") == wanted
     assert read(write("g.csv", "1,0", "x,a dog", "y,a cat"), label="1", text="0") == wanted
+    with pytest.raises(UserError, match="Columns count from 1, as in cut -f"):
+        read(digits, label="0", text="1")
     with pytest.raises(UserError, match=r"h\.tsv, line 1: 8 tab-separated columns are needed, 4 found"):
-        read(write("h.tsv", *lines), label="1", text="7")
+        read(write("h.tsv", *lines), label="1", text="8")
     named = write("i.tsv", "label\ttext", "x\ta dog", "y\ta cat")
     with pytest.raises(UserError, match=r"The first line of \S+i\.tsv names them: label, text\.\nGive these names"):
         read(named, label="0", text="1")
@@ -460,7 +462,7 @@ def test_what_is_wrong_with_tags_is_said(tagged):
     ("folder", "kind", "more", "shape", "classes", "sizes"),
     [
         ("classify/acl-arc", "tsv.gz", {}, "classification", 6, (1688, 114, 139)),
-        ("classify/hoc", "tsv.gz", {"label": 1, "text": 2, "multi": True}, "classification", 10, (14005, 1768, 1691)),
+        ("classify/hoc", "tsv.gz", {"label": 2, "text": 3, "multi": True}, "classification", 10, (14005, 1768, 1691)),
         ("pairs/mrpc", "tsv.gz", {}, "classification", 2, (3576, 500, 1725)),
         ("pairs/sick", "tsv.gz", {}, "classification", 3, (4500, 500, 4927)),
         ("pairs/sick", "tsv.gz", {"shape": "regression"}, "regression", 0, (4500, 500, 4927)),

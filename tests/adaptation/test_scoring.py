@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr
-from seqeval.metrics import f1_score as entity_f1
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, r2_score
 
 from infoflow.adaptation._scoring import (
@@ -85,6 +84,21 @@ def test_numbers_agree_with_scipy_on_every_resample(blocks):
     assert explained.row["baseline"] == pytest.approx(r2_score(wanted, np.full(N, wanted.mean() + 0.1)))
 
 
+@pytest.mark.parametrize("size", [3, 10, 20])
+def test_few_numbers_leave_a_correlation_as_open_as_fisher_says(size):
+    rng = stream("scoring-few")
+    wanted, said = rng.normal(size=(2, size))
+    for score in number_scores(wanted, said, 0.0, np.arange(size) % 2)[:2]:
+        value, low, high = (score.row[name] for name in ("value", "low", "high"))
+        assert -1 <= low <= value <= high <= 1
+        if size == 3:
+            assert high - low == pytest.approx(2)
+        else:
+            reach = 1.959964 / np.sqrt(size - 3)
+            assert low <= np.tanh(np.arctanh(value) - reach) + 1e-9
+            assert high >= np.tanh(np.arctanh(value) + reach) - 1e-9
+
+
 def test_ranks_of_a_resample():
     values, weights = np.array([3.0, 1.0, 3.0, 2.0]), np.array([[1.0, 2.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
     ranks = weighted_ranks(values, weights)
@@ -106,9 +120,10 @@ def test_sets_agree_with_scikit_learn_on_every_resample(blocks):
 
 
 def test_entities_agree_with_seqeval_on_every_resample(blocks):
+    entity_f1 = pytest.importorskip("seqeval.metrics").f1_score
     rng = stream("scoring-entities")
-    tags = ["O", "B-X", "I-X", "B-Y", "I-Y"]
-    wanted = [rng.choice(tags, size=rng.integers(1, 9), p=[0.5, 0.2, 0.15, 0.1, 0.05]).tolist() for _ in range(N)]
+    tags = ["O", "B-X", "I-X", "E-X", "S-X", "B-Y", "I-Y", "E-Y"]
+    wanted = [rng.choice(tags, size=rng.integers(1, 9), p=[0.3] + 7 * [0.1]).tolist() for _ in range(N)]
     said = [[tag if rng.random() < 0.8 else str(rng.choice(tags)) for tag in each] for each in wanted]
     score = entity_score(wanted, said, "O", blocks)
     agree(score, "entity_f1", lambda x: entity_f1([wanted[i] for i in x], [said[i] for i in x]), blocks)
@@ -122,3 +137,27 @@ def test_a_share_counts_items_of_examples_together(blocks):
     score = share_right("accuracy", right, of_items, 0.5)
     agree(score, "accuracy", lambda x: right[x].mean(), of_items)
     assert score.row["count"] == 3 * N
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_right_answers_alone_leave_matthews_an_interval(share):
+    """Of 60 examples, a true correlation that all answers right cannot exclude lies in it; before it had no width."""
+    wanted = (np.arange(60) < 60 * share).astype(np.int64)
+    blocks = stream("scoring-blocks").integers(NUM_BLOCKS, size=60)
+    row = next(each.row for each in class_scores(wanted, wanted, 1, 2, blocks) if each.metric == "matthews")
+    error = 1 - 0.05 ** (1 / 60)  # an error rate at which 60 right answers are as rare as 5 %
+    assert row["value"] == row["high"] == 1
+    assert row["low"] <= 1 - error / (2 * share * (1 - share))
+    assert row["low"] > 0
+
+
+def test_matthews_covers_near_its_bound():
+    rng, covered = np.random.default_rng(5), []
+    truth = 0.98  # of balanced classes, 1 % errors in each
+    for _ in range(200):
+        wanted = rng.integers(0, 2, 60)
+        said = np.where(rng.random(60) < 0.01, 1 - wanted, wanted)
+        scores = class_scores(wanted, said, 1, 2, rng.integers(0, NUM_BLOCKS, 60))
+        row = next(each.row for each in scores if each.metric == "matthews")
+        covered.append(row["low"] <= truth <= row["high"] <= 1)
+    assert np.mean(covered) >= 0.93

@@ -1,11 +1,31 @@
 """Texts and pairs as token ids, beside what the tokenizer says itself."""
 
-import numpy as np
+from typing import NamedTuple
+
+import pandas as pd
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from infoflow.adaptation._task_rows import TaskRows, read_texts
+from infoflow.adaptation import Classification
+from infoflow.corpus import Corpus
 from infoflow.foundation import UserError
+
+
+class Read(NamedTuple):
+    ids: list[int]
+    segments: list[int] | None
+
+
+def rows_of(tokenizer, first, second, limit, labels=None):
+    columns = {"text": first, "label": labels or ["x"] * len(first)} | ({} if second is None else {"second": second})
+    corpus = Corpus.from_frame(pd.DataFrame(columns), name="made", **{column: column for column in columns})
+    return Classification(task="t", labels=("x", "y")).rows(corpus, tokenizer, limit)
+
+
+def read_texts(tokenizer, first, second, limit):
+    rows = rows_of(tokenizer, first, second, limit)
+    kinds = [rows.example(row).labels.get("token_type_ids") for row in range(len(first))]
+    return [Read(rows.row(row).tolist(), None if one is None else one.tolist()) for row, one in enumerate(kinds)]
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +43,8 @@ def test_pairs_are_those_of_the_tokenizer(tokenizer, texts, limit):
     first, second = texts(20), texts(20, seed=1)
     found = read_texts(tokenizer, first, second, limit)
     for one, *sides in zip(found, first, second, strict=True):
-        whole = tokenizer(*sides)["input_ids"]
         wanted = tokenizer(*sides, truncation="longest_first", max_length=limit, return_token_type_ids=True)
         assert (one.ids, one.segments) == (wanted["input_ids"], wanted["token_type_ids"])
-        assert one.cut == (len(whole) > limit)
-    assert any(one.cut for one in found) == (limit < 64)
 
 
 def test_text_that_looks_like_a_mark_is_text(tokenizer, vocabulary):
@@ -41,14 +58,13 @@ def test_a_pair_gets_a_mark_between_where_the_tokenizer_has_none(gpt_like, texts
     sides = [[gpt_like(text)["input_ids"] for text in each] for each in (first, second)]
     for one, left, right in zip(read_texts(gpt_like, first, second, 64), *sides, strict=True):
         assert one.ids == [*left, gpt_like.eos_token_id, *right]
-        assert (one.segments, one.cut) == (None, False)
+        assert one.segments is None
     for one, left, right in zip(read_texts(gpt_like, first, second, 8), *sides, strict=True):
         mark = one.ids.index(gpt_like.eos_token_id)
         kept = len(one.ids[:mark]), len(one.ids[mark + 1 :])
         assert (one.ids[:mark], one.ids[mark + 1 :]) == (left[: kept[0]], right[: kept[1]])
         assert sum(kept) == min(len(left) + len(right), 7)
-        assert one.cut == (sum(kept) < len(left) + len(right))
-        if one.cut:  # no text is cut while the other is longer
+        if sum(kept) < len(left) + len(right):  # no text is cut while the other is longer
             assert all(
                 short == whole or short >= sum(kept) // 2
                 for short, whole in zip(kept, (len(left), len(right)), strict=True)
@@ -58,31 +74,15 @@ def test_a_pair_gets_a_mark_between_where_the_tokenizer_has_none(gpt_like, texts
         read_texts(nameless, ["a"], ["b"], 64)
 
 
-@pytest.mark.parametrize("limit", [12, 7])
-def test_the_second_text_stays_as_long_as_it_fits(tokenizer, gpt_like, limit):
-    second = ["a dog sees", "the very very very very very very very very good dog"]
-    for reader in (tokenizer, gpt_like):
-        found = read_texts(reader, ["the cat " * 10] * 2, second, limit, keep_second=True)
-        bare = [reader(text, add_special_tokens=False)["input_ids"] for text in second]
-        assert all(len(one.ids) == limit and one.cut for one in found)
-        assert " ".join(map(str, bare[0])) in " ".join(map(str, found[0].ids))
-        assert " ".join(map(str, bare[1])) not in " ".join(map(str, found[1].ids))
-
-
 def test_room_for_a_token_of_each_text(tokenizer):
     assert len(read_texts(tokenizer, ["the cat"], ["a dog"], 5)[0].ids) == 5
     with pytest.raises(UserError, match=r"max_length must be at least 5: of both texts of a pair.* Got 4"):
         read_texts(tokenizer, ["the cat"], ["a dog"], 4)
 
 
-def test_a_text_without_tokens_is_named(gpt_like):
-    with pytest.raises(UserError, match="1 of 2 texts have none"):
-        read_texts(gpt_like, ["a dog", " "], None, 64)
-
-
 def test_rows_say_by_their_digest_what_is_asked(tokenizer, texts):
-    tokens, ids = read_texts(tokenizer, texts(6), None, 64), np.arange(6)
-    rows = TaskRows(tokens, ids, labels=np.arange(6))
+    labels = ["x", "y"] * 3
+    rows = rows_of(tokenizer, texts(6), None, 64, labels)
     assert rows.lengths.tolist() == [len(rows.row(row)) for row in range(6)]
-    assert TaskRows(tokens, ids, labels=np.arange(6)).digest == rows.digest
-    assert TaskRows(tokens, ids, labels=np.arange(6)[::-1].copy()).digest != rows.digest
+    assert rows_of(tokenizer, texts(6), None, 64, labels).digest == rows.digest
+    assert rows_of(tokenizer, texts(6), None, 64, labels[::-1]).digest != rows.digest

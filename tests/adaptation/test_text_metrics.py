@@ -1,13 +1,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from rouge_score.rouge_scorer import RougeScorer
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from infoflow.adaptation import Generation, Predictions
-from infoflow.adaptation._generation import wanted_texts
-from infoflow.adaptation._text_metrics import exact_text, text_scores
 from infoflow.corpus import Corpus
 from infoflow.foundation import block_of, replicate_weights, stream
 
@@ -31,8 +28,18 @@ def _corpus(num: int, seed: int) -> tuple[Corpus, tuple[str, ...]]:
 
 CORPUS, SAID = _corpus(40, 0)
 TRAIN, _ = _corpus(30, 1)
-SCORES = {score.metric: score.row for score in text_scores(SAID, wanted_texts, CORPUS, TRAIN)}
-WANTED = wanted_texts(CORPUS)
+
+
+def _scores(said, corpus, train):
+    predictions = Predictions(said=said, wanted=said, values=np.ones(len(said)))
+    return {one.metric: one.row for one in Generation(task="words").scores(predictions, corpus, train)}
+
+
+def _right(corpus):
+    return [[one.translation, *(one.references or ())] for one in corpus]
+
+
+SCORES, WANTED = _scores(SAID, CORPUS, TRAIN), _right(CORPUS)
 
 
 def _streams(wanted):
@@ -48,9 +55,8 @@ def _chrf(said, wanted) -> float:
 
 
 def _rouge(kind):
-    scorer = RougeScorer([kind], use_stemmer=True)
-
     def each(said, wanted) -> float:
+        scorer = pytest.importorskip("rouge_score.rouge_scorer").RougeScorer([kind], use_stemmer=True)
         return float(
             np.mean(
                 [
@@ -89,14 +95,15 @@ def test_the_baseline_is_the_guess_that_is_best_in_training(metric):
     targets = [one.translation for one in TRAIN]
     often = max(dict.fromkeys(targets), key=targets.count)
     guesses = [lambda corpus: [one.text.split(".")[0] + "." for one in corpus], lambda corpus: [often] * len(corpus)]
-    trained = [METRICS[metric](guess(TRAIN), wanted_texts(TRAIN)) for guess in guesses]
+    trained = [METRICS[metric](guess(TRAIN), _right(TRAIN)) for guess in guesses]
     best = guesses[int(np.argmax(trained))]
     assert SCORES[metric]["baseline"] == pytest.approx(METRICS[metric](best(CORPUS), WANTED))
 
 
 def test_exact_match_ignores_case_and_spacing():
-    assert exact_text(" Red  cats", ["dogs", "red CATS"]) == 1.0
-    assert exact_text("red cat", ["red cats"]) == 0.0
+    frame = pd.DataFrame({"text": ["a"], "translation": ["red CATS"]})
+    corpus = Corpus.from_frame(frame, translation="translation")
+    assert [_scores((said,), corpus, TRAIN)["exact_match"]["value"] for said in (" Red  cats", "red cat")] == [1, 0]
     expected = np.mean(
         [text.lower() in [one.lower() for one in right] for text, right in zip(SAID, WANTED, strict=True)]
     )
@@ -110,3 +117,17 @@ def test_the_main_metric_comes_first(main):
     scores = Generation(task="words", main=main).scores(predictions, CORPUS, TRAIN)
     assert scores[0].metric == main
     assert sorted(score.metric for score in scores) == sorted(SCORES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Я еду домой", "Πάω στο σπίτι", "मैं आज जाता हूँ", "أنا ذاهب إلى", "我今天去北京", "나는 오늘 간다", "ฉันชอบแมว"],
+)
+def test_a_text_of_any_script_agrees_with_itself_alone(text):
+    frame = pd.DataFrame({"text": ["a"], "translation": [text]})
+    corpus = Corpus.from_frame(frame, translation="translation")
+    same, other = (
+        {metric: row["value"] for metric, row in _scores((said,), corpus, corpus).items()} for said in (text, "ⵣ")
+    )
+    assert [same[metric] for metric in ("rougeL", "rouge1", "rouge2", "bleu")] == pytest.approx([1] * 4)
+    assert other["rougeL"] == other["rouge1"] == 0

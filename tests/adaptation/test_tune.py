@@ -175,8 +175,13 @@ def test_passes_that_are_shorter_than_a_checkpoint_share_one(method, data, model
     assert all(torch.equal(value, other[name]) for other in others for name, value in first.items())
 
 
-@pytest.mark.parametrize("family", ["causal-bert", "encoder-decoder", "gpt2", "t5", "bart", "albert"])
-@pytest.mark.parametrize("method", ["full", "frozen", "lora", "decay"])
+@pytest.mark.parametrize(
+    ("family", "method"),
+    [
+        ("causal-bert", "full"), ("encoder-decoder", "decay"), ("gpt2", "lora"), ("t5", "frozen"), ("t5", "lora"),
+        ("bart", "full"), ("bart", "decay"), ("albert", "frozen"), ("albert", "lora"),
+    ],
+)  # fmt: skip
 def test_families_are_tuned_by_every_method(family, method, tmp_path):
     data, model = small_data(32), small_model(family)
     (one,) = tune(model, data, config(method=method, epochs=1, head_epochs=1), tmp_path).models

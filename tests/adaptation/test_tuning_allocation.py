@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from adaptation.toy_task import ToyTask, toy_before, toy_module, toy_training, tune
+from adaptation.toy_task import ToyTask, learn, toy_before, toy_module, toy_training, tune
 from peft import LoraConfig, inject_adapter_in_model
 
 from infoflow.adaptation import TuningAllocation, tuning_allocation
@@ -45,7 +45,7 @@ def loss_and_slopes(module, weights, task, data):
 def recorded(tmp_path, module, **options):
     task, weights = ToyTask(), Weights()
     hook = TuningAllocation(task, toy_training(task), tokens=10**6, **options)
-    tune(module, task, tmp_path / "run", updates=20, hooks=[hook, weights], learning_rate=1e-3, seed=3)
+    learn(module, task, tmp_path / "run", updates=20, hooks=[hook, weights], learning_rate=1e-3, seed=3)
     return hook, weights.path
 
 

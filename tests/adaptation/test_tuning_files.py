@@ -1,70 +1,79 @@
 """What a tuning keeps beside its models, and what is told when it is damaged."""
 
 import json
+import shutil
 
 import pytest
+from adaptation.small_task import small_data, small_model
 
-from infoflow.adaptation._tuned import TASK_FILE
-from infoflow.adaptation._tuning_files import (
-    KEY_FILE,
-    RESULTS_FILE,
-    read_key,
-    read_results,
-    write_key,
-    write_results,
-)
+from infoflow.adaptation import TuneConfig, tune
 from infoflow.foundation import UserError
 
-SCORES = [{"metric": "accuracy", "value": 0.1 + 0.2, "replicates": [0.5, float("nan")]}]
-ANSWERS = [{"example": 0, "answer": "caf\u00e9 \ud800"}]
+KEY_FILE, RESULTS_FILE, TASK_FILE = "tuning.json", "results.json", "task.json"
+CONFIG = TuneConfig(method="frozen", learning_rates=(1e-2,), seeds=(0,), head_epochs=1, batch_examples=16, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tuned") / "run"
+    return tune(small_model(), small_data(24), CONFIG, folder), folder
 
 
 @pytest.fixture
-def folder(tmp_path):
-    (tmp_path / TASK_FILE).write_text('{"seed": 0}')
-    write_results(tmp_path, SCORES, ANSWERS)
-    write_key(tmp_path, {"model": "m", "epochs": 4}, {"0.001": 0.5, "1e-05": -1e9})
-    return tmp_path
+def folder(finished, tmp_path):
+    shutil.copytree(finished[1], tmp_path / "run")
+    return tmp_path / "run"
 
 
-def test_what_is_written_is_read(folder):
-    found = read_results(folder)
-    assert found["answers"] == ANSWERS
-    assert found["scores"][0]["value"] == 0.1 + 0.2
-    assert read_key(folder) == {"key": {"model": "m", "epochs": 4}, "rates": {"0.001": 0.5, "1e-05": -1e9}}
-    assert read_key(folder / "nothing") is None
+def again(folder):
+    return tune(small_model(), small_data(24), CONFIG, folder)
+
+
+def one_file(folder, name):
+    (path,) = folder.rglob(name)
+    return path
+
+
+def test_what_is_written_is_read(finished, folder):
+    whole, found = finished[0], again(folder)
+    assert found.scores.equals(whole.scores)
+    assert found.answers.equals(whole.answers)
 
 
 @pytest.mark.parametrize("name", [KEY_FILE, RESULTS_FILE])
-@pytest.mark.parametrize("content", [b"", b"[]", b"3", b"null", b"{}", b"\xff", b"[" * 100_000, b'{"a":'])
+@pytest.mark.parametrize("content", [b"", b"[]", b"null", b"{}", b"\xff", b"[" * 100_000, b'{"a":'])
 def test_a_damaged_file_gets_one_message(folder, name, content):
-    (folder / name).write_bytes(content)
+    one_file(folder, name).write_bytes(content)
     with pytest.raises(UserError, match="damaged"):
-        (read_key if name == KEY_FILE else read_results)(folder)
+        again(folder)
 
 
 @pytest.mark.parametrize("field", ["key", "rates"])
-@pytest.mark.parametrize("value", [None, 3, [], [1], "x"])
+@pytest.mark.parametrize("value", [None, [1], "x"])
 def test_a_field_of_another_kind(folder, field, value):
-    whole = json.loads((folder / KEY_FILE).read_text())
-    (folder / KEY_FILE).write_text(json.dumps({**whole, field: value}))
+    path = one_file(folder, KEY_FILE)
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
     with pytest.raises(UserError, match="damaged"):
-        read_key(folder)
+        again(folder)
 
 
 def test_every_changed_number_of_the_results_is_found(folder):
-    whole = (folder / RESULTS_FILE).read_text()
-    (folder / RESULTS_FILE).write_text(whole.replace("0.5", "0.6"))
+    path, task = one_file(folder, RESULTS_FILE), one_file(folder, TASK_FILE)
+    whole = path.read_text()
+    rows = json.loads(whole)
+    rows["scores"][0]["value"] += 0.1
+    path.write_text(json.dumps(rows))
     with pytest.raises(UserError, match="this seed alone is trained again"):
-        read_results(folder)
-    (folder / RESULTS_FILE).write_text(whole)
-    (folder / TASK_FILE).write_text('{"seed": 1}')
+        again(folder)
+    path.write_text(whole)
+    task.write_text(json.dumps({**json.loads(task.read_text()), "seed": 1}))
     with pytest.raises(UserError, match=TASK_FILE):
-        read_results(folder)
+        again(folder)
 
 
-def test_results_of_before_there_were_digests(folder):
-    rows = json.loads((folder / RESULTS_FILE).read_text())
+def test_results_of_before_there_were_digests(finished, folder):
+    path = one_file(folder, RESULTS_FILE)
+    rows = json.loads(path.read_text())
     del rows["digest"]
-    (folder / RESULTS_FILE).write_text(json.dumps(rows))
-    assert read_results(folder)["answers"] == ANSWERS
+    path.write_text(json.dumps(rows))
+    assert again(folder).answers.equals(finished[0].answers)

@@ -154,9 +154,14 @@ def toy_training(task: ToyTask) -> TrainingData:
 
 
 def tune(module, task, folder: Path, updates: int = 12, hooks=(), **changes):
+    """The module after some updates, as a model to measure."""
+    learn(module, task, folder, updates, hooks, **changes)
+    return load_model(module, tokenizer=toy_tokenizer())
+
+
+def learn(module, task, folder: Path, updates: int = 12, hooks=(), **changes) -> None:
     config = TrainConfig(**{
         "updates": updates, "batch_tokens": 128, "learning_rate": 5e-3, "save_every": 0, "device": "cpu",
         "precision": "fp32", **changes,
     })  # fmt: skip
     train(task, config, toy_training(task), module, folder, hooks=hooks)
-    return load_model(module, tokenizer=toy_tokenizer())

@@ -1,5 +1,6 @@
 """The table `alignment`: its numbers against slow ones, and what it must show."""
 
+import copy
 import dataclasses
 
 import numpy as np
@@ -23,8 +24,6 @@ from infoflow.alignment import (
     linked_vectors,
     retrieval_accuracy,
 )
-from infoflow.alignment._encoders import frozen
-from infoflow.alignment._evaluate import _at_depth
 from infoflow.foundation import UserError
 from infoflow.representations import average_similarity, rsa, self_similarity
 
@@ -140,12 +139,6 @@ def test_curves_and_gaps(table, aligned, masked, narrow, parts):
         assert gap["layer"] == -1
 
 
-def test_curves_of_equal_depth_are_not_interpolated():
-    curve = np.arange(6.0).reshape(2, 3) ** 2
-    assert _at_depth(curve, 3) is curve
-    np.testing.assert_allclose(_at_depth(curve, 5)[0], [0, 0.5, 1, 2.5, 4])
-
-
 def test_aligned_beats_unaligned_beats_shuffled(table):
     """Random target states follow their words linearly, so only the order to the controls is sure."""
     mse = {kind: one(table, kind, "mse")["value"] for kind in set(table.kind) - {"target"}}
@@ -161,7 +154,7 @@ def test_an_encoder_is_its_own_best_alignment(masked, parts):
     with torch.no_grad():
         identity.weight.copy_(torch.eye(32))
         identity.bias.zero_()
-    itself = AlignedEncoder(frozen(encoder_of(masked)), identity)
+    itself = AlignedEncoder(copy.deepcopy(encoder_of(masked)).eval(), identity)
     table = evaluate_alignment({"aligned": itself}, masked, masked, parts[1], options=OPTIONS)
     assert one(table, "aligned", "mse")["value"] == pytest.approx(0, abs=1e-10)
     for metric in ("rsa", "pwcca"):
@@ -175,7 +168,7 @@ def test_an_encoder_is_its_own_best_alignment(masked, parts):
 def test_the_unaligned_map_is_least_squares_on_the_training_words(masked, narrow, parts):
     sentences = LinkedSentences(masked, narrow, parts[0], IdentityLinks())
     found = linearly_aligned(masked, narrow, sentences, ExplicitConfig(), words=10_000)
-    before = AlignedEncoder(frozen(encoder_of(masked)), torch.nn.Linear(32, 16))
+    before = AlignedEncoder(copy.deepcopy(encoder_of(masked)).eval(), torch.nn.Linear(32, 16))
     x, y = linked_vectors(sentences, before, narrow, 10_000)
     assert len(x) == sum(len(sentence.text.split()) for sentence in parts[0])
     torch.testing.assert_close(found.projection.weight, least_squares_map(x, y).module().weight)

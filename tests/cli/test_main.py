@@ -99,20 +99,6 @@ def test_interrupted_while_it_is_imported_it_says_so():
     assert (ended.returncode, ended.stderr) == (130, "Interrupted before anything had begun.\n")
 
 
-@pytest.mark.parametrize("error", [ImportError("x.so: failed to map segment from shared object"), SystemError("NULL")])
-def test_a_library_without_room_to_load_is_a_matter_of_memory(monkeypatch, error):
-    monkeypatch.setattr("resource.getrlimit", lambda _: (10**9, -1))
-    from infoflow.cli._failures import explain
-
-    assert explain(error) == (
-        "The machine's memory is full.\n"
-        "Close other programs, or lower analysis.tokens_per_batch or training.micro_tokens with --set; in a study also "
-        "--processes.\nThis process may hold 1.0 GB of addresses (ulimit -v)."
-    )
-    monkeypatch.setattr("resource.getrlimit", lambda _: (-1, -1))
-    assert explain(error) is None
-
-
 def _start(plan: Path, out: Path, *options: str) -> subprocess.Popen:
     command = [*INFOFLOW, "study", str(plan), f"--out={out}", "--log=plain", *options]
     environment = marked_environment(out.parent)
@@ -221,7 +207,7 @@ def test_doctor_knows_every_extra_of_the_package(infoflow, monkeypatch):
 def test_doctor_says_what_an_absent_extra_is_for(infoflow, monkeypatch):
     monkeypatch.setattr("infoflow.cli._checkup.find_spec", lambda name: None)
     answer = infoflow("doctor")
-    assert _doctor(answer)["extra explore"] == ("absent", "without starlette, uvicorn")
+    assert _doctor(answer)["extra explore"] == ("absent", "without starlette, uvicorn, h11")
     advice = dict(line.split(": ", 1) for line in answer.out.split("\n\n")[1:])
     assert advice["extra explore"].endswith('infoflow explore MODEL. pip install "infoflow[explore]"')
     assert "without it they are found by torch" in advice["extra faiss"]

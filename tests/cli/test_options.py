@@ -85,12 +85,3 @@ def test_a_launchers_variables_are_checked(infoflow, monkeypatch, variables, exp
     answer = infoflow("findings", ".")
     assert answer.code == 2
     assert answer.err.startswith(expected)
-
-
-def test_long_model_names_make_names_that_fit(infoflow) -> None:
-    from infoflow.cli._measuring import run_name
-
-    names = {run_name("compare", *("m" * 100 + str(index) for index in range(number))) for number in (5, 6)}
-    assert len(names) == 2
-    assert all(len(name.encode()) <= 150 for name in names)
-    assert run_name("analyze", "short") == "analyze-short"

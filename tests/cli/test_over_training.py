@@ -92,6 +92,16 @@ def test_a_lost_checkpoint_is_told_by_the_exit_code(infoflow, folder: Path, smal
     assert "Left out, since they are not what was written:\nstep-00000002: its training kept it" in answer.err
 
 
+def test_checks_fetch_no_corpus(infoflow, folder: Path, monkeypatch) -> None:
+    def fetched(*_: object) -> None:
+        raise AssertionError("a corpus was fetched")
+
+    monkeypatch.setattr("infoflow.corpus._tatoeba.tatoeba_folder", fetched)
+    answer = infoflow("over-training", "LM", "--check")
+    assert answer.code == 0, answer.err
+    assert answer.out.splitlines()[0] == "10 checkpoints, 0 of them left out."
+
+
 def test_checks_alone(infoflow, folder: Path, small: list[str]) -> None:
     answer = infoflow("over-training", "LM", "--check", *small)
     assert answer.code == 0

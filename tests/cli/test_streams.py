@@ -5,7 +5,6 @@ import os
 import shlex
 import subprocess
 import sys
-import threading
 from io import StringIO
 
 import pytest
@@ -95,22 +94,6 @@ def test_what_closes_standard_output_takes_no_later_line(tmp_path) -> None:
     script += "import sys; print('before'); sys.stdout.close(); print('after')"
     answer = _shell(f"{shlex.quote(sys.executable)} -c {shlex.quote(script)}", tmp_path)
     assert (answer.returncode, answer.stdout) == (0, b"before\nafter\n")
-
-
-def test_a_slow_reader_of_a_non_blocking_pipe_gets_everything() -> None:
-    from infoflow.cli._streams import PatientFile
-
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    got = bytearray()
-    thread = threading.Thread(target=lambda: [got.extend(part) for part in iter(lambda: os.read(reader, 4096), b"")])
-    thread.start()
-    sent = bytes(range(256)) * 4096
-    assert PatientFile(writer).write(sent) == len(sent)
-    os.close(writer)
-    thread.join()
-    os.close(reader)
-    assert bytes(got) == sent
 
 
 class _Gone(StringIO):

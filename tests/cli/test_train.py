@@ -42,6 +42,14 @@ def test_train_on_another_corpus_with_another_seed(infoflow, plan, tmp_path):
     assert written["seeds"] == [5]
 
 
+def test_a_student_has_its_teacher_trained_first(infoflow, plan, tmp_path):
+    answer = infoflow("train", "distillation", f"--plan={plan}", "--set=training.updates=2")
+    assert answer.code == 0, answer.err
+    models = tmp_path / "runs" / "distillation" / "models"
+    assert answer.out.splitlines()[-1] == "Model: runs/distillation/models/distillation/seed-0"
+    assert {path.name for path in models.iterdir()} == {"masked-lm", "distillation"}
+
+
 def test_checkpoints_are_kept_by_a_schedule(infoflow, plan, finished, no_drawing, tmp_path):
     answer = infoflow("train", "masked-lm", f"--plan={plan}", "--checkpoints=linear:2", "--out=run", "--log=plain")
     assert answer.code == 0, answer.err

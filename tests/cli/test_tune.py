@@ -207,7 +207,7 @@ def test_test_texts_that_stand_in_training_are_told(infoflow, masked_lm, tmp_pat
     test = [*train[:3], "x\tthe old cat sees a house 4", *(f"y\tno dog likes any {n} of these" for n in range(6))]
     for part, lines in (("train", train), ("dev", test), ("test", test)):
         (tmp_path / f"{part}.tsv").write_text("\n".join(f"{n}\t{line}" for n, line in enumerate(lines)) + "\n")
-    parts = [*(f"--{part}={part}.tsv" for part in ("train", "dev", "test")), "--label-column=1", "--text-column=2"]
+    parts = [*(f"--{part}={part}.tsv" for part in ("train", "dev", "test")), "--label-column=2", "--text-column=3"]
     answer = infoflow("tune", masked_lm, *parts, "--rates=1e-3", "--seeds=0", "--epochs=1", "--out=run")
     assert answer.code == 0, answer.err
     assert "3 of 10 test texts also stand in training, 1 more one word apart.\n" in answer.out

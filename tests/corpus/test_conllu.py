@@ -1,7 +1,7 @@
 import pytest
 
 from infoflow.corpus import Corpus
-from infoflow.foundation import UserError
+from infoflow.foundation import SilentDisplay, UserError, use_display
 
 GOOD = """# newdoc id = x
 # sent_id = 1
@@ -44,6 +44,21 @@ def test_words_tags_and_tree(write, name):
 def test_text_is_rebuilt_where_no_comment_gives_it(write):
     without = "\n".join(row for row in GOOD.splitlines() if not row.startswith("# text"))
     assert Corpus.from_conllu(write("a.conllu", without))[0].text == "Geh zum Haus."
+
+
+def test_a_text_that_is_not_the_words_is_noted(write):
+    class Notes(SilentDisplay):
+        said = ""
+
+        def note(self, text):
+            Notes.said += text
+
+    with use_display(Notes()):
+        assert Corpus.from_conllu(write("a.conllu", GOOD))[0].text == "Geh zum Haus."
+        assert "# text" not in Notes.said
+        other = write("b.conllu", GOOD.replace("Geh zum Haus.\n", "Lauf!\n"))
+        assert Corpus.from_conllu(other)[0].text == "Geh zum Haus."
+    assert "b.conllu: the # text of 1 sentences is not their words" in Notes.said
 
 
 def test_windows_line_ends_and_a_tree_out_of_order(write):

@@ -125,3 +125,9 @@ def test_split_of_too_few_sentences(write):
 def test_one_sentence_in_two_spellings_has_one_part(one, other):
     first, second, another = split_numbers([one, other, "something else"], seed=0)
     assert first == second != another
+
+
+def test_limits_count_words_of_scripts_without_spaces(write):
+    corpus = Corpus.from_text(write("a.txt", "我" * 300 + "\n他喜欢猫，不喜欢狗。\nThe old dog sleeps.\nฉันชอบแมว\n"))
+    assert corpus.word_counts.tolist() == [300, 8, 4, 8]
+    assert [one.text[0] for one in corpus.filter_words(1, 24)] == ["他", "T", "ฉ"]

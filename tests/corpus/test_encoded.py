@@ -173,12 +173,105 @@ def test_every_kind_of_tokenizer_finds_the_words_of_running_text(kind):
         assert not text[start:end].startswith(" ")
 
 
+TREEBANK = """\
+# text = She said: "Don't go."
+1\tShe\t_\tPRON\t_\t_\t2\tnsubj\t_\t_
+2\tsaid\t_\tVERB\t_\t_\t0\troot\t_\tSpaceAfter=No
+3\t:\t_\tPUNCT\t_\t_\t2\tpunct\t_\t_
+4\t"\t_\tPUNCT\t_\t_\t2\tpunct\t_\tSpaceAfter=No
+5-6\tDon't\t_\t_\t_\t_\t_\t_\t_\t_
+5\tDo\t_\tAUX\t_\t_\t7\taux\t_\t_
+6\tn't\t_\tPART\t_\t_\t7\tadvmod\t_\t_
+7\tgo\t_\tVERB\t_\t_\t2\tccomp\t_\tSpaceAfter=No
+7.1\tnow\t_\tADV\t_\t_\t_\t_\t7:advmod\t_
+8\t.\t_\tPUNCT\t_\t_\t2\tpunct\t_\tSpaceAfter=No
+9\t"\t_\tPUNCT\t_\t_\t2\tpunct\t_\t_
+
+# text = im Haus
+1-2\tim\t_\t_\t_\t_\t_\t_\t_\t_
+1\tin\t_\tADP\t_\t_\t3\tcase\t_\t_
+2\tdem\t_\tDET\t_\t_\t3\tdet\t_\t_
+3\tHaus\t_\tNOUN\t_\t_\t0\troot\t_\t_
+
+# text = another text
+1\t我\t_\tPRON\t_\t_\t2\tnsubj\t_\tSpaceAfter=No
+2\t去\t_\tVERB\t_\t_\t0\troot\t_\tSpacesAfter=\\s
+
+1\t我\t_\tPRON\t_\t_\t2\tnsubj\t_\t_
+2\t去\t_\tVERB\t_\t_\t0\troot\t_\t_
+
+"""
+RUNNING = ['She said: "Don\'t go."', "im Haus", "我去", "我去"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_treebank_has_the_tokens_of_its_running_text(kind, write):
+    tokenizer = KINDS[kind]()
+    corpus = Corpus.from_conllu(write("a.conllu", TREEBANK))
+    encoded = corpus.encode(tokenizer)
+    assert [sentence.text for sentence in corpus] == RUNNING
+    for row, (text, sentence) in enumerate(zip(RUNNING, corpus, strict=True)):
+        assert encoded.row(row).tolist() == tokenizer(text)["input_ids"]
+        assert sentence.word_starts is not None
+        for word, (start, _) in zip(encoded.words(row), encoded.spans(row), strict=True):
+            # A token belongs to the word in which its first visible character stands.
+            assert sentence.word_starts[word] <= start < [*sentence.word_starts, len(text)][word + 1]
+    assert corpus[1].word_starts == [0, 1, 3]  # im: i of in, m of dem
+
+
+def test_a_token_that_spans_two_words_belongs_to_the_first(write):
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "我去": 1, "Don": 2, "'": 3, "t": 4}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]")
+    assert SubwordAligner(fast, 99).align(["我去"], [[0, 1]])[0].words == [0]
+    assert SubwordAligner(fast, 99).align(["Don't"], [[0, 2]])[0].words == [0, 1, 1]
+
+
+def test_tagged_words_are_joined_as_their_script_writes_them(write):
+    corpus = Corpus.from_tagged(
+        write("a.tagged", "two\tX\ncats\tX\n\n我\tX\n用\tX\nPython\tX\n。\tX\n\nฉัน\tX\nไป\tX\n")
+    )
+    assert list(corpus.column("text")) == ["two cats", "我用Python。", "ฉันไป"]
+    assert corpus[1].word_starts == [0, 1, 2, 8]
+
+
+def test_words_keep_their_places_when_a_corpus_is_labelled_joined_or_changed(write):
+    corpus = Corpus.from_conllu(write("a.conllu", TREEBANK))
+    places = [sentence.word_starts for sentence in corpus]
+    labelled = corpus.with_labels(["a", "b", "a", "b"])
+    assert [sentence.word_starts for sentence in labelled] == places
+    assert [sentence.word_starts for sentence in corpus.with_test(corpus)] == places * 2
+    moved = corpus.with_column("words", [["x", "y"]] * 4)[0]
+    assert (moved.text, moved.word_starts) == ("x y", [0, 2])
+
+
 @pytest.mark.parametrize("kind", ["byte-level", "byte-level with prefix", "metaspace"])
 def test_given_words_give_the_tokens_of_the_running_text(kind):
     tokenizer = KINDS[kind]()
     (row,) = SubwordAligner(tokenizer, 99).align([WORDS])
     assert row.ids == tokenizer(" ".join(WORDS))["input_ids"]
-    pieces = [
-        "".join(WORDS[w][a:b] for w, (a, b) in zip(row.words, row.spans, strict=True) if w == i) for i in range(5)
-    ]
+    text = " ".join(WORDS)
+    pieces = ["".join(text[a:b] for w, (a, b) in zip(row.words, row.spans, strict=True) if w == i) for i in range(5)]
     assert pieces == WORDS
+
+
+def test_words_of_other_scripts_are_neither_glued_nor_broken():
+    texts = ["我今天去 Google 工作。", "मैं आज दिल्ली जाता हूँ।", "ฉันชอบแมว"] * 3
+    for pre_tokenizer in (pre_tokenizers.ByteLevel(add_prefix_space=False), pre_tokenizers.Metaspace()):
+        backend = Tokenizer(models.BPE())
+        backend.pre_tokenizer = pre_tokenizer
+        trainer = trainers.BpeTrainer(
+            vocab_size=256 if isinstance(pre_tokenizer, pre_tokenizers.ByteLevel) else 60,
+            show_progress=False,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            limit_alphabet=400,
+        )
+        backend.train_from_iterator(texts, trainer)
+        rows = SubwordAligner(PreTrainedTokenizerFast(tokenizer_object=backend), 200).align(texts[:3])
+        for row, text, least, most in zip(rows, texts, (7, 5, 8), (8, 6, 8), strict=False):
+            starts = {
+                word: min(span[0] for at, span in zip(row.words, row.spans, strict=True) if at == word)
+                for word in row.words
+            }
+            assert least <= len(starts) <= most, text
+            assert list(starts.values()) == sorted(starts.values())

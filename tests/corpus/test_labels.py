@@ -14,7 +14,7 @@ def test_labelled_lines(tmp_path):
     corpus = Corpus.from_labelled(path)
     assert [(s.text, s.label) for s in corpus] == [("a dog", "x"), ("a cat", "y"), ("no class", None)]
     path.write_text("a dog\t7\tx\n")
-    assert Corpus.from_labelled(path, columns=(-1, 0))[0].label == "x"
+    assert Corpus.from_labelled(path, columns=(-1, 1))[0].label == "x"
     path.write_text("x\ta dog\nalone\n")
     with pytest.raises(UserError, match="line 2: 2 tab-separated columns are needed, 1 found"):
         Corpus.from_labelled(path)
@@ -28,7 +28,7 @@ def test_minimal_pairs_are_the_last_columns(tmp_path):
     path.write_text("dogs bark\tdogs barks\n")
     with pytest.raises(UserError, match="3 tab-separated columns are needed"):
         Corpus.from_minimal_pairs(path)
-    assert Corpus.from_minimal_pairs(path, columns=(0, 1)).columns == {"text", "bad"}
+    assert Corpus.from_minimal_pairs(path, columns=(1, 2)).columns == {"text", "bad"}
 
 
 def test_labels_of_tables_frames_and_datasets(tmp_path):

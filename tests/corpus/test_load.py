@@ -28,7 +28,7 @@ def test_path_by_extension(write, name, content, columns, zipped):
 
 
 def test_options_go_to_the_reader(write):
-    assert load_corpus(write("a.tsv", "one\ttwo\n"), columns=(1, 0))[0].text == "two"
+    assert load_corpus(write("a.tsv", "one\ttwo\n"), columns=(2, 1))[0].text == "two"
 
 
 def test_two_files(write):

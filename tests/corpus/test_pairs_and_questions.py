@@ -14,16 +14,16 @@ QUESTION = {"turns": ["M: a dog?", "W: a cat."], "q": "What?", "c": ["a dog", "a
 
 def test_pairs_of_a_labelled_file(write):
     path = write("a.tsv", "NEUTRAL\t4.5\ta dog\ta cat\n\nENTAILMENT\t2\tthe dog\tthe cat\nNEUTRAL\t1\tno second\t \n")
-    corpus = Corpus.from_labelled(path, columns=(0, 2, 3))
+    corpus = Corpus.from_labelled(path, columns=(1, 3, 4))
     assert corpus.columns == {"text", "second", "label"}
     assert [(s.label, s.text, s.second) for s in corpus] == [
         ("NEUTRAL", "a dog", "a cat"),
         ("ENTAILMENT", "the dog", "the cat"),
     ]
-    assert [s.label for s in Corpus.from_labelled(path, columns=(1, 2, 3))] == ["4.5", "2"]
-    assert corpus.digest != Corpus.from_labelled(path, columns=(0, 3, 2)).digest
+    assert [s.label for s in Corpus.from_labelled(path, columns=(2, 3, 4))] == ["4.5", "2"]
+    assert corpus.digest != Corpus.from_labelled(path, columns=(1, 4, 3)).digest
     with pytest.raises(UserError, match="line 1: 5 tab-separated columns are needed, 4 found"):
-        Corpus.from_labelled(path, columns=(0, 2, 4))
+        Corpus.from_labelled(path, columns=(1, 3, 5))
 
 
 def test_questions_of_tables_frames_and_datasets(tmp_path):
@@ -103,7 +103,7 @@ def test_old_corpora_keep_their_caches(write, cache, monkeypatch):
     table = write("m.jsonl", '{"t":"a dog","l":1,"b":"a dogs"}\n{"t":"a cat","l":0,"b":"a cats"}\n')
     Corpus.from_table(table, text="t", label="l", bad="b")
     kept = {folder.name for folder in (cache / "corpora").iterdir()}
-    assert {"7bec358482024f3a", "2d0dfdd1e6ac456f"} <= kept, kept
+    assert {"a3d0c094cabae850", "ba6e43c99d0e478e"} <= kept, kept
 
 
 def test_repeated_texts_are_counted_once():

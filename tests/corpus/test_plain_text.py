@@ -63,7 +63,7 @@ def test_uneven_files(write, lines, others):
 def test_table_of_two_columns(write):
     path = write("pairs.tsv.gz", "Go.\tVa !\tsource 1\n\nHi.\tSalut.\tsource 2\n")
     assert [s.translation for s in Corpus.from_parallel(path)] == ["Va !", "Salut."]
-    assert [s.text for s in Corpus.from_parallel(path, columns=(1, 0))] == ["Va !", "Salut."]
+    assert [s.text for s in Corpus.from_parallel(path, columns=(2, 1))] == ["Va !", "Salut."]
 
 
 def test_table_with_a_short_line(write):

@@ -22,23 +22,23 @@ def normal(text):
 
 def words(text):
     kept = "".join(c for c in normal(text) if unicodedata.category(c)[0] != "P")
-    return kept.split()
+    return "".join(f" {c} " if c in HAN else c for c in kept).split()
 
 
-def one_word_apart(first, second):
-    """Levenshtein's distance of two lists of words is 1, by the definition."""
-    if len(first) < len(second):
-        first, second = second, first
-    if len(first) == len(second):
-        return sum(a != b for a, b in zip(first, second, strict=True)) == 1
-    return any(first[:i] + first[i + 1 :] == second for i in range(len(first)))
+def without_one(found, more):
+    """What surrounds each word, and each two Chinese characters, of a sentence that is long enough."""
+    places = [(i, 1) for i in range(len(found)) if len(found) >= 4 + more]
+    places += [(i, 2) for i in range(len(found) - 1) if len(found) >= 6 + more and {*found[i : i + 2]} <= {*HAN}]
+    return [(found[:i], found[i + size :]) for i, size in places]
 
 
 def near(one, other):
     first, second = words(one), words(other)
     if not first or not second:
         return False
-    return first == second or (min(len(first), len(second)) >= 4 and one_word_apart(first, second))
+    substituted = any(around in without_one(second, 0) for around in without_one(first, 0))
+    inserted = any(a + b == y for x, y in ((first, second), (second, first)) for a, b in without_one(x, 1))
+    return first == second or substituted or inserted
 
 
 def leaks(row, other, rule):
@@ -79,10 +79,11 @@ class Parts:
 def corpus_of(rows, folder, name="rows.tsv"):
     path = folder / name
     path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
-    return Corpus.from_parallel(path) if len(rows[0]) > 1 else Corpus.from_text(path)
+    return Corpus.from_parallel(f"as-is:{path}") if len(rows[0]) > 1 else Corpus.from_text(f"as-is:{path}")
 
 
-WORDS = ["a", "B", "b", "c.", "c", "d", "É", "e\u0301", "-"]
+HAN = "我去北京上海看"
+WORDS = ["a", "B", "b", "c.", "c", "d", "É", "e\u0301", "-", "我去", "看。", "北京", "上海"]
 sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
 pairs = st.lists(st.tuples(sentences, sentences), min_size=12, max_size=40)
 lines = st.lists(st.tuples(sentences), min_size=12, max_size=40)
@@ -145,6 +146,11 @@ def test_repeats_and_near_repeats_are_those_of_all_pairs(texts, others):
         ("We saw dogs.", "We saw dogs!", True),  # short, and the same words
         ("Ｗe saw the ﬁne dog", "we saw the fine cafe\u0301", True),  # compatibility forms
         ("...", "!!!", False),  # no words at all
+        ("我去北京看。", "我去北海看！", True),  # one character of five
+        ("我去北京看看我", "我去上海看看我", True),  # two neighbouring characters of seven
+        ("我去北京看看我", "我去看看我", True),  # two less
+        ("我去北京看看我", "我看北京去看我", False),  # two that are no neighbours
+        ("我去北京", "我去上海", False),  # two of four
     ],
 )
 def test_near_duplicates(one, other, expected):

@@ -58,11 +58,8 @@ def test_a_table_without_a_named_column_is_refused_with_its_columns(table):
 
 
 def test_a_column_of_numbers_is_refused(table):
-    if "csv" in table.name or "tsv" in table.name:
-        assert [sentence.text for sentence in load_corpus(table, text_column="id")] == ["1", "2", "3"]
-    else:
-        with pytest.raises(UserError, match=r"column id: holds \d+, not text"):
-            load_corpus(table, text_column="id")
+    with pytest.raises(UserError, match=r"column id: holds \d+, not text|has numbers in the column id"):
+        load_corpus(table, text_column="id")
 
 
 def test_equal_content_is_equal_however_it_comes(table):
@@ -159,7 +156,6 @@ def test_tab_separated_pairs_need_no_header(write):
         ("a.csv", 'text,label\n"one"x,1\n', "not CSV"),
         ("a.csv", 'text,label\n"' + "one " * 40_000 + '",1\n', "not CSV"),
         ("a.csv", "text,text\none,two\n", "several columns text"),
-        ("a.csv", "text;label\none;two\n", "separated by commas"),
         ("a.csv", "text\nx\x00y\n", "zero byte"),
         ("a.csv", b"text\n\xff\n", "not UTF-8"),
         ("a.csv", "", r"Its columns: \(none\)"),

@@ -34,12 +34,12 @@ def test_the_names_are_those_of_the_frozen_surface():
     assert {path for path in frozen if path.split(".")[1] in rooms} == {p for p in found if p.split(".")[1] in rooms}
 
 
-def test_every_public_name_is_on_exactly_one_page(pages):
+def test_every_public_name_and_table_is_on_exactly_one_page(pages):
     documented = re.findall(r"^::: (\S+)$|^## \S+ \{#(\S+)\}$", "\n".join(pages.values()), flags=re.MULTILINE)
     paths = [one or other for one, other in documented]
     assert len(paths) == len(set(paths))
     by_target = {name.target: name for name in public() if name.home == name.room}
-    assert sorted(name.path for name in by_target.values()) == sorted(paths)
+    assert {*(name.path for name in by_target.values()), *schemas.exported()} == set(paths)
     assert {name.target for name in public()} == set(by_target)
 
 

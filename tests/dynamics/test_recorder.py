@@ -215,7 +215,7 @@ def test_training_is_the_same_to_the_bit_with_and_without(masked, tmp_path: Path
 
 def test_an_interrupted_recording_is_that_of_an_uninterrupted_one(tmp_path: Path) -> None:
     configs = (
-        RecordConfig(windows=4, parameters=False, lags=2),
+        RecordConfig(windows=4, parameters=False),
         RecordConfig(rule="simpson", every=4, windows=2),
         RecordConfig(rule="simpson", every=4, tolerance=1e-5, max_splits=4),
     )

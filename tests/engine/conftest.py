@@ -39,9 +39,8 @@ def _threads() -> set[threading.Thread]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
+    import distributed  # noqa: F401 (it is imported once, and not by the test alone)
     from open_sockets import sockets
-
-    import infoflow.engine._dask  # noqa: F401 (it is imported once, and not by the test alone)
 
     before = _processes(), _threads(), sockets()
     environment = {name: os.environ.get(name) for name in OURS}

@@ -206,14 +206,14 @@ def _refused(folder: str, start, message: str) -> None:
 
 
 def test_who_does_not_fit_is_refused(folder, start):
-    from infoflow.engine._invitation import Invitation, Versions
-
-    here = Versions.here()
-    fields = {name: getattr(here, name) for name in ("infoflow", "code", "python", "torch", "processor")}
-    invitation = {"address": "tls://127.0.0.1:1", "folder": folder, "certificate": "", "key": "", "nonce": "n"}
-    Invitation(**invitation, versions=Versions(**{**fields, "torch": "1.0"})).write(folder)
+    path = Path(folder) / "engine.json"
+    with listening(folder):
+        invitation = json.loads(path.read_text())
+    invitation["versions"]["torch"] = "1.0"
+    path.write_text(json.dumps(invitation))
+    path.chmod(0o600)
     _refused(folder, start, "has another version of torch than the study")
-    (Path(folder) / "engine.json").chmod(0o644)
+    path.chmod(0o644)
     _refused(folder, start, "must be readable by you alone")
 
 
@@ -248,10 +248,10 @@ def test_nobody_without_the_certificate_gets_in(folder):
     ],
 )
 def test_a_place_that_cannot_be_is_told(folder, where, message, monkeypatch):
-    from infoflow.engine import _dask, cluster_engine
+    from infoflow.engine import cluster_engine
     from infoflow.foundation import UserError
 
-    monkeypatch.setattr(_dask, "PATIENCE", 1.5)
+    monkeypatch.setattr("infoflow.engine._dask.PATIENCE", 1.5)
     with pytest.raises(UserError, match=message):
         cluster_engine(where, folder, entry=ENTRY).__enter__()
     assert not list((Path(folder) / "work").glob(".engine/*/*"))

@@ -66,7 +66,10 @@ def test_only_encrypted_or_local_addresses_are_reached(address, private):
 
 @pytest.fixture
 def invitation(folder):
-    texts = {"address": "tls://node7:1", "certificate": "c", "key": "k", "nonce": "n"}
+    from infoflow.engine._certificate import self_signed
+
+    certificate, key = self_signed()
+    texts = {"address": "tls://127.0.0.1:1", "certificate": certificate, "key": key, "nonce": "n"}
     return Invitation(folder=folder, versions=Versions.here(), **texts)
 
 
@@ -113,6 +116,9 @@ def test_versions_that_change_numbers_are_refused():
     for name in ("infoflow", "python", "torch"):
         assert f"another version of {name}" in here.refusal(replace(here, **{name: "0.0"}))
     assert "another code of infoflow" in here.refusal(replace(here, code="0"))
+    for name in ("numpy", "scipy", "scikit-learn", "transformers", "tokenizers"):
+        other = replace(here, libraries={**here.libraries, name: "0.0"})
+        assert f"another version of {name} than the study: 0.0, not" in here.refusal(other)
 
 
 def test_without_a_study_the_worker_says_how_to_start_one(folder):

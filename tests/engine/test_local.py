@@ -90,7 +90,7 @@ def test_each_exit_is_told_and_the_others_results_are_kept(folder):
     assert endings["bug"].text.startswith("ValueError: x is 3\n")
     assert "before the bug\nTraceback" in endings["bug"].text
     assert endings["user"].text == "--x must be 1. Got 2."
-    assert "No space left on device" in endings["full"].text
+    assert "The disk is full" in endings["full"].text
     assert "killed (signal 9" in endings["killed"].text
     assert "4 times" in endings["killed"].text
     assert "fewer --processes" in endings["killed"].text

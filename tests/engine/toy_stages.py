@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,26 @@ def _full(stage: Toy) -> dict[str, Any]:
     return {}
 
 
+def _fill(stage: Toy) -> dict[str, Any]:
+    """Leave no byte free, so that no log can be written either; then write its result."""
+    from infoflow.foundation import atomic_write
+
+    path = Path(stage.folder) / f"{stage.key}.large"
+    size = stage.argument
+    while size:
+        try:
+            with path.open("ab", buffering=0) as file:
+                file.write(b"x" * size)
+        except OSError:
+            size //= 2
+    with suppress(OSError):
+        while os.write(1, b"x" * 100):  # the rest of the log's last page
+            pass
+    with atomic_write(path) as temporary, temporary.open("ab", buffering=0) as file:
+        file.write(b"x" * stage.argument)
+    return {}
+
+
 def _die(stage: Toy) -> dict[str, Any]:
     """Kill itself, `argument` times in all."""
     path = Path(stage.folder) / f"{stage.key}.deaths"
@@ -173,6 +194,7 @@ ACTIONS = {
     "user error": _user_error,
     "bug": _bug,
     "full": _full,
+    "fill": _fill,
     "die": _die,
     "deaf": _deaf,
     "train": _train,

@@ -3,8 +3,24 @@
 import torch
 from retrieval.tiny_arms import tiny_reader, tiny_world
 
-from infoflow.evidence import fact_inputs
-from infoflow.evidence._asked import facts_of_kind as facts_of_kind  # which facts a measure draws
+from infoflow.evidence import evidence_heads, fact_inputs
+from infoflow.foundation import stream
+
+
+def facts_of_kind(world, kind, limit):
+    """The facts that a measure draws."""
+    facts = world.of_kind(kind)
+    chosen = stream("evidence-facts", 0, kind).permutation(len(facts))[:limit]
+    return [facts[place] for place in sorted(chosen)]
+
+
+def heads_by_copying(reader, kind, facts):
+    """Heads of the encoder, the one that copies most from gold passages first; ties by attention on the object."""
+    world, tokenizer, _ = tiny_world()
+    table = evidence_heads(reader, world, tokenizer, kinds=(kind,), documents=("gold",), facts=facts)
+    means = table[table["weight"] == -1].pivot_table(index=["layer", "head"], columns="metric", values="value")
+    ranked = means.sort_values(["copy", "object"], ascending=False).index
+    return [("encoder", "self", layer, head) for layer, head in ranked]
 
 
 def sharp_reader(seed: int = 0):

@@ -9,7 +9,6 @@ from evidence.readers import Speaker, memoriser
 from retrieval.tiny_arms import tiny_arm, tiny_reader, tiny_world
 
 from infoflow.corpus import FactConfig, generate_facts
-from infoflow.corpus._facts import fact_rows
 from infoflow.evidence import (
     entry_rows,
     fact_inputs,
@@ -19,7 +18,6 @@ from infoflow.evidence import (
     knowledge_lens,
     probe_rows,
 )
-from infoflow.evidence._moved_objects import moved_objects
 from infoflow.foundation import UserError, make_display, use_display
 from infoflow.representations import LensTraining, TunedLens
 
@@ -115,7 +113,7 @@ def test_where_evidence_enters_is_that_of_the_mean_gains():
     rows = {(row["document"], row["metric"], row["weight"]): row for row in entry_rows(curves)}
     for weight in (-1, 1, 2):
         half, centre = (rows["gold", metric, weight] for metric in ("half", "centre"))
-        assert half["value"] == half["low"] == half["high"] == 4
+        assert [half[end] for end in ("low", "value", "high")] == [3, 4, 5]  # a layer to either side, at least
         assert centre["value"] == pytest.approx(3.7)
         assert centre["low"] == pytest.approx(3.7)
         assert math.isnan(rows["none", "half", weight]["value"])  # below a guess: nothing is read
@@ -177,25 +175,6 @@ def test_a_probe_of_few_facts_is_refused_with_a_reason():
     assert all(math.isnan(row["value"]) and row["count"] == 0 and row["layer"] == -1 for row in rows)
     table = knowledge_lens(tiny_reader().eval(), world, tokenizer, documents=("none",), lens=TunedLens(2, 16))
     assert table[table.lens == "probe"].value.isna().all()
-
-
-def test_sentences_of_the_language_are_those_of_training():
-    world, _, _ = tiny_world()
-    wanted = [row["words"] for row in fact_rows(world) if row["label"] is None][:20]
-    assert world.language_sentences(20) == wanted
-
-
-def test_objects_change_places_within_their_relation():
-    world, tokenizer, _ = tiny_world()
-    inputs = fact_inputs(world, tokenizer, world.of_kind("trained"), "none")
-    moved = moved_objects(inputs)
-    relations = np.array([fact.relation for fact in inputs.facts])
-    for relation in np.unique(relations):
-        here = relations == relation
-        assert sorted(moved[here]) == sorted(inputs.answers[here])
-    assert (moved[::2] == moved[1::2]).all()  # both questions about a fact
-    assert (moved != inputs.answers).any()
-    assert (moved_objects(inputs, seed=1) != moved).any()
 
 
 def test_clusters_tell_the_answer_where_states_hold_it():

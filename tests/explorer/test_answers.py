@@ -5,8 +5,6 @@ import pytest
 import torch
 from asking import KINDS, SENTENCE, TRANSLATION, Asker, RefusedQuestion, heard, opened, question, responses, weights
 
-from infoflow.explorer._lens import best
-
 
 def translation_of(kind):
     return TRANSLATION if kind == "translation" else None
@@ -304,16 +302,6 @@ def test_a_first_causal_token_that_sees_nothing_is_left_out(answers):
     ]
     assert changed["blind"] == {"decoder": [0, 1]}
     assert [index for index, value in enumerate(changed["divergence"]) if value is None] == [0, 1]
-
-
-@pytest.mark.parametrize("size", [3, 10, 127, 128, 1281, 5000])
-def test_the_likeliest_are_topk_s(size):
-    shares = torch.rand(7, size, generator=torch.Generator().manual_seed(size))
-    for most in (3, 10):
-        ids, found = best(shares, most)
-        expected = shares.topk(min(most, size), dim=1)
-        assert torch.equal(found, expected.values)
-        assert torch.equal(ids, expected.indices)
 
 
 def test_what_is_forgotten_is_computed_anew(models):

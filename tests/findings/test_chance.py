@@ -8,7 +8,6 @@ import pytest
 
 from infoflow.findings import (
     Agreement,
-    Estimates,
     Finding,
     Table,
     evaluate,
@@ -16,7 +15,7 @@ from infoflow.findings import (
     layers_in_any_order,
     seeds_alone,
 )
-from infoflow.results import Spec
+from infoflow.results import Samples, Spec
 
 A, B, C = Spec("masked-lm"), Spec("causal-lm"), Spec("translation")
 
@@ -92,8 +91,8 @@ def test_each_objective_weighs_the_same() -> None:
     """Pairs of different seeds: three within an objective, six between two. One within is far off the others."""
     reads = {"own": Table("pairs", A, A, "unordered"), "cross": Table("pairs", A, B, "ordered")}
     found = {
-        "own": Estimates.of({(0, 1): np.full((3, 1), 9.0), (0, 2): np.zeros((3, 1)), (1, 2): np.zeros((3, 1))}),
-        "cross": Estimates.of({pair: np.zeros((3, 1)) for pair in permutations(range(3), 2)}),
+        "own": Samples.of_units({(0, 1): np.full((3, 1), 9.0), (0, 2): np.zeros((3, 1)), (1, 2): np.zeros((3, 1))}),
+        "cross": Samples.of_units({pair: np.zeros((3, 1)) for pair in permutations(range(3), 2)}),
     }
     control = seeds_alone(dict.fromkeys(reads, READS["a"]), "own", "cross")
     assert control.replicas is not None
@@ -105,7 +104,7 @@ def test_each_objective_weighs_the_same() -> None:
 
 def test_each_side_is_one_training_in_everything_that_is_measured() -> None:
     found = {
-        name: Estimates.of({(seed,): np.tile([[10.0 * place + seed]], (3, 1)) for seed in range(3)})
+        name: Samples.of_units({(seed,): np.tile([[10.0 * place + seed]], (3, 1)) for seed in range(3)})
         for place, name in enumerate(["new spans", "new words", "old spans", "old words"])
     }
     sides = [{f"{which} {what}": what for what in ("spans", "words")} for which in ("new", "old")]
@@ -123,7 +122,7 @@ def test_each_side_is_one_training_in_everything_that_is_measured() -> None:
 
 def test_readings_of_one_side_each_stand_in_for_all() -> None:
     found = {
-        name: Estimates.of({(s,): np.full((3, 1), 10.0 * n + s) for s in range(2)}) for n, name in enumerate("abc")
+        name: Samples.of_units({(s,): np.full((3, 1), 10.0 * n + s) for s in range(2)}) for n, name in enumerate("abc")
     }
     control = seeds_alone(dict.fromkeys("abc", READS["a"]), ("a", "b"), "c")
     assert control.replicas is not None
@@ -177,7 +176,7 @@ def test_few_layers_in_few_orders_measure_nothing() -> None:
     reads = {"a": Table("numbers", A).by("layer")}
     row = judged(claim((layers_in_any_order(reads),), reads=reads, test=highest_last), masked_lm=[[0, 0, 0, 1.0]] * 3)
     assert row["verdict"] == "not testable here"
-    assert "in the same order by chance in one of twenty draws" in row["note"]
+    assert row["reason"].startswith("No control was measured. Too few layers and trainings (4 and 3)")
 
 
 def test_a_condition_on_any_column_ignores_those_that_are_unknown() -> None:
@@ -198,6 +197,8 @@ def test_seeds_that_agree_about_few_things_need_more_of_them() -> None:
 
     row = judged(claim((), test=share, uncontrolled="none"), masked_lm=[1, 1, 1], causal_lm=[0, 0, 0])
     assert (row["verdict"], row["seeds_needed"]) == ("undetermined", 4)
+    assert "Too few seeds: to hold it needs at least 4, and there are 3." in row["reason"]
+    assert "Too few seeds: to fail it needs at least 4, and there are 3." in row["reason"]
     row = judged(claim((), test=share, uncontrolled="none"), masked_lm=[1] * 4, causal_lm=[0] * 4)
     assert (row["verdict"], row["seeds_needed"]) == ("holds", 0)
 

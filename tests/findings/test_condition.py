@@ -8,13 +8,14 @@ NUM = 50
 
 def make(values, *, threshold=0.0, side="above", over="all", noise=0.0, key=0, **more):
     """A condition of one seed around `values`, with replicates of standard deviation `noise`."""
-    from infoflow.findings import Condition, Estimates, resampled_curves
+    from infoflow.findings import Condition, resampled_curves
     from infoflow.foundation import stream
+    from infoflow.results import Samples
 
     estimate = np.atleast_2d(np.asarray(values, dtype=float))
     draws = stream("draws", key).standard_normal((NUM, estimate.shape[1]))
     draws = noise * (draws - draws.mean(axis=0)) / draws.std(axis=0, ddof=1)
-    panel = Estimates(units=((0,),), values_UK=estimate, replicates_URK=estimate[:, None] + draws)
+    panel = Samples.of_units({(0,): np.concatenate([estimate, estimate + draws])})
     return Condition(
         name="margin",
         values=resampled_curves({"": panel}, [0])[0][""],
@@ -148,3 +149,11 @@ def test_values_off_a_grid_are_known_to_a_step(noise, low, high):
     assert outcome.high == pytest.approx(high, abs=0.1)
     assert outcome.verdict == "undetermined"
     assert judged(make([0.9], noise=0.0, step=0.25, threshold=0.6)).verdict == "holds"
+
+
+def test_near_the_bound_of_a_share_the_interval_reaches_inwards_as_wilsons():
+    """A plain interval around .97 of what cannot exceed 1 claims too much."""
+    plain, share = (judged(make([0.97], threshold=0.9, noise=0.02, **more)) for more in ({}, {"bounds": (0.0, 1.0)}))
+    assert share.low < plain.low
+    assert share.high == 1
+    assert (plain.verdict, share.verdict) == ("holds", "undetermined")

@@ -86,3 +86,14 @@ def test_an_untrained_model_that_shows_it_too_leaves_it_open():
     same["head_confidence"] = table(CONFIDENCE, untrained=CONFIDENCE)
     same["head_rare_token"] = table(RARE, untrained=RARE, rarest=1)
     assert verdict(**same)["verdict"] == "undetermined"
+
+
+def test_a_layer_with_one_head_is_too_few():
+    one, flat = {0: (1.0,)}, {0: (1.0,), 1: (0.33,) * 3}
+    row = verdict(
+        head_relevance=table(RELEVANCE | one, untrained=flat, normalise="signed", method="voita"),
+        head_confidence=table(CONFIDENCE | one, untrained=flat),
+        head_rare_token=None,
+    )
+    assert row["verdict"] == "not testable here"
+    assert row["reason"].startswith("Too few heads: block 0 has one")

@@ -5,14 +5,10 @@ import pytest
 
 
 def make_panel(units, values, replicates):
-    from infoflow.findings import Estimates
+    from infoflow.results import Samples
 
-    values = np.asarray(values, dtype=float)
-    return Estimates(
-        units=tuple(units),
-        values_UK=values,
-        replicates_URK=np.asarray(replicates, dtype=float),
-    )
+    rows = np.concatenate([np.asarray(values, dtype=float)[:, None], np.asarray(replicates, dtype=float)], axis=1)
+    return Samples.of_units(dict(zip(units, rows, strict=True)))
 
 
 def random_panel(units, num_replicates=7, num_layers=3, key=0):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from .retrieved_tables import ALL_BITS, LEARNED, NONE, RIGHT, Retrieved
+from .retrieved_tables import LEARNED, RIGHT, Retrieved
 
 pytestmark = pytest.mark.slow
 
@@ -360,16 +360,16 @@ def test_a_control_that_has_learned_nothing_decides_nothing(name):
 
 def test_readers_of_random_passages_must_have_learned_wherever_they_are_read():
     from infoflow.findings import FINDINGS
-    from infoflow.findings._zoo import READ_RANDOM
+    from infoflow.results import Spec
 
-    reading = set()
+    reading, random = set(), Spec("read-random")
     for name in NAMES:
         finding = FINDINGS[f"retrieval:{name}"]
         sides = [finding.reads, *(control.reads for control in finding.controls)]
         tables = [table for side in sides for read in side.values() for table in read.tables]
-        if any(table.objective == READ_RANDOM for table in tables):
+        if any(table.objective == random for table in tables):
             reading.add(name)
-            assert READ_RANDOM in finding.learned, name
+            assert random in finding.learned, name
     assert reading == {"R-1", "R-2", "R-3", "R-4", "R-19"}
 
 
@@ -457,17 +457,6 @@ def test_effects_are_those_of_a_plain_loop():
     found = verdict("R-1")
     assert f"facts held out: {np.mean(gaps):.3g} (" in found["note"]
     assert np.mean(gaps) == pytest.approx(RIGHT[LEARNED] - 1 / 16, abs=0.01)
-
-
-def test_bits_say_how_many_there_are():
-    from infoflow.findings import model_groups
-    from infoflow.findings._retrieval import bits_of_classes
-    from infoflow.findings._zoo import CLOSED_BOOK
-
-    frame = whole()["knowledge"]
-    found = bits_of_classes(CLOSED_BOOK).estimates(model_groups({"knowledge": frame}, ["knowledge"])[0])
-    assert found.values_UK[:, 3:] == pytest.approx(np.full((3, 3), ALL_BITS))
-    assert NONE["closed-book"][2] > NONE["closed-book"][0]
 
 
 def test_slope_is_of_the_logarithm_of_exposure():

@@ -94,10 +94,10 @@ def test_curves_of_other_points_are_not_compared():
 
 def test_the_numbers_are_those_of_the_definition():
     """Loops over seeds, ways and points, from the table's rows alone."""
-    from infoflow.findings._transplants import gain
+    from infoflow.findings import FINDINGS
 
     tables = Transplants().tables()
-    found = gain("random", "specialised").estimates(models_of(tables))
+    found = FINDINGS["heads:H1"].reads["gain"].estimates(models_of(tables))
     losses = tables["transplant_curves"].query("metric == 'loss'")
     for unit, values in zip(found.units, found.values_UK, strict=True):
         expected = []

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from infoflow.flow import _heartbeat as heartbeat
-
 pytestmark = pytest.mark.slow
 
 SCRIPT = """
@@ -66,31 +64,3 @@ def test_a_slow_process_is_waited_for(tmp_path: Path) -> None:
     code, log, _ = _run(tmp_path, "slow")
     assert code == 0
     assert log.count("done") == 2
-
-
-class _Store:
-    """A launcher's store in this process, with time of its own."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, int] = {}
-
-    def add(self, key: str, amount: int) -> int:
-        self.values[key] = self.values.get(key, 0) + amount
-        return self.values[key]
-
-
-def test_who_left_is_not_missed_and_who_counts_is_heard() -> None:
-    store = _Store()
-    beats = heartbeat.Heartbeat(store, 0, 3)
-    counts: dict[int, int] = {}
-    heard: dict[int, float] = {}
-    beats._listen(counts, heard, 1.0)
-    assert heard == {1: 1.0, 2: 1.0}
-    store.add("infoflow/beat/1", 1)
-    store.add("infoflow/left/2", 1)
-    beats._listen(counts, heard, 2.0)
-    beats._listen(counts, heard, 3.0)
-    assert heard == {1: 2.0, 2: 3.0}
-    assert store.values["infoflow/beat/0"] == 3
-    beats._store.add("infoflow/beat/1", 0)
-    beats._ending.set()

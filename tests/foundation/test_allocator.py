@@ -37,10 +37,3 @@ def pages_filled(how: str) -> int:
 def test_the_same_memory_is_used_again() -> None:
     assert pages_filled("kept") < 100
     assert pages_filled("given back") > 1_000  # of the 163,840 of 4 KB: some may be larger
-
-
-def test_elsewhere_nothing_is_told(monkeypatch) -> None:
-    from infoflow import _allocator
-
-    monkeypatch.setattr(_allocator.sys, "platform", "darwin")
-    assert not _allocator.keep_freed_memory()

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from infoflow.foundation import NUM_BLOCKS, block_effects, block_interval, interval, replicate_weights
+from infoflow.foundation import (
+    NUM_BLOCKS,
+    NUM_REPLICATES,
+    block_effects,
+    block_interval,
+    interval,
+    on_halves,
+    replicate_weights,
+)
 
 WEIGHTS = replicate_weights()
 
@@ -134,3 +142,9 @@ def test_coverage_of_2000_samples(name):
     own, percentile = hits.mean(axis=0)
     assert least <= own <= most
     assert percentile < least
+
+
+def test_halves_of_what_was_not_measured_are_unknown_without_a_warning() -> None:
+    nothing, some = np.full(NUM_REPLICATES, np.nan), replicate_weights() @ np.ones(NUM_BLOCKS)
+    found = on_halves(np.array([np.nan, 1.0]), [some, nothing])
+    assert np.isnan([found.first, found.second]).all()

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from infoflow.foundation import _display, make_display
+from infoflow.foundation import JsonDisplay, PlainDisplay, make_display
 
 
 def test_silent_by_default_but_warnings_are_heard(capsys):
@@ -56,9 +56,9 @@ def test_plain_lines():
 
 def test_plain_progress_now_and_then(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(_display.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     file = io.StringIO()
-    with _display.PlainDisplay(file).progress("Training", total=100, unit="updates") as progress:
+    with PlainDisplay(file).progress("Training", total=100, unit="updates") as progress:
         for _ in range(100):
             now[0] += 0.5
             progress.advance(1)
@@ -70,9 +70,9 @@ def test_plain_progress_now_and_then(monkeypatch):
 
 def test_what_has_not_begun_is_not_estimated(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(_display.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     plain, events = io.StringIO(), io.StringIO()
-    forms = ((_display.PlainDisplay, plain, ""), (_display.JsonDisplay, events, "s"))
+    forms = ((PlainDisplay, plain, ""), (JsonDisplay, events, "s"))
     for form, file, unit in forms:
         with form(file).progress("Study", total=100, unit=unit) as progress:
             for amount in (0, 0.1, 9.9):
@@ -147,6 +147,21 @@ def test_a_job_that_ends_ends_at_all_of_it():
     assert event["seconds_left"] == 0
 
 
+@pytest.mark.parametrize("kind", ["plain", "rich", "json"])
+def test_nothing_that_is_shown_steers_the_terminal(kind, capsys):
+    from infoflow.foundation import make_display
+
+    display = make_display(kind)
+    display.note("tuned for a\u202eb\x1b[31m")
+    display.warn("a\u202eb\x1b[31m")
+    with display.progress("a\u202eb\x1b[31m", total=1) as progress:
+        progress.advance(1, now="a\u202eb\x1b[31m")
+    shown = capsys.readouterr().err
+    assert "tuned for a" in shown
+    assert "\u202e" not in shown
+    assert "\x1b[31m" not in shown
+
+
 def test_rich_shows_text_as_it_is(capsys):
     from infoflow.foundation import make_display
 
@@ -167,7 +182,7 @@ def test_pipes_get_plain_lines(monkeypatch):
     import sys
 
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert isinstance(make_display(), _display.PlainDisplay)
+    assert isinstance(make_display(), PlainDisplay)
 
 
 @pytest.mark.parametrize(

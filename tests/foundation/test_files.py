@@ -59,6 +59,22 @@ def test_what_killed_processes_left_is_swept_and_a_living_ones_is_not(tmp_path):
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["deep", "file", "folder", "mine.partial"]
 
 
+def test_writing_again_removes_what_a_killed_writer_left(tmp_path):
+    from infoflow.foundation import atomic_folder
+
+    killed = (
+        "import os, sys; from infoflow.foundation import atomic_folder\nwith atomic_folder(sys.argv[1]): os._exit(9)"
+    )
+    for name in ("index", "index.old"):
+        subprocess.run([sys.executable, "-c", killed, str(tmp_path / name)], check=False)
+    assert len(names(tmp_path)) == 2
+    with atomic_folder(tmp_path / "index"), atomic_folder(tmp_path / "index"):
+        pass
+    with atomic_folder(tmp_path / "index.old"):
+        pass
+    assert sorted(names(tmp_path)) == ["index", "index.old"]
+
+
 def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path):
     from infoflow.foundation import UserError, atomic_write
 
@@ -173,3 +189,13 @@ def test_a_folder_in_a_file_s_place_is_told(tmp_path):
     ):
         temporary.write_text("never")
     assert names(tmp_path) == ["table.parquet"]
+
+
+def test_a_folder_with_nothing_but_what_a_killed_command_left_is_its_own(tmp_path):
+    from infoflow.foundation import UserError, check_own_folder
+
+    (tmp_path / ".run.json.1-0a1b2c3d.partial").touch()
+    check_own_folder(tmp_path, "run.json", "A curve")
+    (tmp_path / "mine").touch()
+    with pytest.raises(UserError, match=r"holds something else \(mine, \.\.\.\)"):
+        check_own_folder(tmp_path, "run.json", "A curve")

@@ -11,7 +11,6 @@ import pytest
 from huggingface_hub import get_session
 from huggingface_hub.errors import OfflineModeIsEnabled
 
-from infoflow.foundation import _hub as hub
 from infoflow.foundation import patient_hub
 
 pytestmark = pytest.mark.slow
@@ -44,8 +43,8 @@ def answering():
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(hub, "_SECONDS_TO_CONNECT", 0.1)
-    monkeypatch.setattr(hub, "_SECONDS_TO_ANSWER", 0.1)
+    monkeypatch.setattr("infoflow.foundation._hub._SECONDS_TO_CONNECT", 0.1)
+    monkeypatch.setattr("infoflow.foundation._hub._SECONDS_TO_ANSWER", 0.1)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DOWNLOAD_TIMEOUT", 0)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
 

@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from infoflow.foundation import UserError, available_memory, require_memory
-from infoflow.foundation import _memory as memory
 
 LIMITED = """
 import resource
@@ -26,17 +25,6 @@ def test_what_is_there_is_enough_and_more_is_not() -> None:
         match=r"A thing needs: 1,000,000.0 GB of memory at least. This machine has [\d.]+ GB to spare. Shrink",
     ):
         require_memory(1e15, "A thing needs", "Shrink it.")
-
-
-def test_the_smallest_of_what_is_told_counts(monkeypatch) -> None:
-    told = {"_of_machine": 5, "_of_container": None, "_of_limits": 3}
-    for name, size in told.items():
-        monkeypatch.setattr(memory, name, lambda size=size: size)
-    assert memory.available_memory() == 3
-    for name in told:
-        monkeypatch.setattr(memory, name, lambda: None)
-    assert memory.available_memory() is None
-    memory.require_memory(1e15, "A thing needs", "Shrink it.")  # nothing tells: nothing is refused
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")

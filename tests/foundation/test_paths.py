@@ -1,7 +1,5 @@
 """Texts that are passed on name files, and no folders."""
 
-from pathlib import Path
-
 import pytest
 
 
@@ -63,5 +61,4 @@ def test_the_provenance_of_what_is_passed_on_has_no_folders(monkeypatch):
 
     monkeypatch.setattr(sys, "argv", ["/usr/bin/infoflow", "analyze", "/home/jane/m/bert"])
     assert "/home/jane" in provenance()["command"]
-    assert public_provenance()["command"].endswith("analyze bert")
-    assert str(Path("/home")) not in str(public_provenance())
+    assert "bert" not in str(public_provenance())

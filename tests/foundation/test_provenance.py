@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from datetime import datetime
+from importlib.machinery import ModuleSpec
 
 import pytest
 
@@ -20,16 +21,18 @@ def test_provenance_is_json_and_complete():
 @pytest.mark.parametrize(
     ("arguments", "module", "typed"),
     [
-        (["/home/me/.venv/bin/infoflow", "study", "quick"], "", "infoflow study quick"),
+        (["/home/me/.venv/bin/infoflow", "study", "quick"], None, "infoflow study quick"),
         (["/lib/infoflow/__main__.py", "study"], "infoflow.__main__", "python -m infoflow study"),
-        (["experiments/run.py", "my corpus"], "", "python experiments/run.py 'my corpus'"),
-        (["", "study"], "", ""),
+        (["experiments/run.py", "my corpus"], None, "python experiments/run.py 'my corpus'"),
+        (["", "study"], None, ""),
     ],
 )
-def test_the_command_can_be_typed_again(arguments, module, typed):
-    from infoflow.foundation._provenance import command_line
+def test_the_command_can_be_typed_again(arguments, module, typed, monkeypatch):
+    from infoflow.foundation import provenance
 
-    assert command_line(arguments, module) == typed
+    monkeypatch.setattr(sys, "argv", arguments)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", module and ModuleSpec(module, None))
+    assert provenance()["command"] == typed
 
 
 def test_absent_package():

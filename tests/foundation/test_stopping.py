@@ -3,6 +3,8 @@
 import os
 import signal
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -15,12 +17,23 @@ def _in_another_thread() -> None:
     thread.join()
 
 
-def test_a_thread_asks_as_sigterm_does():
-    with stop_request() as request:
+def _working(ask: Callable[[], None]) -> bool:
+    """Work that is asked to stop once; whether it heard and went on to its end before it was interrupted."""
+    heard = False
+    with suppress(KeyboardInterrupt), stop_request() as request:
         assert not request.received
+        ask()
+        heard = request.received
+    return heard
+
+
+def test_a_thread_asks_as_sigterm_does():
+    assert _working(_in_another_thread)
+
+
+def test_the_end_of_the_work_interrupts():
+    with pytest.raises(KeyboardInterrupt), stop_request():
         _in_another_thread()
-        assert request.received
-        _in_another_thread()  # once more changes nothing: it saves already
 
 
 def test_outside_of_work_that_saves_the_request_interrupts():
@@ -31,16 +44,14 @@ def test_outside_of_work_that_saves_the_request_interrupts():
 
 def test_inside_it_the_work_decides():
     with sigterm_interrupts():
-        with stop_request() as request:
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert request.received
+        assert _working(lambda: os.kill(os.getpid(), signal.SIGTERM))
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_the_second_interrupt_does_not_wait():
-    with stop_request() as request:
+    def twice() -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        assert request.received
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    assert not _working(twice)

@@ -22,9 +22,8 @@ from infoflow.heads import (
     context_scores,
     self_attention_blocks,
 )
-from infoflow.heads._closed_losses import closed_losses
+from infoflow.heads._closed_attention import closed_losses, unigram_losses
 from infoflow.heads._context_measure import every_closing
-from infoflow.heads._unigram import unigram_losses
 from infoflow.models import bleu, load_model, model_inputs, translate
 from infoflow.objectives import make_objective
 

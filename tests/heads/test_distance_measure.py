@@ -1,15 +1,13 @@
 """Distances between heads over a corpus, against the pure function and a permutation by hand."""
 
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
 import tiny_heads as tiny
-import torch
 
 from infoflow.foundation import UserError
-from infoflow.heads import HeadDistance, HeadLayerDistance, head_map, js_distance
+from infoflow.heads import HeadDistance, HeadLayerDistance, js_distance
 
 NUM = 14
 
@@ -94,26 +92,6 @@ def test_equal_heads_have_no_distance_and_merging_loses_nothing(reader):
     first.merge(second)
     whole = tiny.run(HeadDistance(), reader, [np.arange(NUM)])
     np.testing.assert_allclose(first.result()["distance"], whole["distance"], rtol=1e-4)
-
-
-def test_the_map_keeps_distances_that_fit_a_plane():
-    import pandas as pd
-
-    generator = torch.Generator().manual_seed(0)
-    points = torch.randn(6, 2, generator=generator).numpy()
-    rows = [
-        {"stack": "encoder", "kind": "self", "layer_a": a // 3, "head_a": a % 3, "layer_b": b // 3, "head_b": b % 3,
-         "distance": float(np.linalg.norm(points[a] - points[b]))}
-        for a, b in combinations(range(6), 2)
-    ]  # fmt: skip
-    found = head_map(pd.DataFrame(rows))
-    assert len(found) == 6
-    assert found["stress"].max() < 1e-3
-    at = found[["x", "y"]].to_numpy()
-    for row, (a, b) in zip(rows, combinations(range(6), 2), strict=True):
-        assert np.linalg.norm(at[a] - at[b]) == pytest.approx(row["distance"], abs=1e-2)
-    with pytest.raises(UserError, match="each pair of the 6 heads"):
-        head_map(pd.DataFrame(rows[1:]))
 
 
 def test_wrong_settings_are_refused():

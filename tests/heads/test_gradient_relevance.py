@@ -8,7 +8,7 @@ import torch
 from torch.autograd.functional import jacobian
 
 from infoflow.foundation import UserError
-from infoflow.heads import relevance, token_relevance
+from infoflow.heads import relevance, sentence_relevance, token_relevance
 from infoflow.models import load_model, tap
 
 
@@ -294,3 +294,12 @@ def test_mistakes_are_named(build):
         relevance(model, {"input_ids": IDS})
     with pytest.raises(UserError, match=r"no rule for what model\.layers\.2\.self_attn"):
         relevance(load_model(build("qwen3")), {"input_ids": IDS}, "voita")
+
+
+def test_a_sentence_may_be_given_as_text(matched_models):
+    model = matched_models["causal-lm"]
+    text = "the old cat sleeps"
+    found = sentence_relevance(model, text, method="attn-lrp")
+    ids = model.tokenizer(text, return_tensors="pt")
+    same = sentence_relevance(model, ids, method="attn-lrp")
+    assert all(torch.equal(found.heads[place], same.heads[place]) for place in found.heads)

@@ -11,13 +11,12 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from infoflow.flow import PassOptions, measure
 from infoflow.heads import all_heads, relevance, token_relevance
-from infoflow.heads._relevance._methods import METHODS
 from infoflow.models import load_model, model_inputs, tap
 from infoflow.pruning import prune
 from infoflow.studies import AnalysisPlan, standard_measures
 
 pytestmark = [pytest.mark.filterwarnings("ignore:PWCCA"), pytest.mark.slow]  # of few tokens
-WHAT_HEADS_WRITE = [method for method in METHODS if method not in ("rollout", "flow", "logit-attribution")]
+WHAT_HEADS_WRITE = ("voita", "gradient-x-input", "cp-lrp", "attn-lrp", "chefer", "alti")
 OPTIONS = PassOptions(tokens_per_batch=400)
 PLAN = AnalysisPlan(
     relevance_sentences=3, importance_sentences=4, ablation_sentences=4, probe_sentences=8, lens_steps=2, clusters=8

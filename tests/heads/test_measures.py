@@ -156,26 +156,19 @@ def test_later_tokens_are_no_keys_in_causal_attention():
     np.testing.assert_allclose(frame.loc[frame["offset"] == 0, "baseline"], expected)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("measure", [Confidence, Entropy])
-def test_the_baseline_is_uniform_attention(measure, causal):
-    batch = self_attention(IDS, LENGTHS, causal=causal)
-    stream = batch.streams["encoder"]
-    keys = stream.valid[:, None, :] & stream.valid[:, :, None]
-    if causal:
-        keys &= stream.position[:, None, :] <= stream.position[:, :, None]
-    uniform = keys / keys.sum(2, keepdim=True).clamp(min=1)
-    batch.attention["encoder", "self"][:] = [uniform[:, None].expand(-1, HEADS, -1, -1)] * LAYERS
-    frame = run(measure(), batch)
-    np.testing.assert_allclose(frame["value"], frame["baseline"], rtol=1e-6)
-
-
 def test_the_positional_baseline_is_a_random_key():
     """Heads without preferences hit each offset as often as a random key does."""
     ids, lengths = list(range(2000)), [8] * 2000
     frame = run(PositionalScores(), self_attention(ids, lengths))
     np.testing.assert_allclose(frame["baseline"], 1 / 6)
     np.testing.assert_allclose(frame["value"], 1 / 6, atol=0.015)
+
+
+def test_equal_largest_weights_share_the_query():
+    """Three keys with the largest weight count a third each, whatever their order."""
+    weights = torch.tensor([0.3, 0.1, 0.3, 0.3]).expand(1, 1, 1, 4, 4)
+    scores = offset_scores(weights, torch.ones(1, 4, dtype=torch.bool), offsets=(-2, -1, 0, 1, 2))
+    np.testing.assert_allclose(scores[0, 0], [1 / 6, 2 / 9, 1 / 4, 2 / 9, 1 / 3], atol=1e-6)
 
 
 @pytest.mark.parametrize("measure", MEASURES)

@@ -14,7 +14,6 @@ from infoflow.heads import (
     make_repeats,
     output_weight,
     pattern_mask,
-    pattern_sums,
 )
 from infoflow.models import readout, tap
 
@@ -41,22 +40,23 @@ def test_masks_agree_with_definition(pattern):
     assert torch.equal(pattern_mask(TOKENS, pattern), mask_by_definition(TOKENS, pattern))
 
 
-@pytest.mark.parametrize("formula", ["share", "absolute", "valid rows"])
-def test_scores_agree_with_definition(formula):
-    scores = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0)).double()
-    attention = torch.softmax(scores, 3)
-    mask, rows = pattern_mask(TOKENS, "induction"), TOKENS != -1
-    top, bottom = pattern_sums(attention, mask, rows, formula)
-    for b in range(2):
-        for h in range(3):
+def test_scores_agree_with_definition():
+    attention = torch.softmax(torch.randn(1, 2, 3, 8, 8, generator=torch.Generator().manual_seed(0)).double(), 4)
+    frame = PatternScores().of(attention, TOKENS != -1, TOKENS)
+    assert len(frame) == 3 * 3 * 3
+    for row in frame.itertuples():
+        mask, top, bottom = pattern_mask(TOKENS, row.pattern), 0.0, 0.0
+        for b in range(2):
             hit = whole = away = 0.0
-            counted = [i for i in range(8) if rows[b, i] and (formula != "valid rows" or mask[b, i].any())]
+            rows = [i for i in range(8) if TOKENS[b, i] != -1]
+            counted = [i for i in rows if row.score != "valid rows" or mask[b, i].any()]
             for i in counted:
                 for j in range(8):
-                    a, m = float(attention[b, h, i, j]), float(mask[b, i, j])
+                    a, m = float(attention[0, b, row.head, i, j]), float(mask[b, i, j])
                     hit, whole, away = hit + a * m, whole + a, away + abs(a - m)
-            expected = 1 - away / len(counted) if formula == "absolute" else hit / whole
-            assert float(top[b, h] / bottom[b, h]) == pytest.approx(expected)
+            absolute = row.score == "absolute"
+            top, bottom = top + (1 - away / len(rows) if absolute else hit), bottom + (1 if absolute else whole)
+        assert row.value == pytest.approx(top / bottom)
 
 
 @pytest.fixture(scope="module")
@@ -205,5 +205,5 @@ def test_wrong_settings_are_refused():
         PatternScores(repeats=1)
     with pytest.raises(UserError, match="pattern must be one of"):
         pattern_mask(TOKENS, "skip")
-    with pytest.raises(UserError, match="formula must be one of"):
-        pattern_sums(torch.ones(1, 1, 2, 2), torch.ones(1, 2, 2) > 0, torch.ones(1, 2) > 0, "mul")
+    with pytest.raises(UserError, match="tokens must have the shape of valid"):
+        PatternScores().of(torch.ones(1, 2, 1, 8, 8), TOKENS != -1, TOKENS[:1])

@@ -58,7 +58,7 @@ def test_agree_with_definition(reader, average):
     frame = tiny.run(measure, reader, [np.arange(NUM)])
     for rarest in (1, 2):
         part = frame[frame["rarest"] == rarest]
-        for column, shuffled in (("value", False), ("baseline", True)):
+        for column, shuffled in (("value", False), ("shuffled", True)):
             sentences = by_definition(reader, measure, rarest, shuffled)
             assert 0 < len(sentences) < NUM
             if average == "per_query":
@@ -84,7 +84,7 @@ def test_padding_and_batches_change_nothing(reader):
     alone = tiny.run(RareTokenScores(top=60), reader, [np.array([row]) for row in range(NUM)])
     for left in (False, True):
         frame = tiny.run(RareTokenScores(top=60), reader, [np.arange(9), np.arange(9, NUM)], left)
-        for column in ("value", "low", "high", "baseline", "count"):
+        for column in ("value", "low", "high", "baseline", "shuffled", "count"):
             np.testing.assert_allclose(frame[column], alone[column], atol=1e-9)
 
 

@@ -142,12 +142,6 @@ def test_perfect_previous_token_head():
     torch.testing.assert_close(offset_scores(weights, valid, (-1,), "all"), torch.full((1, 1, 1), 7 / 8))
 
 
-def test_first_of_equal_weights_counts():
-    weights = torch.full((1, 1, 1, 3, 3), 1 / 3)
-    valid = torch.ones(1, 3, dtype=torch.bool)
-    torch.testing.assert_close(offset_scores(weights, valid, (0, -1, -2)), torch.tensor([[[1 / 3, 1 / 2, 1.0]]]))
-
-
 @pytest.mark.parametrize(
     ("weights", "valid", "message"),
     [

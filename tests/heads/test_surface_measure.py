@@ -4,14 +4,13 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import tiny_heads as tiny
 import torch
 
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError
-from infoflow.heads import Confidence, SurfaceStatistics, head_classes
+from infoflow.heads import Confidence, SurfaceStatistics
 
 
 @pytest.fixture(scope="module")
@@ -168,31 +167,6 @@ def test_cross_attention_counts_source_tokens(matched_models, parallel_corpus):
     on_special = weights.masked_fill(~(source.real & ~source.valid)[:, None], 0).sum(2)[target.real].mean()
     assert cross.loc["special", "value"] == pytest.approx(float(on_special), abs=1e-6)
     assert set(frame["kind"]) == {"self", "cross"}
-
-
-def test_classes_override_each_other_in_order():
-    values = {
-        0: {"next": 0.6, "previous": 0.7, "entropy": 1.0, "cls": 0.1, "sep": 0.1, "punctuation": 0.1},
-        1: {"next": 0.6, "previous": 0.1, "entropy": 4.0, "cls": 0.1, "sep": 0.1, "punctuation": 0.1},
-        2: {"next": 0.1, "previous": 0.1, "entropy": 4.0, "cls": 0.7, "sep": 0.1, "punctuation": 0.61},
-        3: {"next": 0.5, "previous": 0.1, "entropy": 3.79, "cls": 0.6, "sep": 0.1, "punctuation": 0.1},
-    }
-    rows = [
-        {"stack": "encoder", "kind": "self", "layer": 0, "head": head, "statistic": name, "value": value}
-        | {"baseline": 4.85 if name == "entropy" else 0.01}
-        for head, statistics in values.items()
-        for name, value in statistics.items()
-    ]
-    classes = head_classes(pd.DataFrame(rows))
-    assert classes["class"].tolist() == ["previous", "broad", "punctuation", ""]
-    assert head_classes(pd.DataFrame(rows), broad=1.15)["class"].tolist()[3] == "broad"
-
-
-def test_a_broad_head_is_broad_in_short_sentences_too():
-    """Uniform attention over ten keys has 2.3 nats, and could not reach the 3.8 of texts of 128 tokens."""
-    keys = {"stack": "encoder", "kind": "self", "layer": 0, "statistic": "entropy", "baseline": np.log(10)}
-    rows = [keys | {"head": head, "value": value} for head, value in enumerate((2.2, 1.0))]
-    assert head_classes(pd.DataFrame(rows))["class"].tolist() == ["broad", ""]
 
 
 def test_wrong_settings_are_refused(reader):

@@ -1,7 +1,6 @@
 """The measure that picks sentences to show heads with."""
 
 import base64
-import itertools
 import json
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 
 from infoflow.flow import measure
 from infoflow.heads import TellingSentences, restore, sentence_attention
-from infoflow.heads._telling_sentences import cover
 
 KEYS = ["stack", "kind", "layer", "head"]
 
@@ -57,16 +55,6 @@ def test_the_weights_are_those_of_the_sentence_alone(tables, matched_models, par
     np.testing.assert_array_equal(attention_of(row)[2], restore(layer.weights[2]))
     np.testing.assert_allclose(row["value_norms"], layer.value_norms[2], rtol=1e-6)
     assert base64.b64decode(row["mixing"]) == layer.mixing.tobytes()
-
-
-def test_picking_one_by_one_comes_close_to_the_best_set():
-    """Greedy covering reaches at least 1 − 1/e of the best set; the first pick is the single best."""
-    scores = np.random.default_rng(0).random((9, 14)) ** 3
-    best = max(scores[list(rows)].max(0).sum() for rows in itertools.combinations(range(9), 3))
-    chosen = cover(scores, 3)
-    assert len(set(chosen.tolist())) == 3
-    assert scores[chosen].max(0).sum() >= (1 - 1 / np.e) * best
-    assert chosen[0] == scores.sum(1).argmax()
 
 
 def test_a_corpus_of_long_sentences_gives_its_shortest(matched_models, parallel_corpus):

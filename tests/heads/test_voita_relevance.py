@@ -358,15 +358,11 @@ def test_embeddings_may_be_given_instead_of_tokens(build):
 
 
 def test_seeds_in_pieces_are_the_same(build, monkeypatch):
-    import infoflow.heads._relevance._attention_rule as attention_rule
-    import infoflow.heads._relevance._lrp as lrp
-    import infoflow.heads._relevance._rule as rule
-
     model = load_model(build("bart"))
     whole = relevance(model, batch_of(model), "voita")["relevance"]
-    monkeypatch.setattr(lrp, "_SEED_NUMBERS", 1)
-    monkeypatch.setattr(rule, "_CHUNK", 1)
-    monkeypatch.setattr(attention_rule, "_CHUNK", 1)
+    monkeypatch.setattr("infoflow.heads._relevance._lrp._SEED_NUMBERS", 1)
+    monkeypatch.setattr("infoflow.heads._relevance._rule._CHUNK", 1)
+    monkeypatch.setattr("infoflow.heads._relevance._attention_rule._CHUNK", 1)
     pieces = relevance(model, batch_of(model), "voita")["relevance"]
     torch.testing.assert_close(torch.tensor(pieces), torch.tensor(whole))
 

@@ -59,13 +59,22 @@ def test_the_model_is_called_as_the_adapter_is(adapted) -> None:
     assert load_model(str(adapted)).name == "lora"
 
 
-def test_its_base_is_looked_for_beside_it_too(adapted, monkeypatch, tmp_path_factory) -> None:
-    rewrite(adapted, base_model_name_or_path="../base")
+@pytest.mark.parametrize("name", ["../base", "base"])
+def test_its_base_is_looked_for_beside_it_too(name, adapted, monkeypatch, tmp_path_factory) -> None:
+    rewrite(adapted, base_model_name_or_path=name)
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     assert (
         load_model(str(adapted)).module.num_parameters()
         == load_model(str(adapted.parent / "base")).module.num_parameters()
     )
+
+
+def test_a_folder_of_several_adapters_names_them(adapted) -> None:
+    (adapted / "second").mkdir()
+    for file in list(adapted.glob("adapter_*")):
+        file.rename(adapted / "second" / file.name)
+    with pytest.raises(UserError, match=r"no config\.json, but adapters in second: give one of these"):
+        load_model(str(adapted))
 
 
 def misnamed(folder: Path) -> None:
@@ -103,7 +112,7 @@ def itself(folder: Path) -> None:
     [
         (misnamed, "No model folder at .*gone"),
         (nameless, "does not say which model it belongs to"),
-        (other_kind, "must be a LoRA, .+ peft_type PREFIX_TUNING"),
+        (other_kind, "must change weights, .+ peft_type PREFIX_TUNING, which puts virtual"),
         (pickled, "are pickles, which infoflow does not open"),
         (other_model, "does not fit the model that it names"),
         (other_width, "does not fit the model that it names"),

@@ -193,13 +193,6 @@ def test_the_first_token_is_global_where_the_configuration_says_so(tmp_path):
     torch.testing.assert_close(found[real], expected[real], **_EXACT)
 
 
-def test_rows_padded_on_the_left_have_their_first_token_too():
-    from infoflow.models._bands import first_tokens
-
-    mask = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 0]])
-    assert first_tokens(mask).tolist() == [[0, 0, 1, 0], [1, 0, 0, 0]]
-
-
 def test_heads_can_be_ablated_but_not_removed():
     model = load_model(build("longformer"))
     with pytest.raises(UserError, match="bands or blocks"):

@@ -31,7 +31,6 @@ from infoflow.objectives import (
     ReplaceSpans,
     Seq2SeqLM,
     SpanCorruption,
-    raw_length,
 )
 from infoflow.objectives._span_noise import span_mask
 
@@ -227,27 +226,6 @@ def test_prefixes_and_orders_are_uniform() -> None:
     orders = Counter(tuple(sides(one)[0]) for one in corrupted(Deshuffling(), distinct(4), 3000))
     assert len(orders) == 24
     assert chisquare(list(orders.values())).pvalue > 1e-3
-
-
-def encoded(raw: int) -> tuple[int, int]:
-    noise = min(max(round(raw * 0.15), 1), raw - 1)
-    spans = max(round(noise / 3), 1)
-    return raw - noise + spans + 1, noise + spans + 1
-
-
-@pytest.mark.parametrize("wanted", [3, 4, 5, 7, 16, 64, 128, 512])
-def test_the_packing_rule_is_the_largest_text_that_fits(wanted) -> None:
-    raw = max(length for length in range(2, 2 * wanted + 9) if encoded(length)[0] <= wanted)
-    assert raw_length(wanted) == (raw, encoded(raw)[1])
-
-
-def test_t5_packs_568_tokens_into_512() -> None:
-    assert raw_length(512) == (568, 114)  # as the released code
-
-
-def test_an_input_that_can_hold_no_text_is_refused() -> None:
-    with pytest.raises(UserError, match="2 tokens"):
-        raw_length(2)
 
 
 def test_as_many_sentinels_as_told_suffice() -> None:

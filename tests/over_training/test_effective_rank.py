@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from infoflow.flow import measure
-from infoflow.foundation import NUM_BLOCKS, UserError, replicate_weights
+from infoflow.flow import NO_LABEL, Occurrences, SampleFacts, TokenSample, measure
+from infoflow.foundation import UserError, block_of, replicate_weights
 from infoflow.over_training import EffectiveRank
-from infoflow.over_training import _effective_rank as module
 
 
 def rank_of(states, weights=None) -> float:
@@ -20,14 +19,29 @@ def drawn(num=4000, width=6, seed=0):
     rng = np.random.default_rng(seed)
     scales = np.geomspace(1, 0.05, width)
     states = rng.standard_normal((num, width)) * scales @ np.linalg.qr(rng.standard_normal((width, width)))[0] + 3
-    return states.astype(np.float32), rng.integers(0, NUM_BLOCKS, num)
+    return states.astype(np.float32)
+
+
+def row_of(states):
+    """The row of one layer; ten tokens to a sentence."""
+    number = np.arange(len(states))
+    columns = dict.fromkeys(Occurrences.__dataclass_fields__, 0 * number)
+    columns |= {"sentence": number // 10, "row": number // 10, "label": 0 * number + NO_LABEL}
+    facts = SampleFacts(
+        model="model", stack="encoder", regime="clean", task="masked-lm", seed=0, tokenizer="words",
+        frequencies=np.ones(1, dtype=np.int64), ranks=np.ones(1, dtype=np.int64),
+    )  # fmt: skip
+    table = EffectiveRank(len(states)).compute(TokenSample(Occurrences(**columns), states[None], facts))
+    return table.to_dict("records")[0]
 
 
 def test_value_and_replicates_against_decompositions_of_each_resample():
-    states, blocks = drawn()
-    row = module._of_layer(states, blocks)
+    states = drawn()
+    row = row_of(states)
     assert row["value"] == pytest.approx(rank_of(states), rel=1e-5)
-    slow = np.array([rank_of(states, weights[blocks]) for weights in replicate_weights()[:60]])
+    slow = np.array(
+        [rank_of(states, weights[block_of(np.arange(len(states)) // 10)]) for weights in replicate_weights()[:60]]
+    )
     fast = np.array(row["replicates"][:60])
     assert np.corrcoef(slow, fast)[0, 1] > 0.98
     assert fast.std() == pytest.approx(slow.std(), rel=0.15)
@@ -35,24 +49,21 @@ def test_value_and_replicates_against_decompositions_of_each_resample():
 
 
 def test_no_rotation_shift_or_scale_changes_it():
-    states, blocks = drawn()
+    states = drawn()
     turn = np.linalg.qr(np.random.default_rng(1).standard_normal((6, 6)))[0]
     moved = (5 * (states @ turn) + np.arange(6)).astype(np.float32)
-    assert module._of_layer(moved, blocks)["value"] == pytest.approx(
-        module._of_layer(states, blocks)["value"], rel=1e-4
-    )
+    assert row_of(moved)["value"] == pytest.approx(row_of(states)["value"], rel=1e-4)
 
 
 def test_known_spreads():
     rng = np.random.default_rng(0)
-    blocks = rng.integers(0, NUM_BLOCKS, 20_000)
     round_ = rng.standard_normal((20_000, 5)).astype(np.float32)
-    assert module._of_layer(round_, blocks)["value"] == pytest.approx(5, abs=0.01)
-    assert module._of_layer(round_, blocks)["baseline"] == pytest.approx(5, abs=0.01)
+    assert row_of(round_)["value"] == pytest.approx(5, abs=0.01)
+    assert row_of(round_)["baseline"] == pytest.approx(5, abs=0.01)
     line = round_[:, :1] * np.arange(1, 6, dtype=np.float32)
-    assert module._of_layer(line, blocks)["value"] == pytest.approx(1, abs=1e-4)
+    assert row_of(line)["value"] == pytest.approx(1, abs=1e-4)
     same = np.full((50, 4), 0.3, dtype=np.float32)
-    nothing = module._of_layer(same, blocks[:50])
+    nothing = row_of(same)
     assert np.isnan(nothing["value"])
     assert np.isnan(nothing["low"])
 

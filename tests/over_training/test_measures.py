@@ -12,7 +12,6 @@ from infoflow.over_training import (
     expected_jaccard,
     fuzzy_reordering,
     in_context_gain,
-    noise_scale,
     normalised_convergence,
     role_events,
     source_share,
@@ -119,21 +118,6 @@ def test_which_positions_are_compared() -> None:
     assert context_positions(64) == (6, 63)  # 6.4 and 62.72
     assert context_positions(125) == (13, 123)  # halves go up: 12.5 and 122.5
     assert context_positions(512) == context_positions(2048) == (50, 500)
-
-
-def test_noise_scale_of_gradients_with_known_noise() -> None:
-    assert noise_scale(5, 2.5, 4, 24) == pytest.approx(6)
-    generator = np.random.default_rng(0)
-    mean, deviation = np.array([1.0, -2.0, 0.5, 0.0]), 3.0
-
-    def norms(size: int) -> np.ndarray:
-        drawn = mean + deviation * generator.normal(size=(40_000, 4)) / math.sqrt(size)
-        return (drawn**2).sum(axis=1)
-
-    assert noise_scale(norms(2), norms(64), 2, 64) == pytest.approx(4 * deviation**2 / (mean**2).sum(), rel=0.05)
-    assert math.isnan(noise_scale(5.0, 1.0, 2, 4))
-    with pytest.raises(UserError, match="the smaller first"):
-        noise_scale(1.0, 1.0, 4, 4)
 
 
 def test_triangle_ratios() -> None:

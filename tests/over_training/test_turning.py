@@ -1,15 +1,11 @@
 """Curves that go and return: found where they are, by their own levels, and never where a curve only rises."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from simulated_curves import GRADUAL, STEPS, logistic
 
 from infoflow.foundation import UserError
 from infoflow.over_training import turning
-from infoflow.over_training._phase_curves import PhaseCurve
-from infoflow.over_training._phase_table import phases
-from infoflow.results import KEYS
 
 TIMES = STEPS.astype(float)
 
@@ -75,21 +71,3 @@ def test_an_extremum_at_an_end_is_none() -> None:
 def test_too_few_points_are_told() -> None:
     with pytest.raises(UserError, match="8 steps or more"):
         turning([0, 1, 2, 4], [0, 1, 2, 1], 0.1)
-
-
-def test_in_the_table_it_has_a_turn_and_no_middle() -> None:
-    rows = pd.DataFrame({"update": STEPS, "tokens": 100.0 * STEPS, "model": "m", "seed": 1})
-    rows = rows.assign(**{column.name: "" for column in KEYS if column.name not in rows})
-    curves = [
-        PhaseCurve(table="t", name=name, steps=TIMES, values=values, errors=np.full(len(STEPS), 0.01), rows=rows)
-        for name, values in (("returns", hump(1.0)), ("rises", logistic(0.3)(TIMES)))
-    ]
-    returns, rises = phases(curves, 400.0).to_dict("records")
-    assert (returns["verdict"], rises["verdict"]) == ("goes and returns", "abrupt")
-    assert np.isnan([returns[name] for name in ("t10", "t50", "t90", "t50_tokens", "width", "share")]).all()
-    found = turning(STEPS, hump(1.0), 0.01)
-    assert found is not None
-    assert (returns["turn"], returns["turn_after"]) == (found.turn, found.turn.after)
-    assert (returns["extremum"], returns["out"], returns["back"]) == (found.value, found.out, found.back)
-    assert np.isnan([rises[name] for name in ("turn", "out", "back", "extremum")]).all()
-    assert rises["t50"] == pytest.approx(256, rel=0.05)

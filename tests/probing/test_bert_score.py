@@ -11,7 +11,6 @@ import torch
 
 from infoflow.foundation import UserError
 from infoflow.probing import BERT_SCORE, bert_baseline, bert_score, pearson_by_layer
-from infoflow.probing._greedy_match import inverse_document_frequency
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +48,14 @@ def slow_recall(model, candidate, reference, layer, weight):
 def test_scores_agree_with_definition(model, pairs, idf):
     found = bert_score(model, *pairs, idf=idf)
     assert found.layers == (0, 1, 2)
-    known, unseen = inverse_document_frequency(model.tokenizer(pairs[1])["input_ids"])
+    rows = [set(ids) for ids in model.tokenizer(pairs[1])["input_ids"]]
+
+    def weight(token):
+        return math.log((len(rows) + 1) / (sum(token in row for row in rows) + 1)) if idf else 1.0
+
     for pair in (0, 7, 23):
         for layer in found.layers:
-            expected = slow_recall(
-                model, pairs[0][pair], pairs[1][pair], layer, lambda t: known.get(t, unseen) if idf else 1.0
-            )
+            expected = slow_recall(model, pairs[0][pair], pairs[1][pair], layer, weight)
             assert found.recall[layer, pair] == pytest.approx(expected, abs=1e-5)
     p, r = found.precision, found.recall
     np.testing.assert_allclose(found.f, 2 * p * r / (p + r), atol=1e-6)
@@ -140,8 +141,17 @@ def test_replicates_draw_pairs(model, pairs):
     assert row["replicates"][0] == pytest.approx(drawn, abs=1e-9)
 
 
+def test_a_correlation_of_few_pairs_has_no_narrower_interval_than_fisher_s(model, pairs):
+    found = bert_score(model, pairs[0][:10], pairs[1][:10])
+    human = found.f[1] + 0.003 * np.random.default_rng(3).normal(size=10)
+    for row in pearson_by_layer(found, human).to_dict("records"):
+        fisher = np.tanh(np.arctanh(row["value"]) + np.array([-1, 1]) * 1.959964 / np.sqrt(7))
+        assert -1 <= row["low"] <= fisher[0] + 1e-9 < row["value"] < fisher[1] - 1e-9 <= row["high"] <= 1
+
+
 def test_bad_input_is_the_users_mistake(model, pairs, corpus):
-    few = bert_score(model, pairs[0][:3], pairs[1][:3])
+    few = bert_score(model, pairs[0][:10], pairs[1][:10])
+    four = bert_score(model, pairs[0][:4], pairs[1][:4])
     base = bert_baseline(model, list(pairs[0]), pairs=3)
     other = tiny.bert(corpus, seed=5)
     for call, message in (
@@ -153,8 +163,9 @@ def test_bad_input_is_the_users_mistake(model, pairs, corpus):
         (lambda: bert_score(model, ["a"], ["b"], idf=True, rescale=base), "another model"),
         (lambda: bert_baseline(model, ["a", "a"]), "different sentences"),
         (lambda: pearson_by_layer(few, [1.0, 2.0]), "one human score"),
-        (lambda: pearson_by_layer(few, [1.0, 1.0, 1.0]), "differ"),
-        (lambda: pearson_by_layer(few, [1.0, 2.0, math.nan]), "NaN"),
+        (lambda: pearson_by_layer(four, [1.0, 2.0, 3.0, 4.0]), "10 pairs or more.* Got 4 for 4 pairs"),
+        (lambda: pearson_by_layer(few, [1.0] * 10), "differ"),
+        (lambda: pearson_by_layer(few, [1.0, math.nan] * 5), "NaN"),
     ):
         with pytest.raises(UserError, match=message):
             call()

@@ -15,17 +15,13 @@ from infoflow.probing import (
     EdgeProbe,
     Schedule,
     StructuralProbe,
-    VariationalTraining,
     build_task,
     center_of_gravity,
     collect_features,
+    edge_probe,
     expected_layer,
     online_codelength,
-    variational_codelength,
 )
-from infoflow.probing import _edge_measure as edge_measure
-from infoflow.probing._over_probe_seeds import seed_estimate
-from infoflow.probing._probed_task import TaskChoice, probed_task
 
 OPTIONS = PassOptions()
 
@@ -104,10 +100,10 @@ def test_codelength_table(online):
     assert replicates.mean() == pytest.approx(online["value"][0], rel=0.03)
 
 
-def test_shuffled_labels_never_compress_below_their_entropy(online, reader):
+def test_shuffled_labels_never_compress_below_their_entropy(online, corpus):
     shuffled = online[(online["labels"] == "shuffled") & (online["metric"] == "bits")]
-    probed = probed_task(TaskChoice(name="upos", sentences=2000, examples=4000, seed=0), reader, OPTIONS)
-    shares = np.bincount(probed.examples("train").label) / len(probed.examples("train"))
+    label = build_task("upos", corpus, np.arange(len(corpus)), seed=0).train.examples.label
+    shares = np.bincount(label) / len(label)
     entropy = -(shares[shares > 0] * np.log2(shares[shares > 0])).sum()
     assert (shuffled["value"] > 0.995 * entropy * shuffled["count"]).all()
 
@@ -126,26 +122,6 @@ def test_variational_codelength_and_legacy_units(reader, corpus, tmp_path):
     assert found["training"].max() <= 300
     again = table_of(Codelength("upos", **settings, threshold=-1.0), reader)
     assert found["value"].equals(again["value"])
-    probed = probed_task(TaskChoice(name="upos", sentences=2000, examples=300, seed=0), reader, OPTIONS)
-    x = np.stack([probed.features["train"].states[at] for at in first_rows(probed, "train")])
-    scaled = (x - x.mean(0)) / x.std(0)
-    training = VariationalTraining(rate=0.01, epochs=4)
-    labels = probed.examples("train").label
-    direct = variational_codelength(scaled, labels, len(probed.task.names), 0, hidden=(16,), training=training)
-    task = found[(found["labels"] == "task") & (found["metric"] == "model_bits")]
-    np.testing.assert_allclose(task["value"], direct.model_bits, rtol=1e-3)
-
-
-def test_examples_that_do_not_fit_are_left_out_and_told(reader):
-    choice, told = TaskChoice(name="upos", sentences=2000, examples=4000, seed=0), Notes()
-    with use_display(told):
-        probed = probed_task(choice, reader, OPTIONS, held=4 * 3 * 36 * 100)
-    assert 0 < len(probed.examples("train")) <= 100
-    assert any("100 examples" in text for text in told.notes)
-    more = probed_task(choice, reader, OPTIONS).examples("train")
-    whole = set(zip(more.sentence.tolist(), more.first[:, 0].tolist(), strict=True))
-    part = probed.examples("train")
-    assert set(zip(part.sentence.tolist(), part.first[:, 0].tolist(), strict=True)) < whole
 
 
 def first_rows(probed, part):
@@ -158,8 +134,8 @@ EDGE = {"width": 16, "hidden": 16, "epochs": 3, "seeds": 2, "examples": 300}
 
 def test_both_edge_measures_share_one_training(reader, monkeypatch):
     trained = []
-    whole = edge_measure.edge_probe
-    monkeypatch.setattr(edge_measure, "edge_probe", lambda **given: trained.append(given) or whole(**given))
+    path = "infoflow.probing._edge_measure.edge_probe"
+    monkeypatch.setattr(path, lambda **given: trained.append(given) or edge_probe(**given))
     mixing, depth = (table_of(measure("arc-label", **EDGE), reader) for measure in (EdgeProbe, EdgeDepth))
     assert len(trained) == 1
     assert trained[0]["train"].second is not None
@@ -187,10 +163,6 @@ def test_edge_scores_and_depth_agree_with_predictions(reader):
     assert depth["warning"].nunique() == 1
     # A random model forgets: the embeddings alone are as good as all layers.
     assert "gains" in depth["warning"].iloc[0]
-    probed = probed_task(TaskChoice(name="upos", sentences=2000, examples=300, seed=0), reader, OPTIONS)
-    frequent = np.bincount(probed.examples("train").label).argmax()
-    majority = np.mean(probed.examples("test").label == frequent)
-    assert mixing[mixing["statistic"] == "score"]["baseline"].eq(majority).all()
 
 
 def test_structural_probe(reader, corpus):
@@ -270,19 +242,6 @@ def test_settings_are_plain_and_results_come_through_measure(corpus, reader):
     assert {name: len(table) > 0 for name, table in tables.items()} == {
         "probe_mixing": True, "probe_depth": True, "probe_trees": True,
     }  # fmt: skip
-
-
-def test_rows_over_seeds():
-    values = np.array([1.0, 2.0, 3.0])
-    replicates = values[:, None] + np.random.default_rng(0).normal(0, 0.1, (3, 200))
-    row = seed_estimate(values, replicates, 0.0, 7)
-    assert (row["value"], row["seed_sd"], row["seeds"], row["count"]) == (2, 1, 3, 7)
-    assert row["low"] < 0 < row["high"]  # few seeds that differ: a wide interval
-    alone = seed_estimate(values[:1], replicates[:1], 0.0, 7, (0.9, np.inf))
-    assert alone["low"] == 0.9
-    assert np.isnan(alone["seed_sd"])
-    undefined = seed_estimate(np.array([1.0, np.inf]), replicates[:2], 0.0, 7)
-    assert np.isnan([undefined["value"], undefined["low"]]).all()
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertForMaskedLM, LlamaConfig, LlamaForCausalLM
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import BertConfig, BertForMaskedLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from infoflow.corpus import Vocabulary, generate_grammar, train_tokenizer
 from infoflow.flow import PassOptions, Reader, describe_measure
-from infoflow.foundation import UserError, stream
+from infoflow.foundation import SilentDisplay, UserError, stream, use_display
 from infoflow.models import load_model
 from infoflow.objectives import make_objective
 from infoflow.probing import FILL_IN, ClozeFact, Facts, FillIn, FillInOptions, Prompt, common_objects, fill_in
@@ -34,6 +35,19 @@ def facts(**changes):
         for place, template in enumerate(templates)
     ]
     return Facts(**{"facts": tuple(found), "prompts": tuple(prompts)} | changes)
+
+
+@pytest.fixture
+def notes():
+    """What a run has to say, while the test lasts."""
+
+    class Kept(SilentDisplay):
+        def note(self, text):
+            found.append(text)
+
+    found = []
+    with use_display(Kept()):
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +197,62 @@ def test_compared_models_choose_among_the_same_words(tokenizer, knowing):
         assert (row["count"], row["left_out"]) == (2, 8)
     with pytest.raises(UserError, match="single tokens"):
         fill_in(other, facts(), vocabulary=("rome",))
+
+
+CITIES = {"Tom": "Paris", "Ann": "Rome", "Max": "Oslo"}
+STANDS = {"first": "[Y] is the home of [X] .", "glued": "home ([Y]) of [X]", "inside": "[X] was born in [Y] ."}
+
+
+def byte_level(lstrip, start):
+    """A masked LM whose tokens hold the space before them; with `start` every city is a token without one too."""
+    own = Tokenizer(models.BPE())
+    own.pre_tokenizer, own.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    texts = [text.replace("[X]", x).replace("[Y]", y) for text in STANDS.values() for x, y in CITIES.items()]
+    texts = [text for text in texts if start or "was born" in text]
+    special = ["<pad>", "<s>", "</s>", "<unk>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=420, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    own.train_from_iterator(texts * 9, trainer)
+    own.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
+    mask = AddedToken("<mask>", lstrip=lstrip, special=True)
+    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>", "mask_token": mask}
+    return masked_lm(PreTrainedTokenizerFast(tokenizer_object=own, **names))
+
+
+@pytest.mark.parametrize("lstrip", [True, False])
+@pytest.mark.parametrize("stands", STANDS)
+def test_a_blank_is_the_running_text_with_the_answers_token_masked(lstrip, stands):
+    model = byte_level(lstrip, start=True)
+    known = tuple(ClozeFact(relation="home", subject=x, object=y) for x, y in CITIES.items())
+    asked = Facts(facts=known, prompts=(Prompt(relation="home", template=STANDS[stands]),))
+    seen = []
+    model.module.register_forward_pre_hook(lambda _, __, given: seen.append(given["input_ids"]), with_kwargs=True)
+    row = value(fill_in(model, asked), layer=2, relation="home")
+    rows = {tuple(id for id in ids.tolist() if id != model.pad_token_id) for batch in seen for ids in batch}
+    candidates = [
+        model.tokenizer(f"{' ' if stands == 'inside' else ''}{city}").input_ids[1] for city in CITIES.values()
+    ]
+    right = 0
+    for x, y in CITIES.items():
+        text = STANDS[stands].replace("[X]", x).replace("[Y]", y)
+        ids = model.tokenizer(text)["input_ids"]
+        (place,) = [at for at, id in enumerate(ids) if id in candidates]
+        ids[place] = model.tokenizer.mask_token_id
+        assert tuple(ids) in rows
+        with torch.no_grad():
+            best = model.module(input_ids=torch.tensor([ids])).logits[0, place, candidates].argmax()
+        right += list(CITIES.values())[int(best)] == y
+    assert row["value"] == pytest.approx(right / 3)
+
+
+def test_no_sentence_begins_with_an_answer_that_has_no_token_there(notes):
+    known = tuple(ClozeFact(relation="home", subject=x, object=y) for x, y in CITIES.items())
+    prompts = tuple(Prompt(relation="home", template=STANDS[name]) for name in ("first", "inside"))
+    table = fill_in(byte_level(True, start=False), Facts(facts=known, prompts=prompts))
+    assert value(table, layer=2, relation="home")["templates"] == 1
+    assert "1 templates that go on behind the object, or have it where" in " ".join(notes)
 
 
 def test_sentences_that_cannot_be_read_are_counted(tokenizer):

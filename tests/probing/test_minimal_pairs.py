@@ -7,11 +7,24 @@ import torch
 from infoflow import measure
 from infoflow.corpus import Corpus, train_tokenizer
 from infoflow.flow import PassOptions
-from infoflow.foundation import UserError
+from infoflow.foundation import SilentDisplay, UserError, use_display
 from infoflow.models import load_model, readout, tap
 from infoflow.probing import MinimalPairs
 
 PAIRS = [(f"the dog{n} sees a cat .", f"the dog{n} see a cat {'now ' * (n % 3)}.") for n in range(24)]
+
+
+@pytest.fixture
+def notes():
+    """What a run has to say, while the test lasts."""
+
+    class Kept(SilentDisplay):
+        def note(self, text):
+            found.append(text)
+
+    found = []
+    with use_display(Kept()):
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +101,44 @@ def test_preferences_are_those_of_single_sentences(make, tokenizer, pairs):
     preferred = table[table["metric"] == "preferred"]
     assert (preferred["baseline"] == 0.5).all()
     assert ((preferred["low"] <= preferred["value"]) & (preferred["value"] <= preferred["high"])).all()
+
+
+def without_leading(special):
+    """A causal LM whose tokenizer puts nothing before a text, and has these special tokens."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = ["<end>", "Who", "What", "saw", "cats", "dogs"]
+    own = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<end>"))
+    own.pre_tokenizer = pre_tokenizers.Whitespace()
+    return causal(PreTrainedTokenizerFast(tokenizer_object=own, pad_token="<end>", **special))
+
+
+def margin(model, pairs):
+    table = measure(model, Corpus.from_frame(_frame(pairs), "good", bad="bad"), [MinimalPairs()])["minimal_pairs"]
+    top = table[(table["layer"] == 2) & (table["metric"] == "margin")]
+    return [(row["value"], row["count"]) for _, row in top.iterrows()]
+
+
+@pytest.mark.parametrize("special", [{"eos_token": "<end>"}, {"bos_token": "<end>"}])
+def test_the_end_of_text_stands_before_a_sentence_where_nothing_else_does(special):
+    model = without_leading(special)
+
+    def score(text):
+        ids = torch.tensor([[0, *model.tokenizer(text)["input_ids"]]])
+        with torch.no_grad():
+            logs = model.module(ids).logits[0].log_softmax(-1)
+        return float(logs[:-1].gather(1, ids[0, 1:, None]).sum())
+
+    expected = score("Who saw cats") - score("What saw cats")
+    assert margin(model, [("Who saw cats", "What saw cats")]) == [(pytest.approx(expected, abs=1e-4), 1)]
+
+
+def test_pairs_with_other_first_tokens_are_left_out_where_nothing_can_stand_before_them(notes):
+    pairs = [("Who saw cats", "What saw cats"), ("Who saw cats", "Who saw dogs")]
+    assert [count for _, count in margin(without_leading({}), pairs)] == [1]
+    assert "1 of 2 minimal pairs are left out" in " ".join(notes)
+    assert margin(without_leading({}), pairs[:1]) == []
 
 
 def test_equal_sentences_are_ties_and_count_half(tokenizer):

@@ -8,11 +8,11 @@ from sklearn.linear_model import LogisticRegression
 
 import infoflow
 from infoflow.corpus import Corpus, generate_grammar, train_tokenizer
-from infoflow.flow import PassOptions, Reader
+from infoflow.flow import PassOptions
 from infoflow.foundation import UserError, make_display, use_display
 from infoflow.models import Model, load_model
 from infoflow.objectives import Vocabulary, make_objective
-from infoflow.probing import PROBE_SCORES, Probe, _probed_task, build_task, collect_features
+from infoflow.probing import PROBE_SCORES, Probe, build_task, collect_features
 from infoflow.training import ModelConfig, build_models
 
 pytestmark = pytest.mark.slow
@@ -90,11 +90,9 @@ def test_neither_batches_nor_padding_matter(model, corpus):
 
 
 def test_probes_of_one_corpus_share_one_pass(model, corpus, monkeypatch):
-    from infoflow.probing import _shared_features
-
     passes = []
-    original = _shared_features.collect_features
-    monkeypatch.setattr(_shared_features, "collect_features", lambda *a, **k: (passes.append(1), original(*a, **k))[1])
+    path = "infoflow.probing._shared_features.collect_features"
+    monkeypatch.setattr(path, lambda *a, **k: (passes.append(1), collect_features(*a, **k))[1])
     together = [Probe("upos", **QUICK), Probe("deprel", **QUICK), Probe("upos", "mlp", hidden=8, **QUICK)]
     found = infoflow.measure(model, corpus, together)["probe_scores"]
     assert len(passes) == 1
@@ -143,7 +141,7 @@ def test_labels_that_are_shuffled_cannot_be_read(model, corpus, monkeypatch):
             parts[name] = replace(part, examples=replace(part.examples, label=label))
         return replace(task, **parts)
 
-    monkeypatch.setattr(_probed_task, "build_task", shuffled)
+    monkeypatch.setattr("infoflow.probing._probed_task.build_task", shuffled)
     found = scores(model, corpus, Probe("upos", sentences=300, control=False)).query("metric == 'accuracy'")
     assert (found.query("words == 'all'")["value"] - found.query("words == 'all'")["baseline"]).abs().max() < 0.05
 
@@ -174,9 +172,3 @@ def test_no_part_may_lose_all_its_examples(model, corpus):
 def test_settings_out_of_range_are_refused(given, message):
     with pytest.raises(UserError, match=message):
         Probe(**given)
-
-
-def test_the_choice_of_sentences_grows(model, corpus):
-    reader = Reader(model, corpus, max_length=64, seed=0, decoder=False)
-    few, many = (set(_probed_task.chosen_sentences(reader, most, 0).tolist()) for most in (20, 50))
-    assert few < many

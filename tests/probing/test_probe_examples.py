@@ -7,8 +7,7 @@ import infoflow
 from infoflow.corpus import Corpus, generate_grammar, train_tokenizer
 from infoflow.models import Model, load_model
 from infoflow.objectives import Vocabulary, make_objective
-from infoflow.probing import PROBE_EXAMPLES, Probe, ProbeExamples, _layers, _probe_examples, build_task
-from infoflow.probing._probe_examples import chosen_examples
+from infoflow.probing import PROBE_EXAMPLES, Probe, ProbeExamples, train_probes
 from infoflow.training import ModelConfig, build_models
 
 QUICK = {"sentences": 150, "epochs": 12}
@@ -29,7 +28,7 @@ def model(corpus) -> Model:
 
 def test_all_examples_of_sentences_are_the_accuracy(model, corpus, monkeypatch) -> None:
     """One example a sentence: the mean of all single ones is what `Probe` says."""
-    monkeypatch.setattr(_probe_examples, "MOST_EXAMPLES", 10**6)
+    monkeypatch.setattr("infoflow.probing._probe_examples.MOST_EXAMPLES", 10**6)
     found = infoflow.measure(model, corpus, [Probe("length", **QUICK), ProbeExamples("length", **QUICK)])
     scores, examples = found["probe_scores"], found["probe_examples"]
     assert list(examples.columns) == PROBE_EXAMPLES.column_names
@@ -44,8 +43,8 @@ def test_all_examples_of_sentences_are_the_accuracy(model, corpus, monkeypatch) 
 
 
 def test_probes_are_trained_once_for_both(model, corpus, monkeypatch) -> None:
-    calls, train = [], _layers.train_probes
-    monkeypatch.setattr(_layers, "train_probes", lambda *given: calls.append(1) or train(*given))
+    calls = []
+    monkeypatch.setattr("infoflow.probing._layers.train_probes", lambda *given: calls.append(1) or train_probes(*given))
     both = infoflow.measure(model, corpus, [Probe("upos", **QUICK), ProbeExamples("upos", **QUICK)])
     assert len(calls) == 1
     alone = infoflow.measure(model, corpus, [ProbeExamples("upos", **QUICK)])
@@ -65,20 +64,6 @@ def test_spans_are_the_words_that_are_asked_about(model, corpus) -> None:
         assert sentence.deprel[dependent] == row["gold"]
         assert sentence.head[dependent] == head
     assert len(set(found["text"])) == len(set(found["example"]))  # one of a sentence
-
-
-def test_the_choice_hangs_on_the_text_alone(corpus) -> None:
-    shuffled = corpus.select(np.random.default_rng(0).permutation(len(corpus)))
-    texts = []
-    for one in (corpus, shuffled):
-        task = build_task("upos", one, np.arange(len(one)))
-        places = chosen_examples(task.test, 20)
-        examples = task.test.examples
-        texts.append(
-            [(task.test.corpus[int(examples.sentence[place])].text, examples.first[place].tolist()) for place in places]
-        )
-    assert texts[0] == texts[1]
-    assert len(texts[0]) == 20
 
 
 def test_a_corpus_without_the_column_gives_no_rows(model, parallel_corpus) -> None:

@@ -165,9 +165,29 @@ def test_words_without_states_and_punctuation():
     assert not found.edges[1, 2]
     scores = distance_scores([found], [found.distances])
     assert (scores.hits[0], scores.asked[0]) == (1, 1)  # 0 - 1 alone: the stop's edge does not count
-    assert is_syntax(["Hi", "-", "3"], None, None).tolist() == [True, False, True]
-    assert is_syntax(["a", "b"], None, ["NOUN", "PUNCT"]).tolist() == [True, False]
-    assert is_syntax(["a", "b"], ["-LRB-", "NN"], ["NOUN", "PUNCT"]).tolist() == [False, True]
+
+
+WORDS = ["Das", "Haus", ",", "5", "$", "."]
+TAGS = {
+    "stts": ["PDS", "NN", "$,", "CARD", "XY", "$."],
+    "penn": ["DT", "NN", ",", "CD", "$", "."],
+    "chinese": ["DT", "NN", "PU", "CD", "M", "PU"],
+    "unknown set": ["D", "N", "Fc", "Z", "Zm", "Fp"],
+    "none": ["_"] * 6,
+}
+
+
+@pytest.mark.parametrize("xpos", TAGS)
+@pytest.mark.parametrize("upos", [None, ["_"] * 6, ["PRON", "NOUN", "PUNCT", "NUM", "SYM", "PUNCT"]])
+def test_punctuation_is_no_syntax_in_any_set_of_tags(xpos, upos):
+    expected = [True, True, False, True, True, False]
+    assert is_syntax(WORDS, TAGS[xpos], upos).tolist() == expected
+    assert is_syntax(WORDS, None, upos).tolist() == expected
+
+
+def test_the_universal_tag_of_a_word_comes_before_all_others():
+    assert is_syntax(["a", "-", "。"], ["-LRB-", "NN", "NN"], ["NOUN", "PUNCT", "_"]).tolist() == [True, False, False]
+    assert is_syntax(["dogs", "'"], ["NNS", "POS"], None).all()
 
 
 def test_spearman_agrees_with_scipy_and_constant_rows_are_counted():

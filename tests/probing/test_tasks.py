@@ -46,11 +46,16 @@ COPIES = 60
 
 @pytest.fixture(scope="module")
 def treebank(tmp_path_factory):
-    """The three sentences, many times over, each copy with another mark before it so that no two texts are equal."""
+    """The three sentences, many times over; a number written before the first word makes each text another."""
     path = tmp_path_factory.mktemp("trees") / "a.conllu"
-    blocks = TREEBANK.strip().split("\n\n")
+    blocks = [block.split("\n", 1) for block in TREEBANK.strip().split("\n\n")]
+    token = "1-1\t{}" + "\t_" * 8
     path.write_text(
-        "\n\n".join(block.replace("# text = ", f"# text = {n} ") for n in range(COPIES) for block in blocks)
+        "\n\n".join(
+            f"{text.replace('= ', f'= {n}')}\n{token.format(f'{n}{text.split()[3]}')}\n{rows}"
+            for n in range(COPIES)
+            for text, rows in blocks
+        )
     )
     return Corpus.from_conllu(path, misc=("Entity",), feats=("Number", "Tense", "VerbForm"))
 
@@ -232,8 +237,7 @@ def test_number_and_tense_of_the_main_clause(treebank):
     assert label("subject-number", ["he", "knows"]) == set()  # a pronoun is no noun
     assert label("tense", ["he", "knows"]) == {"Pres"}
     assert label("tense", ["the", "dog"]) == {"Past"}  # of the copula
-    plain = treebank.dataset.remove_columns(["number", "tense", "verbform"])
-    without = Corpus.from_dataset(plain, words="words", tags=("upos", "xpos", "head", "deprel"))
+    without = Corpus.from_rows(treebank.dataset, ("text", "words", "upos", "xpos", "head", "deprel"))
     for name in ("tense", "subject-number"):
         assert asked(build_task(name, without)) == asked(build_task(name, treebank))  # from xpos: the same
 

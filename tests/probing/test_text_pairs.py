@@ -42,6 +42,12 @@ def test_every_form_holds_the_same_pairs(tmp_path, name, text, columns):
     assert read_text_pairs(zipped, columns).digest == pairs.digest
 
 
+def test_quotation_marks_of_pandas_are_undone(tmp_path):
+    text = 'candidate\treference\n"He said ""no"" to me."\tHe said no.\nHe sat.\t"A ""cat"" sat."\n'
+    pairs = read_text_pairs(written(tmp_path, text))
+    assert (pairs.candidates[0], pairs.references[1]) == ('He said "no" to me.', 'A "cat" sat.')
+
+
 def test_pairs_may_have_no_scores(tmp_path):
     assert read_text_pairs(written(tmp_path, "a\tb\nc\td\n")).human is None
     assert read_text_pairs(written(tmp_path, "a\tb\t1\nc\td\t2\n"), ("1", "2")).human is None

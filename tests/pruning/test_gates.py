@@ -44,8 +44,8 @@ def test_evaluation_gates_and_both_rules():
     expected = [0.0, None, None, None, 1.0]
     for value, wanted in zip(gates.deterministic().tolist(), expected, strict=True):
         assert value == pytest.approx(wanted) if wanted is not None else 0 < value < 1
-    assert gates.alive().tolist() == [False, False, False, True, True]
-    assert gates.alive("code").tolist() == [False, True, True, True, True]
+    assert gates.alive().tolist() == [False, True, True, True, True]  # an undecided head is not removed
+    assert gates.alive("paper").tolist() == [False, False, False, True, True]
     assert gates.undecided().tolist() == [False, True, True, True, False]
     paper = gates.full_probability() > 1 - gates.open_probability()  # more often 1 than 0
     assert paper.tolist() == gates.alive("paper").tolist()

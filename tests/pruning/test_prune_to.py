@@ -7,7 +7,6 @@ import torch
 from infoflow.foundation import UserError
 from infoflow.models import load_model, translate
 from infoflow.pruning import compare_speed, prune_to
-from infoflow.pruning._prune_to import _whole_groups
 
 
 def test_keeps_so_many_heads_and_writes_a_model_that_commands_read(matched_models, parallel_corpus, tmp_path):
@@ -54,19 +53,17 @@ def test_numbers_are_checked(matched_models, parallel_corpus, tmp_path):
         prune_to(model, parallel_corpus, 4, tmp_path / "small", sentences=1)
 
 
-def test_half_a_group_is_not_a_number_to_keep():
+def test_half_a_group_is_not_a_number_to_keep(matched_models, parallel_corpus, tmp_path):
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=30, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        vocab_size=60, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         intermediate_size=16,
     )  # fmt: skip
-    model = load_model(LlamaForCausalLM(config))
-    ranked = [("decoder", "self", layer, head) for layer in (1, 0) for head in range(4)]
-    assert _whole_groups(model, ranked, 4) == ranked[:4]
+    model = load_model(LlamaForCausalLM(config), tokenizer=matched_models["causal-lm"].tokenizer)
     with pytest.raises(UserError, match=r"--keep 4 or 6 would do\. Got 5"):
-        _whole_groups(model, ranked, 3)
+        prune_to(model, parallel_corpus, 5, tmp_path / "small", by="random")
 
 
 def test_speed_of_a_model_against_itself(matched_models):
@@ -75,6 +72,7 @@ def test_speed_of_a_model_against_itself(matched_models):
     assert len(table) == 2
     assert table["parameters"].iloc[0] == sum(p.numel() for p in model.module.parameters())
     assert np.isfinite(table["milliseconds"]).all()
+    assert table["speed-up"].tolist() == pytest.approx((table["milliseconds"].iloc[0] / table["milliseconds"]).tolist())
     with pytest.raises(UserError, match="at least one model"):
         compare_speed([])
 

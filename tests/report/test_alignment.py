@@ -32,6 +32,7 @@ def row(kind, metric, states, layer, mean, baseline, seed, noise=0.002):
     return {
         "source_model": f"masked-lm/seed-{seed}", "target_model": f"translation/seed-{seed}", "kind": kind,
         "states": states, "layer": layer, "metric": metric, "replicates": replicates.tolist(), "seed": seed,
+        "least": 5 * (metric == "self-similarity"),
         "signature": "nrefs:1|case:lc" if metric == "bleu" else "", **numbers,
     }  # fmt: skip
 
@@ -110,3 +111,8 @@ def test_every_seed_is_in_the_data(section):
 
 def test_a_run_without_alignment_has_no_section(study):
     assert drawn_section(study, "alignment") is None
+
+
+def test_a_caption_says_which_words_self_similarity_leaves_out(section):
+    figures = {figure.id: figure for figure in section().figures}
+    assert "leaves out words with fewer than 5 occurrences" in figures["alignment-curves"].caption

@@ -7,9 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from altair.utils.data import to_values
-
-from infoflow.report.forms._chart import finished
-from infoflow.report.forms._datasets import records
+from report.drawn import finished, records
 
 TABLE = pd.DataFrame(
     {
@@ -54,21 +52,14 @@ LAYERS = {
 
 @pytest.mark.parametrize("kind", LAYERS)
 def test_layers_are_those_of_altair(kind: str) -> None:
-    one, other = finished(LAYERS[kind](), 100), finished(alt.layer(*LAYERS[kind]()), 100)
-    assert one == other
+    one = finished(LAYERS[kind](), 100)
     with alt.data_transformers.enable("default"):
         expected = alt.layer(*LAYERS[kind]()).to_dict(validate=False)
     assert one["datasets"] == expected["datasets"]
     assert one.get("data") == expected.get("data")
+    assert one["layer"] == expected["layer"]
+    assert one["params"][: len(expected.get("params", []))] == expected.get("params", [])
     assert [layer.get("data") for layer in one["layer"]] == [layer.get("data") for layer in expected["layer"]]
     assert [layer["encoding"].keys() for layer in one["layer"] if "encoding" in layer] == [
         layer["encoding"].keys() for layer in expected["layer"] if "encoding" in layer
     ]
-
-
-def test_nothing_is_left_behind() -> None:
-    before = alt.data_transformers.active, alt.data_transformers.names()
-    finished(charts(TABLE), 100)
-    with pytest.raises(ValueError, match="determine data type"):
-        finished([alt.Chart(TABLE).mark_line().encode(x="nothing")], 100)
-    assert (alt.data_transformers.active, alt.data_transformers.names()) == before

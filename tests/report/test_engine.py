@@ -4,9 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from report.drawn import drawing_engine as _engine
 
 from infoflow.foundation import UserError
-from infoflow.report import _engine
 
 SPEC = {
     "data": {"values": [{"a": 1, "b": 2.5}, {"a": 2, "b": None}]},

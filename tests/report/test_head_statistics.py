@@ -148,7 +148,7 @@ def test_heads_can_go_until_the_loss_is_a_tenth_worse(heads):
         in figure.answer[0]
     )
     chance = figure.data[figure.data["order"] == "random"].set_index("removed")
-    assert chance.loc[1.0, "high"] - chance.loc[1.0, "low"] == pytest.approx(0.1, abs=0.02)
+    assert 0 < chance.loc[1.0, "high"] - chance.loc[1.0, "low"] < 0.1  # of the mean, not the range of the orders
     assert "3 random orders" in figure.caption
 
 
@@ -199,8 +199,8 @@ def test_heads_in_a_clump_are_spread_by_size(run):
 
 
 def test_a_statistic_without_any_number_is_left_out(run):
-    """A corpus of frequent tokens has no rarest one: its table is all NaN."""
-    nothing = {"value": np.nan, "low": np.nan, "high": np.nan, "baseline": np.nan}
+    """A corpus of frequent tokens has no rarest one, and a small corpus no relation with enough edges: all NaN."""
+    nothing = {"value": np.nan, "low": np.nan, "high": np.nan, "baseline": np.nan, "least": 20}
     changed = {name: run.tables[name].assign(**nothing) for name in ("head_rare_token", "head_relations")}
     figure = figures_with(run, "head_confidence", **changed)["head-map"]
     assert [one["id"] for one in figure.payload["live"]["statistics"]] == ["confidence"]

@@ -1,4 +1,3 @@
-import itertools
 import json
 
 import altair as alt
@@ -6,11 +5,8 @@ import pandas as pd
 import pytest
 import small_run
 from drawn import drawn_figures
-from hypothesis import given
-from hypothesis import strategies as st
 
 from infoflow.report import Figures
-from infoflow.report.forms._chart import spread
 
 
 def _rows(values, control=(), baseline=(), row=small_run.information, **keys):
@@ -122,20 +118,6 @@ def test_deep_models_get_fewer_ticks(chart):
 
 def test_units_are_on_the_axis(chart):
     assert "information with the input token (nats)" in json.dumps(chart([1.0, 2.0]))
-
-
-@given(st.lists(st.floats(0, 10), min_size=1, max_size=8))
-def test_labels_keep_their_order_and_distance(positions):
-    placed = spread(positions, 0.5, 10.0)
-    order = sorted(range(len(positions)), key=lambda i: positions[i])
-    gaps = [placed[b] - placed[a] for a, b in itertools.pairwise(order)]
-    assert all(gap >= 0.5 - 1e-9 for gap in gaps)
-    assert max(placed) <= 10.0 + 1e-9
-
-
-@pytest.mark.parametrize("positions", [[1.0, 5.0, 9.0], [9.0, 1.0]])
-def test_labels_that_do_not_collide_stay_where_they_are(positions):
-    assert spread(positions, 0.5, 10.0) == positions
 
 
 def test_charts_of_very_many_models_are_drawn(run_of) -> None:

@@ -33,13 +33,15 @@ def figure_of(study, tmp_path):
     return draw
 
 
-def test_lines_are_means_over_seeds_between_the_lowest_and_the_highest(study, figure_of):
+def test_lines_are_means_over_seeds_with_student_s_interval_of_the_logarithm(study, figure_of):
     curves = _curves(study)
     figure = figure_of(curves)
     last = figure.data[figure.data["source_tokens"] == 5000].set_index("series").loc["causal-lm"]
     own = curves[(curves["objective"] == "causal-lm") & (curves["step"] == 50)]["value"]
     assert last["value"] == own.mean()
-    assert (last["low"], last["high"]) == (own.min(), own.max())
+    factor = np.exp(4.302653 * own.std() / np.sqrt(3) / own.mean())
+    assert (last["low"], last["high"]) == pytest.approx((own.mean() / factor, own.mean() * factor))
+    assert "bands their 95% intervals over seeds. Both axes" in figure.caption
     assert last["seeds"] == own.count()
     baseline = study.tables["task_scores"].query("metric == 'loss' and objective == 'causal-lm' and trained")[
         "baseline"

@@ -7,9 +7,9 @@ import small_run
 from drawn import drawn_figures
 from hypothesis import given
 from hypothesis import strategies as st
+from report.drawn import decimals, number
 
 from infoflow.report import write_report
-from infoflow.report._numbers import decimals, number
 from infoflow.results import RunFolder
 
 

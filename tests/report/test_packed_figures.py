@@ -6,9 +6,9 @@ import zlib
 
 import pandas as pd
 import pytest
+from report.drawn import pack_figures
 
 from infoflow.report import write_report
-from infoflow.report._packed_figures import pack_figures
 from infoflow.results import Column, RunFolder, TableSchema
 
 PACKED = re.compile(r'<div class="packed-figure">.*?<script type="text/plain">(.*?)</script></div>', re.DOTALL)

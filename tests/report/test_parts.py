@@ -7,7 +7,7 @@ import re
 import pytest
 
 from infoflow.report import write_report
-from infoflow.results import RunFolder
+from infoflow.results import RunFolder, read_table
 
 SPLIT = {
     "rule": "near-duplicates",
@@ -60,9 +60,8 @@ def test_the_sentence_is_in_the_methods_where_parts_were_counted(study, told, tm
     assert "Training and test" not in write_report(study).read_text(encoding="utf-8")
     alone = told()
     run = RunFolder(tmp_path)
-    for source in (study.path / "tables").glob("task_scores.parquet"):
-        (tmp_path / "tables").mkdir(exist_ok=True)
-        (tmp_path / "tables" / source.name).write_bytes(source.read_bytes())
+    scores = read_table(study.path / "tables" / "task_scores.parquet")
+    run.tables.write(scores.frame, scores.schema)
     run.update(models=study.read()["models"])
     assert parts_told(run) == alone != ""
     assert 'id="task-scores"' in run.report.read_text(encoding="utf-8")

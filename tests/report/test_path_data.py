@@ -4,8 +4,7 @@ import re
 from itertools import pairwise
 
 import numpy as np
-
-from infoflow.report._path_data import simplified
+from report.drawn import simplified
 
 
 def points_of(path: str) -> np.ndarray:

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 from drawn import Series, ShownModels, shown_tables
 
+from infoflow import adaptation, evidence, heads, over_training, probing, representations
 from infoflow.objectives import OBJECTIVES, Family
 from infoflow.report import write_report
-from infoflow.results import RunFolder
+from infoflow.results import KEYS, RunFolder, TableSchema
 
 NAMES = {
     "predict next": "causal",
@@ -283,3 +284,29 @@ def test_the_three_objectives_differ_on_a_grey_print(palette):
 def test_both_palettes_name_the_same_colours(palettes):
     assert set(palettes["light"]) == set(palettes["dark"])
     assert len(palettes["light"]) > 30
+
+
+def tables_of_measures():
+    """The schema of every table that a measure of the package makes of one model."""
+    rooms = (adaptation, evidence, heads, over_training, probing, representations)
+    made = [getattr(room, name) for room in rooms for name in dir(room)]
+    found = [one if isinstance(one, TableSchema) else getattr(one, "table", None) for one in made]
+    schemas = {schema.name: schema for schema in found if isinstance(schema, TableSchema)}
+    keys = {"model_a", *(column.name for column in KEYS)}
+    return [schema for schema in schemas.values() if not keys & set(schema.column_names)]
+
+
+FILLED = {"string": "x", "int64": 1, "float64": 0.5, "bool": True, "list<float64>": [0.5] * 3}
+
+
+@pytest.mark.parametrize("schema", tables_of_measures(), ids=lambda schema: schema.name)
+def test_a_table_that_stands_alone_keeps_its_rows(tmp_path, schema):
+    """Which models and stacks there are follows from the tables that a run has, not from a list of names."""
+    keys = {"model": "m", "objective": "masked-lm", "variant": "", "architecture": "bert", "start": "", "seed": 0}
+    row = {column.name: FILLED[column.dtype] for column in schema.columns} | keys | {"update": -1, "trained": True}
+    frame = pd.DataFrame([row | ({"stack": "decoder"} if "stack" in row else {})] * 3)
+    run = RunFolder(tmp_path)
+    run.tables.write(frame, schema.with_keys(*KEYS))
+    run.update(kind="study")
+    tables = shown_tables(run)
+    assert len(tables.models.main(tables[schema.name])) == 3

@@ -24,6 +24,7 @@ DIMENSION = {
     "translation": (5, 6, 7, 8, 8, 8, 8),
 }
 LAYERS = range(7)
+BY_WORD = ("self_similarity", "shuffled_self_similarity", "explainable_variance", "shuffled_explainable_variance")
 
 
 def geometry_rows(stacks=MAIN_STACK, seeds=(1, 2, 3), trained=(True, False)):
@@ -56,7 +57,8 @@ def layer_rows(objective, seed, trained, layer):
         ("intrinsic_dimension", "raw"): (float(dimension), 60.0),
     }
     return [
-        {"measure": measure, "space": space}
+        {"measure": measure, "space": space, "least": 5 if measure in BY_WORD else 0}
+        | {"tokens_requested": 20_000, "tokens_kept": 13_879}
         | corrected(value, baseline, (measure, space, objective, seed, trained, layer))
         for (measure, space), (value, baseline) in rows.items()
     ]
@@ -220,6 +222,14 @@ def test_short_sentences_are_compared_with_unrelated_words(figures):
     figure = figures["intra-sentence"]
     assert any(sentence.startswith("For unrelated words it is 0.2") for sentence in figure.answer)
     assert "sentences behind each point" in figure.caption
+
+
+def test_captions_say_which_words_count_and_how_many_tokens_were_kept(figures):
+    for figure in ("average-similarity", "intra-sentence", "intrinsic-dimension"):
+        assert "Words without letter or digit are left out." in figures[figure].caption
+    for figure in ("self-similarity", "explainable-variance"):
+        assert "digit, and words with fewer than 5 sampled occurrences, are left out." in figures[figure].caption
+        assert "kept 13,879 of 20,000 tokens requested (analysis.sample_bytes)." in figures[figure].caption
 
 
 def test_undefined_values_are_left_out(figures):

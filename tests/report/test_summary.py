@@ -10,7 +10,7 @@ from drawn import drawn_figures, seeds_of_lines, tell
 from synthetic_run import write_again
 
 from infoflow.report import write_report
-from infoflow.results import RunFolder
+from infoflow.results import Column, RunFolder
 
 
 def text_of(markup: str) -> str:
@@ -122,7 +122,7 @@ def test_published_numbers_may_be_text_or_numbers(study, tmp_path, published):
     stored = study.tables.stored("findings")
     first = stored.frame.head(1).astype({"published": object}).assign(published=[published])
     columns = tuple(
-        replace(one, dtype="float64") if one.name == "published" and published == 1.33 else one
+        Column(one.name, "float64", one.unit, one.description) if one == "published" and published == 1.33 else one
         for one in stored.schema.columns
     )
     run = RunFolder(tmp_path)

@@ -118,3 +118,16 @@ def test_the_page_tells_the_method_and_the_verdict(run) -> None:
     assert '<section id="transplant"' in page
     assert 'id="method-transplant"' in page
     assert "heads:H1" in page
+
+
+def test_how_many_roles_hold_by_chance_stands_below(figure, tmp_path) -> None:
+    assert "by chance" not in figure.caption
+    said = "3 of the 6 specialised heads hold a role; at most 1.2 roles of a model hold by chance."
+    assert said in figure_of(tmp_path, by_chance=1.2).caption
+
+
+def test_a_run_whose_heads_have_no_count_by_chance_keeps_its_figure(tmp_path, monkeypatch) -> None:
+    """Earlier versions did not count it."""
+    heads = Transplants(by_chance=1.2)._heads().drop(columns="by_chance")
+    monkeypatch.setattr(Transplants, "_heads", lambda given: heads)
+    assert "by chance" not in figure_of(tmp_path, by_chance=1.2).caption

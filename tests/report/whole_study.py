@@ -1,6 +1,5 @@
 """A study with every table that the report draws, and the same with a further model in its tables: INVENTED numbers."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -67,9 +66,8 @@ def make(folder: Path) -> InMemory:
     pruning.write_run(folder / "pruned", pruning.Sweeps(), judged=False)
     dynamics.write_run(folder / "recorded", dynamics.Recordings())
     for other in ("pruned", "recorded", "neighbours"):
-        for path in (folder / other / "tables").glob("*.parquet"):
-            if not (run.path / "tables" / path.name).exists():
-                shutil.copy(path, run.path / "tables")
+        theirs = RunFolder(folder / other).tables
+        tables = {name: theirs[name] for name in theirs if name not in run.tables} | tables
     whole = RunFolder(run.path)
     return InMemory(whole.read(), {name: whole.tables[name] for name in whole.tables} | tables)
 
@@ -95,4 +93,6 @@ def with_another(frame: pd.DataFrame, changes: dict) -> pd.DataFrame:
     if "replicates" in rows:
         wild["replicates"] = [None if each is None else 1000 * np.asarray(each) + 7 for each in rows["replicates"]]
     wild |= {f"{name}{side}": value for name, value in changes.items()}
+    if "model" in changes:  # named after its own objective, so that one model has one objective's stacks
+        wild[f"model{side}"] = changes["model"].replace("masked-lm", str(first[f"objective{side}"]), 1)
     return pd.concat([frame, rows.assign(**wild)], ignore_index=True)

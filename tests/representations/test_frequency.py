@@ -7,7 +7,6 @@ import pytest
 from infoflow.flow import Occurrences, SampleFacts, TokenSample
 from infoflow.foundation import UserError, use_display
 from infoflow.representations import ChangeByFrequency, pwcca
-from infoflow.representations._frequency_bins import equal_bins
 
 EDGES = (1, 4, 10, 20, 60)
 
@@ -87,27 +86,6 @@ def test_what_changes_more_has_the_larger_distance(display):
     frame = ChangeByFrequency(per_bin=900, edges=EDGES).compute(make_sample())
     first = frame[frame["layer"] == 0].set_index("bin")
     assert first.loc[[0, 1], "low"].min() > first.loc[[2, 3], "high"].max()
-
-
-def test_equal_sizes_and_the_bins_that_are_left_out(display):
-    counts = np.array([5000, 900, 300, 70, 0])
-    chosen = equal_bins(counts, (1, 2, 3, 4, 5, 6), width=30, per_bin=1000)
-    assert (chosen.bins, chosen.size) == ((0, 1, 2), 300)
-    assert display.notes == ["Left out by frequency rank, with fewer than 300 occurrences: 4–5 (70 occurrences)."]
-    assert not display.warnings
-
-
-def test_the_asked_number_is_an_upper_bound(display):
-    chosen = equal_bins(np.array([5000, 900]), (1, 2, 3), width=8, per_bin=500)
-    assert (chosen.bins, chosen.size) == ((0, 1), 500)
-    assert not display.notes
-
-
-def test_below_ten_per_dimension_one_warning_says_so(display):
-    chosen = equal_bins(np.array([5000, 150, 60]), (1, 2, 3, 4), width=30, per_bin=1000)
-    assert (chosen.bins, chosen.size) == ((0, 1), 150)
-    assert len(display.warnings) == 1
-    assert "biased towards similarity" in display.warnings[0]
 
 
 def test_no_bin_at_all_is_an_empty_table(display):

@@ -71,14 +71,16 @@ def test_the_interval_carries_sentences_clustering_and_bias():
     counted = make_counted(num=1500)
     row = [row for row in rows_of(counted) if row["side"] == "input"][2]
     blocks, layer = block_of(counted.sentence), counted.clusters[2].astype(np.int64)
-    without = np.mean([estimate_information(each, counted.token, blocks).without_block for each in layer], axis=0)
+    found = [estimate_information(each, counted.token, blocks) for each in layer]
+    without = np.mean([each.without_block for each in found], axis=0)
     sentences = 63 / 64 * ((without - without.mean()) ** 2).sum()
     of_layers = [
         [corrected_information(c, counted.token, blocks) for c in each.astype(np.int64)] for each in counted.clusters
     ]
     spread = np.sqrt(np.mean(np.var(of_layers, axis=1, ddof=1)))
     assert row["clustering_spread"] == pytest.approx(spread)
-    drift = row["value"] - row["at_half"]
+    drift = np.mean([each.drift for each in found])
+    assert abs(drift) >= abs(row["value"] - row["at_half"])
     expected = np.sqrt(sentences + spread**2 / 2 + drift**2)
     assert np.std(row["replicates"]) == pytest.approx(expected, rel=0.25)
 

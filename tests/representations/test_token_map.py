@@ -12,7 +12,7 @@ from infoflow.flow import PassOptions, Reader, measure
 from infoflow.foundation import UserError, make_display, stream, use_display
 from infoflow.models import load_model, tap
 from infoflow.objectives import Example, MaskedLM, Vocabulary
-from infoflow.representations import TokenMap, _layer_maps, layer_maps, map_states
+from infoflow.representations import TokenMap, layer_maps, map_states
 from infoflow.representations._map_points import choose_points, count_words, frequent_words, token_ids
 
 POINTS = 60
@@ -40,7 +40,7 @@ def library(request):
         yield
     else:
         patch = pytest.MonkeyPatch()
-        patch.setattr(_layer_maps, "find_spec", lambda name: None)
+        patch.setattr("infoflow.representations._layer_maps.find_spec", lambda name: None)
         yield
         patch.undo()
 

@@ -10,11 +10,9 @@ from infoflow.representations import (
     ContextNeighbours,
     PositionNeighbours,
     TagNeighbours,
-    _token_pools,
     position_distance,
     within_token_agreement,
 )
-from infoflow.representations._within_tokens import averaged
 
 ALL = (PositionNeighbours, ContextNeighbours, TagNeighbours)
 
@@ -102,23 +100,6 @@ def test_tags_are_looked_up_on_the_token_that_carries_them(subword):
     np.testing.assert_allclose(frame["baseline"], chance)
 
 
-def test_intervals_widen_with_the_tokens_that_barely_qualify(monkeypatch):
-    def told(spread):
-        monkeypatch.setattr(
-            _token_pools, "averaged", lambda scores, least: averaged(scores, least)._replace(spread=spread)
-        )
-        return table(TagNeighbours(k=2), make_sample())
-
-    sure, doubtful = told(0.0), told(0.05)
-    assert (sure["value"] == doubtful["value"]).all()
-    for end in ("low", "high"):
-        assert abs(doubtful[end] - doubtful["value"]).tolist() == pytest.approx(
-            np.hypot(sure[end] - sure["value"], 1.959964 * 0.05).tolist(), abs=1e-6
-        )
-    deviations = [np.array([np.std(own) for own in rows["replicates"]]) for rows in (sure, doubtful)]
-    assert deviations[1] == pytest.approx(np.hypot(deviations[0], 0.05), rel=0.1)
-
-
 def test_noise_is_at_chance():
     sample = make_sample(num=3000)
     noise = TokenSample(
@@ -131,18 +112,6 @@ def test_noise_is_at_chance():
         assert (frame["low"] - 0.01 < frame["baseline"]).all()
         assert (frame["baseline"] < frame["high"] + 0.01).all()
         np.testing.assert_allclose(frame["value"], frame["baseline"], rtol=0.04)
-
-
-def test_one_search_serves_all_three(monkeypatch):
-    searches, search = [], _token_pools._search
-    monkeypatch.setattr(_token_pools, "_search", lambda *a: searches.append(a) or search(*a))
-    sample = make_sample(num=300)
-    for measure in ALL:
-        measure(k=10).compute(sample)
-    assert len(searches) == 1
-    PositionNeighbours(k=11).compute(sample)
-    PositionNeighbours(k=10).compute(make_sample(num=300))
-    assert len(searches) == 3
 
 
 def test_equal_settings_ask_for_equal_samples():

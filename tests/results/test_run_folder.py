@@ -1,5 +1,6 @@
 """The folder that a run leaves."""
 
+import dataclasses
 import json
 
 import pandas as pd
@@ -31,7 +32,9 @@ def test_entries_are_replaced_one_by_one(tmp_path):
     run = RunFolder(tmp_path)
     run.update(plan={"seeds": [1, 2]}, title="Étude")
     run.update(plan={"seeds": [3]}, timings={"train": 1.5})
-    assert RunFolder(tmp_path).read() == {
+    entries = RunFolder(tmp_path).read()
+    assert entries.pop("id")
+    assert entries == {
         "version": 1,
         "plan": {"seeds": [3]},
         "title": "Étude",
@@ -88,10 +91,42 @@ def test_tables_by_name(tmp_path, schema):
     assert list(run.tables) == ["training_runs"]
     assert "training_runs" in run.tables
     assert run.tables["training_runs"]["seed"].tolist() == [1, 2]
-    assert run.tables.stored("training_runs").provenance == {"from": "test"}
+    assert run.tables.stored("training_runs").provenance["from"] == "test"
     assert run.tables.get("absent") is None
     with pytest.raises(KeyError):
         run.tables["absent"]
+
+
+def test_tables_of_another_run_are_left_out(tmp_path, schema):
+    import shutil
+
+    from infoflow.foundation import UserError
+    from infoflow.results import RunFolder
+
+    mine, other = (RunFolder(tmp_path / name) for name in ("mine", "other"))
+    second = dataclasses.replace(schema, name="second")
+    for run, seed in ((mine, 1), (other, 2)):
+        run.update(kind="analyze")
+        run.tables.write(pd.DataFrame({"seed": [seed]}), schema)
+        run.tables.write(pd.DataFrame({"seed": [seed]}), second)
+    moved = RunFolder(mine.path.rename(tmp_path / "moved"))
+    assert list(moved.tables) == ["second", "training_runs"]  # a whole run may be moved and copied
+    shutil.copy(other.path / "tables" / "second.parquet", moved.path / "tables")
+    moved = RunFolder(moved.path)
+    assert (list(moved.tables), moved.tables.foreign) == (["training_runs"], ["second"])
+    shutil.copy(other.path / "tables" / "training_runs.parquet", moved.path / "tables")
+    with pytest.raises(UserError, match="written for another run: second, training_runs"):
+        RunFolder(moved.path).require_tables()
+
+
+def test_runs_of_earlier_versions_keep_their_tables(tmp_path, schema):
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path)
+    (tmp_path / "run.json").write_text('{"version": 1, "kind": "analyze"}')
+    run.tables.write(pd.DataFrame({"seed": [1]}), schema)
+    run.update(title="continued")
+    assert list(RunFolder(tmp_path).tables) == ["training_runs"]
 
 
 def test_table_written_again_is_read_again(tmp_path, schema):
@@ -187,7 +222,7 @@ def test_a_table_that_is_gone_is_told_and_one_that_was_taken_away_is_not(tmp_pat
     for folder in (run, RunFolder(tmp_path)):
         assert list(folder.tables) == ["training_runs"]
         assert folder.tables.gone == ["training_history"]
-        with pytest.warns(UserWarning, match="is damaged: of the tables that were written there, training_history is"):
+        with pytest.warns(UserWarning, match="is damaged: tables that were written there are gone .training_history."):
             folder.require_tables()
     pd.DataFrame({"mine": [1]}).to_parquet(tmp_path / "tables" / "training_history.parquet")
     assert RunFolder(tmp_path).tables.gone == ["training_history"]  # another's file in its place

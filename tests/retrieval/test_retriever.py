@@ -170,7 +170,7 @@ def test_queries_of_any_corpus_and_what_they_must_not_read():
     labels = rows.example(1).labels
     assert labels["spans"].tolist() == [[5, 6]]  # behind [CLS]
     assert (int(labels["gold"]), labels["excluded"].tolist()) == (4, [0, 2])
-    with pytest.raises(UserError, match="No sentence"):
+    with pytest.raises(UserError, match="the same token for every word"):
         query_rows(Corpus.from_sentences(["nothing here"]), tokenizer, library)
     with pytest.raises(UserError, match="gold and excluded"):
         query_rows(corpus, tokenizer, library, gold=np.array([1]))

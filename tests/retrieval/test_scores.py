@@ -198,6 +198,14 @@ def test_questions_with_answers(tmp_path):
         load_questions(tmp_path / "c.tsv")
 
 
+def test_quotation_marks_of_pandas_are_undone(tmp_path):
+    (tmp_path / "a.tsv").write_text('"who said ""no""?"\tAda\n')
+    assert load_questions(tmp_path / "a.tsv")[0].question == 'who said "no"?'
+    lines(tmp_path / "test.candidates.txt", "one", "two")
+    (tmp_path / "test.queries.tsv").write_text('"who said ""no""?"\t"0,1"\n')
+    assert load_benchmark(tmp_path).questions == ('who said "no"?',)
+
+
 @pytest.mark.parametrize("answers", ["Ada Lund", None, [], {}, 1990, ["Ada", None], [1990]])
 def test_answers_that_are_no_list_of_strings_are_told(tmp_path, answers):
     right = {"question": "who?", "answers": ["Ada Lund"]}

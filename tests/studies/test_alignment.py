@@ -37,7 +37,7 @@ def test_bleu_stands_before_and_after(tiny_run: Run) -> None:
 
 
 def test_it_is_not_done_twice(tiny_run: Run, tiny_plan: StudyPlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Align, "_align", lambda self: pytest.fail("aligned again"))
+    monkeypatch.setattr(Align, "make", lambda self: pytest.fail("aligned again"))
     (stage,) = graph(tiny_plan, tiny_run.folder).of(Align)
     assert stage.is_done()
     stage.run()

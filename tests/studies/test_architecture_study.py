@@ -32,7 +32,7 @@ def run(tmp_path_factory):
         model=SHAPE,
         training=TRAINING,
         analysis=AnalysisPlan(tables=("task_scores", "head_confidence"), sentences=60, untrained=False),
-        dynamics=DynamicsPlan(on=True, tokens=300, held_out_tokens=200, parts=2, windows=2, lags=1),
+        dynamics=DynamicsPlan(on=True, tokens=300, held_out_tokens=200, parts=2, windows=2),
     )
     return study(plan, tmp_path_factory.mktemp("run"), num_processes=1)
 

@@ -15,7 +15,6 @@ from infoflow.over_training import learning_rate_shares
 from infoflow.results import RunFolder, Subject
 from infoflow.studies import StudyPlan, graph, train_model
 from infoflow.studies.stages import Keep, Record, Train
-from infoflow.studies.stages._keep import _StopAfter
 from infoflow.training import Snapshots
 
 pytestmark = pytest.mark.slow
@@ -258,8 +257,11 @@ def test_a_schedule_longer_than_the_training_keeps_all_updates(plan, tmp_path: P
 
 def test_plans_of_earlier_versions_are_read(plan) -> None:
     values = plan.to_json()
-    values["training"]["keep_log_spaced"] = True
+    values["training"]["keep_log_spaced"], values["dynamics"]["lags"] = True, 2
+    values["retrieval"]["retriever_layers"] = 2  # as many as all retrievers have now
     assert StudyPlan.from_json(values) == plan
+    with pytest.raises(UserError, match=r"no setting retrieval\.retriever_layers"):
+        StudyPlan.from_json({"retrieval": {"retriever_layers": 3}})
     with pytest.raises(UserError, match=r"no setting training\.keep_everything"):
         StudyPlan.from_json({"training": {"keep_everything": True}})
 
@@ -279,7 +281,8 @@ def test_a_second_training_that_was_interrupted_goes_on(plan, copied, capsys, mo
     shutil.rmtree(models.snapshots(recipe).folder)
     with monkeypatch.context() as patch:
         patch.setattr(
-            _StopAfter, "on_step_end", lambda _, step: step.update == 6 and signal.raise_signal(signal.SIGINT)
+            "infoflow.studies.stages._keep._StopAfter.on_step_end",
+            lambda _, step: step.update == 6 and signal.raise_signal(signal.SIGINT),
         )
         with pytest.raises(KeyboardInterrupt):
             keep(plan, copied).run()

@@ -33,7 +33,7 @@ def published(tmp_path: Path) -> CorpusPlan:
 def test_published_parts_are_taken_whole_and_leak_nothing(published: CorpusPlan, tmp_path: Path) -> None:
     data = prepare(StudyPlan(corpus=published), tmp_path)
     assert list(data.test.column("text")) == ["The CAT sees 9  dogs", "a bird sings", "the cat sees 9 dogs"]
-    assert list(data.analysed.column("text")) == ["The CAT sees 9  dogs", "a bird sings"]
+    assert list(data.analysed.column("text")) == ["a bird sings", "the cat sees 9 dogs"]
     assert list(data.validation.column("text")) == ["the cat sees 7 dogs", "two birds sing"]
     assert len(data.train) == 58
     assert not {"the cat sees 7 dogs", "the cat sees 9 dogs"} & set(data.train.column("text"))

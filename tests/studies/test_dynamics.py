@@ -12,7 +12,7 @@ from infoflow.studies import DynamicsPlan, Graph, Record, StudyPlan, Train, grap
 
 @pytest.fixture(scope="module")
 def recorded_plan(tiny_plan) -> StudyPlan:
-    dynamics = DynamicsPlan(on=True, tokens=120, held_out_tokens=60, parts=2, windows=3, lags=1)
+    dynamics = DynamicsPlan(on=True, tokens=120, held_out_tokens=60, parts=2, windows=3)
     return dataclasses.replace(tiny_plan, objectives=("masked-lm",), seeds=(0,), dynamics=dynamics)
 
 
@@ -51,12 +51,11 @@ def test_recording_keeps_key_and_weights_and_may_come_later(recorded_plan, tmp_p
     steps = tables[0]["allocation_steps"]
     assert set(steps["set"]) == {"train", "held-out"}
     assert steps["window"].max() == 2
-    assert sorted(set(tables[0]["allocation_lags"]["lag"])) == [-1, 0, 1]
 
 
 def test_other_settings_are_another_recording_of_the_same_training(recorded_plan, tmp_path) -> None:
     stages = graph(recorded_plan, tmp_path / "run")
-    for setting in ({"every": 2}, {"lags": 2}, {"lags": 0}):
+    for setting in ({"every": 2}, {"windows": 2}):
         dynamics = dataclasses.replace(recorded_plan.dynamics, **setting)
         other = graph(dataclasses.replace(recorded_plan, dynamics=dynamics), tmp_path / "run")
         assert only(stages, Record).key != only(other, Record).key

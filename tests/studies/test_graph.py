@@ -29,6 +29,7 @@ from infoflow.studies import (
     graph,
     stage_of,
 )
+from infoflow.studies.stages import STAGES
 
 pytestmark = pytest.mark.slow
 
@@ -108,6 +109,7 @@ class Count(AbstractStage):
     """A stage that somebody adds: its own class, registered by one name."""
 
     kind = "count"
+    named = "count {self.recipe.name}"
     models: StudyModels
     recipe: Recipe
 
@@ -115,13 +117,8 @@ class Count(AbstractStage):
     def planned(cls, models, before):
         return [cls(models=models, recipe=one.recipe, needs=(one.key,)) for one in before if isinstance(one, Train)]
 
-    @property
-    def key(self) -> str:
-        return f"count-{self.recipe.name}"
-
-    @property
-    def label(self) -> str:
-        return f"count {self.recipe.name}"
+    def depends(self) -> list:
+        return ["count", self.recipe.name]
 
     def is_done(self) -> bool:
         return False
@@ -131,10 +128,8 @@ class Count(AbstractStage):
 
 
 def test_a_stage_is_added_by_its_name_alone(tiny_run: Run, tiny_plan: StudyPlan, monkeypatch) -> None:
-    from infoflow.studies import _graph
-
     before = [stage.key for stage in tiny_run.stages]
-    monkeypatch.setattr(_graph, "STAGES", (*_graph.STAGES, Count))
+    monkeypatch.setattr("infoflow.studies._graph.STAGES", (*STAGES, Count))
     stages = graph(tiny_plan, tiny_run.folder)
     assert [stage.key for stage in stages][: len(before) - 1] == before[:-1]
     counts = stages.of(Count)

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infoflow.results import Recipe, Spec, Subject
-from infoflow.studies import LEARNING_CURVES, learning_curve
+from infoflow.results import LEARNING_CURVES, Recipe, Spec, Subject
+from infoflow.studies import learning_curve
 
 SUBJECT = Subject(recipe=Recipe(objective=Spec("causal-lm"), architecture=Spec("bert"), seed=0))
 

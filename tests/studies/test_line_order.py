@@ -52,7 +52,7 @@ def corpus_of(rows):
 
     from infoflow.corpus import Corpus
 
-    tags = [column for column in rows[0] if column not in ("text", "translation", "words")]
+    tags = [column for column in rows[0] if column not in ("text", "translation", "words", "word_starts")]
     data = Dataset.from_list(rows)
     return Corpus.from_dataset(data, translation="translation", words="words", tags=tags, name="lines")
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from infoflow.studies import MATCH, MatchModel, Run, matched_weights
+from infoflow.results import MATCH
+from infoflow.studies import MatchModel, Run, matched_weights
 from infoflow.training import build_models
 
 
@@ -62,7 +63,7 @@ def test_other_weights_match_in_nothing() -> None:
 def test_a_row_is_made_without_training_again(tiny_run: Run, tmp_path) -> None:
     (stage, *_) = tiny_run.stages.of(MatchModel)
     before = stage.tables()["match"]
-    counted = stage._count()
+    counted = stage.make()
     for name in ("flops", "measured_parameters", "drawn_weights"):
         assert counted[name] == pytest.approx(before[name].iloc[0])
     assert np.isfinite(counted["flops_error"]) or before["updates"].iloc[0] < 2

@@ -150,7 +150,7 @@ def test_a_checkpoint_or_a_table_more_measures_nothing_else_again(plan, run) -> 
         ),
     )
     stages = graph(more, run).of(MeasureCheckpoint)
-    bench = stages[0].bench
+    bench = stages[0].cache
     for stage in stages:
         missing = {name for name, key in stage.table_keys().items() if not bench.done("measured", key)}
         known = stage.subject.update != 25

@@ -28,7 +28,7 @@ def executed(tiny_run, built_once) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copytree(tiny_run.path, folder / "my-study", ignore=shutil.ignore_patterns("work"))
         shutil.copytree(tiny_run.path / "models" / "masked-lm" / "seed-0", folder / "my-model")
-        lines = ["the cat sees a dog", "a dog sleeps in the garden", HOSTILE]
+        lines = ["the cat sees a dog", "a dog sleeps in the garden", f"the dog {HOSTILE} sleeps"]
         (folder / "my-corpus.txt").write_text("".join(f"{line} {n}\n" for n in range(20) for line in lines))
         for name in NAMES:
             shutil.copy(EXAMPLES / f"{name}.ipynb", folder)

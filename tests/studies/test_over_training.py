@@ -15,12 +15,13 @@ from infoflow.foundation import UserError
 from infoflow.over_training import SUFFIX
 from infoflow.results import RunFolder
 from infoflow.studies import (
-    LIGHT_TABLES,
     AnalysisPlan,
     AnalyzeOptions,
+    MeasureGiven,
     Run,
     analyze,
     is_shard,
+    light_tables,
     merge_over_training,
     over_training,
 )
@@ -33,7 +34,7 @@ ONE = AnalyzeOptions(corpus="grammar:60", measures=SETTINGS, only=("head_confide
 
 
 BESIDE_OTHERS = {"convergence", "weight_change", "prediction_divergence", "embedding_change"}
-GIVEN = sorted({*LIGHT_TABLES} - BESIDE_OTHERS - {"translation_stages"})
+GIVEN = sorted({*light_tables()} - BESIDE_OTHERS - {"translation_stages"})
 """The light tables of a causal LM that is looked at by itself, whatever other checkpoints there are."""
 
 
@@ -237,7 +238,7 @@ def test_a_suite_on_a_hub_streams_through_the_cache(
         for update in STEPS:
             folder = (other_series if update == 13 else checkpoint_series) / f"checkpoint-{update}"
             hub.add("someone/suite", f"step{update}", checkpoint_series / "checkpoint-0" if update == 2 else folder)
-        monkeypatch.setattr("infoflow.studies.stages._measure_suite.GivenModel", _watched(cache, held))
+        monkeypatch.setattr(MeasureGiven, "of", _watched(cache, held))
         with pytest.warns(UserWarning, match="Left out"):
             run = over_training("someone/suite@all", ONE, tmp_path / "out", steps=["step2=2"])
     assert len(held) == len(STEPS) - 1
@@ -257,14 +258,14 @@ def test_a_suite_on_a_hub_streams_through_the_cache(
 
 
 def _watched(cache: Path, held: list[int]):
-    """`GivenModel`, which notes how many files of weights the cache holds when a model is made."""
-    from infoflow.studies._given import GivenModel
+    """`MeasureGiven.of`, which notes how many files of weights the cache holds when a model is measured."""
+    of = MeasureGiven.of
 
-    def given(**fields) -> GivenModel:
+    def watched(*args) -> MeasureGiven:
         held.append(len(list(cache.rglob("snapshots/*/*.safetensors"))))
-        return GivenModel(**fields)
+        return of(*args)
 
-    return given
+    return watched
 
 
 # -- options: references, heavy steps, processes ----------------------------------------------------------------------
@@ -379,7 +380,7 @@ def test_a_hub_holds_two_revisions_at_most(
     with small_hub(cache, monkeypatch) as hub:
         for update in STEPS:
             hub.add("someone/suite", f"step{update}", checkpoint_series / f"checkpoint-{update}")
-        monkeypatch.setattr("infoflow.studies.stages._measure_suite.GivenModel", _watched(cache, held))
+        monkeypatch.setattr(MeasureGiven, "of", _watched(cache, held))
         with pytest.raises(UserError, match="one of them"):
             over_training("someone/suite@all", ONE, tmp_path / "out", references=["final", "previous"])
         with pytest.raises(UserError, match="--jobs above 1 needs checkpoints on this machine"):

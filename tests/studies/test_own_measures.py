@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from infoflow import measure_of
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, on_halves
 from infoflow.heads import Entropy
 from infoflow.results import RunFolder
 from infoflow.studies import MeasureGiven, Run, analyze, merge
@@ -66,9 +66,11 @@ def test_the_report_draws_them_and_escapes_what_they_say(analysed) -> None:
     assert "Largest &lt;b&gt;weight&lt;/b&gt; of a query." in page
     assert "Largest <b>weight" not in page
     figure = analysed.figures["own/table-sharpest"]
-    told = re.match(r"Most in tiny at layer \d, head \d: ([\d.]+); the mean over heads is [\d.]+ \(", figure.answer)
+    told = re.match(r"Most in tiny at layer (\d), head (\d): ([\d.]+); the mean over heads is [\d.]+ \(", figure.answer)
     assert told is not None, figure.answer
-    assert float(told[1]) == pytest.approx(analysed.tables["sharpest"].query("trained")["value"].max(), abs=0.001)
+    row = analysed.tables["sharpest"].query(f"trained and layer == {told[1]} and head == {told[2]}").iloc[0]
+    halves = on_halves(np.array([row["value"]]), [row["replicates"]])  # the first one chose the head
+    assert float(told[3]) == pytest.approx(halves.second[0], abs=0.001)
 
 
 def test_a_file_that_was_changed_is_measured_anew_and_nothing_else_is(analysed, tiny, mine, tmp_path, monkeypatch):
@@ -129,7 +131,7 @@ def test_what_has_no_column_value_is_told_of_and_not_drawn(tiny, tmp_path) -> No
     path.write_text(ODD)
     run = analyze(tiny, corpus="grammar:80", only="head_entropy", control=False, measures=path, out=tmp_path / "run")
     page = (run.path / "report.html").read_text(encoding="utf-8")
-    assert "Not drawn: the table odd." in page
+    assert "Not drawn: the table odd (" in page
 
 
 ODD = """

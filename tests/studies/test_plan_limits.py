@@ -35,7 +35,7 @@ _ZERO = {  # what 0 switches off, leaves unlimited, or starts from
     *("corpus.sentences", "corpus.validation", "corpus.test", "model.dropout", "model.attention_dropout"),
     *("training.seed", "training.warmup", "training.end_learning_rate", "training.weight_decay", "training.clip"),
     *("training.label_smoothing", "training.evaluate_every", "training.save_every", "analysis.sentences"),
-    *("analysis.clusters", "alignment.pairs", "alignment.save_every", "dynamics.tolerance", "dynamics.lags"),
+    *("analysis.clusters", "alignment.pairs", "alignment.save_every", "dynamics.tolerance"),
     *("dynamics.held_out_tokens", "pruning.random_draws", "pruning.score_sentences", "pruning.rank_sentences"),
     *("pruning.recover_updates", "pruning.recover_learning_rate"),
     *("pruning.role_sentences", "pruning.save_every", "model.initializer_range", "model.decoder_layers"),

@@ -80,7 +80,7 @@ def test_a_further_probe_leaves_the_others_as_they_are(trained, tiny_plan: Study
     for before, stage in zip(keys, later, strict=True):
         assert stage.table_keys()["probe_scores"] == before["probe_scores"]
         assert not stage.is_done()
-        assert stage.bench.missing("measured", stage.table_keys()) == ["probe_mixing", "probe_depth"]
+        assert stage.cache.missing("measured", stage.table_keys()) == ["probe_mixing", "probe_depth"]
 
 
 def test_trees_in_attention_are_probed_once(tiny_plan: StudyPlan, treebank, tmp_path) -> None:

@@ -27,10 +27,10 @@ from infoflow.studies import (
 )
 from infoflow.studies._arm_measures import probed_language
 from infoflow.studies._arm_scores import unread_language
-from infoflow.studies._read_world import read_world
+from infoflow.studies._first_readers import WarmedReader
+from infoflow.studies._reading_matter import read_world
 from infoflow.studies._retrieval_arms import arm_models
 from infoflow.studies._retrieval_plan import EXCHANGES
-from infoflow.studies._warmed_reader import WarmedReader
 from infoflow.training import TrainingData, TrainingInterrupted, build_models, fact_query_rows, train
 
 pytestmark = pytest.mark.slow

@@ -44,13 +44,11 @@ def test_a_folder_that_was_there_stays(tmp_path):
 
 
 def test_what_a_finished_stage_left_stays(tmp_path, monkeypatch):
-    from infoflow.studies import _study
-
     def interrupted(stages, run, engine, hint):
         next(iter(stages)).run()
         raise UserError("Enough.")
 
-    monkeypatch.setattr(_study, "run_stages", interrupted)
+    monkeypatch.setattr("infoflow.studies._study.run_stages", interrupted)
     with pytest.raises(UserError, match="Enough"):
         study(plan(), tmp_path / "mine", num_processes=1)
     assert list((tmp_path / "mine" / "work" / "training").rglob("model.safetensors"))

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import signal
+import sys
 
 import numpy as np
 import pandas as pd
@@ -39,7 +40,7 @@ from infoflow.studies import (
 )
 from infoflow.studies._arm_measures import MEASURED, ArmInside, measured_of
 from infoflow.studies._arm_scores import ArmScores
-from infoflow.studies._read_world import read_world
+from infoflow.studies._reading_matter import read_world
 from infoflow.studies._retrieval_arms import ArmModel, arm_models
 from infoflow.studies._retrieval_plan import EXCHANGES, MEASURES, OF_VARIANTS
 from infoflow.training import TrainingHook, TrainingInterrupted, fact_query_rows
@@ -65,6 +66,13 @@ def read_run(built_once) -> Run:
             study(plan_with(arms=list(ARMS)), folder, num_processes=1)
 
     return Run.open(built_once("retrieval-study", build))
+
+
+def test_a_plan_that_searches_by_words_is_refused_at_once_without_bm25s(plan, tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    with pytest.raises(UserError, match="A lexical index needs bm25s"):
+        study(plan, tmp_path / "run", num_processes=1)
+    assert not (tmp_path / "run").exists()
 
 
 # -- which models ------------------------------------------------------------------------------------------------------
@@ -817,7 +825,7 @@ def _right(arm: ArmModel, model: RetrievalModel, example: Example) -> bool | Non
         ({"arms": ["closed-book"], "variants": ["cold"]}, r"retrieval.variants must be of arms that are trained: cold"),
         ({"relations": 5}, r"retrieval.relations must be even"),
         ({"exposures": [0, 1]}, r"retrieval.exposures must lie in 1..1,024"),
-        ({"refresh_every": 0}, r"retrieval.refresh_every must be at least 1, or −1 for never. Got 0"),
+        ({"refresh_every": 0}, r"retrieval.refresh_every must be a whole number from 1, or −1 for never. Got 0"),
         ({"arms": ["read-gold", "read-gold"]}, r"retrieval.arms must be a list of different values"),
         ({"retriever_width": 7}, r"retrieval.retriever_width must be a multiple of model.heads.*7 and 2 heads. Try 6"),
         ({"learning_rate": 10, "measures": ["colour"]}, r"retrieval.measures"),

@@ -21,10 +21,9 @@ from infoflow.retrieval import (
 )
 from infoflow.studies import RetrievalPlan, Run, StudyModels, StudyPlan, study
 from infoflow.studies._arm_measures import ArmInside
-from infoflow.studies._question_reading import QuestionReading
-from infoflow.studies._read_text import ReadText
+from infoflow.studies._question_reading import QuestionReading, TextScores
+from infoflow.studies._reading_matter import ReadText
 from infoflow.studies._retrieval_arms import arm_models
-from infoflow.studies._text_scores import TextScores
 
 GIVEN = ["ada", "ben", "eva", "ida", "max", "tom", "ute", "zoe"]
 TOWNS, JOBS = ["oslo", "rome", "bonn", "kyiv"], ["baker", "nurse", "night guard"]

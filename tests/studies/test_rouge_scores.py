@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from nltk.stem.porter import PorterStemmer
+from snowballstemmer import stemmer
 
 from infoflow.architectures import ModelConfig, build
 from infoflow.corpus import Corpus, Vocabulary, train_tokenizer
@@ -24,7 +24,7 @@ WRITING = {
 def words(text: str) -> list[str]:
     """As rouge-score reads a text."""
     found = re.sub(r"[^a-z0-9]+", " ", text.lower()).split()
-    return [PorterStemmer().stem(word) if len(word) > 3 else word for word in found]
+    return [stemmer("porter").stemWord(word) if len(word) > 3 else word for word in found]
 
 
 def f_of_subsequence(said: str, right: str) -> float:

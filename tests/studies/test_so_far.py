@@ -6,7 +6,7 @@ import pytest
 from infoflow.cli import run as command
 from infoflow.foundation import UserError
 from infoflow.results import RunFolder
-from infoflow.studies import MeasureModel, Run, StudyPlan, study
+from infoflow.studies import MeasureModel, Run, StudyPlan, graph, study
 
 PLAN = StudyPlan.from_json(
     {
@@ -78,9 +78,21 @@ def test_its_end_removes_it_and_has_the_same_rows(stopped):
 def test_a_study_without_a_measured_model_has_nothing_to_tell(tmp_path):
     run = RunFolder(tmp_path / "run")
     run.update(kind="study", plan=PLAN.to_json())
+    with pytest.raises(UserError, match=r"must have a model that is measured .* are not prepared for the plan"):
+        Run(run).so_far()
+    graph(PLAN, run)
     with pytest.raises(UserError, match=r"must have a model that is measured .* Got 0 of \d+ stages done\."):
         Run(run).so_far()
     assert not (run.path / "so-far").exists()
+
+
+@pytest.mark.parametrize(("setting", "value"), [("tasks", [None]), ("sizes", {})])
+def test_a_damaged_plan_is_called_damaged(tmp_path, setting, value):
+    run = RunFolder(tmp_path / "run")
+    run.update(kind="study", plan={**PLAN.to_json(), "probing": {setting: value}})
+    said = rf"(?s)^The plan in .*run\.json cannot be read: probing\.{setting}.*is damaged, or"
+    with pytest.raises(UserError, match=said):
+        Run(run).so_far()
 
 
 def test_only_a_study_is_told_so_far(tmp_path):

@@ -34,7 +34,7 @@ def test_too_few_examples_are_told_once_and_refused_before_anything_is_trained(t
 
     def tasks(*examples, prepared=False):
         parts = dict.fromkeys(("train", "dev", "test"), str(path))
-        table = {"name": "rare", **parts, "columns": ["label=0", "text=1"], "examples": list(examples)}
+        table = {"name": "rare", **parts, "columns": ["label=1", "text=2"], "examples": list(examples)}
         return StudyTasks(StudyPlan.from_json({"tune": [table]}), tmp_path / "note", prepared)
 
     with use_display(display := Notes()):

@@ -121,6 +121,7 @@ def test_chosen_heads_have_roles_or_matter_most_and_drawn_ones_are_others(run, m
     (recipe,) = models.plan.recipes()
     donor, chosen = models.load(Subject(recipe=recipe)), heads_of(run, "specialised")
     assert len(chosen) == 2
+    assert (heads["by_chance"] >= 0).all()
     ranked = rank_heads(donor, at_most(models.data.validation, 12), kinds=["encoder-self"])[::-1]
     roles = dict(zip(chosen, heads.query("arm == 'specialised'").sort_values("rank")["roles"], strict=True))
     without = [head for head in chosen if not roles[head]]
@@ -286,7 +287,7 @@ def test_what_is_done_stays_done_and_more_is_only_more(plan, run) -> None:
 
 
 def test_a_model_without_roles_has_nothing_to_put_in_and_says_so(plan, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(ChooseHeads, "_roles", lambda *_: {})
+    monkeypatch.setattr(ChooseHeads, "_roles", lambda *_: ({}, 0.0))
     stages = graph(changed(plan, choose=("roles",), random_draws=1), tmp_path / "none")
     for stage in stages.of(Train):
         stage.run()

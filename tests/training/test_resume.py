@@ -146,6 +146,15 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
     assert all(torch.equal(value, saved[name]) for name, value in model.state_dict().items() if name in saved)
 
 
+def test_a_run_does_not_depend_on_the_folder_that_its_model_was_loaded_from(tmp_path: Path) -> None:
+    results = []
+    for folder in ("before", "after"):
+        model = tiny_model(Translation())
+        model.config.encoder._name_or_path = str(tmp_path / folder)
+        results.append(train(Translation(), tiny_config(updates=3), tiny_data(), model, tmp_path / "run"))
+    assert results[0] == results[1]
+
+
 def test_the_same_model_object_may_be_passed_again(tmp_path: Path) -> None:
     arguments = MaskedLM(), tiny_config(), tiny_data()
     model = tiny_model(MaskedLM())

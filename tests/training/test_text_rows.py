@@ -4,14 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from training.running_text import running_text, segment_data, window_data
-from training.tiny import VOCABULARY, Rows, tiny_config, tiny_model
-from training.toy_objectives import SentenceOrder, pair_model
+from training.running_text import running_text
+from training.tiny import VOCABULARY
 
 from infoflow.foundation import UserError
-from infoflow.objectives import MaskedLM
-from infoflow.training import ExampleRows, PairRows, TrainingData, WindowRows
-from infoflow.training._key import run_key
+from infoflow.training import ExampleRows, PairRows, WindowRows
 
 START, END = VOCABULARY.start, VOCABULARY.end
 
@@ -89,23 +86,6 @@ def test_lengths_of_many_sentences_are_counted_in_pieces(monkeypatch):
     monkeypatch.setattr("infoflow.training._text_rows._SENTENCES", 7)
     pieces = WindowRows(encoded, documents, 24, VOCABULARY)
     assert whole.digest == pieces.digest
-
-
-def test_a_run_s_key_says_how_its_text_was_cut():
-    def key(data, objective, model):
-        return run_key(objective, tiny_config(), data, model)["source"]
-
-    order, model = SentenceOrder(), pair_model()
-    keys = [key(segment_data(**options), order, model) for options in ({}, {}, {"seed": 1}, {"copies": 1})]
-    assert keys[0] == keys[1]
-    assert len({*keys}) == 3
-    masked = MaskedLM()
-    assert key(window_data(), masked, tiny_model(masked)) == key(window_data(), masked, tiny_model(masked))
-
-
-def test_the_key_of_sentences_is_that_of_earlier_versions():
-    data = TrainingData(source=Rows(10, 0), vocabulary=VOCABULARY)
-    assert run_key(MaskedLM(), tiny_config(), data, tiny_model(MaskedLM()))["source"] == "3bd38a533dd0d353"
 
 
 @pytest.mark.parametrize("kind", [WindowRows, PairRows])

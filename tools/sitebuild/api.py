@@ -1,5 +1,6 @@
 """API pages, one per room, from the exports of its `__init__`; griffe reads the source, nothing is imported."""
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -49,15 +50,14 @@ def rooms(source: Path) -> list[str]:
 
 
 def public_names(source: Path, room: str) -> list[Name]:
-    """What the room's `__init__` exports as `from ._file import name as name`, in its order."""
+    """What the room's `__init__` exports as `from ._file import name as name`, in its order.
+
+    As for type checkers, `from ._file import name` exports nothing: other rooms import such a name, users do not.
+    """
     module = package(source)[room]
-    return [_name(room, name, member) for name, member in module.members.items() if _is_exported(name, member)]
-
-
-def _is_exported(name: str, member: griffe.Object | griffe.Alias) -> bool:
-    if name.startswith("_") or not (member.is_alias or member.is_function or member.is_class or member.is_attribute):
-        return False
-    return not (member.is_alias and member.target_path.count(".") < 2)  # imported from elsewhere
+    tree = ast.parse((source / PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))
+    imported = [alias for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    return [_name(room, one.name, module[one.name]) for one in imported if one.asname == one.name]
 
 
 def _name(room: str, name: str, member: griffe.Object | griffe.Alias) -> Name:
@@ -69,7 +69,7 @@ def _name(room: str, name: str, member: griffe.Object | griffe.Alias) -> Name:
 
 
 def pages(source: Path, schemas: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Name and text of every API page. `schemas` has the documentation of constants that are table schemas."""
+    """Name and text of every API page. `schemas` has the documentation of table schemas by path."""
     yield "index.md", _index(source)
     for room in rooms(source):
         yield f"{room}.md", _page(source, room, schemas)
@@ -79,8 +79,8 @@ def _index(source: Path) -> str:
     lines = [
         "# API by room",
         "",
-        "Names that are exported from a room are public; all else may change without a word. A name stands on one "
-        "page, that of the room that defines it.",
+        "The names on these pages are public; all else may change without notice. A name is on one page, that of the "
+        "room that defines it. Tables follow the names.",
         "",
         "| room | holds |",
         "|---|---|",
@@ -114,12 +114,11 @@ def _page(source: Path, room: str, schemas: dict[str, str]) -> str:
     names = public_names(source, room)
     lines = [f"# infoflow.{room}", "", module.docstring.value if module.docstring else "", ""]
     for name in names:
-        if name.home != room:
-            continue
-        if name.path in schemas:
-            lines += [f"## {name.name} {{#{name.path}}}", "", schemas[name.path], ""]
-        else:
+        if name.home == room and name.path not in schemas:
             lines += [f"::: {name.path}", ""]
+    for path, described in schemas.items():
+        if path.startswith(f"{module.path}."):
+            lines += [f"## {path.rsplit('.', 1)[1]} {{#{path}}}", "", described, ""]
     if elsewhere := [name for name in names if name.home != room]:
         links = ", ".join(f"[`{n.name}`][{PACKAGE}.{n.home}.{n.name}]" for n in elsewhere)
         lines += [f"Also importable from here: {links}.", ""]

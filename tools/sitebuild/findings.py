@@ -18,6 +18,12 @@ def page() -> str:
         "run; its verdict is *holds*, *fails*, *undetermined* or *not testable here*, as [told in plain words]"
         "(background/statistics.md). This page is written from the registry, `infoflow.findings.FINDINGS`.",
         "",
+        "Each source says how much of it was read: *whole*, its own text; *numbers only*, its figures, tables, "
+        "published "
+        "code or data; its *abstract* alone; or *second hand*, what others say of it, slides and memory "
+        "included. A claim "
+        "that is second hand, or that says more than what was read, is *ours, after* that source.",
+        "",
     ]
     for group, sections in groups.items():
         lines += [f"## {group.replace('_', ' ').capitalize()}", "", *sections]
@@ -29,23 +35,18 @@ def anchor(identifier: str) -> str:
 
 
 def _section(finding) -> str:
-    from infoflow.findings import Finding
-
+    source = f"{finding.source} (read: {finding.source_read})" if finding.source_read else finding.source
     lines = [f"### {finding.id} {{#{anchor(finding.id)}}}", "", escaped(finding.claim), ""]
-    if not isinstance(finding, Finding):
-        facts = [("Not tested", finding.why), ("Published", finding.published), ("Source", finding.source)]
-    else:
-        controls = "; ".join(c.name if c.decisive else f"{c.name} (for comparison only)" for c in finding.controls)
-        seeds = "1 seed" if finding.minimum_seeds == 1 else f"{finding.minimum_seeds} seeds"
-        learned = ", ".join(one.label for one in finding.learned)
-        facts = [
-            ("Test", finding.statistic),
-            ("Controls", controls or "none"),
-            ("Published", finding.published),
-            ("Needs", f"{seeds}; models that have learned their task: {learned or 'none'}"),
-            ("Source", finding.source),
-        ]
+    controls = "; ".join(c.name if c.decisive else f"{c.name} (for comparison only)" for c in finding.controls)
+    seeds = "1 seed" if finding.minimum_seeds == 1 else f"{finding.minimum_seeds} seeds"
+    learned = ", ".join(one.label for one in finding.learned)
+    facts = [
+        ("Test", finding.statistic),
+        ("Controls", controls or "none"),
+        ("Published", finding.published),
+        ("Needs", f"{seeds}; models that have learned their task: {learned or 'none'}"),
+        ("Source", source),
+    ]
     lines += [f"- **{name}:** {escaped(text)}" for name, text in facts]
-    if finding.tables:
-        lines.append("- **Tables:** " + ", ".join(f"`{table}`" for table in finding.tables))
+    lines.append("- **Tables:** " + ", ".join(f"`{table}`" for table in finding.tables))
     return "\n".join([*lines, ""])

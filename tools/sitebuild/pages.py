@@ -12,6 +12,7 @@ SECTIONS = (
     ("gallery", "Gallery"),
     ("extend", "Your own"),
     ("background", "Background"),
+    ("decisions", "Decisions"),
     ("api", "API"),
 )
 # Pages beside the folders: where each stands.

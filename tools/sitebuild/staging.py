@@ -14,6 +14,7 @@ MOVED = {
     "checkpoints.md": "guides/checkpoints.md",
     "context.md": "guides/context.md",
     "explorer.md": "guides/explorer.md",
+    "architecture.md": "background/architecture.md",
     "machines.md": "guides/machines.md",
     "notebooks.md": "guides/notebooks.md",
     "objectives.md": "guides/objectives.md",

@@ -1,71 +1,55 @@
-"""Further pretraining and fine-tuning, and what they do to layers and heads."""
+"""Further pretraining and fine-tuning, and their effects on layers and heads."""
 
-from ._allocation_hooks import AllocationHooks as AllocationHooks
-from ._answer_places import askable_spans as askable_spans
+from ._allocation_hooks import AllocationHooks
+from ._answer_places import askable_spans
 from ._as_text import as_text as as_text
-from ._built_in_tasks import BUILT_IN_TASKS as BUILT_IN_TASKS
-from ._built_in_tasks import built_in_task as built_in_task
-from ._check_head import check_head as check_head
-from ._choice import Choice as Choice
-from ._classification import Classification as Classification
-from ._extended_vocabulary import ExtendedVocabulary as ExtendedVocabulary
-from ._extended_vocabulary import add_tokens as add_tokens
-from ._extended_vocabulary import extend_vocabulary as extend_vocabulary
-from ._generation import Generation as Generation
-from ._head_overlap import HEAD_OVERLAP as HEAD_OVERLAP
-from ._head_overlap import head_overlap as head_overlap
-from ._inside_sizes import InsideSizes as InsideSizes
-from ._inside_view import INSIDE as INSIDE
-from ._inside_view import INSIDE_TABLES as INSIDE_TABLES
-from ._inside_view import inside_view as inside_view
-from ._label_by_layer import label_by_layer as label_by_layer
-from ._layer_swaps import layer_swaps as layer_swaps
-from ._load_task import load_task as load_task
-from ._make_task import make_task as make_task
-from ._make_task import reads_both_sides as reads_both_sides
-from ._parent import Parent as Parent
-from ._parent import check_fits as check_fits
-from ._parent import load_parent as load_parent
-from ._probes_after_tuning import probes_after_tuning as probes_after_tuning
-from ._readable import first_readable as first_readable
-from ._readable import label_readable as label_readable
-from ._regression import Regression as Regression
-from ._span_extraction import SpanExtraction as SpanExtraction
-from ._tables import DOMAIN_LOSS as DOMAIN_LOSS
-from ._tables import LABEL_BY_LAYER as LABEL_BY_LAYER
-from ._tables import LAYER_SWAPS as LAYER_SWAPS
-from ._tables import METHODS as METHODS
-from ._tables import PROBES_AFTER_TUNING as PROBES_AFTER_TUNING
-from ._tables import STRATEGIES as STRATEGIES
-from ._tables import TASK_ANSWERS as TASK_ANSWERS
-from ._tables import TASK_LEAKAGE as TASK_LEAKAGE
-from ._tables import TASK_PRUNING as TASK_PRUNING
-from ._tables import TASK_SCORES as TASK_SCORES
-from ._tables import TUNED as TUNED
-from ._tables import TUNING_ALLOCATION as TUNING_ALLOCATION
-from ._tables import TUNING_CHANGE as TUNING_CHANGE
-from ._tables import TUNING_HEADS as TUNING_HEADS
-from ._tables import TUNING_SEED as TUNING_SEED
-from ._tables import TUNING_WEIGHTS as TUNING_WEIGHTS
-from ._tagging import Tagging as Tagging
-from ._task import SHAPES as SHAPES
+from ._built_in_tasks import BUILT_IN_TASKS, built_in_task
+from ._choice import Choice
+from ._classification import Classification
+from ._extended_vocabulary import ExtendedVocabulary, add_tokens, extend_vocabulary
+from ._generation import Generation
+from ._head_overlap import HEAD_OVERLAP, head_overlap
+from ._inside_sizes import InsideSizes
+from ._inside_view import INSIDE, INSIDE_TABLES, inside_view
+from ._label_by_layer import label_by_layer
+from ._layer_swaps import layer_swaps
+from ._load_task import load_task
+from ._make_task import make_task, reads_both_sides
+from ._parent import Parent, check_fits, load_parent
+from ._probes_after_tuning import probes_after_tuning
+from ._readable import first_readable, label_readable
+from ._regression import Regression
+from ._span_extraction import SpanExtraction
+from ._tables import (
+    DOMAIN_LOSS,
+    LABEL_BY_LAYER,
+    LAYER_SWAPS,
+    METHODS,
+    PROBES_AFTER_TUNING,
+    TASK_ANSWERS,
+    TASK_LEAKAGE,
+    TASK_PRUNING,
+    TASK_SCORES,
+    TUNED,
+    TUNING_ALLOCATION,
+    TUNING_CHANGE,
+    TUNING_HEADS,
+    TUNING_WEIGHTS,
+)
+from ._tagging import Tagging
+from ._task import SHAPES, Predictions, Score, Shape
 from ._task import AbstractTask as AbstractTask
-from ._task import Predictions as Predictions
-from ._task import Score as Score
-from ._task import Shape as Shape
 from ._task import TaskData as TaskData
-from ._task_leakage import leakage as leakage
-from ._task_model import task_model as task_model
-from ._task_pruning import task_pruning as task_pruning
-from ._training_part import training_part as training_part
+from ._task_leakage import leakage
+from ._task_model import task_model
+from ._task_pruning import task_pruning
+from ._training_part import training_part
 from ._tune import tune as tune
-from ._tune_config import DEFAULT_RATES as DEFAULT_RATES
+from ._tune_config import DEFAULT_RATES, Rates, Seeds, TuneSettings
 from ._tune_config import TuneConfig as TuneConfig
 from ._tuned import Tuned as Tuned
-from ._tuned import TunedModel as TunedModel
-from ._tuned import load_tuned as load_tuned
-from ._tuning_allocation import TuningAllocation as TuningAllocation
-from ._tuning_allocation import tuning_allocation as tuning_allocation
-from ._tuning_change import tuning_change as tuning_change
-from ._tuning_heads import tuning_heads as tuning_heads
-from ._tuning_weights import tuning_weights as tuning_weights
+from ._tuned import TunedModel, load_tuned
+from ._tuning_allocation import TuningAllocation, tuning_allocation
+from ._tuning_change import tuning_change
+from ._tuning_heads import tuning_heads
+from ._tuning_weights import tuning_weights

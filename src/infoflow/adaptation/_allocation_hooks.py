@@ -23,10 +23,10 @@ from ._tuning_allocation import TuningAllocation, tuned_anatomy, tuning_allocati
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AllocationHooks:
-    """What `tune` takes as `hooks`: who learned the task, with each seed.
+    """Value for `hooks` of `tune`: records which parts learned the task, with each seed.
 
-    Where learning rates are chosen, with the first seed, that seed is not recorded unless it is the only one: of all
-    its trainings only one stays, and a recording costs about as much as a training.
+    If learning rates are chosen with the first seed, that seed is not recorded unless it is the only one: only one of
+    its trainings is kept, and a recording costs about as much as a training.
     """
 
     model: Model
@@ -34,12 +34,12 @@ class AllocationHooks:
     task: AbstractTask
     config: TuneConfig
     folder: Path
-    """Where recordings are kept."""
+    """Folder of the recordings."""
     tokens: int = 1024
-    """Of the training examples on which the loss is taken."""
+    """Number of tokens of the training examples for the loss."""
 
     def __call__(self, seed: int, rate: float) -> Sequence[TrainingHook]:
-        """The recorder of one training; none where its parameters have no known parts, which is told."""
+        """The recorder of one training; none, with a note, if its parameters belong to no known part."""
         if len(self.config.rates) > 1 and len(self.config.seeds) > 1 and seed == self.config.seeds[0]:
             return ()
         if not self._has_known_parts:
@@ -57,7 +57,7 @@ class AllocationHooks:
 
     @cached_property
     def _has_known_parts(self) -> bool:
-        """Whether parameters can be told apart, which no seed changes."""
+        """Whether parameters can be assigned to parts; independent of the seed."""
         with use_display(SilentDisplay()):
             module = task_model(self.model, self.task, self.config.seeds[0])
         try:
@@ -69,10 +69,10 @@ class AllocationHooks:
 
     @cached_property
     def _fitted(self) -> AbstractTask:
-        """The task as `tune` asks it of the model."""
+        """The task as `tune` fits it to the model."""
         return fitted(self.task, self.model, self.config)
 
     @cached_property
     def _training(self) -> TrainingData:
-        with use_display(SilentDisplay()):  # `tune` tells what is cut or left out
+        with use_display(SilentDisplay()):  # `tune` reports what is cut or left out
             return TaskParts.of(self.model, self.data, self._fitted, self.config).training

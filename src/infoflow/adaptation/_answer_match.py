@@ -1,4 +1,4 @@
-"""How well an answer agrees with the right ones, as SQuAD's evaluation has it."""
+"""How well an answer agrees with the right ones, by SQuAD's evaluation."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from infoflow.retrieval import normalise_answer, token_f1
 
 
 def exact_match(said: str, wanted: Sequence[str]) -> float:
-    """1 where the normalised answer equals that of one of `wanted`, else 0; without `wanted`, no answer is right.
+    """1 if the normalised answer equals one of `wanted`, else 0; without `wanted`, the right answer is none.
 
     Source: [@rajpurkar2018], the evaluation script of SQuAD 2.0.
     """
@@ -15,10 +15,10 @@ def exact_match(said: str, wanted: Sequence[str]) -> float:
 
 
 def answer_f1(said: str, wanted: Sequence[str]) -> float:
-    """Overlap in words with the nearest of `wanted`, see `token_f1`; without `wanted`, no answer is right."""
+    """Word overlap with the closest of `wanted`, see `token_f1`; without `wanted`, the right answer is none."""
     return token_f1(said, _kept(wanted))
 
 
 def _kept(wanted: Sequence[str]) -> Sequence[str]:
-    """Answers of which normalising leaves something; the empty answer where there are none."""
+    """Answers that are not empty after normalisation; the empty answer if there are none."""
     return [each for each in wanted if normalise_answer(each)] or [""]

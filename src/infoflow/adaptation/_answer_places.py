@@ -1,4 +1,4 @@
-"""Where in a passage an answer stands: at the character that is given, or else nearby."""
+"""The position of an answer in a passage: at the annotated character, or else nearby."""
 
 import re
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ class AnswerCharacters(NamedTuple):
 
 
 def place_of(text: str, answer: str, start: int) -> AnswerCharacters | None:
-    """The place of `answer` at `start`; where it is not there the nearest one, without regard to case and spacing.
+    """The position of `answer` at `start`, or else the nearest one, ignoring case and spacing.
 
-    None where the passage holds it nowhere. White space around the answer is no part of its place.
+    None if the passage does not contain it. White space around the answer is not part of the position.
     """
     words = answer.split()
     start += len(answer) - len(answer.lstrip())
@@ -36,7 +36,7 @@ def place_of(text: str, answer: str, start: int) -> AnswerCharacters | None:
 
 
 def first_place(sentence: Sentence) -> AnswerCharacters | None:
-    """The place of the first of a question's answers that the passage holds."""
+    """The position of the first of a question's answers that occurs in the passage."""
     starts = sentence.answer_starts or [0] * len(sentence.answers or ())
     places = (
         place_of(sentence.text, answer, start) for answer, start in zip(sentence.answers or (), starts, strict=True)
@@ -45,10 +45,10 @@ def first_place(sentence: Sentence) -> AnswerCharacters | None:
 
 
 def askable_spans(corpus: Corpus) -> tuple[Corpus, Mapping[str, int]]:
-    """The questions whose answer stands in the passage, or that have none, and how many others there are, by reason.
+    """The questions whose answer occurs in the passage or that have none, and the number of others, by reason.
 
     Raises:
-        UserError: The corpus has no questions with answers, or no answer stands in its passage.
+        UserError: The corpus has no questions with answers, or no answer occurs in its passage.
     """
     corpus.require("question", "answers")
     asked = [(one, first_place(one)) for one in corpus]
@@ -71,7 +71,7 @@ def askable_spans(corpus: Corpus) -> tuple[Corpus, Mapping[str, int]]:
 
 
 def _is_moved(sentence: Sentence, place: AnswerCharacters) -> bool:
-    """Whether the place of the answer is none of those that are given, white space aside."""
+    """Whether the position differs from all annotated ones, apart from white space."""
     starts = sentence.answer_starts
     gaps = (sentence.text[start : place.start] for start in starts or () if start <= place.start)
     return bool(starts) and not any(not gap.strip() for gap in gaps)

@@ -1,4 +1,4 @@
-"""Other tasks as writing: what is asked and the answer in words, for models that only write."""
+"""Other tasks as text generation, for models that only write: inputs and answers in words."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,11 +13,11 @@ from ._choice import right_places
 from ._task import Shape, TaskData
 
 NO_ANSWER = "no answer"
-"""What is to be written where a passage does not hold the answer."""
+"""The target if a passage does not contain the answer."""
 
 
 def as_text(data: TaskData) -> TaskData:
-    """The task as one of generation: `text` says what is asked, `translation` is the answer in words.
+    """The task as generation: `text` is the input in words, `translation` the answer in words.
 
     | shape          | text                                               | to write                        |
     |----------------|----------------------------------------------------|---------------------------------|
@@ -26,10 +26,10 @@ def as_text(data: TaskData) -> TaskData:
     | choice         | `question: … choices: (1) … (2) … context: …`      | the right choice                |
     | span           | `question: … context: …`                           | the answer, or "no answer"      |
 
-    What is asked at all is said by `Generation.prefix`, such as "sentiment: ". Models are chosen by exact match.
+    `Generation.prefix` names the task, such as "sentiment: ". Models are selected by exact match.
 
     Raises:
-        UserError: Tags of words are no text; other shapes are not known.
+        UserError: The task is tagging or has an unknown shape.
 
     Source: [@raffel2020exploring].
     """

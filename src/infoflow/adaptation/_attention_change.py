@@ -1,4 +1,4 @@
-"""How differently each head attends before and after tuning, on the same texts."""
+"""How much each head's attention changes by tuning, on the same texts."""
 
 # B row, H head, Q query, K key, L layer, N bootstrap block (64)
 
@@ -22,12 +22,13 @@ Site = tuple[str, str, int]
 def js_changes(
     before: Model, after: Sequence[Model], part: TaskPart
 ) -> list[dict[Site, Float[np.ndarray, "block head 2"]]]:
-    r"""Of each tuned model, by bootstrap block, the Jensen–Shannon divergence summed over queries, and their number.
+    r"""For each tuned model, by bootstrap block: the Jensen–Shannon divergence summed over queries, and their number.
 
     $$ D_h = \frac{1}{|Q|} \sum_{i \in Q} H\Big(\frac{a_i + b_i}{2}\Big) - \frac{H(a_i) + H(b_i)}{2} $$
 
-    in nats, at most ln 2; a and b are a head's weights before and after tuning, over all tokens but padding, special
-    ones included: tuning moves what they get. Heads are compared one by one, so both models must have the same.
+    in nats, at most ln 2; a and b are a head's weights before and after tuning, over all tokens but padding. Special
+    tokens are included, since tuning changes their attention. Heads are compared one by one, so both models must have
+    the same heads.
     """
     sums: list[dict[Site, np.ndarray]] = [{} for _ in after]
     for batch in part.batches_within(_budget(before, part)):
@@ -45,7 +46,7 @@ def js_changes(
 
 
 def _budget(model: Model, part: TaskPart) -> int:
-    """Padded tokens of a batch whose attention weights of two models fit into the byte budget."""
+    """Padded tokens per batch such that two models' attention weights fit into the byte budget."""
     heads = sum(one.num_heads for one in model.anatomy.attentions())
     longest = int(np.max(part.rows.lengths))
     return min(part.options.tokens_per_batch, max(longest, part.options.attention_bytes // (8 * heads * longest)))
@@ -64,7 +65,7 @@ def _divergence(
     queries: Bool[Tensor, "row query"],
     keys: Bool[Tensor, "row key"],
 ) -> Float[Tensor, "row head"]:
-    """Summed over the queries of each row."""
+    """Divergence summed over the queries of each row."""
     a_BHQK, b_BHQK = (one.masked_fill(~keys[:, None, None], 0.0) for one in (a_BHQK, b_BHQK))
     mixed, a, b = (torch.special.entr(one).sum(-1) for one in ((a_BHQK + b_BHQK) / 2, a_BHQK, b_BHQK))
     # Rounding leaves -1e-8 between equal weights.

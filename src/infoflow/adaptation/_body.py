@@ -1,4 +1,4 @@
-"""A model's body: all that pretraining and tuning share, without the heads that predict."""
+"""A model's body: the part that pretraining and tuning share, without prediction heads."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,13 +16,13 @@ from ._forward import has_segments
 from ._task_part import TaskBatch
 from ._task_rows import SEGMENTS
 
-OF_HEADS = ("head", "pooler")  # a pooler is made anew where the pretrained model lacks one
+OF_HEADS = ("head", "pooler")  # a pooler is created if the pretrained model lacks one
 EMBEDDINGS = ("embeddings", "positions", "segments")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BodyGroup:
-    """One group of parameters of a body, by the name that it has in every model with this body."""
+    """One parameter group of a body, by the name that it has in every model with this body."""
 
     name: str
     group: ParameterGroup
@@ -44,28 +44,29 @@ class BodyGroup:
 
 
 def component_name(component: str, kind: str | None) -> str:
-    """As in the anatomy; of cross-attention with "cross" in front."""
+    """As in the anatomy; cross-attention has the prefix "cross"."""
     return f"cross {component}" if kind == "cross" else component
 
 
 def body_groups(model: Model) -> list[BodyGroup]:
     """The parameter groups of a model's body."""
     every = dict(model.module.named_parameters())
-    # By identity: a matrix that is tied to an output matrix may bear that one's name.
+    # By identity: a matrix tied to an output matrix may have that matrix's name.
     inside = {parameter: name for name, parameter in model.module.base_model.named_parameters()}
     found = [(inside.get(every[group.slice.parameter]), group) for group in model.anatomy.parameter_groups]
     return [BodyGroup(name=name, group=group) for name, group in found if name and group.component not in OF_HEADS]
 
 
 def body_parameters(model: Model) -> dict[str, nn.Parameter]:
-    """A body's parameters by the name that they have in every model with this body."""
+    """A body's parameters by the names that they have in every model with this body."""
     parameters = dict(model.module.base_model.named_parameters())
     return {one.name: parameters[one.name] for one in body_groups(model)}
 
 
 def began_as(before: Model, after: Sequence[Model]) -> Model:
-    """What the tuning of these models began from: `before`, or of two models in one (`EncoderDecoderModel`) the
-    encoder, where that alone was tuned. It shares its weights with `before`.
+    """The model that the tuning started from; it shares its weights with `before`.
+
+    This is `before`, or the encoder of a two-model `EncoderDecoderModel` if only the encoder was tuned.
 
     Raises:
         UserError: A tuned model has another body.
@@ -98,7 +99,7 @@ def check_bodies(before: Model, after: Model) -> None:
 
 
 def run_body(model: Model, batch: TaskBatch) -> None:
-    """Run the stacks, without any head, on what the task's examples say; look at them with a `tap`."""
+    """Run the stacks without any head on the task's examples; inspect them with a `tap`."""
     body = model.module.base_model
     with FastLinear():
         if len(model.anatomy.stacks) > 1 and "decoder_input_ids" not in batch.inputs:
@@ -115,8 +116,10 @@ def _accepted(module: PreTrainedModel, inputs: Mapping[str, Tensor]) -> dict[str
 
 @contextmanager
 def with_weights(model: Model, values: Mapping[str, Tensor]) -> Iterator[None]:
-    """The model with other values of some of its body's parameters inside a `with` block; afterwards its own, bit for
-    bit, also after an error."""
+    """Replace some of the body's parameters inside a `with` block.
+
+    The model's own are restored exactly, also after an error.
+    """
     parameters = body_parameters(model)
     saved = {name: parameters[name].detach().clone() for name in values}
     try:

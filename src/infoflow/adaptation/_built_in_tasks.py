@@ -14,10 +14,10 @@ from ._task import Shape, TaskData
 
 DEV_SHARE, TEST_SHARE = 0.1, 0.2
 _SENTENCES_EACH = 8
-"""Sentences that are looked through for each example, at most."""
+"""Maximum number of sentences to try per example."""
 _FEWEST = 20
 _VERBS_FROM = 5000  # sentences
-_OTHER = {"nsubj", "obj", "nmod", "obl", "conj"}  # relations of nouns that may stand for an object
+_OTHER = {"nsubj", "obj", "nmod", "obl", "conj"}  # relations of nouns that may replace an object
 
 Row = dict[str, Any]
 Rows = Callable[[Sentence, np.random.Generator], Row | None]
@@ -25,7 +25,7 @@ Rows = Callable[[Sentence, np.random.Generator], Row | None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Kind:
-    """How a task is made of sentences."""
+    """How a task is built from sentences."""
 
     shape: Shape
     columns: tuple[str, ...]
@@ -34,7 +34,7 @@ class _Kind:
 
 
 def built_in_task(name: str, size: int = 1000, seed: int = 0) -> TaskData:
-    """A task of the built-in grammar with `size` examples, a tenth of them for development and a fifth for the test.
+    """A task of the built-in grammar with `size` examples, a tenth for development and a fifth for the test.
 
     | name                | shape          | what is asked                                                             |
     |---------------------|----------------|---------------------------------------------------------------------------|
@@ -44,8 +44,8 @@ def built_in_task(name: str, size: int = 1000, seed: int = 0) -> TaskData:
     | `grammar-span`      | span           | who does what the verb in the question says: the head word of its subject |
     | `grammar-summary`   | generation     | write subject, main verb and object                                       |
 
-    Sentences are those of a seed of its own, so other ones than a study of `grammar` trains on, but of the same words;
-    no two examples have one text. The same arguments give the same task.
+    Sentences use their own seed, so they differ from the training data of a study of `grammar` but share its words; no
+    two examples have the same text. The same arguments give the same task.
 
     Raises:
         UserError: There is no such task, or it has fewer than 20 examples.
@@ -70,7 +70,7 @@ def built_in_task(name: str, size: int = 1000, seed: int = 0) -> TaskData:
 
 
 def _rows(name: str, kind: _Kind, size: int, seed: int) -> list[Row]:
-    """As many examples of different texts as were asked for."""
+    """As many examples with different texts as requested."""
     draws, own = stream("built-in-task", name, seed), hash64("built-in-task", name, seed) % 2**32
     found: dict[str, Row] = {}
     for sentence in generate_grammar(size * _SENTENCES_EACH, seed=own):
@@ -83,7 +83,7 @@ def _rows(name: str, kind: _Kind, size: int, seed: int) -> list[Row]:
 
 
 def _own(shape: Shape, row: Row) -> Iterator[str]:
-    """The labels of an example; of shapes without classes none."""
+    """The labels of an example; empty for shapes without classes."""
     if shape == "tagging":
         yield from row["tag"]
     elif shape == "classification":
@@ -111,7 +111,7 @@ def _agreement(sentence: Sentence, draws: np.random.Generator) -> Row | None:
 
 
 def _pair(sentence: Sentence, draws: np.random.Generator) -> Row | None:
-    """The false second text has another noun of the first one as its object: alone it tells nothing."""
+    """The false second text has another noun of the first text as its object, so that alone it gives nothing away."""
     main, words = _main(sentence), sentence.words or []
     if main is None:
         return None
@@ -155,7 +155,7 @@ def _is_noun(sentence: Sentence, place: int) -> bool:
 
 
 def _main(sentence: Sentence) -> tuple[int, int, int] | None:
-    """The places of subject, verb and object of the main clause, where it has an object."""
+    """The positions of subject, verb and object of the main clause, if it has an object."""
     root = _root(sentence)
     places = {
         relation: place
@@ -167,7 +167,7 @@ def _main(sentence: Sentence) -> tuple[int, int, int] | None:
 
 @cache
 def _other_forms() -> Mapping[str, str]:
-    """Of each form of a verb, singular or plural, the other one: `sees` and `see`."""
+    """The other number form of each verb form: `sees` and `see`."""
     verbs = {
         word
         for sentence in generate_grammar(_VERBS_FROM, seed=hash64("verbs") % 2**32)
@@ -195,4 +195,4 @@ _KINDS: Mapping[str, _Kind] = {
     ),
 }
 BUILT_IN_TASKS: Mapping[str, str] = {name: kind.about for name, kind in _KINDS.items()}
-"""What each built-in task asks."""
+"""Description of each built-in task."""

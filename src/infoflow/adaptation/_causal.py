@@ -1,4 +1,4 @@
-"""Whether a model sees what follows a token."""
+"""Whether a model's tokens see later tokens."""
 
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,7 +13,7 @@ _CAUSAL: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 def reads_left_only(module: PreTrainedModel) -> bool:
-    """Whether what a model's head says of the first token is the same whatever follows, found by trying."""
+    """Whether the head's output at the first token is independent of later tokens, determined by a test."""
     if module not in _CAUSAL:
         with evaluating(module), torch.autocast(next(module.parameters()).device.type, enabled=False):
             _CAUSAL[module] = _first_is_blind(module)
@@ -21,15 +21,17 @@ def reads_left_only(module: PreTrainedModel) -> bool:
 
 
 def _first_is_blind(module: PreTrainedModel) -> bool:
-    """By the gradient of all that is said of the first token by the embeddings of the others: where a mask hides them
-    it is exactly 0. In an encoder that hardly looks at what follows it is small, but not 0, where what is said of two
-    texts may differ by less than rounding."""
+    """Tests the gradient of all outputs at the first token with respect to the other embeddings.
+
+    Behind a causal mask it is exactly 0. In an encoder with little attention to later tokens it is small but not 0,
+    while the outputs for two texts may differ by less than rounding.
+    """
     ids = torch.tensor([[5, 6, 7, 8]], device=next(module.parameters()).device)
     embedded: list[Tensor] = []
 
     def keep(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
         embedded.append(output.detach().requires_grad_())
-        return embedded[-1].clone()  # which a model may change in place
+        return embedded[-1].clone()  # the model may modify its input in place
 
     table = module.get_input_embeddings()
     tied = [one for one in module.modules() if isinstance(one, nn.Embedding) and one.weight is table.weight]

@@ -1,4 +1,4 @@
-"""Which of some answers to a question about a text is right."""
+"""Multiple choice: which answer to a question about a text is right."""
 
 import hashlib
 from collections import Counter
@@ -23,25 +23,25 @@ from ._task import AbstractTask, Predictions, Score, Shape
 from ._task_rows import LABELS, SEGMENTS, Tokens, read_texts
 
 MASK, CHOICES = "attention_mask", "choices"
-"""In a batch: which tokens of each choice are read; which choices there are."""
+"""Batch keys: which tokens of each choice are real; which choices exist."""
 
 
 class ChoiceRows:
-    """Questions as `ExampleRows` of one text per choice: `[CLS] text [SEP] question choice [SEP]`."""
+    """Questions as `ExampleRows` with one text per choice: `[CLS] text [SEP] question choice [SEP]`."""
 
     def __init__(
         self, choices: Sequence[Sequence[Tokens]], labels: Int[np.ndarray, " example"], ids: Int[np.ndarray, " example"]
     ) -> None:
         """
         Args:
-            choices: Of each example the tokens of its choices.
-            labels: The place of the right one.
+            choices: Tokens of the choices of each example.
+            labels: Index of the right choice.
             ids: The number of each example, `Corpus.ids`.
         """
         self._choices, self._labels = choices, labels
         self.sentence_ids: np.ndarray = ids
         self.lengths: np.ndarray = np.array([len(each) * _longest(each) for each in choices], dtype=np.int64)
-        """Tokens of each example with the padding of its choices."""
+        """Number of tokens of each example, with padding between its choices."""
         hashed = hashlib.sha256(labels.tobytes())
         for each in choices:
             for one in each:
@@ -49,11 +49,11 @@ class ChoiceRows:
         self.digest = digest(["choices", hashed.hexdigest()])
 
     def row(self, index: int) -> np.ndarray:
-        """Token ids of all choices, one after the other."""
+        """Token ids of all choices, concatenated."""
         return np.concatenate([np.array(one.ids, dtype=np.int64) for one in self._choices[index]])
 
     def example(self, index: int) -> Example:
-        """One text per choice; the place of the right one, and the segments (choice, token)."""
+        """One text per choice; the index of the right one, and the segments (choice, token)."""
         choices = self._choices[index]
         labels = {LABELS: np.array(self._labels[index])}
         if choices[0].segments is not None:
@@ -64,7 +64,7 @@ class ChoiceRows:
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice(AbstractTask):
-    r"""Which choice answers the question: the model gives each a number, a softmax over them, and the loss is
+    r"""Multiple choice: the model scores each choice, a softmax over the scores gives p, and the loss is
     $-\log p(\text{right})$. Examples may have different numbers of choices.
 
     The text is cut to make room for question and choice.
@@ -93,7 +93,7 @@ class Choice(AbstractTask):
         return ChoiceRows([[next(tokens) for _ in range(count)] for count in numbers], labels, corpus.ids)
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """The choices under each other: arrays (choice, token)."""
+        """The choices stacked: arrays (choice, token)."""
         mask = _padded([np.ones_like(text) for text in example.texts], 0)
         arrays = {
             "input_ids": _padded(example.texts, vocabulary.pad),
@@ -114,7 +114,7 @@ class Choice(AbstractTask):
         batch = AbstractTask.collate(self, examples, vocabulary, target, noise)
         mask = batch[MASK]
         tokens = int(mask.sum())
-        # A choice that is only padding: attention over nothing would be no number.
+        # Filler choices are only padding: attention over nothing would be NaN.
         mask[..., 0] = 1
         return replace(batch, source_tokens=tokens)
 
@@ -124,7 +124,7 @@ class Choice(AbstractTask):
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """Cross-entropy of the right choice; smoothed over the choices that there are."""
+        """Cross-entropy of the right choice; label smoothing covers existing choices only."""
         losses = self.example_losses(module, batch)
         if label_smoothing:
             there = batch[CHOICES]
@@ -138,7 +138,7 @@ class Choice(AbstractTask):
     def predict(
         self, module: PreTrainedModel, rows: ExampleRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
     ) -> Predictions:
-        """The likeliest choice of each question with its probability, and all choices in order."""
+        """The most likely choice of each question with its probability, and all choices in order."""
         found: dict[int, np.ndarray] = {}
         for places, batch in answered(self, module, rows, vocabulary, batch_tokens):
             probabilities = _choice_logits(module, batch).softmax(-1).cpu().numpy().astype(np.float64)
@@ -156,7 +156,7 @@ class Choice(AbstractTask):
         )
 
     def scores(self, predictions: Predictions, corpus: Corpus, train: Corpus) -> list[Score]:
-        """Accuracy, beside that of the place that is most often right in training."""
+        """Accuracy, with the baseline of always choosing the position that is most often right in training."""
         guess = Counter(right_places(train).tolist()).most_common(1)[0][0]
         right = np.array(predictions.said, dtype=object) == np.array(predictions.wanted, dtype=object)
         baseline = float((right_places(corpus) == guess).mean())
@@ -164,10 +164,10 @@ class Choice(AbstractTask):
 
 
 def right_places(corpus: Corpus) -> Int[np.ndarray, " example"]:
-    """The place of the right choice of each example, from 0: labels are all such numbers, or all one of the choices.
+    """The index of the right choice of each example, from 0: labels are either all indices or all texts of choices.
 
     Raises:
-        UserError: They are neither, or an example has fewer than two choices.
+        UserError: Labels are neither, or an example has fewer than two choices.
     """
     corpus.require("question", "choices", "label")
     choices, labels = list(corpus.column("choices")), list(corpus.column("label"))
@@ -208,7 +208,7 @@ def _longest(choices: Sequence[Tokens]) -> int:
 
 
 def _padded(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> np.ndarray:
-    """Rows of unequal length under each other: int64 (choice, token)."""
+    """Rows of unequal length, padded and stacked: int64 (choice, token)."""
     padded = np.full((len(rows), max(map(len, rows))), value, dtype=np.int64)
     for place, row in enumerate(rows):
         padded[place, : len(row)] = row

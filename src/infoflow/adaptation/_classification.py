@@ -1,4 +1,4 @@
-"""Which class a text, or a pair of texts, is of; or which classes."""
+"""Classification of a text or a pair of texts, with one or several labels."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -27,10 +27,10 @@ Main = Literal["accuracy", "macro_f1", "matthews", "micro_f1"]
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Classification(AbstractTextTask):
-    r"""The class of each text; of pairs of texts where the corpus has the column `second`.
+    r"""The class of each text, or of each pair of texts if the corpus has the column `second`.
 
-    The loss is $-\log p(y)$, a softmax over the classes. With `multi` an example may have several labels or none
-    (`A|B`): its loss is the sum over the labels of $-\log$ of the sigmoid, and a label is said where its probability
+    The loss is $-\log p(y)$, with a softmax over the classes. With `multi` an example may have several labels or none
+    (`A|B`): its loss is the sum over the labels of $-\log$ of the sigmoid, and a label is predicted if its probability
     is at least a half.
     """
 
@@ -41,10 +41,10 @@ class Classification(AbstractTextTask):
     task: str
     labels: tuple[str, ...]
     multi: bool = False
-    main: Main = "accuracy"  # the metric that models are chosen by; of several labels micro_f1 always
+    main: Main = "accuracy"  # the metric for model selection; with several labels always micro_f1
 
     def targets(self, corpus: Corpus) -> np.ndarray:
-        """The number of each example's class; of several labels which of them it has, (example, label)."""
+        """The index of each example's class; with several labels, the mask of its labels, (example, label)."""
         return label_sets(corpus, self.labels) if self.multi else label_indices(corpus, self.labels)
 
     def loss(
@@ -66,8 +66,11 @@ class Classification(AbstractTextTask):
     def predict(
         self, module: PreTrainedModel, rows: ExampleRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
     ) -> Predictions:
-        """The likeliest class of each example with its probability, and all classes in order; of several labels those
-        with at least a half, with the probability of exactly these where labels are independent."""
+        """The most likely class of each example with its probability, and all classes in order.
+
+        With several labels: those of at least a half, with the probability of exactly this set if labels are
+        independent.
+        """
         probabilities = np.zeros((len(corpus), len(self.labels)))
         for places, batch in answered(self, module, rows, vocabulary, batch_tokens):
             logits = task_logits(module, batch)
@@ -95,8 +98,11 @@ class Classification(AbstractTextTask):
         )
 
     def scores(self, predictions: Predictions, corpus: Corpus, train: Corpus) -> list[Score]:
-        """Accuracy, macro-F1 and Matthews' correlation, beside those of training's most frequent class; of several
-        labels micro-F1, macro-F1 and accuracy, beside those of the set of labels that does best on training."""
+        """Accuracy, macro-F1 and Matthews' correlation, with the most frequent training class as baseline.
+
+        With several labels: micro-F1, macro-F1 and accuracy, with the label set that scores best on training as
+        baseline.
+        """
         blocks = blocks_of(corpus)
         if self.multi:
             sides = [self._sets(side) for side in (predictions.wanted, predictions.said)]
@@ -120,7 +126,7 @@ class Classification(AbstractTextTask):
 
 
 def best_set(wanted: np.ndarray) -> np.ndarray:
-    """The labels that, given to every example, have the highest micro-F1: the most frequent ones. Bool (class,)."""
+    """The label set with the highest micro-F1 if predicted for every example: the most frequent ones. Bool (class,)."""
     often = wanted.sum(0)
     order = np.argsort(-often, kind="stable")
     numbers = np.arange(1, len(order) + 1)

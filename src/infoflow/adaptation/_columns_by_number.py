@@ -1,4 +1,4 @@
-"""Columns of a tab-separated file without a header: they are named by their numbers, from 0."""
+"""Columns of a tab-separated file without a header, by number from 1."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,15 +9,17 @@ from infoflow.corpus import Corpus, read_lines
 from infoflow.foundation import UserError
 
 BY_NUMBER = (
-    "by number, from 0: label=0, text=1, of a pair second=2 (in the command --label-column 0 --text-column 1 "
-    '--second-column 2, in a plan columns = ["label=0", "text=1", "second=2"])'
+    "by number, from 1: label=1, text=2, of a pair second=3 (in the command --label-column 1 --text-column 2 "
+    '--second-column 3, in a plan columns = ["label=1", "text=2", "second=3"])'
 )
-"""How it is done, for messages."""
+"""How to specify columns, for messages."""
 
 
 def numbered(path: Path, named: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The named columns, digits as numbers where the first line does not have all of them as names: commands and plans
-    write both as text."""
+    """The named columns, with digits as numbers unless the first line has all of them as names.
+
+    Commands and plans write both as text.
+    """
     digits = {name: column for name, column in named.items() if re.fullmatch(r"[0-9]{1,9}", str(column))}
     first = next((line for _, line in read_lines(path) if line.strip()), "") if digits else ""
     header = [cell.strip() for cell in first.split("\t")]
@@ -27,8 +29,11 @@ def numbered(path: Path, named: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_name(digits: str, header: Sequence[str]) -> bool:
-    """Whether a first line names a column in digits: at the place of that number, or where there is no such place
-    (years); elsewhere it is the cell of an example."""
+    """Whether a first line names a column in digits.
+
+    True at the position of that number from 0, as pandas numbers columns, or if there is no such position (years);
+    elsewhere it is the cell of an example.
+    """
     return digits in header and header[int(digits) :][:1] in ([], [digits])
 
 
@@ -36,7 +41,7 @@ def read_by_number(path: Path, named: Mapping[str, Any]) -> Corpus:
     """The label and the text of each line, and the second text of a pair.
 
     Raises:
-        UserError: Other columns are named, or not all by number.
+        UserError: Other columns are named, or not all are given by number.
     """
     places = [named.get(name) for name in ("label", "text", "second")]
     used = [place for place in places if place is not None]

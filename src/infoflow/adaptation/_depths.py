@@ -1,4 +1,4 @@
-"""How deep in a model each of its parameters lies."""
+"""The depth of each parameter in a model."""
 
 import re
 
@@ -7,11 +7,11 @@ from transformers import PreTrainedModel
 from infoflow.models import Anatomy
 
 _IN_FRONT = re.compile(r"embed|(^|_)emb($|_)|position|token_type|relative_attention_bias|^(shared|wte|wpe|project_in)$")
-"""Parts of names of what is read before the first block: tables, their norms and projections, biases of distances."""
+"""Parts of names of parameters before the first block: embeddings, their norms and projections, distance biases."""
 
 
 def parameter_depths(module: PreTrainedModel, anatomy: Anatomy, fresh: frozenset[str]) -> tuple[dict[str, int], int]:
-    """The depth of each parameter, and that of the head, which is the largest.
+    """The depth of each parameter, and the depth of the head, which is the largest.
 
     | depth | parameters                                                                                            |
     |-------|-------------------------------------------------------------------------------------------------------|
@@ -19,11 +19,11 @@ def parameter_depths(module: PreTrainedModel, anatomy: Anatomy, fresh: frozenset
     | b + 1 | block b, counted over the encoder and then the decoder; a norm behind an encoder's last block is of it |
     | B + 1 | what comes after the last of B blocks (a final norm, a pooler, a head), and all that is `fresh`       |
 
-    Blocks that share their weights (ALBERT) are one. What stands outside blocks is told apart by its name.
+    Blocks that share their weights (ALBERT) count as one. Parameters outside blocks are classified by name.
     """
     blocks = list(dict.fromkeys(layer.block for stack in anatomy.stacks for layer in stack.layers))
     inside = {block: depth for depth, block in enumerate(blocks, start=1)}
-    # Of all stacks but the last: where their modules lie, and the depth of their last block.
+    # For all stacks but the last: the location of their modules, and the depth of their last block.
     ends = {
         f"{stack.layers[0].block.rpartition('.')[0].rpartition('.')[0]}.": inside[stack.layers[-1].block]
         for stack in anatomy.stacks[:-1]
@@ -43,7 +43,10 @@ def parameter_depths(module: PreTrainedModel, anatomy: Anatomy, fresh: frozenset
 
 
 def _is_in_front(module: PreTrainedModel, name: str) -> bool:
-    """Whether a parameter outside blocks is of embeddings; DeBERTa's encoder has a norm of those of its distances."""
+    """Whether a parameter outside blocks belongs to embeddings.
+
+    DeBERTa's encoder normalises its distance embeddings.
+    """
     owner, _, _ = name.rpartition(".")
     parent, _, last = owner.rpartition(".")
     if last == "LayerNorm" and hasattr(module.get_submodule(parent), "rel_embeddings"):

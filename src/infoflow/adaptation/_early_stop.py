@@ -1,4 +1,4 @@
-"""Ends a tuning that no longer gains on development data, with the weights of its best moment."""
+"""Stops a tuning without further gain on development data, and restores its best weights."""
 
 from collections.abc import Callable
 from typing import final
@@ -15,10 +15,10 @@ _WEIGHT = "weight:"
 
 @final
 class EarlyStop(TrainingHook):
-    """After every `every` updates asks for a score; after `patience` scores without a better one it ends the training.
+    """Scores after every `every` updates; ends the training after `patience` scores without a better one.
 
-    The weights of the best score, of equals the first, are those that training leaves, however it ends. What is kept
-    stands in checkpoints, so that a resumed run ends alike.
+    Training ends with the weights of the best score (the first one wins ties), for whatever reason it ends. The state
+    is part of checkpoints, so a resumed run ends the same way.
     """
 
     name = "early-stop"
@@ -30,15 +30,15 @@ class EarlyStop(TrainingHook):
 
     @property
     def ended(self) -> bool:
-        """Whether there were as many scores without a better one as patience allows."""
+        """Whether there were `patience` scores without a better one."""
         return self._waited >= self._patience
 
     def on_step_end(self, step: Step) -> None:
-        """Score the model where a round of updates is over."""
+        """Score the model at the end of a round of updates."""
         if step.update % self._every:
             return
         device = next(step.module.parameters()).device.type
-        with torch.autocast(device, enabled=False):  # scores are computed in fp32, as those of the end are
+        with torch.autocast(device, enabled=False):  # scores are computed in fp32, as in the final evaluation
             score = self._score(step.module)
         if score <= self._best:
             self._waited += 1
@@ -49,19 +49,19 @@ class EarlyStop(TrainingHook):
         }
 
     def on_train_end(self, module: PreTrainedModel) -> None:
-        """Put the best weights back."""
+        """Restore the best weights."""
         with torch.no_grad():
             for name, weight in learning_parameters(module).items():
                 if name in self._weights:
                     weight.copy_(self._weights[name])
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The best score and its weights, and how many scores came after it."""
+        """The best score and its weights, and the number of scores since then."""
         numbers = {"best": torch.tensor(self._best, dtype=torch.float64), "waited": torch.tensor(self._waited)}
         return numbers | {f"{_WEIGHT}{name}": weight for name, weight in self._weights.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Go on from them."""
+        """Continue from them."""
         if not state:
             return
         self._best, self._waited = float(state["best"]), int(state["waited"])

@@ -1,4 +1,4 @@
-"""More tokens for a model that is trained further: learned on the new text, old ids unchanged."""
+"""Additional tokens for further pretraining, learned on the new text; old ids stay unchanged."""
 
 import copy
 import json
@@ -15,18 +15,18 @@ from transformers import EncoderDecoderModel, PreTrainedModel, PreTrainedTokeniz
 
 from infoflow.foundation import UserError
 
-_TEXTS = 200_000  # that merges are learned on, at most
-_CONTINUES = "##"  # of WordPiece, before a piece that goes on with a word
+_TEXTS = 200_000  # maximum number of texts for learning merges
+_CONTINUES = "##"  # WordPiece's prefix of a piece inside a word
 _LEARNS = ("BPE", "WordPiece")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ExtendedVocabulary:
-    """A tokenizer with new tokens behind the old ones."""
+    """A tokenizer with new tokens after the old ones."""
 
     tokenizer: PreTrainedTokenizerBase
     pieces: dict[int, list[int]] = field(default_factory=dict)
-    """Of each new id the old ids that the old tokenizer writes it with."""
+    """For each new id, the old ids into which the old tokenizer splits it."""
 
 
 def extend_vocabulary(
@@ -34,12 +34,12 @@ def extend_vocabulary(
 ) -> ExtendedVocabulary:
     """The tokenizer with up to `num` more tokens, learned on `texts`; every old token keeps its id.
 
-    Byte-pair encoding goes on where the old tokenizer stops: of the pieces that it cuts the words of `texts` into, the
-    most frequent pair of neighbours becomes a token, `num` times. So a new token is a row of old ones, and text without
-    new tokens is cut as before. There are fewer new ones where no pair is met `min_frequency` times.
+    Byte-pair encoding continues where the old tokenizer stops: among the pieces of the words of `texts`, the most
+    frequent adjacent pair becomes a token, `num` times. So a new token is a sequence of old ones, and text without new
+    tokens is split as before. There are fewer new tokens if no pair occurs `min_frequency` times.
 
     Raises:
-        UserError: The tokenizer is none of byte-pair encoding or WordPiece.
+        UserError: The tokenizer uses neither byte-pair encoding nor WordPiece.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     state = json.loads(backend.to_str()) if backend is not None else {"model": {}}
@@ -53,7 +53,7 @@ def extend_vocabulary(
     merges = _learned(_words(tokenizer, texts), old, num, min_frequency, kind)
     first = max(old.values()) + 1
     new = {_joined(pair, kind): first + index for index, pair in enumerate(merges)}
-    # Added tokens that the model itself does not know would be numbered behind the new ones when it is read again.
+    # On reload, added tokens unknown to the underlying model would be numbered after the new ones.
     state["model"]["vocab"] |= {one["content"]: one["id"] for one in state["added_tokens"]} | new
     if kind == "BPE":
         pairs = state["model"]["merges"]
@@ -65,10 +65,10 @@ def extend_vocabulary(
 
 
 def add_tokens(module: PreTrainedModel, vocabulary: ExtendedVocabulary, decoder: bool = True) -> None:
-    """Give the model rows for the new tokens, in place: each the mean of the rows of its old pieces.
+    """Add rows for the new tokens to the model, in place: each is the mean of the rows of its old pieces.
 
-    Of embeddings and of the head that predicts tokens, its bias too; of a model of two stacks also the decoder's,
-    unless `decoder` is false because it writes another language.
+    This applies to the embeddings and to the token-prediction head with its bias; in a model of two stacks also to the
+    decoder's, unless `decoder` is false because it writes another language.
     """
     parts = [module]
     if isinstance(module, EncoderDecoderModel):
@@ -97,7 +97,7 @@ def _add_rows(module: PreTrainedModel, vocabulary: ExtendedVocabulary) -> None:
 
 
 def _words(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> Counter[tuple[str, ...]]:
-    """How often each word is met, as the pieces that the tokenizer cuts it into; words of one piece are left out."""
+    """Count of each word, as the pieces that the tokenizer splits it into; single-piece words are left out."""
     words: Counter[tuple[str, ...]] = Counter()
     batches = iter(islice(texts, _TEXTS))
     backend: Any = tokenizer.backend_tokenizer  # type: ignore[attr-defined]
@@ -114,7 +114,7 @@ def _words(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> Counter[
 def _learned(
     words: Counter[tuple[str, ...]], old: dict[str, int], num: int, min_frequency: int, kind: str
 ) -> list[tuple[str, str]]:
-    """The pairs that become tokens, in order; of equally frequent ones the first in the alphabet."""
+    """The pairs that become tokens, in order; ties are broken alphabetically."""
     rows = [list(word) for word in sorted(words)]
     counts = [words[tuple(row)] for row in rows]
     pairs: Counter[tuple[str, str]] = Counter()
@@ -146,7 +146,7 @@ def _merge(
     best: tuple[str, str],
     joined: str,
 ) -> None:
-    """Write a word with the new token, and count its pairs anew."""
+    """Rewrite a word with the new token, and update its pair counts."""
     for pair in pairwise(rows[index]):
         pairs[pair] -= counts[index]
     row, merged = rows[index], list[str]()

@@ -1,4 +1,4 @@
-"""What a frozen body computes of texts, kept on disk."""
+"""Features that a frozen body computed from texts, on disk."""
 
 # T token, D width
 
@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-_RECORD = struct.Struct("<16sqii")  # key, place of the first number, tokens, width
+_RECORD = struct.Struct("<16sqii")  # key, position of the first number, tokens, width
 
 
 class FeatureStore:
-    """Features by the key of what was read, in files that only grow: of any size, memory-mapped.
+    """Features by input key, in append-only, memory-mapped files of any size.
 
-    Every process writes files of its own and reads those that were there when it came, so that several may share a
-    folder. A kill leaves whole entries: numbers are written before the entry that names them.
+    Every process writes its own files and reads those that existed when it started, so several may share a folder. A
+    kill leaves complete entries: numbers are written before the entry that names them.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,7 +46,7 @@ class FeatureStore:
         return self._maps[path][start:stop].reshape(tokens, width)
 
     def add(self, entries: dict[bytes, Float[np.ndarray, "token width"]]) -> None:
-        """Keep the features of some texts."""
+        """Store the features of some texts."""
         records = []
         with self._own.open("ab") as file:
             for key, values_TD in entries.items():
@@ -59,7 +59,7 @@ class FeatureStore:
 
 
 def _entries(index: Path) -> Iterator[tuple[bytes, Path, int, int, int]]:
-    """Key and place of each entry; of what a kill cut off nothing."""
+    """Key and location of each entry, without entries that a kill cut off."""
     numbers = index.with_suffix(".numbers")
     data = index.read_bytes()
     for key, start, tokens, width in _RECORD.iter_unpack(data[: len(data) // _RECORD.size * _RECORD.size]):

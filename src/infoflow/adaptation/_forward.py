@@ -17,38 +17,39 @@ from ._task_rows import SEGMENTS
 
 
 def task_inputs(module: PreTrainedModel, batch: Batch) -> dict[str, Any]:
-    """The keywords of a forward pass: token ids, the mask of padding, and segments where the model has two kinds."""
+    """Arguments of a forward pass: token ids, padding mask, and segments if the model has two kinds."""
     inputs: dict[str, Any] = {"input_ids": batch.input_ids, **without_cache(module)}
     if batch.attention_mask is not None:
         inputs["attention_mask"] = batch.attention_mask
-    # GPT-2 would take segments for words; RoBERTa has one kind.
+    # GPT-2 would read segments as words; RoBERTa has one kind.
     if SEGMENTS in batch.tensors and has_segments(module):
         inputs[SEGMENTS] = batch[SEGMENTS]
     return inputs
 
 
 def has_segments(module: PreTrainedModel) -> bool:
-    """Whether the model has an embedding for the second text of a pair."""
+    """Whether the model has a segment embedding for the second text of a pair."""
     return (getattr(module.config, "type_vocab_size", None) or 0) > 1
 
 
 def task_logits(module: PreTrainedModel, batch: Batch) -> Tensor:
-    """What the head says of each example, float32 also under autocast: (batch, ...)."""
+    """The head's output for each example, float32 also under autocast: (batch, ...)."""
     return module(**task_inputs(module, batch)).logits.float()
 
 
 def answered(
     task: AbstractTask, module: PreTrainedModel, rows: ExampleRows, vocabulary: Vocabulary, batch_tokens: int
 ) -> Iterator[tuple[np.ndarray, Batch]]:
-    """Rows of a part with their batch on the model's device, of similar length together; the module evaluates
-    meanwhile, without gradients, and keeps its mode afterwards.
+    """Yields rows of a part with their batch on the model's device, grouped by length.
+
+    The module is in evaluation mode without gradients meanwhile, and gets its mode back afterwards.
 
     Args:
-        task: Makes the batches.
+        task: Builds the batches.
         module: The model.
         rows: All examples of the part.
-        vocabulary: Of the tokens.
-        batch_tokens: Padded tokens of a batch at most.
+        vocabulary: Vocabulary of the tokens.
+        batch_tokens: Maximum number of padded tokens per batch.
     """
     data = TrainingData(source=rows, vocabulary=vocabulary)
     device = next(module.parameters()).device

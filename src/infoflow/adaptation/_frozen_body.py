@@ -1,4 +1,4 @@
-"""A body that stays as it is, computed once for every text."""
+"""A frozen body, computed once for every text."""
 
 # B text, T token, D width
 
@@ -20,19 +20,19 @@ from ._feature_store import FeatureStore
 
 
 class FrozenBody(nn.Module):
-    """In the place of a body: looks up the last states of texts, and computes those that nobody asked for before.
+    """Replaces a body: looks up the last states of texts, and computes missing ones.
 
-    The body computes in evaluation mode, in float32; a pooler stands behind it and may be trained. Padding is on the
-    right; what stands there is 0, which no task looks at.
+    The body runs in evaluation mode, in float32; a pooler follows it and may be trained. Padding is on the right; its
+    states are 0 and no task uses them.
     """
 
     def __init__(self, body: PreTrainedModel, store: FeatureStore) -> None:
         super().__init__()
-        self._body = (body,)  # in a tuple, so that it is no part of the module: no checkpoint holds it
+        self._body = (body,)  # in a tuple, so that it is not a submodule and not in checkpoints
         self._store = store
         self.config = body.config
         self.pooler: Any = getattr(body, "pooler", None)
-        self._activation: Any = getattr(body, "pooler_activation", None)  # ALBERT's pooler is a linear map alone
+        self._activation: Any = getattr(body, "pooler_activation", None)  # ALBERT's pooler is only a linear map
 
     @property
     def body(self) -> PreTrainedModel:
@@ -88,7 +88,7 @@ class FrozenBody(nn.Module):
 
 
 def _keys(ids_BT: Tensor, lengths: list[int], kinds_BT: Tensor | None) -> list[bytes]:
-    """Of each text a hash of its tokens, and of their segments where these are told apart."""
+    """A hash of each text's tokens, and of their segments if the model uses them."""
     parts = [each.cpu().numpy() for each in (ids_BT, kinds_BT) if each is not None]
     return [
         hashlib.blake2b(b"|".join(part[row, :length].tobytes() for part in parts), digest_size=16).digest()
@@ -98,10 +98,10 @@ def _keys(ids_BT: Tensor, lengths: list[int], kinds_BT: Tensor | None) -> list[b
 
 @contextmanager
 def frozen_body(module: PreTrainedModel, store: FeatureStore) -> Iterator[None]:
-    """Put a `FrozenBody` into the place of the module's body; afterwards the body is back, its pooler as it is then.
+    """Replace the module's body by a `FrozenBody`; afterwards the body is restored, with the trained pooler.
 
     Raises:
-        UserError: The module keeps its stacks beside its head, not in one body.
+        UserError: The module keeps its stacks next to its head, not in one body.
     """
     name, body = module.base_model_prefix, module.base_model
     if body is module or not isinstance(body, PreTrainedModel):

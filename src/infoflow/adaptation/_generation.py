@@ -1,4 +1,4 @@
-"""Writing a text after another: a summary, a question, a translation, the text of some facts, a label as text."""
+"""Text generation: a summary, a question, a translation, the text of some facts, a label as text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,11 +27,11 @@ from ._written_losses import GenerationSources, written_losses
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Generation(AbstractTask):
-    """The text to write (`translation`, and further right ones in `references`) after each `text`.
+    """The text to write (`translation`, with alternatives in `references`) after each `text`.
 
-    Of a model with an encoder the encoder reads the source and the decoder is charged for the target. A decoder alone
-    reads source and target in one row and is charged for the target; with `two_sided` the source is seen from both
-    sides, as a prefix language model was trained to ([@raffel2020exploring]).
+    In a model with an encoder, the encoder reads the source and the decoder's loss is on the target. A single decoder
+    reads source and target in one row, with the loss on the target; with `two_sided` the source has bidirectional
+    attention, as in the training of a prefix language model ([@raffel2020exploring]).
     """
 
     name: ClassVar[str] = "generation"
@@ -39,7 +39,7 @@ class Generation(AbstractTask):
     layout: ClassVar[Layout] = "encoder-decoder"
     family: ClassVar[Family] = "translate"
     head: ClassVar[str] = "AutoModelForSeq2SeqLM"
-    """Of a decoder alone: AutoModelForCausalLM. Either has the head that it was pretrained with."""
+    """For a single decoder: AutoModelForCausalLM. Both keep their pretrained head."""
     needs_translation: ClassVar[bool] = True
     term_weights: ClassVar[dict[str, float]] = {"generation": 1.0}
     fields: ClassVar[Mapping[str, Field]] = {
@@ -49,14 +49,14 @@ class Generation(AbstractTask):
 
     task: str
     labels: tuple[str, ...] = ()
-    prefix: str = ""  # before every text, to say what is asked: "summarize: "
-    max_target: Count = 64  # tokens of a text to write, its end included
-    beams: Count = 1  # texts kept in view in writing; 1: greedily
-    length_penalty: Weight = 1.0  # exponent of the length that divides a text's log-probability; of beams
-    two_sided: bool = False  # of a decoder alone: the source is seen from both sides
-    main: TextMetric = "rougeL"  # the metric that models are chosen by
-    # Whether the model reads the token that a target begins with, and is not asked for it: BERT's decoders. `tune` sets
-    # it by the model.
+    prefix: str = ""  # put before every text to name the task: "summarize: "
+    max_target: Count = 64  # maximum number of target tokens, end included
+    beams: Count = 1  # beams in generation; 1: greedy
+    length_penalty: Weight = 1.0  # exponent of the length that divides a text's log-probability; for beams only
+    two_sided: bool = False  # for a single decoder: bidirectional attention on the source
+    main: TextMetric = "rougeL"  # the metric for model selection
+    # Whether the model reads the first target token without predicting it, as BERT's decoders do. `tune` sets it from
+    # the model.
     begin_is_read: bool = field(default=False, metadata=LATER)
 
     def __post_init__(self) -> None:
@@ -73,12 +73,12 @@ class Generation(AbstractTask):
 
         Args:
             corpus: Texts with their translations.
-            tokenizer: Of both sides, unless the model has two.
-            max_length: Tokens of a source at most; a decoder alone has to read `max_target` more.
-            target_tokenizer: Of the target's side, where the model has its own.
+            tokenizer: Tokenizer of both sides, unless the model has two.
+            max_length: Maximum number of source tokens; a single decoder must have `max_target` more positions.
+            target_tokenizer: Tokenizer of the target side, if the model has a separate one.
 
         Raises:
-            UserError: As `GenerationRows`.
+            UserError: As in `GenerationRows`.
         """
         return GenerationRows(corpus, tokenizer, target_tokenizer, self.prefix, max_length, self.max_target)
 
@@ -89,7 +89,7 @@ class Generation(AbstractTask):
         return Corrupted(arrays=arrays, selected=np.zeros(len(example.text), dtype=bool))
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        """Tokens of the targets that are asked for."""
+        """Number of target tokens with a loss."""
         read = int(batch[BEGINS].sum()) if self.begin_is_read else 0
         return {self.name: batch.supervised_tokens - read}
 
@@ -107,7 +107,7 @@ class Generation(AbstractTask):
     def predict(
         self, module: PreTrainedModel, rows: GenerationRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
     ) -> Predictions:
-        """What the model writes; `values` are the geometric mean of its probabilities of the tokens written."""
+        """The generated texts; `values` are the geometric mean of the probabilities of their tokens."""
         search = Search(
             beams=self.beams, length_penalty=self.length_penalty, most=self.max_target, two_sided=self.two_sided
         )
@@ -126,13 +126,13 @@ class Generation(AbstractTask):
         return sorted(found, key=lambda score: score.metric != self.main)
 
     def right(self, predictions: Predictions, corpus: Corpus) -> Bool[np.ndarray, " example"]:
-        """Which texts are one of the right ones, without regard to case and spacing."""
+        """Which texts equal a reference, ignoring case and spacing."""
         pairs = zip(predictions.said, wanted_texts(corpus), strict=True)
         return np.array([exact_text(*each) == 1 for each in pairs], dtype=bool)
 
 
 def wanted_texts(corpus: Corpus) -> list[list[str]]:
-    """The right texts of each example, its translation first."""
+    """The references of each example, its translation first."""
     more = corpus.column("references") if "references" in corpus.columns else ((),) * len(corpus)
     return [[text, *(rest or ())] for text, rest in zip(corpus.column("translation"), more, strict=True)]
 
@@ -142,7 +142,7 @@ def _asked(batch: Batch) -> GenerationSources:
 
 
 def _again(written: Written) -> GenerationSources:
-    """What was written, as a target."""
+    """The generated texts as targets."""
     longest = max(map(len, written.ids))
     targets = torch.full((len(written.ids), longest), UNSUPERVISED, device=written.sources.device)
     for row, ids in enumerate(written.ids):

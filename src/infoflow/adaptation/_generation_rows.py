@@ -1,4 +1,4 @@
-"""Texts and the texts to write as token ids: `ExampleRows` of a generation task."""
+"""Sources and targets as token ids: `ExampleRows` of a generation task."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,28 +13,28 @@ from infoflow.foundation import UserError, current_display, digest
 from infoflow.objectives import Example
 
 BEGINS = "target_begins"
-"""In `Example.labels`: how many tokens before the text its tokenizer puts at the start of the target, 0 or 1."""
-_AT_ONCE = 1024  # texts that go to the tokenizer together
+"""Key of `Example.labels`: number of tokens that the tokenizer puts before the target's text, 0 or 1."""
+_AT_ONCE = 1024  # texts per call of the tokenizer
 
 
 class TextFormat(NamedTuple):
-    """A tokenizer with what it puts around a text."""
+    """The tokens that a tokenizer puts around a text."""
 
     tokenizer: PreTrainedTokenizerBase
     start: int | None
-    """The token before a text; None: it puts none there."""
+    """The token before a text; None if there is none."""
     end: int
-    """The token after a text, which this task puts there where the tokenizer does not."""
+    """The token after a text; this task adds it if the tokenizer does not."""
     adds_end: bool
     pad: int
 
 
 @final
 class GenerationRows:
-    """A source and a target of each row of a corpus: example i has the texts (source,) and the translation target.
+    """The source and target of each row of a corpus: example i has the texts (source,) and the translation target.
 
-    Both end with the token that ends a text: of a source it is what divides it from the target where one stack reads
-    both. Sources are cut at `max_length` tokens, targets at `max_target` after their start, their ends kept.
+    Both end with the end-of-text token; after a source it separates it from the target if one stack reads both. Sources
+    are cut to `max_length` tokens, targets to `max_target` after their start; their ends are kept.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class GenerationRows:
     ) -> None:
         """
         Raises:
-            UserError: There are no texts to write, no room for one, or a tokenizer has no end of text.
+            UserError: There are no targets, no room for one, or a tokenizer has no end of text.
         """
         corpus.require("translation")
         source_side = text_format(tokenizer, target=False)
         self.side = text_format(target_tokenizer or tokenizer, target=target_tokenizer is None)
-        """Of the target."""
+        """Format of the target side."""
         max_target += self.side.start is not None
         _check_room(source_side, max_length)
         _check_room(self.side, max_target)
@@ -61,10 +61,10 @@ class GenerationRows:
         self._sources = _encoded(source_side, sources, max_length, target=False)
         self._targets = _encoded(self.side, corpus.column("translation"), max_target, target=target_tokenizer is None)
         self.pad = source_side.pad
-        """The id that fills up sources."""
+        """The padding id of sources."""
         self.sentence_ids: np.ndarray = corpus.ids
         self.source_lengths: np.ndarray = np.array([len(ids) for ids in self._sources], dtype=np.int64)
-        """Tokens of each source, as the encoder reads it."""
+        """Number of tokens of each source, as the encoder reads it."""
         self.lengths: np.ndarray = self.source_lengths + np.array([len(ids) for ids in self._targets])
         self.digest = _digest(self._sources, self._targets)
         for what, rows, most in (("texts", self._sources, max_length), ("texts to write", self._targets, max_target)):
@@ -74,7 +74,7 @@ class GenerationRows:
                 )
 
     def row(self, index: int) -> np.ndarray:
-        """Token ids of source and target, specials included."""
+        """Token ids of source and target, special tokens included."""
         return np.concatenate([self._sources[index], self._targets[index]])
 
     def source(self, index: int) -> np.ndarray:
@@ -90,7 +90,7 @@ class GenerationRows:
 
 
 def text_format(tokenizer: Any, target: bool) -> TextFormat:
-    """What a tokenizer puts around texts, found by giving it one."""
+    """The tokens that a tokenizer puts around texts, found by encoding one."""
     keyword = "text_target" if target else "text"
     ids = tokenizer(**{keyword: "a"})["input_ids"]
     ends = [id for id in (tokenizer.eos_token_id, tokenizer.sep_token_id) if id is not None]

@@ -1,4 +1,4 @@
-"""What a guess gets that reads no question, or only the beginning of a text: the baseline of answers and texts."""
+"""Scores of guesses that ignore the question or copy the beginning of a text: the baseline of answers and texts."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,15 +15,15 @@ from ._task import Score
 Wanted = Callable[[Corpus], list[list[str]]]
 """Right answers of each example, the first one first."""
 Metric = Callable[[Sequence[str], Sequence[Sequence[str]]], float]
-"""Of what is said and what is wanted of all examples, 1 the best."""
+"""A metric from the predictions and references of all examples; 1 is best."""
 
-_LOOKED_AT = 500  # training examples by which a guess is chosen
+_LOOKED_AT = 500  # training examples for choosing a guess
 
 
 def guess_score(metric: Metric, wanted: Wanted, corpus: Corpus, train: Corpus, nothing: bool = False) -> float:
     """The metric of the best guess on `corpus`, chosen on `train`.
 
-    Guesses are the first sentence of each text and what is most often wanted in training; with `nothing` also "".
+    Guesses are the first sentence of each text and the most frequent training answer; with `nothing` also "".
     """
     rows = np.unique(np.linspace(0, len(train) - 1, _LOOKED_AT).astype(int))
     seen = train.select(rows)
@@ -34,7 +34,7 @@ def guess_score(metric: Metric, wanted: Wanted, corpus: Corpus, train: Corpus, n
 
 
 def mean_of(score: Callable[[str, Sequence[str]], float]) -> Metric:
-    """The mean over examples of a score of each."""
+    """The mean over examples of a score per example."""
 
     def metric(said: Sequence[str], wanted: Sequence[Sequence[str]]) -> float:
         return float(np.mean([score(*each) for each in zip(said, wanted, strict=True)]))
@@ -43,7 +43,7 @@ def mean_of(score: Callable[[str, Sequence[str]], float]) -> Metric:
 
 
 def mean_score(metric: str, values: np.ndarray, corpus: Corpus, baseline: float, scale: Scale = "share") -> Score:
-    """The mean of a score of each example, with its interval over blocks of examples."""
+    """The mean of a score per example, with its interval over blocks of examples."""
     blocks = blocks_of(corpus)
     sums = np.bincount(blocks, weights=values, minlength=NUM_BLOCKS)
     return Score(

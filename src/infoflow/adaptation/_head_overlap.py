@@ -1,4 +1,4 @@
-"""Whether the heads that matter for one task matter for others."""
+"""Whether the same heads matter for different tasks."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -10,15 +10,15 @@ from jaxtyping import Float
 
 from infoflow.foundation import UserError
 from infoflow.over_training import expected_jaccard
-from infoflow.results import Column, TableSchema, estimate, estimate_columns
+from infoflow.results import Column, TableSchema, estimate, estimate_columns, scale_of
 
 _KEYS = ["stack", "kind", "layer", "head"]
 KEPT = 0.25
-"""Share of the heads that matter most."""
+"""Share of the heads that count as most important."""
 
 HEAD_OVERLAP = TableSchema(
     name="head_overlap",
-    version=1,
+    version=2,
     description="Whether two tasks need the same heads of models tuned from one pretrained model.",
     columns=(
         Column(name="task_a", dtype="string", unit="", description="one task"),
@@ -35,19 +35,19 @@ HEAD_OVERLAP = TableSchema(
 
 
 def head_overlap(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    r"""The table `HEAD_OVERLAP` of every pair of tasks.
+    r"""The table `HEAD_OVERLAP` for every pair of tasks.
 
     $$ \rho(v_a, v_b), \qquad J = \frac{|A \cap B|}{|A \cup B|} $$
 
-    v is what each head is worth (`value` of `TUNING_HEADS`: the rise of the task's loss without it), A the quarter of
-    the heads that is worth most for a task. Intervals are over examples, each task's its own. Chance: 0, and the
+    v is the cost of each head (`value` of `TUNING_HEADS`: the rise of the task's loss without it), A the quarter of the
+    heads with the highest cost for a task. Intervals are over examples, separately for each task. Chance: 0, and the
     expected overlap of two random quarters.
 
     Args:
-        tables: `TUNING_HEADS` by task, of one model and method.
+        tables: `TUNING_HEADS` by task, for one model and method.
 
     Raises:
-        UserError: The tables are of models with other heads.
+        UserError: The tables' models have different heads.
     """
     worth = {name: _values(table) for name, table in tables.items()}
     rows: list[dict[str, Any]] = []
@@ -62,20 +62,20 @@ def head_overlap(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         chance = expected_jaccard(first.shape[1], kept, kept)
         for measure, agree, baseline in (("spearman", _spearman, 0.0), ("jaccard", _jaccard, chance)):
             values = np.array([agree(x, y) for x, y in zip(first, second, strict=True)])
-            found = estimate(float(values[0]), values[1:], baseline, first.shape[1])
+            found = estimate(float(values[0]), values[1:], baseline, first.shape[1], scale=scale_of(measure))
             rows.append({"task_a": a, "task_b": b, "measure": measure, **found})
     return HEAD_OVERLAP.conform(pd.DataFrame(rows, columns=HEAD_OVERLAP.column_names))
 
 
 def _values(table: pd.DataFrame) -> tuple[pd.DataFrame, Float[np.ndarray, "row head"]]:
-    """Keys of the heads in order, and what each is worth: the estimate, then its replicates."""
+    """Keys of the heads in order, and the cost of each: the estimate, then its replicates."""
     ordered = table.sort_values(_KEYS, kind="stable").reset_index(drop=True)
     replicates = np.array([np.asarray(one, dtype=np.float64) for one in ordered["replicates"]]).T
     return ordered[_KEYS], np.concatenate([ordered["value"].to_numpy(dtype=np.float64)[None], replicates])
 
 
 def _spearman(x: Float[np.ndarray, " head"], y: Float[np.ndarray, " head"]) -> float:
-    from scipy.stats import spearmanr  # takes long to import
+    from scipy.stats import spearmanr  # slow import
 
     constant = len(np.unique(x)) < 2 or len(np.unique(y)) < 2
     return float("nan") if constant else float(spearmanr(x, y).statistic)
@@ -87,5 +87,5 @@ def _jaccard(x: Float[np.ndarray, " head"], y: Float[np.ndarray, " head"]) -> fl
 
 
 def _most(values: Float[np.ndarray, " head"]) -> set[int]:
-    """Places of the quarter that is worth most, equal ones in order."""
+    """Indices of the most important quarter; ties in order."""
     return set(np.argsort(-values, kind="stable")[: max(1, round(KEPT * len(values)))].tolist())

@@ -1,4 +1,4 @@
-"""Everything that is measured inside a model before and after tuning."""
+"""All measurements inside a model before and after tuning."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ INSIDE_TABLES = {
         TASK_PRUNING,
     )
 }
-"""The tables that `inside_view` makes, by name."""
+"""The tables of `inside_view`, by name."""
 INSIDE = tuple(INSIDE_TABLES)
 """Names of the tables of `inside_view`."""
 
@@ -65,23 +65,23 @@ def inside_view(
     seeds: Sequence[int] | None = None,
     only: Sequence[str] | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """What tuning did inside a model: the tables `INSIDE` by name, without the columns of `TUNED`.
+    """What tuning changed inside a model: the tables `INSIDE` by name, without the columns of `TUNED`.
 
-    A measure that says nothing about these models or this task is skipped with a note; one that fails is left out with
-    a warning, and costs no other.
+    A measure that does not apply to these models or this task is skipped with a note; a measure that fails is left out
+    with a warning and does not affect the others.
 
     Args:
-        before: The pretrained model, with its language-model head where it has one.
-        after: Models tuned from it on one task, of several seeds.
-        task: What they were tuned on.
+        before: The pretrained model, with its language-model head if it has one.
+        after: Models tuned from it on one task, with several seeds.
+        task: The task that they were tuned on.
         data: Its parts.
-        untrained: A model with the same body that nobody trained.
+        untrained: An untrained model with the same body.
         pretraining: Text for the pretraining loss.
-        tagged: A corpus with annotation, for probes of language.
-        options: Seed, longest text, size of batches, and the noise of the pretraining objective (`corruption`).
-        sizes: How much is read for each measure.
-        seeds: Seeds of tuning, for the table that has a row for each; by default 0, 1, ...
-        only: Names of the tables that are wanted; by default all.
+        tagged: An annotated corpus, for probes of language.
+        options: Seed, maximum length, batch size, and the noise of the pretraining objective (`corruption`).
+        sizes: Amount of data for each measure.
+        seeds: Tuning seeds, for the table with one row per seed; default: 0, 1, ...
+        only: Names of the tables to make; default: all.
 
     Raises:
         UserError: There is no tuned model, one was not tuned from `before`, or `only` names an unknown table.
@@ -131,10 +131,10 @@ class _Part:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _View:
-    """What the measures look at; states are read once for all that need them."""
+    """The inputs of the measures; states are computed once and shared."""
 
     whole: Model
-    """The pretrained model with its head, of which `before` may be a part."""
+    """The pretrained model with its head; `before` may be a part of it."""
     before: Model
     after: tuple[Model, ...]
     task: AbstractTask
@@ -163,7 +163,7 @@ class _View:
 
     @property
     def _no_blocks(self) -> str | None:
-        """Why there are no layers to look at, as a reason."""
+        """Why there are no layers to measure, or None."""
         if isinstance(self.before.module, AbstractOwnModel):
             return f"a {type(self.before.module).__name__} is read by code of its own"
         layers = any(stack.layers for stack in self.before.anatomy.stacks)
@@ -189,7 +189,7 @@ class _View:
 
     @cached_property
     def _test_states(self) -> dict[str, list[States]]:
-        """Of the model before and of each tuned one, on the test examples."""
+        """States of the model before and of each tuned model, on the test examples."""
         return {
             "before": [read_states(self.before, self._test)],
             "after": [read_states(one, self._test) for one in self.after],

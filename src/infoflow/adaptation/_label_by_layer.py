@@ -1,4 +1,4 @@
-"""In which layer a task's label can be read, before tuning, after it, and of the untrained model."""
+"""The layer in which a task's label can be read: before tuning, after it, and in an untrained model."""
 
 # N labelled text or word, S state, M model
 
@@ -16,7 +16,7 @@ from infoflow.foundation import NUM_BLOCKS, UserError, stream
 from infoflow.models import Model
 from infoflow.probing import LabelledRows, ProbeGrid, ProbeSettings, train_probes
 from infoflow.representations import corrected_information, discretize, estimate_information
-from infoflow.results import estimate, linear_replicates, ratio_estimate
+from infoflow.results import ratio_estimate
 
 from ._body import began_as
 from ._seeds import mean_estimate, without_tuned
@@ -26,11 +26,11 @@ from ._task import AbstractTask, TaskData
 from ._task_part import TaskPart
 
 READ = ("classification", "regression", "tagging")
-"""Shapes whose labels a probe can be asked."""
+"""Shapes with labels that a probe can predict."""
 _CLUSTERS, _PER_CLUSTER = (2, 5, 10, 20, 50, 100), 25
-_TYPES = 200  # tokens that information about words is of: the most frequent
+_TYPES = 200  # number of tokens for information about words: the most frequent ones
 _SHUFFLES = 3
-# Labelled texts are few: at the rate for words (1e-3) probes stop before they have learned anything from 60 of them.
+# Labelled texts are few: at the rate for words (1e-3) probes stop before learning anything from 60 texts.
 _PROBES = ProbeSettings(rate=1e-2, batch=160, epochs=20, patience=5)
 
 
@@ -54,25 +54,25 @@ def label_by_layer(
     | information about the input | a word's token and the cluster of its state, `test` | shuffled tokens |
     | information about the output | the next token and that cluster; of causal models | shuffled tokens |
 
-    What a probe reads is the mean of a text's states over its text tokens; of a tagging task the state of each labelled
-    token. A number (regression) is one of three classes, by the terciles of training. Information is the corrected
-    estimate of `MutualInformation`, of as many clusters (k-means) as there are 25 states for; only values of as many
-    states are to be compared. After tuning, numbers are means over seeds. The layer where the label becomes readable:
+    A probe reads the mean of a text's states over its text tokens; in a tagging task, the state of each labelled token.
+    A number (regression) becomes one of three classes, by the terciles of training. Information is the corrected
+    estimate of `MutualInformation`, with one cluster (k-means) per 25 states; compare only values from the same number
+    of states. After tuning, numbers are means over seeds. For the layer where the label becomes readable, see
     `label_readable`.
 
     Args:
         before: The pretrained model.
         after: The models tuned from it.
-        task: What they were tuned on.
+        task: The task that they were tuned on.
         data: Its parts.
-        options: Seed, longest text, size of batches.
-        untrained: A model with the same body that nobody trained.
-        examples: At most so many texts of each part, chosen by hash.
-        words: At most so many words for the information about them, and labelled words of each part.
+        options: Seed, maximum length, batch size.
+        untrained: An untrained model with the same body.
+        examples: At most this many texts of each part, chosen by hash.
+        words: Maximum number of words for the information about them, and of labelled words in each part.
 
     Raises:
-        UserError: The task has no labels that a probe can be asked, training has one class only, or the models have
-            other bodies.
+        UserError: The task has no labels that a probe can predict, training has only one class, or the models have
+            different bodies.
     """
     if reason := no_labels(task):
         raise UserError(f"Labels by layer: {reason}.")
@@ -89,7 +89,7 @@ def label_by_layer(
 
 
 def no_labels(task: AbstractTask) -> str | None:
-    """Why no probe can be asked for the task's labels, or None."""
+    """Why no probe can predict the task's labels, or None."""
     if task.shape not in READ:
         return f"{task.task} ({task.shape}) has no label of a text or a word"
     return f"an example of {task.task} may have several labels" if getattr(task, "multi", False) else None
@@ -98,7 +98,7 @@ def no_labels(task: AbstractTask) -> str | None:
 def label_places(
     task: AbstractTask, data: TaskData, model: Model, options: PassOptions, examples: int, words: int
 ) -> dict[str, Places]:
-    """Where each part is looked at."""
+    """The positions to read in each part."""
     tags = task.shape == "tagging"
     corpora: dict[str, Corpus] = {"train": data.train, "dev": data.dev, "test": data.test}
     return {
@@ -109,7 +109,7 @@ def label_places(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Asked:
-    """One part's labels, 0..C−1, the bootstrap blocks of what has them, and which states of the part these are."""
+    """One part's labels, 0..C−1, their bootstrap blocks, and the states of the part that they belong to."""
 
     labels: Int[np.ndarray, " N"]
     blocks: Int[np.ndarray, " N"]
@@ -123,7 +123,7 @@ class _Asked:
 def label_table(
     places: Mapping[str, Places], states: Mapping[str, Sequence[Mapping[str, States]]], words: int
 ) -> pd.DataFrame:
-    """The table from states that were read before: by model (before, after, untrained) and seed, of each part."""
+    """The table from states that were read before: by model (before, after, untrained) and seed, for each part."""
     asked = _asked(places, words)
     model = places["test"].part.model
     stack = model.anatomy.reads.name
@@ -163,7 +163,7 @@ def _asked(places: Mapping[str, Places], most: int) -> dict[str, _Asked]:
 
 
 def _accuracies(asked: Mapping[str, _Asked], models: Sequence[Mapping[str, States]]) -> list[dict[str, Any]]:
-    """The estimate columns of a probe's accuracy, model by model and layer by layer; all train as one problem."""
+    """The estimate columns of a probe's accuracy, by model and layer; all train as one problem."""
     inputs = {
         part: np.concatenate([each.of(one[part]) for one in models], axis=1) for part, each in asked.items()
     }  # fmt: skip
@@ -191,7 +191,7 @@ def _accuracies(asked: Mapping[str, _Asked], models: Sequence[Mapping[str, State
 def _informations(
     asked: Mapping[str, _Asked], test: Places, states: Mapping[str, States], layer: int, stack: str
 ) -> dict[str, dict[str, Any]]:
-    """By metric the estimate columns of what one layer knows."""
+    """The estimate columns of the information in one layer, by metric."""
     held_out = [asked["dev"], asked["test"]]
     rows = np.concatenate(
         [each.of(states[part])[:, layer] for part, each in zip(("dev", "test"), held_out, strict=True)]
@@ -211,7 +211,7 @@ def _informations(
 
 
 def _frequent(tokens: Int[np.ndarray, " word"]) -> Int[np.ndarray, " kept"]:
-    """Places of the most frequent tokens; −1 is none."""
+    """Indices of the most frequent tokens; −1 is none."""
     types, counts = np.unique(tokens[tokens >= 0], return_counts=True)
     common = types[np.argsort(-counts, kind="stable")[:_TYPES]]
     return np.flatnonzero(np.isin(tokens, common))
@@ -226,5 +226,4 @@ def _information(
     found = estimate_information(of_state, labels, blocks)
     random = stream("label-information")
     shuffled = [corrected_information(of_state, random.permutation(labels), blocks) for _ in range(_SHUFFLES)]
-    replicates = linear_replicates(found.value, found.without_block)
-    return estimate(found.value, replicates, float(np.mean(shuffled)), len(labels))
+    return found.columns(float(np.mean(shuffled)), len(labels))

@@ -1,4 +1,4 @@
-"""Labels of a part as numbers, and what is wrong with them."""
+"""Labels of a part as numbers, and checks on them."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,14 +10,14 @@ from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, as_written
 
 SEVERAL = "|"
-"""Between the labels of an example that has several."""
+"""Separator of the labels of an example with several."""
 
 
 def label_indices(corpus: Corpus, labels: Sequence[str]) -> Int[np.ndarray, " example"]:
-    """Which class each example is of.
+    """The class index of each example.
 
     Raises:
-        UserError: An example without a label, or with one that is not among `labels`.
+        UserError: An example has no label, or one that is not in `labels`.
     """
     places = {label: place for place, label in enumerate(labels)}
     found = list(corpus.column("label"))
@@ -26,10 +26,10 @@ def label_indices(corpus: Corpus, labels: Sequence[str]) -> Int[np.ndarray, " ex
 
 
 def label_sets(corpus: Corpus, labels: Sequence[str]) -> Float[np.ndarray, "example label"]:
-    """Which labels each example has, 1 or 0; an example may have none.
+    """The labels of each example, 1 or 0; an example may have none.
 
     Raises:
-        UserError: A label that is not among `labels`.
+        UserError: A label is not in `labels`.
     """
     places = {label: place for place, label in enumerate(labels)}
     found = [several(label) for label in corpus.column("label")]
@@ -41,7 +41,7 @@ def label_sets(corpus: Corpus, labels: Sequence[str]) -> Float[np.ndarray, "exam
 
 
 def label_numbers(corpus: Corpus) -> Float[np.ndarray, " example"]:
-    """The number that each example is labelled with.
+    """The number that labels each example.
 
     Raises:
         UserError: A label is missing or no number.
@@ -53,7 +53,7 @@ def label_numbers(corpus: Corpus) -> Float[np.ndarray, " example"]:
 
 
 def number(label: str | None) -> float | None:
-    """The number that a label is, None where it is none."""
+    """The value of a numeric label, else None."""
     try:
         value = float(label or "")
     except ValueError:
@@ -62,12 +62,12 @@ def number(label: str | None) -> float | None:
 
 
 def several(label: str | None) -> list[str]:
-    """The labels of an example that may have several: `A|B` has two, none has none."""
+    """The labels of an example that may have several: `A|B` has two, an empty one has none."""
     return [part for part in (piece.strip() for piece in (label or "").split(SEVERAL)) if part]
 
 
 def check_numbers(corpus: Corpus) -> None:
-    """Raise a UserError for the first label that is no number; examples without a label are passed over."""
+    """Raise a UserError for the first label that is not a number; examples without a label are skipped."""
     for row, label in enumerate(corpus.column("label")):
         if label is not None and number(label) is None:
             raise UserError(
@@ -78,7 +78,7 @@ def check_numbers(corpus: Corpus) -> None:
 
 
 def check_known(found: Iterable[str | None], known: Iterable[str], corpus: Corpus, column: str = "label") -> None:
-    """Raise a UserError that names the labels (or tags: what `column` holds) of a part that the task does not know."""
+    """Raise a UserError that names the labels (or tags, by `column`) of a part that the task does not know."""
     known = dict.fromkeys(known)
     found = list(found)
     unknown = list(dict.fromkeys(label for label in found if label is not None and label not in known))
@@ -93,7 +93,7 @@ def check_known(found: Iterable[str | None], known: Iterable[str], corpus: Corpu
 
 
 def _check_labelled(found: Sequence[str | None], corpus: Corpus) -> None:
-    """Raise a UserError where examples have no label."""
+    """Raise a UserError if examples have no label."""
     if missing := sum(label is None for label in found):
         raise UserError(
             f"Every example must have a label. {missing:,} of {corpus.name} have none.\n"
@@ -102,6 +102,6 @@ def _check_labelled(found: Sequence[str | None], corpus: Corpus) -> None:
 
 
 def listed(labels: Sequence[str]) -> str:
-    """Some labels of a message, six at most."""
+    """A list of labels for a message, six at most."""
     more = f" and {len(labels) - 6:,} more" if len(labels) > 6 else ""
     return ", ".join(as_written(label) for label in labels[:6]) + more

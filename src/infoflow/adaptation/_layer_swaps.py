@@ -1,4 +1,4 @@
-"""Part of the tuned layers taken back to what they were: what the task loses, and what pretraining regains."""
+"""Tuned layers reset to their pretrained weights: what the task loses, and what pretraining regains."""
 
 # K bootstrap block (64), L blocks of all stacks
 
@@ -30,11 +30,11 @@ Rewound = Literal["none", "lower", "upper", "one", "all"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Swap:
-    """Which blocks are those of the model before tuning; the blocks of an encoder come before those of its decoder."""
+    """Which blocks get their weights from before tuning; encoder blocks come before decoder blocks."""
 
     rewound: Rewound
     blocks: int
-    layer: int = -1  # of "one": which block, from 0
+    layer: int = -1  # for "one": which block, from 0
 
 
 def layer_swaps(
@@ -51,28 +51,29 @@ def layer_swaps(
 ) -> pd.DataFrame:
     """The table `LAYER_SWAPS` without the columns of `TUNED`: numbers are means over seeds.
 
-    With `rewound` "lower" the embeddings and the first blocks are those from before, with "upper" the last blocks and
-    the norm above them, with "one" a single block (every one of them), with "all" the whole body; the rest is tuned.
-    "lower" with 0 blocks is the embeddings alone, "upper" with 0 the norm alone, where there is one: what blocks regain
-    is what is regained beyond that, since an output matrix that is tied to the embeddings goes back with them. The
-    score is that of the tuned head on that body.
-    The pretraining loss is that of the pretrained head on it, in nats per predicted token; an output matrix that is
-    tied to the embeddings stays tied. Baselines: for the score the whole body from before under the tuned head, for the
-    loss the pretrained model. The models are as they were afterwards.
+    With `rewound` "lower" the embeddings and the first blocks are reset, with "upper" the last blocks and the norm
+    above them, with "one" a single block (each in turn), with "all" the whole body; the rest is tuned. "lower" with 0
+    blocks resets only the embeddings, "upper" with 0 only the norm, if there is one. Compare the other rows with these,
+    since an output matrix that is tied to the embeddings is reset with them. The score is that of the tuned head on
+    that body.
+    The pretraining loss is that of the pretrained head on the body, in nats per predicted token; an output matrix tied
+    to the embeddings stays tied. Baselines: for the score, the whole pretrained body under the tuned head; for the
+    loss, the pretrained model. The models are unchanged afterwards.
 
     Args:
         before: The pretrained model.
         after: The models tuned from it.
-        task: What they were tuned on.
-        data: Its parts; scored is `test`.
-        options: Seed, longest text, size of batches, noise of the pretraining objective.
-        pretraining: Text for the pretraining loss; without it, or without a language-model head, that is left out.
-        examples: At most so many of `test`, chosen by hash.
-        sentences: At most so many of `pretraining`.
-        points: At most so many numbers of lower and of upper blocks between none and all.
+        task: The task that they were tuned on.
+        data: Its parts; the score is on `test`.
+        options: Seed, maximum length, batch size, noise of the pretraining objective.
+        pretraining: Text for the pretraining loss; without text or without a language-model head, this loss is left
+            out.
+        examples: At most this many of `test`, chosen by hash.
+        sentences: At most this many of `pretraining`.
+        points: Maximum numbers of lower and of upper blocks to try between none and all.
 
     Raises:
-        UserError: The models have other bodies.
+        UserError: The models have different bodies.
     """
     options = options or PassOptions()
     start = began_as(before, after)
@@ -97,8 +98,9 @@ def layer_swaps(
 
 
 def swaps(model: Model, points: int) -> list[Swap]:
-    """Nothing rewound, what lies below and above the blocks, some lower and upper blocks (at most `points` numbers of
-    them), each block alone, and all."""
+    """The swaps to try: nothing, the parts below and above the blocks, up to `points` numbers of lower and of upper
+    blocks, each block alone, and everything.
+    """
     blocks = sum(len(stack.layers) for stack in model.anatomy.stacks)
     between = np.unique(np.linspace(1, blocks - 1, min(points, blocks - 1)).round().astype(int)) if blocks > 1 else []
     inner = [Swap(rewound=side, blocks=int(num)) for side in ("lower", "upper") for num in (0, *between)]
@@ -108,7 +110,7 @@ def swaps(model: Model, points: int) -> list[Swap]:
 
 
 def rewound_names(model: Model, swap: Swap) -> set[str]:
-    """Names of the body's parameters that are those from before."""
+    """Names of the body's parameters that are reset."""
     first = {stack.name: sum(len(one.layers) for one in model.anatomy.stacks[:place])
              for place, stack in enumerate(model.anatomy.stacks)}  # fmt: skip
     blocks = sum(len(stack.layers) for stack in model.anatomy.stacks)
@@ -127,7 +129,7 @@ def rewound_names(model: Model, swap: Swap) -> set[str]:
 
 
 def _taken(model: Model, swap: Swap, from_before: bool) -> dict[str, Tensor]:
-    """What the other model is given of this one: the rewound parameters, or all others."""
+    """Parameters to copy from this model to the other: the reset ones, or all others."""
     rewound = rewound_names(model, swap)
     return {
         name: parameter.detach()
@@ -145,7 +147,7 @@ def part_score(model: Model, part: TaskPart, train: Corpus) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _PretrainingText:
-    """Sentences that the pretraining loss is taken on, with noise that is the same for all bodies."""
+    """Sentences for the pretraining loss, with noise that is the same for all bodies."""
 
     scorer: SentenceScorer
     rows: np.ndarray
@@ -153,7 +155,7 @@ class _PretrainingText:
 
     @classmethod
     def of(cls, model: Model, corpus: Corpus | None, options: PassOptions, sentences: int) -> "_PretrainingText | None":
-        """None where there is no text, no head, or nothing that a decoder could write."""
+        """None if there is no text, no head, or nothing for a decoder to write."""
         if corpus is None or no_pretraining_loss(model, corpus, options.corruption):
             return None
         reader = Reader(
@@ -169,16 +171,16 @@ class _PretrainingText:
         return cls(scorer=scorer, rows=scorer.choose(sentences, "layer-swaps"), options=options)
 
     def loss(self) -> tuple[Float[np.ndarray, " block"], Float[np.ndarray, " block"]]:
-        """Summed nats and predicted tokens of each bootstrap block, with the weights that the model has now."""
+        """Summed nats and number of predicted tokens in each bootstrap block, with the model's current weights."""
         sums = loss_scores(self.scorer, self.rows, [], options=self.options).sums_VKS[0]
         assert sums.shape == (NUM_BLOCKS, 2)
         return sums[:, 0], sums[:, 1]
 
 
 def no_pretraining_loss(model: Model, corpus: Corpus, trained: AbstractObjective | None) -> str | None:
-    """Why the pretraining loss cannot be taken on this text, or None.
+    """Why the pretraining loss cannot be computed on this text, or None.
 
-    `trained`: the pretraining objective, where it is known.
+    `trained`: the pretraining objective, if known.
     """
     reason = no_loss(model)
     if reason or model.task != "seq2seq":
@@ -191,11 +193,11 @@ def no_pretraining_loss(model: Model, corpus: Corpus, trained: AbstractObjective
 
 
 def _is_of_one_text(trained: AbstractObjective | None) -> bool:
-    """Whether encoder and decoder are of the same text, not of two languages."""
+    """Whether encoder and decoder share one language, as opposed to translation."""
     return trained is not None and trained.layout == "encoder-decoder" and not trained.needs_translation
 
 
 def _with_baselines(frame: pd.DataFrame) -> pd.DataFrame:
-    """The value of the model before tuning beside every one of the same quantity."""
+    """Adds the value of the model before tuning to every row of the same quantity."""
     whole = frame[frame["rewound"] == "all"].set_index("quantity")["value"]
     return frame.assign(baseline=frame["quantity"].map(whole))

@@ -17,9 +17,9 @@ from ._tags import check_tags, tag_column, tags_of
 from ._task import SHAPES, Shape, TaskData, check_task_name
 
 DEV_SHARE, TEST_SHARE = 0.1, 0.2
-"""Of the distinct texts of training, where there is no dev or no test part."""
+"""Shares of the distinct training texts that become a missing dev or test part."""
 _MOST_CLASSES = 20
-"""Whole numbers of more values than this are taken for a regression."""
+"""Integer labels with more distinct values than this count as regression."""
 _TEXTS: Mapping[Shape, tuple[str, ...]] = {
     "classification": ("text", "label"),
     "regression": ("text", "label"),
@@ -29,11 +29,11 @@ _TEXTS: Mapping[Shape, tuple[str, ...]] = {
     "generation": ("text", "translation"),
 }
 """The columns that a shape needs."""
-_NAMED = {"translation": "label= (--label-column)"}  # what is written need be no translation
+_NAMED = {"translation": "label= (--label-column)"}  # a target need not be a translation
 _COLUMN: Mapping[Shape, str] = {"classification": "label", "tagging": "tags"}
-"""What names the column of the classes."""
+"""The option that names the column of the classes."""
 LabelReader = Callable[[Corpus], Iterable[Sequence[str]]]
-"""The labels that each example of a part has; of a shape without classes none."""
+"""The labels of each example of a part; empty for a shape without classes."""
 
 
 def load_task(
@@ -49,7 +49,7 @@ def load_task(
     seed: int = 0,
     **columns: str | int | None,
 ) -> TaskData:
-    """A task's parts, each a corpus or what one is read from: a file, a frame, a data set, `hf:NAME:SPLIT`.
+    """A task's parts, each from a corpus, a file, a frame, a data set, or `hf:NAME:SPLIT`.
 
     | file                                                     | read as                                              |
     |----------------------------------------------------------|------------------------------------------------------|
@@ -61,35 +61,35 @@ def load_task(
     | SQuAD's `.json`                                          | span: answers that stand in passages                 |
     | `.jsonl`, `.csv`, `.parquet`, `.tsv` with a header       | by usual or given names of columns                   |
 
-    A table's `question` beside its text (BoolQ, QNLI) is the first text of a pair in classification and regression.
+    If a table has a `question` and a text (BoolQ, QNLI), the question is the first text of a pair in classification and
+    regression.
 
-    Where `shape` is not given it is read off the columns of training: `choices` make a choice, `answers` a span, a
-    label a classification or regression, tags of words a tagging, a `translation` a generation. Labels are taken for
-    numbers, so that a regression is meant, where all are and one has a fraction or they are more than 20; a note says
-    so.
+    If `shape` is not set, it follows from the columns of training: `choices` imply choice, `answers` span, a label
+    classification or regression, tags of words tagging, a `translation` generation. Labels imply regression if all are
+    numbers and one has a fraction or there are more than 20 distinct ones; a note reports it.
 
-    A part that is missing is split off training by the content of the texts (`Corpus.split`): 0.1 of the texts for dev,
-    0.2 for test, and near duplicates of theirs leave training; a note says so. Examples without a label are left
-    out (so is a `gold_label` of `-`, which says that annotators did not agree), and questions whose answers their
-    passages do not hold.
+    A missing part is split off training by the content of the texts (`Corpus.split`): 0.1 of the texts for dev, 0.2 for
+    test, and their near duplicates are removed from training; a note reports it. Examples without a label are left out
+    (also those with a `gold_label` of `-`: no agreement between annotators), as are questions whose passages lack their
+    answers.
 
     Args:
-        name: Of the task, for tables.
+        name: Name of the task, for tables.
         train: The part to train on.
         dev: The part to choose on.
         test: The part to report on.
-        shape: What is asked.
-        tags: The column of the tags, of words.
-        labels: The classes in their order; default: those of training, first seen first.
-        multi: An example may have several labels, joined by `|`, or none.
-        seed: Of the split.
-        columns: Names of columns, or numbers from 0 of a file without names: `text`, `second`, `label`, `question`,
-            `choices`, `answers`, `answer_starts`, `translation`, `references`, `words`. Of a generation `label` is
-            another name for `translation`: what is to be written.
+        shape: The task's shape.
+        tags: The column of the word tags.
+        labels: The classes in their order; default: those of training, in order of first occurrence.
+        multi: Whether an example may have several labels, joined by `|`, or none.
+        seed: Seeds the split.
+        columns: Names of columns, or numbers from 1 in a file without names: `text`, `second`, `label`, `question`,
+            `choices`, `answers`, `answer_starts`, `translation`, `references`, `words`. For generation `label` is
+            another name for `translation`, the target.
 
     Raises:
-        UserError: A part cannot be read, lacks a column, or has labels that training lacks; fewer than two classes; a
-            class without examples; a label that is no number where numbers are needed.
+        UserError: A part cannot be read, lacks a column, or has labels that training lacks; there are fewer than two
+            classes; a class has no examples; or a label is not a number where numbers are needed.
     """
     check_task_name(name)
     named = check_named(columns)
@@ -111,7 +111,7 @@ def load_task(
     for corpus in parts.values():
         _check_columns(corpus, shape)
         if shape == "regression":
-            check_numbers(corpus)  # before rows are chosen: the message counts those of the file
+            check_numbers(corpus)  # before rows are chosen: the message gives line numbers of the file
     if shape in ("classification", "regression", "choice") and not multi:
         parts = {part: _labelled(corpus, part, left_out) for part, corpus in parts.items()}
     if shape == "span":
@@ -126,7 +126,7 @@ def load_task(
 
 
 def check_shape(shape: str | None) -> None:
-    """Raise a UserError unless there is such a shape, or none was named."""
+    """Raise a UserError unless the shape exists or is None."""
     if shape is not None and shape not in SHAPES:
         raise UserError(f"shape must be one of {', '.join(SHAPES)}. Got {as_written(shape)}.")
 
@@ -176,8 +176,10 @@ def _check_columns(corpus: Corpus, shape: Shape) -> None:
 
 
 def _questions_first(corpus: Corpus) -> Corpus:
-    """The question as the first text of a pair, and what it is asked about as the second, where a question stands
-    beside the text; parts are split before, so that what is asked about stays together."""
+    """Moves the question to the first text of a pair, if there is a question and a text.
+
+    Parts are split before this step, so that all questions about a text stay together.
+    """
     if "question" not in corpus.columns:
         return corpus
     if "second" in corpus.columns:
@@ -206,7 +208,7 @@ def _labelled(corpus: Corpus, part: str, left_out: Counter[str]) -> Corpus:
 
 
 def _askable(corpus: Corpus, part: str, left_out: Counter[str]) -> Corpus:
-    """The questions whose answer stands in the passage, or that have none."""
+    """The questions whose answer occurs in the passage, or that have none."""
     kept, reasons = askable_spans(corpus)
     left_out.update({f"{part}: {reason}": count for reason, count in reasons.items()})
     return kept
@@ -215,13 +217,12 @@ def _askable(corpus: Corpus, part: str, left_out: Counter[str]) -> Corpus:
 def _split(
     parts: dict[str, Corpus], name: str, seed: int, left_out: Counter[str], read_labels: LabelReader
 ) -> dict[str, Corpus]:
-    """All three parts; those that are missing are split off training, without labels that are then left in none of
-    it."""
+    """All three parts; missing ones are split off training, and labels that training then lacks are removed."""
     missing = [part for part in ("dev", "test") if part not in parts]
     if not missing:
         return parts
     shares = [share if part in missing else 0.0 for part, share in (("dev", DEV_SHARE), ("test", TEST_SHARE))]
-    # Training may be what another split left: by the same numbers none of it would fall into a part.
+    # Training may be the rest of another split: with the same numbers, no text would fall into a part.
     apart = hash64("task-parts", seed, *missing) % 2**31
     split = parts["train"].split(seed=apart, validation=shares[0], test=shares[1])
     for part, reasons in split.left_out.items():
@@ -270,7 +271,7 @@ def _classes(
 
 
 def _known(train: Corpus, found: Sequence[str], labels: Sequence[str] | None, shape: Shape) -> tuple[str, ...]:
-    """The classes or tags of training; those that were given must all occur."""
+    """The classes or tags of training; all classes in `labels` must occur."""
     classes = tuple(dict.fromkeys(found))
     what = "class" if shape == "classification" else "tag"
     if labels is not None:

@@ -1,4 +1,4 @@
-"""Adapters of low rank beside the query and value projections."""
+"""Low-rank adapters for the query and value projections."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,12 +13,12 @@ from infoflow.models import Anatomy, discover
 
 
 def add_adapters(module: PreTrainedModel, head: frozenset[str], *, rank: int, alpha: float, seed: int) -> None:
-    r"""Put an adapter beside each query and value projection; nothing else is trained but the `head`.
+    r"""Add an adapter to each query and value projection; only the adapters and the `head` are trained.
 
     $$ W x \;\to\; W x + \tfrac{\alpha}{r} B A x $$
 
-    A (r, in) begins random, a function of `seed`, and B (out, r) at 0, so that the model begins as the pretrained one.
-    Where a family keeps queries, keys and values in one matrix (GPT-2), the adapter is beside all of it.
+    A (r, in) is initialised at random from `seed`, and B (out, r) at 0, so that the model starts as the pretrained one.
+    If a family keeps queries, keys and values in one matrix (GPT-2), the adapter covers all of it.
 
     Raises:
         UserError: The model has no such projections.
@@ -54,7 +54,7 @@ def projections(anatomy: Anatomy) -> list[str]:
 
 
 def merge_adapters(module: PreTrainedModel) -> None:
-    """Add what the adapters learned to the weights beside which they stand, and take them away, in place."""
+    """Merge the adapters into the weights that they adapt, and remove them, in place."""
     for name, layer in list(_adapted(module)):
         layer.merge(safe_merge=True)
         module.set_submodule(name, layer.get_base_layer())

@@ -1,4 +1,4 @@
-"""`make_task`: the objective of a task's data."""
+"""`make_task`: the training objective for a task's data."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -18,16 +18,16 @@ from ._task import AbstractTask, Shape, TaskData
 
 
 def make_task(data: TaskData, *, trained: AbstractObjective | None = None, **options: Any) -> AbstractTask:
-    """The task that asks what `data` asks, an objective for `training.train`.
+    """The objective for `training.train` on the task of `data`.
 
     Args:
         data: The task's parts.
-        trained: What the model was pretrained for, where that is known (`training.trained_objective`): after prefix
-            language modelling by one stack, texts to write are written after sources seen from both sides.
-        options: Fields of the task's class, before those of `data`.
+        trained: The model's pretraining objective, if known (`training.trained_objective`): after prefix language
+            modelling with one stack, targets are written after sources with bidirectional attention.
+        options: Fields of the task's class; they override those of `data`.
 
     Raises:
-        UserError: No class of the shape, or no such option.
+        UserError: There is no class for the shape, or no such option.
     """
     if data.shape not in MAKERS:
         raise UserError(f"No task of the shape {data.shape} can be made. Shapes: {', '.join(MAKERS)}.")
@@ -43,7 +43,7 @@ def make_task(data: TaskData, *, trained: AbstractObjective | None = None, **opt
 
 
 def reads_both_sides(shape: Shape, trained: AbstractObjective | None) -> bool:
-    """Whether a model pretrained for `trained` is tuned to write after sources seen from both sides, with one stack."""
+    """Whether a single-stack model pretrained for `trained` should see its sources bidirectionally."""
     return shape == "generation" and isinstance(trained, PrefixDecoder)
 
 
@@ -82,4 +82,4 @@ MAKERS: Mapping[Shape, Callable[[TaskData], AbstractTask]] = {
     "span": _span,
     "generation": _generation,
 }
-"""How a task of each shape is made of its data."""
+"""How a task of each shape is built from its data."""

@@ -1,4 +1,4 @@
-"""Which weights a method of tuning changes, and how fast."""
+"""Which weights a tuning method changes, and how fast."""
 
 from transformers import PreTrainedModel
 
@@ -13,7 +13,7 @@ from ._tune_config import TuneConfig
 
 
 def prepare(built: FreshModel, task: AbstractTask, config: TuneConfig, seed: int) -> PreTrainedModel:
-    r"""Let a fresh model be tuned by `config.method`, in place.
+    r"""Prepare a fresh model for tuning by `config.method`, in place.
 
     | method | what changes                                                                          |
     |--------|---------------------------------------------------------------------------------------|
@@ -28,7 +28,7 @@ def prepare(built: FreshModel, task: AbstractTask, config: TuneConfig, seed: int
     Raises:
         UserError: The model has no such weights.
 
-    Source: layer-wise decay [@clark2020electra], where the last block's factor is δ² and here δ.
+    Source: layer-wise decay [@clark2020electra], where the last block's factor is δ²; here it is δ.
     """
     module = built.module
     if config.method == "frozen":

@@ -1,4 +1,4 @@
-"""The display inside a job of many steps: they show as the one job that goes on, and a note is told once."""
+"""Shows a job of many steps as one progress; repeated notes appear once."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from infoflow.foundation import Display, Progress, current_display, use_display
 
 
 class _OneProgress:
-    """What `display` is told of the steps of a job that it shows as `whole`."""
+    """The display for the steps of a job that is shown as `whole`."""
 
     def __init__(self, display: Display, whole: Progress) -> None:
         self._display, self._whole = display, whole
@@ -27,7 +27,7 @@ class _OneProgress:
 
 
 class _Step:
-    """A job within the whole, which is shown as often as it would be itself."""
+    """A job within the whole, updated as often as it would be alone."""
 
     def __init__(self, whole: Progress) -> None:
         self._whole = whole
@@ -38,7 +38,6 @@ class _Step:
 
 @contextmanager
 def one_progress(whole: Progress) -> Iterator[None]:
-    """Inside the block, jobs are steps of `whole`: none has lines or a bar of its own, and what several note alike is
-    told once."""
+    """Inside the block, jobs are steps of `whole`: none has its own lines or bar, and repeated notes appear once."""
     with use_display(_OneProgress(current_display(), whole)):
         yield

@@ -1,4 +1,4 @@
-"""Holds the options of a task against their annotations."""
+"""Checks the options of a task against their annotations."""
 
 import dataclasses
 from typing import Any, get_type_hints
@@ -9,7 +9,7 @@ from infoflow.foundation import read_setting
 def check_options(task: Any) -> None:
     """
     Raises:
-        UserError: An option of the task, a frozen dataclass, is beyond its limits.
+        UserError: An option of the task, a frozen dataclass, is out of range.
     """
     hints = get_type_hints(type(task), include_extras=True)
     for field in dataclasses.fields(task):

@@ -1,4 +1,4 @@
-"""The model that further pretraining begins from, and whether an objective fits it."""
+"""The model that further pretraining starts from, and whether an objective fits it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,25 +24,25 @@ _TASKS: Mapping[Layout, tuple[Task, str, str]] = {
         "one of these classes",
     ),
 }
-"""Of a layout what such a model does, what it is, and which can be gone on with."""
+"""By layout: what such a model does, what it is, and which ones can be trained further."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Parent:
-    """A model to train on, with its tokenizers."""
+    """A model for further training, with its tokenizers."""
 
     module: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    target_tokenizer: PreTrainedTokenizerBase | None  # of what it writes, where that is another language
+    target_tokenizer: PreTrainedTokenizerBase | None  # of the output, if it is another language
     digest: str
-    """Of its weights and configuration as they were found."""
+    """Digest of its weights and configuration as loaded."""
     positions: int
-    """Tokens of a text at most."""
+    """Maximum number of tokens of a text."""
 
     def extended(self, vocabulary: ExtendedVocabulary, objective: AbstractObjective) -> "Parent":
-        """The parent with new tokens, its module changed in place; the digest stays that of what was found.
+        """The parent with new tokens; its module changes in place, and the digest stays that of the loaded model.
 
-        A model that translates gets them for what it reads alone.
+        A translation model gets them on the source side only.
         """
         add_tokens(self.module, vocabulary, decoder=not objective.needs_translation)
         return Parent(
@@ -55,14 +55,15 @@ class Parent:
 
 
 def load_parent(source: str | Path, objective: AbstractObjective, positions: int = 512) -> Parent:
-    """The model in a folder or of that name, on the CPU, to be trained with `objective` on texts of `positions` tokens,
-    or of as many as it can read.
+    """The model in a folder or of that name, on the CPU, for training with `objective`.
 
-    A tokenizer without a padding token, as GPT-2's, pads with its last one: padding lies on the right, where no causal
-    position sees it and nothing is asked.
+    Texts have `positions` tokens, or as many as the model can read.
+
+    A tokenizer without a padding token, as GPT-2's, pads with its last token: padding is on the right, where no causal
+    position sees it and it has no loss.
 
     Raises:
-        UserError: It cannot be loaded, or the objective does not fit it.
+        UserError: The model cannot be loaded, or the objective does not fit it.
     """
     model = load_model(source, device="cpu")
     own: Any = model.require_tokenizer()
@@ -81,7 +82,7 @@ def load_parent(source: str | Path, objective: AbstractObjective, positions: int
 
 
 def check_fits(objective: AbstractObjective, model: Model, positions: int) -> None:
-    """Raise a UserError where the objective cannot go on training the model, on texts of so many tokens."""
+    """Raise a UserError if the objective cannot train the model further, on texts of `positions` tokens."""
     if objective.layout not in _TASKS or objective.teacher or objective.exports_a_part:
         raise UserError(
             f"{objective.name} trains more than a model folder holds, so it cannot start from one. Got {model.name}.\n"
@@ -113,7 +114,7 @@ def _or_else(model: Model) -> str:
 
 
 def _fitting(model: Model) -> list[str]:
-    """Some objectives that go on with a model; none where it has no language-model head, or stacks of another class."""
+    """Some objectives that fit a model; none without a language-model head, or for stacks of another class."""
     if model.task == "causal-lm":
         return ["causal-lm"]
     has_mask = getattr(model.require_tokenizer(), "mask_token_id", None) is not None

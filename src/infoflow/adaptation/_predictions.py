@@ -1,4 +1,4 @@
-"""What a tuned model says, and the rows that it makes in tables."""
+"""Predictions of a tuned model, and their rows in tables."""
 
 from typing import Any
 
@@ -20,13 +20,13 @@ _TEXTS = ("question", "text", "second")
 def predictions_of(
     task: AbstractTask, module: PreTrainedModel, rows: ExampleRows, corpus: Corpus, vocabulary: Vocabulary
 ) -> Predictions:
-    """What the module says about a part; it keeps its mode."""
+    """The module's predictions on a part; its mode is restored."""
     with evaluating(module):
         return task.predict(module, rows, corpus, vocabulary, _BATCH_TOKENS)
 
 
 def answer_rows(task: AbstractTask, predictions: Predictions, corpus: Corpus, most: int) -> list[dict[str, Any]]:
-    """TASK_ANSWERS of at most `most` examples, chosen by content: the same ones for every model."""
+    """TASK_ANSWERS for at most `most` examples, chosen by content: the same ones for every model."""
     hashes = hash64_array(("answers",), corpus.content_ids)
     chosen = np.sort(np.argsort(hashes, kind="stable")[:most])
     if not len(chosen):

@@ -1,4 +1,4 @@
-"""What probes of language lose and gain by tuning."""
+"""Changes in the accuracy of language probes due to tuning."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import pandas as pd
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, measure
 from infoflow.models import Model
-from infoflow.probing import Probe, tasks
+from infoflow.probing import PROBE_SCORES, Probe, tasks
 
 from ._body import began_as
 from ._seeds import mean_estimate, without_tuned
@@ -29,7 +29,7 @@ def probes_after_tuning(
 ) -> pd.DataFrame:
     """The table `PROBES_AFTER_TUNING` without the columns of `TUNED`.
 
-    The accuracy of linear probes (`probing.Probe`) for a word's part of speech, identity and place, trained on the
+    The accuracy of linear probes (`probing.Probe`) for a word's part of speech, identity and position, trained on the
     frozen states of each layer of the model before and of each tuned one; after tuning, means over seeds. Probes are
     few and stop early: compare before with after, not with published numbers.
 
@@ -37,13 +37,13 @@ def probes_after_tuning(
         before: The pretrained model.
         after: The models tuned from it.
         corpus: Sentences, such as those of the task.
-        options: Seed, longest text, size of batches.
-        tagged: A corpus with annotation, which all probes then ask about; without it those that need some are left out.
+        options: Seed, maximum length, batch size.
+        tagged: An annotated corpus, used for all probes; without it, probes that need annotation are left out.
         probed: Tasks of `probing.tasks()`, or columns of tags.
-        sentences: At most so many, chosen by hash.
+        sentences: At most this many, chosen by hash.
 
     Raises:
-        UserError: The models have other bodies, or the corpus can be asked none of the tasks.
+        UserError: The models have different bodies, or the corpus supports none of the tasks.
     """
     start = began_as(before, after)
     asked = corpus if tagged is None else tagged
@@ -51,7 +51,7 @@ def probes_after_tuning(
         Probe(task=name, sentences=sentences, seeds=1, control=False, epochs=8, batch=400, patience=2)
         for name in askable(asked, probed)
     ]
-    by_model = [_accuracies(measure(one, asked, measures, options)["probe_scores"]) for one in (start, *after)]
+    by_model = [_accuracies(measure(one, asked, measures, options)[PROBE_SCORES.name]) for one in (start, *after)]
     rows = []
     for (probe, stack, layer), row in by_model[0].items():
         keys = {"probe": probe, "stack": stack, "layer": layer}
@@ -63,12 +63,12 @@ def probes_after_tuning(
 
 
 def askable(corpus: Corpus, probed: Sequence[str] = PROBED) -> list[str]:
-    """Those of the tasks that the corpus has the columns for."""
+    """The tasks that the corpus has the columns for."""
     known = {task.name for task in tasks(corpus)}
     return [name for name in probed if name in known]
 
 
 def _accuracies(scores: pd.DataFrame) -> dict[tuple[str, str, int], dict[str, Any]]:
-    """By probe, stack and layer the estimate columns of the accuracy on all words."""
+    """Estimate columns of the accuracy on all words, by probe, stack and layer."""
     chosen = scores[(scores["metric"] == "accuracy") & (scores["labels"] == "task") & (scores["words"] == "all")]
     return {(row["task"], row["stack"], row["layer"]): row for row in chosen.to_dict("records")}

@@ -1,4 +1,4 @@
-"""Reads one labelled part of a task: a file whose layout its first lines tell, or whose columns are named."""
+"""Reads one labelled part of a task from a file with a recognisable layout or named columns."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from infoflow.corpus import Corpus, load_corpus, printable, read_lines, table_columns
-from infoflow.foundation import UserError, as_written
+from infoflow.foundation import UserError, as_written, running_words
 
 from ._columns_by_number import BY_NUMBER, numbered, read_by_number
 from ._labels import number
@@ -17,9 +17,9 @@ COLUMNS = (
     *("text", "second", "label", "question", "choices"),
     *("answers", "answer_starts", "translation", "references", "words"),
 )
-"""What of a part can be named: the columns of a corpus."""
+"""Columns of a part that can be named: those of a corpus."""
 _GOLD, _NO_CONSENSUS = "gold_label", "-"
-"""The column of SNLI and MNLI that holds what most annotators said, and what stands there where they did not agree."""
+"""The gold-label column of SNLI and MNLI, and its value if annotators did not agree."""
 _USUAL: Mapping[str, tuple[str, ...]] = {
     "text": (
         *("text", "sentence", "sentence1", "premise", "first", "question1", "sentence_A", "passage", "context"),
@@ -30,7 +30,7 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "question": ("question",),
     "choices": ("choices", "options", "endings"),
 }
-"""The names that tables usually have for the columns, the first that is there is taken."""
+"""Usual column names of tables; the first that exists is used."""
 _STARTS = ("answer_starts", "answer_start")
 _USUAL_OF: Mapping[Shape, Mapping[str, tuple[str, ...]]] = {
     "span": {
@@ -45,27 +45,27 @@ _USUAL_OF: Mapping[Shape, Mapping[str, tuple[str, ...]]] = {
         "references": ("references",),
     },
 }
-"""The same of shapes that label nothing."""
+"""The same for shapes without labels."""
 LABELLED: tuple[Shape, ...] = ("classification", "regression")
-"""Shapes that label a text, or a pair of texts."""
+"""Shapes that label a text or a pair of texts."""
 _SNIFFED = 2000  # lines
 _NAME_WORDS = 3  # of a column's name
 _LONGEST_NAME = 255  # bytes that file systems take; no corpus has such a name
 _BETWEEN_TABS = (".tsv", ".txt", "")
-"""Endings of files whose columns may be without names."""
+"""Endings of files whose columns may have no names."""
 
 
 def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: str | None) -> Corpus:
     """A part of a task: a corpus as it is, a file, a frame, a data set, or `hf:NAME`.
 
     Args:
-        source: What `load_corpus` takes.
-        shape: What is asked, where that is known.
-        named: The columns that were named, by the corpus's name for them: a name, or a number from 0.
-        tags: The column of the tags, where it was named.
+        source: A source that `load_corpus` accepts.
+        shape: The task's shape, if known.
+        named: The named columns, by the corpus's name for them: a name, or a number from 1.
+        tags: The column of the tags, if named.
 
     Raises:
-        UserError: There is no such file, or its layout is none of those that are known.
+        UserError: There is no such file, or its layout is unknown.
     """
     if isinstance(source, Corpus):
         return source
@@ -109,10 +109,10 @@ def _loaded(source: Any, named: Mapping[str, Any]) -> Corpus:
 
 
 def _check_there(path: Path) -> None:
-    """Raise a UserError for a folder, and for what looks like a file and is none (a corpus may have a name too)."""
+    """Raise a UserError for a folder, and for a name that looks like a file but does not exist (it may be a corpus)."""
     try:
         is_folder, is_lost = path.is_dir(), not path.exists()
-    except OSError:  # a name too long, or a folder that may not be searched
+    except OSError:  # name too long, or folder not searchable
         is_folder, is_lost = False, True
     if is_folder:
         raise UserError(
@@ -126,7 +126,7 @@ def _check_there(path: Path) -> None:
 
 
 def _of_words(source: Any, named: Mapping[str, Any], tags: str | None) -> Corpus:
-    """The words of a data set, lists, with their tags."""
+    """The words of a data set, as lists, with their tags."""
     is_set = hasattr(source, "column_names") or (isinstance(source, str) and source.startswith("hf:"))
     if not is_set or tags is None or len(named) > 1:
         given = ", ".join(f"{name}={column}" for name, column in {**named, "tags": tags}.items() if column is not None)
@@ -138,7 +138,7 @@ def _of_words(source: Any, named: Mapping[str, Any], tags: str | None) -> Corpus
 
 
 def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
-    """A tab-separated file without names for its columns, by what its first lines look like."""
+    """Reads a tab-separated file without column names, by the layout of its first lines."""
     lines = _first_lines(path)
     rows = _cells(lines)
     if not rows:
@@ -156,9 +156,9 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
     if width == 2 and full:
         return Corpus.from_labelled(path)
     if width == 3 and full:
-        return Corpus.from_labelled(path, (0, 1, 2))
+        return Corpus.from_labelled(path, (1, 2, 3))
     if width == 4 and full and _second_are_numbers(rows):  # SICK: a class and a number
-        return Corpus.from_labelled(path, (1 if shape == "regression" else 0, 2, 3))
+        return Corpus.from_labelled(path, (2 if shape == "regression" else 1, 3, 4))
     raise UserError(
         f"{path} has a layout that is not known: {width} tab-separated columns"
         f"{'' if full else ', most lines with a blank one'}. Known are label and text; label, first "
@@ -168,33 +168,35 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
 
 
 def _first_lines(path: Path) -> list[str]:
-    """Those by which the layout of a tab-separated file is told."""
+    """The lines that determine the layout of a tab-separated file."""
     return [line for _, line in islice(read_lines(path), _SNIFFED)]
 
 
 def _cells(lines: Sequence[str]) -> list[list[str]]:
-    """Of each line that is not blank."""
+    """Cells of each line that is not blank."""
     return [line.split("\t") for line in lines if line.strip()]
 
 
 def _second_are_numbers(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the second cells are; a line without one is told of by its number, where it is read."""
+    """Whether the second cells are numbers; a line without one is reported with its line number during reading."""
     return all(number(cells[1]) is not None for cells in rows if len(cells) > 1)
 
 
 def _names_columns(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first line names columns, one of them as usual: a few words a cell, and the usual name stands in none
-    of the other lines at its place, as a class would."""
+    """Whether the first line names columns.
+
+    It has a usual column name, at most a few words per cell, and that name does not occur below it, as a class would.
+    """
     known = {name.lower() for usual in (_USUAL, *_USUAL_OF.values()) for names in usual.values() for name in names}
     cells = [cell.strip().lower() for cell in rows[0]]
-    if len(rows) == 1 or any(len(cell.split()) > _NAME_WORDS for cell in cells):
+    if len(rows) == 1 or any(len(running_words(cell)) > _NAME_WORDS for cell in cells):
         return False
     usual = [(place, cell) for place, cell in enumerate(cells) if cell in known]
     return any(all(cell != row[place].strip().lower() for row in rows[1:] if place < len(row)) for place, cell in usual)
 
 
 def _check_no_names(path: Path) -> None:
-    """Raise a UserError where columns have numbers and the first line names them: it would be read as an example."""
+    """Raise a UserError if columns are given by number but the first line names them; it is not an example."""
     rows = _cells(_first_lines(path))
     if rows and _names_columns(rows):
         raise UserError(
@@ -213,7 +215,7 @@ def _unnamed(path: Path, what: str, columns: Sequence[str]) -> UserError:
 
 
 def _check_width(path: Path, width: int) -> None:
-    """Raise a UserError where a line has more columns than most: its text may hold a tab, and would be cut there."""
+    """Raise a UserError if a line has more columns than most: its text may contain a tab and would be truncated."""
     for place, line in read_lines(path):
         cells = line.split("\t")
         if any(cell.strip() for cell in cells[width:]):
@@ -231,13 +233,12 @@ def is_tagged(lines: Sequence[str]) -> bool:
 
 
 def _columns_of(path: Path) -> list[str]:
-    """The names of a table's columns; none of what is no table, or is not there."""
+    """The column names of a table; empty if the file is not a table or does not exist."""
     return table_columns(path) if path.is_file() else []
 
 
 def _all_named(columns: Sequence[str], named: Mapping[str, Any], shape: Shape | None) -> dict[str, Any]:
-    """The columns that were named, and the others under usual names; of texts to write a list may hold the references
-    too."""
+    """The named columns, and the others under usual names; for generation a list may also hold the references."""
     usual = _USUAL_OF.get(shape, _USUAL) if shape else _USUAL
     if "answers" in named:
         usual = {**usual, "answer_starts": _STARTS}
@@ -251,7 +252,7 @@ def _all_named(columns: Sequence[str], named: Mapping[str, Any], shape: Shape | 
 
 
 def _of_labelled(found: dict[str, str], named: Mapping[str, Any]) -> dict[str, str]:
-    """Usual columns of what is labelled: a question is one of at most two texts, and may be the only one."""
+    """Usual columns of labelled shapes: a question counts as one of at most two texts, and may be the only one."""
     if "question" in found and {"text", "second"} <= {**found, **named}.keys():
         return {name: column for name, column in found.items() if name != "question"}
     if "question" in found and "text" not in {**found, **named}:
@@ -262,7 +263,7 @@ def _of_labelled(found: dict[str, str], named: Mapping[str, Any]) -> dict[str, s
 def _usual(
     columns: Sequence[str], named: Mapping[str, Any], usual: Mapping[str, tuple[str, ...]] = _USUAL
 ) -> dict[str, str]:
-    """The columns that a table has under usual names; those that were named are not looked for."""
+    """The columns that a table has under usual names, apart from the named ones."""
     found = {
         name: next((column for column in names if column in columns and column not in named.values()), None)
         for name, names in usual.items()
@@ -272,7 +273,7 @@ def _usual(
 
 
 def check_named(columns: Mapping[str, Any], known: Sequence[str] = COLUMNS) -> dict[str, Any]:
-    """The columns that were named; a UserError for one that no task has."""
+    """The named columns; a UserError for one that no task has."""
     for name, column in columns.items():
         if name not in known:
             raise UserError(f"A task has no column {name}. It can have: {', '.join(known)}.")

@@ -1,4 +1,4 @@
-"""The layer from which on something can be read."""
+"""The first layer at which something can be read."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,11 @@ import pandas as pd
 from infoflow.foundation import UserError
 
 WITHIN = 0.01
-"""One point of accuracy below the best layer."""
+"""Tolerance: one point of accuracy below the best layer."""
 
 
 def first_readable(values: Sequence[float] | np.ndarray, within: float = WITHIN) -> int:
-    """The first layer whose value is at most `within` below the best; NaN layers are passed over.
+    """The first layer whose value is at most `within` below the best; NaN layers are skipped.
 
     Raises:
         UserError: No layer has a value.
@@ -27,8 +27,10 @@ def first_readable(values: Sequence[float] | np.ndarray, within: float = WITHIN)
 
 
 def label_readable(table: pd.DataFrame, within: float = WITHIN, metric: str = "accuracy") -> pd.DataFrame:
-    """In which layer the label becomes readable: of `LABEL_BY_LAYER` one row for each model that its other keys tell
-    apart, with `layer`, the accuracy there (`value`) and in the best layer (`best`)."""
+    """The layer in which the label becomes readable, for each model in `LABEL_BY_LAYER`.
+
+    One row for each combination of the other keys, with `layer`, its accuracy (`value`) and the best layer's (`best`).
+    """
     kept = table[table["metric"] == metric].dropna(subset=["value"])
     estimates = {"value", "low", "high", "baseline", "count", "replicates", "layer"}
     keys = [column for column in table.columns if column not in estimates]

@@ -1,4 +1,4 @@
-"""The number that a text, or a pair of texts, is given."""
+"""Regression: a number for a text or a pair of texts."""
 
 from dataclasses import dataclass
 from typing import ClassVar, final
@@ -24,11 +24,11 @@ from ._whole_text import AbstractTextTask
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Regression(AbstractTextTask):
-    r"""The number of each text; of pairs of texts where the corpus has the column `second`.
+    r"""The number of each text, or of each pair of texts if the corpus has the column `second`.
 
-    The model writes the label in units of training's standard deviation σ from training's mean μ, so that learning
-    rates mean the same whatever the scale; the loss is $\left(f(x) - (y - \mu) / \sigma\right)^2$, and what is said
-    is $\mu + \sigma f(x)$. A trained model is saved with a head that answers in the label's unit (`settled`).
+    The model predicts the label standardised by training's mean μ and standard deviation σ, so that learning rates do
+    not depend on the scale; the loss is $\left(f(x) - (y - \mu) / \sigma\right)^2$, and the prediction is $\mu + \sigma
+    f(x)$. A trained model is saved with a head that predicts in the label's unit (`settled`).
     """
 
     name: ClassVar[str] = "regression"
@@ -42,10 +42,10 @@ class Regression(AbstractTextTask):
 
     @classmethod
     def of(cls, task: str, train: Corpus) -> "Regression":
-        """The task whose unit is that of a training part.
+        """The task with the unit of a training part.
 
         Raises:
-            UserError: A label is no number, or all are the same.
+            UserError: A label is not a number, or all are the same.
         """
         values = label_numbers(train)
         if np.ptp(values) == 0:
@@ -62,14 +62,14 @@ class Regression(AbstractTextTask):
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """Squared error, in units of training's variance; numbers are not smoothed."""
+        """Squared error, in units of training's variance; label smoothing does not apply."""
         return {self.name: LossTerm(total=self.example_losses(module, batch).sum(), count=len(batch))}
 
     def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
         return (self._answers(module, batch) - batch[LABELS]) ** 2
 
     def _answers(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
-        """What the model says, in standard deviations from the mean."""
+        """The model's output, in standard deviations from the mean."""
         return task_logits(module, batch)[:, 0]
 
     def predict(
@@ -84,18 +84,18 @@ class Regression(AbstractTextTask):
         return Predictions(said=tuple(f"{value:.4g}" for value in values), wanted=wanted, values=values)
 
     def scores(self, predictions: Predictions, corpus: Corpus, train: Corpus) -> list[Score]:
-        """Pearson's and Spearman's correlation and r2, beside those of training's mean."""
+        """Pearson's and Spearman's correlation and r2, with training's mean as baseline."""
         guess = float(label_numbers(train).mean())
         return number_scores(label_numbers(corpus), predictions.values, guess, blocks_of(corpus))
 
     def right(self, predictions: Predictions, corpus: Corpus) -> Bool[np.ndarray, " example"]:
-        """None: a number is near or far, and that its first digits are the label's says nothing."""
+        """None: for a number, a match of the first digits means nothing."""
         return np.zeros(len(predictions.said), dtype=bool)
 
     def settled(self, module: PreTrainedModel) -> "Regression":
-        r"""Have the last layer, $w \cdot h + b$, answer in the label's unit: $\sigma w \cdot h + \sigma b + \mu$.
+        r"""Rescale the last layer, $w \cdot h + b$, to the label's unit: $\sigma w \cdot h + \sigma b + \mu$.
 
-        A head without a bias (GPT-2's) has no place for $\mu$: it stays as it is, and so does the task.
+        A head without a bias (GPT-2's) cannot hold $\mu$: it stays as it is, and so does the task.
         """
         last = [one for one in module.modules() if isinstance(one, nn.Linear) and one.out_features == 1]
         if len(last) != 1 or last[0].bias is None:
@@ -109,11 +109,11 @@ class Regression(AbstractTextTask):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SettledRegression(Regression):
-    """The same task, of a model whose head answers in the label's unit."""
+    """The same task for a model whose head predicts in the label's unit."""
 
     def _answers(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
         return (task_logits(module, batch)[:, 0] - self.mean) / self.deviation
 
     def settled(self, module: PreTrainedModel) -> Regression:
-        """Nothing is left to do."""
+        """Already settled."""
         return self

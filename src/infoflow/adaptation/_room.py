@@ -1,4 +1,4 @@
-"""What a task is for a model: how long texts may be that it reads and writes, and how they begin."""
+"""Fits a task to a model: maximum lengths of inputs and targets, and the first token of targets."""
 
 from dataclasses import replace
 
@@ -14,14 +14,15 @@ from ._tune_config import TuneConfig
 
 
 def fitted(task: AbstractTask, model: Model, config: TuneConfig) -> AbstractTask:
-    """The task with texts to write as long as `config.max_target` says, no longer than the model has positions for, and
-    asked for from the first token that the model does not read anyway.
+    """The task with a target length of `config.max_target`, within the model's positions.
 
-    A decoder alone reads source and target in one row: a target gets what `config.max_length` leaves, or half of the
-    positions where that is more.
+    The loss starts at the first token that the model does not read anyway.
+
+    A single decoder reads source and target in one row: the target gets the positions left by `config.max_length`, or
+    half of the positions if that is more.
 
     Raises:
-        UserError: `config.max_target` was given for a task that writes nothing.
+        UserError: `config.max_target` is set for a task that writes nothing.
     """
     if not isinstance(task, Generation):
         if config.max_target:
@@ -45,7 +46,7 @@ def fitted(task: AbstractTask, model: Model, config: TuneConfig) -> AbstractTask
 
 
 def tell_of_room(task: AbstractTask, asked: AbstractTask, model: Model, config: TuneConfig) -> None:
-    """Note that texts to write are shorter than was asked for, where they are."""
+    """Note if targets are shorter than requested."""
     if not isinstance(task, Generation) or not isinstance(asked, Generation):
         return
     if task.max_target < (config.max_target or asked.max_target):
@@ -56,8 +57,10 @@ def tell_of_room(task: AbstractTask, asked: AbstractTask, model: Model, config: 
 
 
 def input_length(model: Model, max_length: int, task: AbstractTask) -> int:
-    """Tokens of an input at most: what was asked for, or what the model has positions for; of a decoder alone, which
-    reads the text to write behind the input, what that leaves."""
+    """Maximum number of input tokens: the requested length, within the model's positions.
+
+    For a single decoder, which reads the target after the input, the positions that the target leaves.
+    """
     limit = model.max_tokens
     if limit is not None and isinstance(task, Generation) and model.task == "causal-lm":
         limit = max(limit + 1 - task.max_target, limit // 2)
@@ -65,6 +68,6 @@ def input_length(model: Model, max_length: int, task: AbstractTask) -> int:
 
 
 def _begin(model: Model) -> int | None:
-    """The token that the tokenizer puts before a text to write."""
+    """The token that the tokenizer puts before a target."""
     tokenizer: PreTrainedTokenizerBase = model.target_tokenizer or model.require_tokenizer()
     return text_format(tokenizer, target=model.target_tokenizer is None).start

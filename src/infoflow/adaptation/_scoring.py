@@ -1,11 +1,12 @@
 """Metrics of a part with their bootstrap over blocks of examples: sums per block, and every replicate from them.
 
-Values are scikit-learn's, SciPy's and seqeval's; replicates are what these would say of the resampled examples.
+Values equal those of scikit-learn and SciPy, and seqeval's for entities; replicates equal their values on the resampled
+examples.
 """
 
 # R replicate, B block, E example, K class, G group of equal values
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -13,9 +14,20 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from infoflow.corpus import Corpus
-from infoflow.foundation import NUM_BLOCKS, Scale, block_of, replicate_weights
-from infoflow.results import estimate
+from infoflow.foundation import (
+    NUM_BLOCKS,
+    Interval,
+    Scale,
+    at_least_each_class,
+    at_least_fisher,
+    block_effects,
+    block_interval,
+    block_of,
+    replicate_weights,
+)
+from infoflow.results import estimate, scale_of
 
+from ._tags import OUTSIDE
 from ._task import Score
 
 Blocks = Int[np.ndarray, " example"]
@@ -23,12 +35,12 @@ Blocks = Int[np.ndarray, " example"]
 
 
 def blocks_of(corpus: Corpus) -> Blocks:
-    """The block of each example, which its content decides: the same for every model."""
+    """The block of each example, determined by its content: the same for every model."""
     return block_of(corpus.content_ids)
 
 
 def share_right(metric: str, right: Bool[np.ndarray, " item"], blocks: Blocks, baseline: float) -> Score:
-    """The share of items that are right; `blocks` of the items, several of which may be of one example."""
+    """The share of right items; `blocks` are those of the items, several of which may belong to one example."""
     value = float(right.mean()) if len(right) else float("nan")
     of_block = [_sums(right.astype(np.float64), blocks), _sums(np.ones(len(right)), blocks)]
     return scored(metric, value, _ratio(*of_block), baseline, len(right), blocks, "share")
@@ -41,10 +53,11 @@ def class_scores(
     num_classes: int,
     blocks: Blocks,
 ) -> list[Score]:
-    r"""Accuracy, macro-averaged F1 and Matthews' correlation; `guess` is the class that a guess always says, and
-    `num_classes` an answer that is no class.
+    r"""Accuracy, macro-averaged F1 and Matthews' correlation.
 
-    Macro-F1 is the mean over the classes that occur among the right or the given answers, as in scikit-learn. Matthews'
+    `guess` is the class that the baseline always predicts, and `num_classes` encodes an answer that is not a class.
+
+    Macro-F1 is the mean over the classes that occur among the gold labels or predictions, as in scikit-learn. Matthews'
     correlation of several classes is that of [@gorodkin2004].
     """
     from sklearn.metrics import f1_score, matthews_corrcoef
@@ -58,19 +71,42 @@ def class_scores(
         classes = occurring[occurring < num_classes]
         return float(f1_score(wanted, answers, labels=classes, average="macro", zero_division=0))
 
-    def row(metric: str, value: float, of: Callable[[np.ndarray], np.ndarray], baseline: float, scale: Scale) -> Score:
-        return scored(metric, value, of(resampled_RKK), baseline, len(wanted), blocks, scale)
+    # An error costs Matthews' correlation 1 / (1 - sum of squared class shares), on a scale of width two.
+    shares = np.bincount(wanted) / len(wanted) if len(wanted) else np.ones(1)
+    agreeing = 2 * len(wanted) * (1 - (shares**2).sum())
 
     return [
         share_right("accuracy", wanted == said, blocks, float((wanted == guessed).mean())),
-        row("macro_f1", macro(said), macro_f1, macro(guessed), "share"),
-        row("matthews", float(matthews_corrcoef(wanted, said)), matthews, 0.0, "any"),
+        _each_class(
+            scored("macro_f1", macro(said), macro_f1(resampled_RKK), macro(guessed), len(wanted), blocks, "share"),
+            confusion_BKK.sum(axis=0),
+        ),
+        scored(
+            "matthews",
+            float(matthews_corrcoef(wanted, said)),
+            matthews(resampled_RKK),
+            0.0,
+            len(wanted),
+            blocks,
+            "correlation",
+            agreeing,
+        ),
     ]
 
 
+def _each_class(score: Score, confusion: Float[np.ndarray, "class class"]) -> Score:
+    """Macro F1, with an interval from the counts of each class."""
+    hits, named = np.diagonal(confusion)[:-1], (confusion.sum(0) + confusion.sum(1))[:-1]
+    there = named > 0
+    ends = at_least_each_class(Interval(score.row["low"], score.row["high"]), hits[there], named[there])
+    return Score(metric=score.metric, row={**score.row, "low": ends.low, "high": ends.high})
+
+
 def macro_f1(confusion: Float[np.ndarray, "*replicate class class"]) -> Float[np.ndarray, "*replicate"]:
-    """Mean over the classes that occur of 2 TP / (given + right), from counts (right answer, given answer), of which
-    the last is no class."""
+    """Mean of 2 TP / (predicted + gold) over the classes that occur, from counts (gold, predicted).
+
+    The last prediction stands for no class.
+    """
     hits = np.diagonal(confusion, axis1=-2, axis2=-1)[..., :-1]
     named = (confusion.sum(-1) + confusion.sum(-2))[..., :-1]
     with np.errstate(invalid="ignore"):
@@ -78,7 +114,7 @@ def macro_f1(confusion: Float[np.ndarray, "*replicate class class"]) -> Float[np
 
 
 def matthews(confusion: Float[np.ndarray, "*replicate class class"]) -> Float[np.ndarray, "*replicate"]:
-    """Matthews' correlation from counts (right answer, given answer); 0 where either is constant."""
+    """Matthews' correlation from counts (gold, predicted); 0 if either is constant."""
     right, given, total = confusion.sum(-1), confusion.sum(-2), confusion.sum((-2, -1))
     together = np.diagonal(confusion, axis1=-2, axis2=-1).sum(-1) * total - (right * given).sum(-1)
     spread = (total**2 - (right**2).sum(-1)) * (total**2 - (given**2).sum(-1))
@@ -91,9 +127,10 @@ def set_scores(
     guess: Bool[np.ndarray, " class"],
     blocks: Blocks,
 ) -> list[Score]:
-    """Micro- and macro-averaged F1 of examples that may have several labels, and the share with exactly the right ones.
+    """Micro- and macro-averaged F1 of examples with several labels, and the share of exactly right label sets.
 
-    `guess` are the labels that a guess gives every example. A label that is neither right nor given has F1 0.
+    `guess` is the label set that the baseline predicts for every example. A label that is neither gold nor predicted
+    has F1 0.
     """
     from sklearn.metrics import f1_score
 
@@ -121,7 +158,7 @@ def set_scores(
 def number_scores(
     wanted: Float[np.ndarray, " example"], said: Float[np.ndarray, " example"], guess: float, blocks: Blocks
 ) -> list[Score]:
-    """Pearson's and Spearman's correlation, and the share of variance explained (r2); `guess` is a number for all.
+    """Pearson's and Spearman's correlation, and explained variance (r2); `guess` is the baseline's number.
 
     A correlation with a constant is 0.
     """
@@ -137,7 +174,7 @@ def number_scores(
     values = [correlation(wanted, said), correlation(rankdata(wanted), rankdata(said)), float(r2_score(wanted, said))]
     baselines = [0.0, 0.0, float(r2_score(wanted, np.full_like(wanted, guess)))]
     return [
-        scored(metric, value, drawn, baseline, len(wanted), blocks)
+        scored(metric, value, drawn, baseline, len(wanted), blocks, scale_of(metric))
         for metric, value, drawn, baseline in zip(
             ("pearson", "spearman", "r2"), values, replicates, baselines, strict=True
         )
@@ -145,7 +182,7 @@ def number_scores(
 
 
 def correlation(x: Float[np.ndarray, " example"], y: Float[np.ndarray, " example"]) -> float:
-    """Pearson's correlation; 0 where either is constant."""
+    """Pearson's correlation; 0 if either is constant."""
     from scipy.stats import pearsonr
 
     if np.ptp(x) == 0 or np.ptp(y) == 0:
@@ -154,7 +191,7 @@ def correlation(x: Float[np.ndarray, " example"], y: Float[np.ndarray, " example
 
 
 def correlations(x: np.ndarray, y: np.ndarray, weights: Float[np.ndarray, "replicate example"]) -> np.ndarray:
-    """Pearson's correlation of each resample; x and y of the examples, or of each resample's: (replicate,)."""
+    """Pearson's correlation of each resample; x and y are per example, or per resample: (replicate,)."""
     total = weights.sum(1)
     x, y = (values - _over((weights * values).sum(1), total)[:, None] for values in (x, y))
     spread = (weights * x**2).sum(1) * (weights * y**2).sum(1)
@@ -164,8 +201,10 @@ def correlations(x: np.ndarray, y: np.ndarray, weights: Float[np.ndarray, "repli
 def weighted_ranks(
     values: Float[np.ndarray, " example"], weights: Float[np.ndarray, "replicate example"]
 ) -> Float[np.ndarray, "replicate example"]:
-    """The rank that each example has in each resample, where `weights` say how often it stands in it; equal values
-    share their mean rank."""
+    """The rank of each example in each resample; ties share their mean rank.
+
+    `weights` is the count of each example in each resample.
+    """
     _, group_E = np.unique(values, return_inverse=True)
     counts_RG = np.stack([np.bincount(group_E, weights=row) for row in weights])
     up_to_RG = np.cumsum(counts_RG, axis=1)
@@ -179,25 +218,39 @@ def _explained(wanted: np.ndarray, said: np.ndarray, weights: np.ndarray) -> np.
 
 
 def entity_score(wanted: Sequence[Sequence[str]], said: Sequence[Sequence[str]], guess: str, blocks: Blocks) -> Score:
-    r"""Micro-averaged F1 of entities, $2\,\mathrm{TP} / (\text{given} + \text{right})$, as seqeval counts them by
-    default: the way of CoNLL's own script, in which an `I-` tag after `O` begins an entity too.
+    r"""Micro-averaged F1 of entities, $2\,\mathrm{TP} / (\text{predicted} + \text{gold})$, as in CoNLL's script.
 
-    `guess` is the tag that a guess gives every word.
+    `guess` is the tag that the baseline predicts for every word.
     """
-    from seqeval.metrics import f1_score
-
     guessed = [[guess] * len(tags) for tags in wanted]
-    counts_B2 = _sums(entity_counts(wanted, said), blocks)
-    value, baseline = (float(f1_score(wanted, answers, zero_division=0)) for answers in (said, guessed))
+    counts_E2, of_guess_E2 = entity_counts(wanted, said), entity_counts(wanted, guessed)
+    totals_22 = np.stack([counts_E2.sum(0), of_guess_E2.sum(0)])
+    value, baseline = _over(totals_22[:, 0], totals_22[:, 1]).tolist()
+    counts_B2 = _sums(counts_E2, blocks)
     return scored("entity_f1", value, _ratio(*counts_B2.T), baseline, len(wanted), blocks, "share")
 
 
 def entity_counts(wanted: Sequence[Sequence[str]], said: Sequence[Sequence[str]]) -> Float[np.ndarray, "example 2"]:
-    """Of each sentence twice the entities that are right, and those that are there plus those that were given."""
-    from seqeval.metrics.sequence_labeling import get_entities
-
-    found = [[set(get_entities(list(tags))) for tags in side] for side in (wanted, said)]
+    """For each sentence, twice the number of right entities, and the number of gold plus predicted entities."""
+    found = [[_entities(tags) for tags in side] for side in (wanted, said)]
     return np.array([(2.0 * len(a & b), len(a) + len(b)) for a, b in zip(*found, strict=True)], dtype=np.float64)
+
+
+def _entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
+    """Type, first and last word of each entity.
+
+    An entity continues at `I-` or `E-` after `B-` or `I-` of its type; every other tag but `O` begins one, also an `I-`
+    after `O`.
+    """
+    found: list[tuple[str, int, int]] = []
+    before = OUTSIDE
+    for place, tag in enumerate(tags):
+        goes_on = tag[0] in "IE" and before[0] in "BI" and tag[1:] == before[1:]
+        if tag != OUTSIDE:
+            first = found.pop()[1] if goes_on else place
+            found.append((tag[2:], first, place))
+        before = tag
+    return set(found)
 
 
 def scored(
@@ -208,13 +261,22 @@ def scored(
     count: int,
     blocks: Blocks,
     scale: Scale = "any",
+    agreeing: float | None = None,
 ) -> Score:
-    """One metric with its interval; `blocks` tell how many independent units there are, and which resamples are empty:
-    those are no numbers."""
+    """One metric with its interval.
+
+    `blocks` determines the number of independent units and which resamples are empty (NaN).
+
+    `agreeing`: the effective number of `count` observations that all agree, by default `count`.
+    """
     there = np.unique(blocks)
     units = len(there)
     replicates = np.where(_weights()[:, there].sum(1) > 0, replicates, np.nan)
-    row: dict[str, Any] = estimate(value, replicates, baseline, count, scale=scale, units=units)
+    agree = count if agreeing is None else agreeing
+    ends = block_interval(value, block_effects(value, replicates), units=units, scale=scale, count=agree)
+    if scale == "correlation":
+        ends = at_least_fisher(ends, value, count)
+    row: dict[str, Any] = estimate(value, replicates, baseline, count, ends=ends)
     return Score(metric=metric, row=row)
 
 
@@ -236,7 +298,7 @@ def _ratio(numerator_B: np.ndarray, denominator_B: np.ndarray) -> np.ndarray:
 
 
 def _over(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-    """The quotient, 0 where nothing is divided by nothing."""
+    """The quotient, 0 for 0/0."""
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
 
 

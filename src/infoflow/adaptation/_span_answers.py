@@ -1,4 +1,4 @@
-"""From scores of starts and ends in windows to the n best answers of each question."""
+"""The n best answers to each question, from start and end scores in windows."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,11 +10,11 @@ from ._span_rows import Window
 
 
 class SpanAnswer(NamedTuple):
-    """A span of the passage, or "" for none."""
+    """A span of the passage, or "" for no answer."""
 
     text: str
     score: float
-    """Logit of its start and of its end, added."""
+    """Sum of the logits of its start and its end."""
 
 
 def best_spans(
@@ -25,11 +25,11 @@ def best_spans(
     count: int,
     longest: int,
 ) -> list[SpanAnswer]:
-    """The `count` best spans of a window, of `longest` tokens at most.
+    """The `count` best spans of a window, with at most `longest` tokens.
 
     $$ s_{ij} = \\mathrm{start}_i + \\mathrm{end}_j, \\qquad i \\le j < i + \\mathrm{longest} $$
 
-    Both ends lie in the passage, and the start is a token that has most context in this window.
+    Both ends lie in the passage, and the start must have its maximum context in this window.
     """
     inside = window.offsets[:, 0] >= 0
     starts = np.where(window.best, start, -np.inf)
@@ -45,7 +45,7 @@ def best_spans(
 
 
 def joined(answers: Sequence[SpanAnswer], count: int) -> list[SpanAnswer]:
-    """The `count` best different answers over all windows of a question; blank ones are none."""
+    """The `count` best distinct answers over all windows of a question, without blank ones."""
     best: dict[str, float] = {}
     for text, score in sorted(answers, key=lambda answer: -answer.score):
         if text:
@@ -54,7 +54,7 @@ def joined(answers: Sequence[SpanAnswer], count: int) -> list[SpanAnswer]:
 
 
 def with_null(answers: list[SpanAnswer], null: float, threshold: float) -> list[SpanAnswer]:
-    """The answers with "" among them: before all others where its score exceeds the best by more than `threshold`."""
+    """The answers with "" added: in first place if its score exceeds the best by more than `threshold`."""
     at_front = not answers or null - answers[0].score > threshold
     return [SpanAnswer("", null), *answers] if at_front else [*answers, SpanAnswer("", null)]
 

@@ -1,4 +1,4 @@
-"""Extractive question answering: where in a passage the answer to a question begins and ends."""
+"""Extractive question answering: the start and end of the answer in a passage."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,10 +31,10 @@ from ._task_rows import SEGMENTS
 class SpanExtraction(AbstractTask):
     """The answer to a question as a span of a passage, by the recipe of BERT ([@devlin2019bert]).
 
-    A model reads the question and a window of the passage and scores each token as the answer's start and its end. A
-    window without the answer is to point at [CLS]. What the windows of a passage say is joined: a start counts in the
-    window in which its token has most context, the best sum of start and end is the answer, and "no answer" has the
-    lowest score that a window gives [CLS].
+    A model reads the question and a window of the passage and scores each token as the answer's start and end. In a
+    window without the answer, [CLS] is the target. The windows of a passage are combined: a start counts in the window
+    in which its token has most context, the best sum of start and end is the answer, and "no answer" gets the lowest
+    score of [CLS] over the windows.
     """
 
     name: ClassVar[str] = "span-extraction"
@@ -51,26 +51,26 @@ class SpanExtraction(AbstractTask):
     task: str
     labels: tuple[str, ...] = ()
     nullable: bool = False  # whether "no answer" is an answer, as in SQuAD 2.0
-    null_threshold: float = 0.0  # by how much the score of "no answer" must exceed that of the best span
+    null_threshold: float = 0.0  # margin by which the score of "no answer" must exceed that of the best span
     doc_stride: Count = 128  # tokens from the beginning of a window to that of the next
     query_length: Count = 64  # tokens of the question that are read
-    best: Count = 20  # answers of each question that are ranked
-    answer_length: Count = 30  # tokens of an answer at most
-    causal_spans: bool = False  # let a decoder point at spans although it does not see what follows a token
+    best: Count = 20  # ranked answers per question
+    answer_length: Count = 30  # maximum number of tokens of an answer
+    causal_spans: bool = False  # allow a decoder to predict spans although it does not see later tokens
 
     def __post_init__(self) -> None:
         check_options(self)
 
     def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> SpanRows:
-        """Windows of the passages; `SpanRows.examples` says of which question each is.
+        """Windows of the passages; `SpanRows.examples` maps each to its question.
 
         Raises:
-            UserError: As `SpanRows`.
+            UserError: As in `SpanRows`.
         """
         return SpanRows(corpus, tokenizer, WindowSize(max_length, self.doc_stride, self.query_length))
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        """Windows whose answer, or lack of one, is known."""
+        """Number of windows whose answer, or lack of one, is known."""
         return {"span": int((batch["start"] != LEFT_OUT).sum())}
 
     def loss(
@@ -81,7 +81,7 @@ class SpanExtraction(AbstractTask):
         return {"span": LossTerm(total=losses.sum(), count=self.counts(batch)["span"])}
 
     def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
-        """Loss of each window, 0 where nothing is asked."""
+        """Loss of each window, 0 without a target."""
         return self._losses(module, batch, 0.0)
 
     def predict(
@@ -112,11 +112,11 @@ class SpanExtraction(AbstractTask):
         )
 
     def scores(self, predictions: Predictions, corpus: Corpus, train: Corpus) -> list[Score]:
-        """F1 and exact match as SQuAD has them.
+        """F1 and exact match as defined by SQuAD.
 
-        With `nullable` also F1 of the questions that have an answer, and the share of the others where none is given.
-        The baseline is the best of three guesses, chosen on `train`: no answer, the first sentence of the passage, the
-        most frequent answer.
+        With `nullable` also F1 on questions that have an answer, and accuracy on those that have none. The baseline is
+        the best of three guesses, chosen on `train`: no answer, the first sentence of the passage, the most frequent
+        answer.
 
         Source: [@rajpurkar2016], [@rajpurkar2018].
         """
@@ -128,12 +128,12 @@ class SpanExtraction(AbstractTask):
         return [*scores, *self._by_kind(predictions, corpus)]
 
     def right(self, predictions: Predictions, corpus: Corpus) -> Bool[np.ndarray, " example"]:
-        """Which answers match one of the right ones exactly, as SQuAD normalises."""
+        """Which answers exactly match a reference after SQuAD's normalisation."""
         pairs = zip(predictions.said, _wanted(corpus), strict=True)
         return np.array([exact_match(*each) == 1 for each in pairs], dtype=bool)
 
     def _by_kind(self, predictions: Predictions, corpus: Corpus) -> list[Score]:
-        """F1 of questions with an answer, and of those without; the baseline never and always says "no answer"."""
+        """F1 on questions with an answer, and on those without; the baselines never and always predict "no answer"."""
         has_answer = np.array([bool(answers) for answers in _wanted(corpus)])
         if not self.nullable or has_answer.all() or not has_answer.any():
             return []
@@ -156,7 +156,7 @@ class SpanExtraction(AbstractTask):
         """Scores of each token as start and as end, float32 also under autocast; the lowest float at padding.
 
         Raises:
-            UserError: The model has no such head, or does not see what follows a token.
+            UserError: The model has no such head, or does not see later tokens.
         """
         self._check(module)
         output = module(**task_inputs(module, batch))

@@ -20,16 +20,16 @@ from ._task_rows import SEGMENTS
 UNCOVERED = "answer that no token covers"
 CUT = "answer longer than a window"
 LEFT_OUT = -1
-"""The start and end of a window that is read but asks for nothing: its answer cannot be marked."""
+"""The start and end of a window without a target, because its answer cannot be marked."""
 
-_FEWEST = 8  # tokens of the passage in a window at least
+_FEWEST = 8  # minimum number of passage tokens in a window
 
 
 class WindowSize(NamedTuple):
-    """How passages are cut, in tokens."""
+    """Sizes for cutting passages, in tokens."""
 
     max_length: int
-    """Of question, window and special tokens together."""
+    """Total length of question, window and special tokens."""
     doc_stride: int
     query_length: int
 
@@ -43,32 +43,32 @@ class Window:
     input_ids: np.ndarray
     """int64 (token,)."""
     segments: np.ndarray
-    """int64 (token,): 1 where the tokenizer counts a token to the passage; all 0 where it has no segments."""
+    """int64 (token,): 1 for tokens that the tokenizer assigns to the passage; all 0 if it has no segments."""
     offsets: np.ndarray
-    """int64 (token, 2): characters of the passage that a token stands for, (-1, -1) outside of the passage."""
+    """int64 (token, 2): characters of the passage that a token covers, (-1, -1) outside of the passage."""
     best: np.ndarray
-    """Bool (token,): tokens of the passage that see more around them in this window than in any other."""
+    """Bool (token,): passage tokens that have more context in this window than in any other."""
     null: int
-    """Position that stands for "no answer": of [CLS], or the first."""
+    """Position that represents "no answer": [CLS], or the first position."""
     start: int
-    """Position of the answer's first token; `null` where the window lacks it; LEFT_OUT."""
+    """Position of the answer's first token; `null` if the window lacks it; LEFT_OUT."""
     end: int
-    """Of its last token."""
+    """Position of its last token."""
 
 
 @final
 class SpanRows:
-    """The windows of every question of a corpus; window i is of corpus row `examples[i]`.
+    """The windows of every question of a corpus; window i belongs to corpus row `examples[i]`.
 
-    A window begins every `doc_stride` tokens of the passage, or every half of its room where that is less, so that
-    windows overlap and together hold every token. The question is cut to its first `query_length` tokens.
+    A window begins every `doc_stride` tokens of the passage, or every half of its length if that is less, so that
+    windows overlap and together cover every token. The question is cut to its first `query_length` tokens.
     """
 
     def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, size: WindowSize) -> None:
         """
         Raises:
-            UserError: The corpus has no questions, a window has no room, the tokenizer does not say which characters
-                its tokens stand for, or no answer can be marked.
+            UserError: The corpus has no questions, a window has no room, the tokenizer does not give the characters of
+                its tokens, or no answer can be marked.
         """
         corpus.require("question", "answers")
         if not tokenizer.is_fast:
@@ -79,9 +79,9 @@ class SpanRows:
         unmarked: Counter[str] = Counter()
         self.windows: tuple[Window, ...] = tuple(_windows(corpus, tokenizer, size, unmarked))
         self.left_out: Mapping[str, int] = dict(unmarked)
-        """Questions whose windows ask for nothing, by reason."""
+        """Number of questions whose windows have no target, by reason."""
         self.num_within = _num_within(self.windows, corpus)
-        """Questions whose answer begins or ends within a token ("9%" in 19%): its tokens, whole, are marked."""
+        """Number of questions whose answer begins or ends within a token ("9%" in 19%): the whole tokens are marked."""
         _tell(corpus, unmarked, self.num_within)
         self.examples = np.array([window.example for window in self.windows], dtype=np.int64)
         self.sentence_ids: np.ndarray = corpus.ids[self.examples]
@@ -89,11 +89,11 @@ class SpanRows:
         self.digest = _digest(self.windows)
 
     def row(self, index: int) -> np.ndarray:
-        """Token ids of a window, specials included."""
+        """Token ids of a window, special tokens included."""
         return self.windows[index].input_ids
 
     def example(self, index: int) -> Example:
-        """One text; labels `token_type_ids` of its tokens, `start` and `end` of the answer."""
+        """One text; labels: `token_type_ids` of its tokens, `start` and `end` of the answer."""
         window = self.windows[index]
         labels = {SEGMENTS: window.segments, "start": np.array(window.start), "end": np.array(window.end)}
         return Example(texts=(window.input_ids,), labels=labels)
@@ -103,7 +103,7 @@ def _windows(
     corpus: Corpus, tokenizer: PreTrainedTokenizerBase, size: WindowSize, unmarked: Counter[str]
 ) -> Iterator[Window]:
     tokenizer = copy(tokenizer)
-    tokenizer.truncation_side = "right"  # what runs over goes into the next window
+    tokenizer.truncation_side = "right"  # the overflow goes into the next window
     for row, sentence in enumerate(corpus):
         question, room = _asked(str(sentence.question), tokenizer, size)
         step = min(size.doc_stride, max(room // 2, 1))
@@ -129,7 +129,7 @@ def _windows(
 
 
 def _asked(question: str, tokenizer: Any, size: WindowSize) -> tuple[str, int]:
-    """The question as far as it is read, and tokens of the passage that a window has room for."""
+    """The truncated question, and the number of passage tokens that fit into a window."""
     options: dict[str, Any] = {"add_special_tokens": False, "truncation": True, "max_length": size.query_length}
     options |= {"split_special_tokens": True}
     ends = [end for _, end in tokenizer(question, return_offsets_mapping=True, **options)["offset_mapping"]]
@@ -156,10 +156,10 @@ def _window(found: Any, index: int, cls: int | None) -> dict[str, Any]:
 
 
 def _most_context(offsets: list[np.ndarray], step: int) -> list[np.ndarray]:
-    """Of each window the tokens of the passage that have more around them there than in other windows, bool (token,).
+    """Passage tokens of each window that have more context there than in other windows, bool (token,).
 
-    A token's context is the smaller of its distances to both ends of the window, and a hundredth of the window's
-    length; of equal ones the first window has it. Window i begins at token i · `step` of the passage.
+    A token's context is the smaller of its distances to both ends of the window, plus a hundredth of the window's
+    length; the first window wins ties. Window i begins at token i · `step` of the passage.
     """
     inside = [each[:, 0] >= 0 for each in offsets]
     counts = [int(each.sum()) for each in inside]
@@ -177,7 +177,7 @@ def _most_context(offsets: list[np.ndarray], step: int) -> list[np.ndarray]:
 
 
 def _marked(sentence: Sentence, cuts: list[dict[str, Any]]) -> tuple[list[tuple[int, int]], str]:
-    """Start and end of the answer in each window, and why it cannot be marked: "" where it can."""
+    """Start and end of the answer in each window, and why it cannot be marked ("" if it can)."""
     nulls = [(cut["null"], cut["null"]) for cut in cuts]
     if not sentence.answers:
         return nulls, ""
@@ -196,25 +196,25 @@ def _marked(sentence: Sentence, cuts: list[dict[str, Any]]) -> tuple[list[tuple[
 
 
 def _inside(offsets: np.ndarray, place: AnswerCharacters) -> np.ndarray:
-    """Positions of the tokens that stand for a character of the answer."""
+    """Positions of the tokens that overlap the answer."""
     return np.flatnonzero((offsets[:, 0] < place.end) & (offsets[:, 1] > place.start) & (offsets[:, 0] >= 0))
 
 
 def _covered(inside: list[np.ndarray], cuts: list[dict[str, Any]]) -> tuple[int, int]:
-    """First and last character that tokens of the answer stand for, over all windows."""
+    """First and last character covered by tokens of the answer, over all windows."""
     spans = [cut["offsets"][each] for cut, each in zip(cuts, inside, strict=True) if len(each)]
     return min(int(span[:, 0].min()) for span in spans), max(int(span[:, 1].max()) for span in spans)
 
 
 def _whole(offsets: np.ndarray, inside: np.ndarray, first: int, end: int) -> tuple[int, int] | None:
-    """Start and end of the answer in a window; None where it holds not all of its tokens."""
+    """Start and end of the answer in a window; None if it lacks some of its tokens."""
     if len(inside) == 0 or offsets[inside[0], 0] != first or offsets[inside[-1], 1] != end:
         return None
     return int(inside[0]), int(inside[-1])
 
 
 def _num_within(windows: Sequence[Window], corpus: Corpus) -> int:
-    """Questions with an answer that starts or ends beside a letter or digit of its first or last token."""
+    """Number of questions whose answer starts or ends next to a letter or digit of its first or last token."""
     marked = {window.example: window for window in windows if window.start not in (window.null, LEFT_OUT)}
     count = 0
     for row, sentence in enumerate(corpus):

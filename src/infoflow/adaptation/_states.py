@@ -21,23 +21,23 @@ from ._task_part import TaskBatch, TaskPart
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class States:
-    """What one model's layers hold of the examples of one part."""
+    """One model's states for the examples of one part."""
 
     words: Mapping[str, Float32[np.ndarray, "word state width"]]
-    """By stack, of the words that `Places` chose."""
+    """By stack: the words that `Places` chose."""
     texts: Float32[np.ndarray, "row state width"]
-    """Of each row of the part the mean over its text tokens, in the stack that reads."""
+    """For each row of the part, the mean over its text tokens, in the reading stack."""
     labelled: Float32[np.ndarray, "label state width"]
-    """Of each token with a label of its own; empty where whole texts are labelled."""
+    """One row for each token with its own label; empty if whole texts are labelled."""
 
 
 class Places:
-    """Which words of a part are looked at: the same of every model.
+    """Which words of a part are read: the same for every model.
 
     Args:
         part: The examples.
-        words: At most so many text tokens of each stack, the first by the hash of (seed, text, place).
-        tags: Whether tokens have labels: their states are then wanted too.
+        words: Maximum number of text tokens of each stack, by the hash of (seed, text, position).
+        tags: Whether tokens have labels, so that their states are read too.
     """
 
     def __init__(self, part: TaskPart, words: int, tags: bool) -> None:
@@ -45,7 +45,7 @@ class Places:
         self.chosen = {stack: self._choose(stack, words) for stack in part.batches[0].text}
 
     def _choose(self, stack: str, words: int) -> list[Bool[Tensor, "row token"]]:
-        """Of each batch which tokens."""
+        """Chosen tokens of each batch."""
         keys = [self._keys(batch, stack) for batch in self.part.batches]
         every = np.sort(np.concatenate([key[batch.text[stack].cpu().numpy()] for key, batch in self._with(keys)]))
         limit = every[min(words, len(every)) - 1] if len(every) else 0
@@ -80,7 +80,7 @@ class Places:
 
     @cached_property
     def following(self) -> dict[str, Int[np.ndarray, " word"]]:
-        """The text token after each word, by stack; −1 where the text ends."""
+        """The text token after each word, by stack; −1 at the end of the text."""
         found = {}
         for stack in self.chosen:
             parts = []
@@ -122,12 +122,12 @@ class Places:
 
 
 def labelled(batch: TaskBatch) -> Bool[Tensor, "row token"]:
-    """Which tokens have a label of their own."""
+    """Which tokens have their own label."""
     return batch.batch.labels != UNSUPERVISED
 
 
 def read_states(model: Model, places: Places) -> States:
-    """The states of a model's body at these places, in one pass; neither batches nor padding change them."""
+    """The states of a model's body at these positions, in one pass; independent of batches and padding."""
     words: dict[str, list[np.ndarray]] = {stack: [] for stack in places.chosen}
     texts, tagged, index = [], [], []
     reads = model.anatomy.reads.name
@@ -155,7 +155,7 @@ def _picked(layers: list[Tensor], mask: Tensor) -> Float32[np.ndarray, "word sta
 
 
 def _means(layers: list[Tensor], batch: TaskBatch) -> Float32[np.ndarray, "row state width"]:
-    """Of each example the mean over its text tokens (over its answers too, where there are some); 0 without any."""
+    """The mean over each example's text tokens (including its answer choices); 0 if there are none."""
     (mask,) = (batch.text[stack] for stack in list(batch.text)[:1])
     weights = mask.to(layers[0].dtype).unsqueeze(-1)
     of_example = (len(batch.batch), batch.rows_each, *mask.shape[1:])

@@ -1,12 +1,15 @@
-"""The tables about tuned models. In studies the key columns of the model that tuning began from stand in front."""
+"""The tables about tuned models. In studies, the key columns of the model before tuning come first."""
 
 from infoflow.results import Column, TableSchema, estimate_columns
 
 METHODS = ("full", "frozen", "top", "decay", "lora")
-"""Of tuning: all weights; the head alone; head and upper layers; all, lower layers slower; low-rank adapters."""
+"""Tuning methods: all weights; the head only; head and upper layers; all, lower layers slower; low-rank adapters."""
 STRATEGIES = ("as-is", "continued", "task-texts", "scratch")
-"""What came before tuning: general pretraining; that and further pretraining on the domain; at last on the task's own
-unlabelled texts; pretraining on the domain alone, with its own vocabulary."""
+"""What came before tuning.
+
+General pretraining; then further pretraining on the domain; then on the task's own unlabelled texts; or pretraining on
+the domain alone, with its own vocabulary.
+"""
 
 TUNED = (
     Column(name="task", dtype="string", unit="", description="name of the task"),
@@ -16,7 +19,7 @@ TUNED = (
     Column(name="examples", dtype="int64", unit="examples", description="labelled examples that it was tuned on"),
     Column(name="control", dtype="string", unit="", description='"": none; shuffled-labels: labels changed places'),
 )
-"""Columns that say how a model was tuned; several seeds of tuning are averaged, or are rows of `tuning_seed`."""
+"""Columns that describe the tuning; several seeds of tuning are averaged, or are rows of `tuning_seed`."""
 TUNING_SEED = Column(name="tuning_seed", dtype="int64", unit="", description="seed of head, data order and dropout")
 """The column of the seed of one tuning: of its new head, the order of the data and dropout."""
 _LAYER = Column(name="layer", dtype="int64", unit="", description="state, 0: embeddings; of the tuned stack")
@@ -29,9 +32,10 @@ _HEAD = (
 )
 
 TASK_SCORES = TableSchema(
-    name="tuned_scores",  # a study's `task_scores` are of pretraining
-    version=1,
+    name="tuned_scores",  # a study's `task_scores` are about pretraining
+    version=3,
     description="How well tuned models do: one row a metric, part and seed of tuning.",
+    made_by="a plan with tables [[tune]] makes it",
     columns=(
         *TUNED,
         TUNING_SEED,
@@ -62,6 +66,7 @@ TUNING_CHANGE = TableSchema(
     name="tuning_change",
     version=1,
     description="How far tuning moved each layer's space, on the task's test texts.",
+    made_by="a plan with tables [[tune]] makes it",
     columns=(
         *TUNED,
         _STACK,
@@ -89,8 +94,9 @@ TUNING_WEIGHTS = TableSchema(
 )
 TUNING_HEADS = TableSchema(
     name="tuning_heads",
-    version=1,
+    version=2,
     description="What tuning did to each attention head: its attention, role and importance, before and after.",
+    made_by="a plan with tables [[tune]] makes it",
     columns=(
         *TUNED,
         *_HEAD,
@@ -99,15 +105,17 @@ TUNING_HEADS = TableSchema(
         Column(name="js_high", dtype="float64", unit="nats", description="upper end"),
         Column(name="confidence_before", dtype="float64", unit="", description="mean largest weight, before"),
         Column(name="confidence_after", dtype="float64", unit="", description="after"),
-        Column(name="role_before", dtype="string", unit="", description='"": none'),
-        Column(name="role_after", dtype="string", unit="", description='"": none'),
+        Column(
+            name="role_before", dtype="string", unit="", description='those that it holds by `head_roles`; "": none'
+        ),
+        Column(name="role_after", dtype="string", unit="", description='likewise; "": none'),
         Column(name="cost_before", dtype="float64", unit="nats", description="pretraining loss without it, less with"),
         *estimate_columns("nats", "task loss of the tuned model without the head, less with it", "0", "examples"),
     ),
 )
 LABEL_BY_LAYER = TableSchema(
     name="label_by_layer",
-    version=1,
+    version=3,
     description="In which layer the label can be read, before tuning, after it, and of the untrained model.",
     columns=(
         *TUNED,
@@ -120,7 +128,7 @@ LABEL_BY_LAYER = TableSchema(
 )
 PROBES_AFTER_TUNING = TableSchema(
     name="probes_after_tuning",
-    version=1,
+    version=2,
     description="What probes of language lose and gain by tuning.",
     columns=(
         *TUNED,
@@ -133,9 +141,10 @@ PROBES_AFTER_TUNING = TableSchema(
 )
 LAYER_SWAPS = TableSchema(
     name="layer_swaps",
-    version=3,
+    version=4,
     description="Part of the tuned model's layers taken back to what they were: what the task loses, and what the "
     "pretraining objective regains.",
+    made_by="a plan with tables [[tune]] makes it",
     columns=(
         *TUNED,
         Column(
@@ -173,7 +182,7 @@ TUNING_ALLOCATION = TableSchema(
 )
 TASK_PRUNING = TableSchema(
     name="task_pruning",
-    version=1,
+    version=2,
     description="Heads taken from a tuned model, least important first (or at random): what is left of the score.",
     columns=(
         *TUNED,
@@ -187,6 +196,7 @@ DOMAIN_LOSS = TableSchema(
     name="domain_loss",
     version=1,
     description="How well models predict text of the domain and general text, before tuning.",
+    made_by="a plan with tables [[tune]] and a [domain] makes it",
     columns=(
         Column(name="strategy", dtype="string", unit="", description="as-is, continued or scratch"),
         Column(name="text", dtype="string", unit="", description="domain or general"),

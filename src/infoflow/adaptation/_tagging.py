@@ -1,4 +1,4 @@
-"""Which tag each word of a sentence has: a kind of word, or part of an entity."""
+"""Tagging: the tag of each word in a sentence, such as its part of speech or entity."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -23,16 +23,15 @@ from ._task import AbstractTask, Predictions, Score, Shape
 from ._task_rows import LABELS, TaskRows, Tokens
 
 WORDS = "words"
-"""In a batch: the word that each token is the first of, from 0; -1 for all other tokens."""
+"""Batch key: index of the word that a token begins, from 0; -1 for all other tokens."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tagging(AbstractTask):
-    """The tag of each word, read off the word's first token; the other tokens are asked nothing.
+    """The tag of each word, predicted at its first token; other tokens have no label.
 
-    The loss is the mean over words of -log p(tag). Words of which the model reads no token, because a sentence is
-    longer than it can take, count as wrong.
+    The loss is the mean over words of -log p(tag). Words beyond the model's maximum length count as errors.
     """
 
     name: ClassVar[str] = "tagging"
@@ -49,7 +48,8 @@ class Tagging(AbstractTask):
         """Sentences as token ids, with the number of the tag at each word's first token.
 
         Raises:
-            UserError: No words or tags, a tag that training lacks, or a tokenizer that knows no words.
+            UserError: There are no words or tags, a tag does not occur in training, or the tokenizer cannot align
+                words.
         """
         corpus.require("words", self.column)
         places = {tag: place for place, tag in enumerate(self.labels)}
@@ -70,14 +70,14 @@ class Tagging(AbstractTask):
         return {self.name: LossTerm(total=losses.sum(), count=batch.supervised_tokens)}
 
     def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
-        """Of each sentence the mean over its words."""
+        """Mean loss over the words of each sentence."""
         losses = _word_losses(task_logits(module, batch), batch[LABELS], 0.0)
         return losses.sum(1) / (batch[LABELS] != UNSUPERVISED).sum(1).clamp(min=1)
 
     def predict(
         self, module: PreTrainedModel, rows: ExampleRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
     ) -> Predictions:
-        """The likeliest tag of each word; the value is their mean probability, over the words that were read."""
+        """The most likely tag of each word; the value is their mean probability, over the words that were read."""
         wanted = [list(tags) for tags in corpus.column(self.column)]
         said = [[NOT_READ] * len(tags) for tags in wanted]
         values = np.zeros(len(corpus))
@@ -94,8 +94,10 @@ class Tagging(AbstractTask):
         )
 
     def scores(self, predictions: Predictions, corpus: Corpus, train: Corpus) -> list[Score]:
-        """Of entities micro-F1 (seqeval's default, as CoNLL's script counts) and the accuracy of words; of other tags
-        accuracy and macro-F1 of words. The guess is training's most frequent tag."""
+        """Entities: micro-F1 (as in CoNLL's script) and word accuracy.
+
+        Other tags: word accuracy and macro-F1. The baseline guesses the most frequent training tag.
+        """
         wanted, said = ([tags.split() for tags in side] for side in (predictions.wanted, predictions.said))
         guess = Counter(tag for tags in train.column(self.column) for tag in tags).most_common(1)[0][0]
         blocks = blocks_of(corpus)
@@ -114,14 +116,14 @@ class Tagging(AbstractTask):
 
 
 def first_pieces(words: np.ndarray) -> np.ndarray:
-    """The word of each token where the token is the word's first, else -1: int64 (token,)."""
+    """The word index of each token that begins a word, else -1: int64 (token,)."""
     first = np.ones(len(words), dtype=bool)
     first[1:] = words[1:] != words[:-1]
     return np.where(first, words, NOT_A_WORD).astype(np.int64)
 
 
 def _asked(words: np.ndarray, tags: list[int]) -> np.ndarray:
-    """The number of the tag at each first piece, UNSUPERVISED elsewhere: int64 (token,)."""
+    """The index of the tag at each word's first token, UNSUPERVISED elsewhere: int64 (token,)."""
     labels = np.full(len(words), UNSUPERVISED, dtype=np.int64)
     first = words != NOT_A_WORD
     labels[first] = np.array(tags, dtype=np.int64)[words[first]]
@@ -137,7 +139,7 @@ def _tokens(encoded: Encoded) -> list[Tokens]:
 
 
 def _word_losses(logits: Tensor, labels: Tensor, label_smoothing: float) -> Tensor:
-    """Cross-entropy at each token, 0 where nothing is asked: (batch, token)."""
+    """Cross-entropy at each token, 0 where there is no label: (batch, token)."""
     return F.cross_entropy(
         logits.transpose(1, 2),
         labels,

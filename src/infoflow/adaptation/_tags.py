@@ -1,4 +1,4 @@
-"""Tags of words: their column, their names, and what is wrong with them."""
+"""Tags of words: their column, their names, and checks on them."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -7,19 +7,19 @@ from infoflow.corpus import WHOLE_COLUMNS, Corpus
 from infoflow.foundation import UserError, as_written
 
 NOT_READ = "[not-read]"
-"""What is said of a word that no token was read of: beyond the longest length, or empty. It is never right."""
+"""Prediction for a word without tokens (truncated or empty). It is never right."""
 OUTSIDE = "O"
 _ENTITY = re.compile(r"[BIES]-.+")
 _NO_TAGS = WHOLE_COLUMNS | {"words", "head", "lemma"}
 
 
 def tag_column(corpus: Corpus, named: str | None, labels: Sequence[str] = ()) -> str:
-    """The column of a corpus that holds the tags: the named one, `tag`, `upos`, or the only one there is.
+    """The tag column of a corpus: the named one, `tag`, `upos`, or the only one.
 
-    Where `labels` are known, the first column all of whose tags are among them.
+    If `labels` are known, the first column whose tags all occur in them.
 
     Raises:
-        UserError: There is none, or no words to be tagged.
+        UserError: There is none, or the corpus has no words.
     """
     if "words" not in corpus.columns:
         raise UserError(
@@ -39,7 +39,7 @@ def tag_column(corpus: Corpus, named: str | None, labels: Sequence[str] = ()) ->
 
 
 def check_tags(tags: Sequence[str]) -> None:
-    """Raise a UserError for a tag with white space, or without a character: tags are written with blanks between."""
+    """Raise a UserError for a tag that is empty or has white space: tags are written separated by blanks."""
     if spaced := [tag for tag in tags if tag.split() != [tag] or tag == NOT_READ]:
         raise UserError(f"A tag is a name without white space. Got {as_written(spaced[0])}. Rename it.")
 

@@ -1,4 +1,4 @@
-"""Test texts of a task that a model can have seen before."""
+"""Test texts of a task that a model may have seen before."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -12,15 +12,15 @@ from ._task import TaskData
 
 
 def leakage(data: TaskData, others: Mapping[str, Corpus]) -> pd.DataFrame:
-    """How many distinct test texts of a task stand in what models were trained on: the table TASK_LEAKAGE.
+    """How many distinct test texts of a task occur in training data: the table TASK_LEAKAGE.
 
-    Of pairs both texts count, of questions about a text the text alone, since many texts are asked the same. What is
-    equal and near is as in `Corpus.split`; `near` counts the equal ones too. A text is looked for as a whole: a
-    paragraph that stands in a corpus of sentences is not found.
+    Both texts of a pair count; for questions about a text only the text does, since many texts share questions. Equal
+    and near are defined as in `Corpus.split`; `near` includes equal texts. Texts are matched as a whole: a paragraph is
+    not found in a corpus of sentences.
 
     Args:
-        data: The task; its own training part is the row `train`.
-        others: Corpora by what they are: `pretraining`, `domain`.
+        data: The task; its own training part gives the row `train`.
+        others: Corpora by role: `pretraining`, `domain`.
     """
     rows = []
     for within, corpus in {**others, "train": data.train}.items():

@@ -1,4 +1,4 @@
-"""What each head is worth to a tuned model: its task's loss without the head, and the loss's slope by a gate on it."""
+"""The importance of each head to a tuned model: its ablation cost, and the gradient of a gate on it."""
 
 # B example, V variant (the batch repeated), H head, K bootstrap block (64)
 
@@ -18,7 +18,7 @@ from ._task_part import TaskBatch, TaskPart
 
 
 def ablated_losses(model: Model, part: TaskPart, variants: Sequence[HeadSet]) -> Float[np.ndarray, "variant example"]:
-    """Task loss of each example, nats: of the tuned model as it is, then without each set of heads (they put out 0).
+    """Task loss of each example, in nats: of the tuned model, then with each set of heads ablated (output 0).
 
     The blocks below the lowest ablated head run once for all variants, and variants run together.
     """
@@ -57,7 +57,7 @@ class HeadCosts:
 
 
 def head_costs(model: Model, part: TaskPart) -> HeadCosts:
-    """The loss without each head less the loss with it, over the examples of a part."""
+    """The loss without each head minus the loss with it, over the examples of a part."""
     heads = all_heads(model.anatomy)
     losses_VB = ablated_losses(model, part, [frozenset([head]) for head in heads])
     sums = np.zeros((NUM_BLOCKS, len(heads)))
@@ -67,12 +67,12 @@ def head_costs(model: Model, part: TaskPart) -> HeadCosts:
 
 
 def task_importance(model: Model, part: TaskPart) -> dict[Head, float]:
-    r"""How sensitive the task's loss is to each head, each layer divided by its norm.
+    r"""The sensitivity of the task's loss to each head, normalised within each layer.
 
     $$ I_h = \mathbb{E}_x \left| \frac{\partial L(x)}{\partial \xi_h} \right|, \qquad
        \hat I_h = I_h \Big/ \sqrt{\textstyle\sum_{g \in \mathrm{layer}} I_g^2} $$
 
-    The gate ξ of a head stands at the input of the output projection and is 1; one backward pass a batch serves all
+    The gate ξ of a head multiplies its input to the output projection and is 1; one backward pass per batch serves all
     heads. Dropout is off.
 
     Source: [@michel2019].

@@ -17,14 +17,14 @@ from infoflow.models import CausalBertConfig, Model, PlainBertConfig
 from ._task import AbstractTask
 
 _READS_THE_START = ("AutoModelForSequenceClassification", "AutoModelForMultipleChoice")
-"""Heads that BERT's relatives put on the first token, which sees no other one in a causal model."""
+"""Heads that BERT-like models put on the first token, which sees no other token in a causal model."""
 _HEADS = (*_READS_THE_START, "AutoModelForTokenClassification", "AutoModelForQuestionAnswering")
 _PROBLEMS = {
     ("classification", False): "single_label_classification",
     ("classification", True): "multi_label_classification",
 }
 _TWO_NUMBERS = {0: "LABEL_0", 1: "LABEL_1"}
-"""What transformers calls what a model says where it is told of no classes: start and end of a span."""
+"""The default output name in transformers without classes: start and end of a span."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -33,28 +33,27 @@ class FreshModel:
 
     module: PreTrainedModel
     fresh: frozenset[str]
-    """Parameters that the pretrained body lacks: of the head, and of a pooler that it had none of."""
+    """Parameters that the pretrained body lacks: those of the head, and of a missing pooler."""
     replaced: bool = False
-    """Whether the pretrained model has a head for texts, tags, choices or spans, which is left out."""
+    """Whether the pretrained model has a head for texts, tags, choices or spans, which is dropped."""
 
     @property
     def head(self) -> frozenset[str]:
-        """What stands on the body's last states: all that is fresh, and a pooler that was pretrained."""
+        """Everything above the body's last states: all fresh parameters, and a pretrained pooler."""
         poolers = {name for name, _ in self.module.named_parameters() if _of_pooler(name)} if self.fresh else set()
         return self.fresh | poolers
 
 
 def task_model(model: Model, task: AbstractTask, seed: int = 0) -> PreTrainedModel:
-    """The body of `model` under a freshly initialised head for `task`, as `task.head` of transformers has it.
+    """The body of `model` under a freshly initialised head for `task`, of transformers' class `task.head`.
 
-    The body is the pretrained one bit for bit; the head is a function of `seed`. What pretraining had beside the body
-    (its head for words, or for the labels of another task) is left out; a pooler that it lacked is fresh too. Notes
-    say so. For understanding tasks
-    a sequence-to-sequence model whose stacks are two models (`EncoderDecoderModel`) gives its encoder; a text is
-    written by the whole model, whose head is the pretrained one. A causal BERT reads the class from its last token.
+    The body is exactly the pretrained one; the head depends only on `seed`. Pretrained heads (for words, or for the
+    labels of another task) are dropped; a missing pooler is initialised. Notes report this. For understanding tasks,
+    only the encoder of a two-model sequence-to-sequence model (`EncoderDecoderModel`) is used; for generation, the
+    whole model with its pretrained head. A causal BERT predicts the class at its last token.
 
     Raises:
-        UserError: The family has no such head, or its configuration does not describe its weights.
+        UserError: The family has no such head, or its configuration does not match its weights.
     """
     built = fresh_model(model, task, seed)
     tell_of_fresh(built, model, task)
@@ -62,7 +61,7 @@ def task_model(model: Model, task: AbstractTask, seed: int = 0) -> PreTrainedMod
 
 
 def tell_of_fresh(built: FreshModel, model: Model, task: AbstractTask) -> None:
-    """Note that a pooler begins at random, where it does, and that a head which the model has is not used."""
+    """Note that a pooler is initialised at random, and that an existing head is not used."""
     if built.replaced:
         kind = type(model.module).__name__
         current_display().note(
@@ -74,7 +73,7 @@ def tell_of_fresh(built: FreshModel, model: Model, task: AbstractTask) -> None:
 
 
 def _outputs(module: PreTrainedModel) -> str:
-    """How many labels the head of a model tells; of one for spans or choices nothing is said."""
+    """The number of labels of a model's head; nothing for spans or choices."""
     labels = type(module).__name__.endswith(("ForSequenceClassification", "ForTokenClassification"))
     return f" of {module.config.num_labels} outputs" if labels else ""
 
@@ -84,7 +83,7 @@ def _of_pooler(name: str) -> bool:
 
 
 def fresh_model(model: Model, task: AbstractTask, seed: int) -> FreshModel:
-    """As `task_model`, with the names of what is fresh."""
+    """As `task_model`, with the names of the fresh parameters."""
     if task.shape == "generation":
         return FreshModel(module=_writer(model, task), fresh=frozenset())
     source = model.module
@@ -111,11 +110,11 @@ def _writer(model: Model, task: AbstractTask) -> PreTrainedModel:
 
 def _config(model: Model, source: PreTrainedModel, task: AbstractTask) -> Any:
     config: Any = copy.deepcopy(source.config)
-    if isinstance(config, PlainBertConfig):  # its body is BERT's, and its head is left out
+    if isinstance(config, PlainBertConfig):  # its body is BERT's, and its head is dropped
         config = BertConfig.from_dict(config.to_dict() | {"model_type": BertConfig.model_type})
     if _is_causal_bert(config) and task.head in _READS_THE_START:
         config = CausalBertConfig.from_dict(config.to_dict() | {"model_type": CausalBertConfig.model_type})
-    config.pad_token_id = padding_id(model)  # GPT-2 finds a text's last token by it
+    config.pad_token_id = padding_id(model)  # GPT-2 uses it to find a text's last token
     if task.shape == "regression":
         config.num_labels, config.problem_type = 1, "regression"
         return config
@@ -126,7 +125,7 @@ def _config(model: Model, source: PreTrainedModel, task: AbstractTask) -> Any:
 
 
 def padding_id(model: Model) -> int:
-    """The token that fills batches up: the tokenizer's, the model's, or where neither has one the end of text."""
+    """The token for padding: the tokenizer's, the model's, or else the end of text."""
     tokenizer, config = model.tokenizer, model.module.config
     candidates = (
         getattr(tokenizer, "pad_token_id", None),
@@ -162,7 +161,7 @@ def _may_be_causal(config: Any, task: AbstractTask) -> bool:
 
 
 def _heads(config: type) -> tuple[type, ...]:
-    """The models with a head that is tuned for a task, of the family with these configurations."""
+    """The model classes with a task head, in the family with these configurations."""
     found = (getattr(transformers, name)._model_mapping.get(config, ()) for name in _HEADS)
     return tuple(one for each in found for one in (each if isinstance(each, tuple | list) else (each,)))
 
@@ -202,7 +201,7 @@ def _renamed(weights: Mapping[str, Tensor], before: str, after: str) -> dict[str
 
 
 def _check_body(module: PreTrainedModel, fresh: frozenset[str], name: str) -> None:
-    """Everything in the body but a pooler was pretrained."""
+    """Check that everything in the body but a pooler was pretrained."""
     start = f"{module.base_model_prefix}."
     if lost := sorted(key for key in fresh if key.startswith(start) and not _of_pooler(key)):
         raise _misfit(name, f"{lost[0]} is not there")

@@ -1,4 +1,4 @@
-"""The examples of one part of a task, in the batches in which the bodies of its models read them."""
+"""The examples of one part of a task, in batches for the bodies of its models."""
 
 # B row of a batch (an example, a window, or one of the answers to choose among), T token
 
@@ -28,25 +28,25 @@ _READ = ("input_ids", "attention_mask", "token_type_ids", "decoder_input_ids")
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TaskBatch:
-    """Some examples, and what the stacks read of them."""
+    """Some examples, and the input of the stacks for them."""
 
     batch: Batch
     index: Int[np.ndarray, " example"]
-    """Which rows of the part these are."""
+    """Rows of the part."""
     inputs: dict[str, Tensor]
-    """Keywords of a body, (B, T) each: the answers to choose among are rows of their own."""
+    """Keyword arguments of a body, (B, T) each; each answer choice is a separate row."""
     text: dict[str, Bool[Tensor, "row token"]]
-    """By stack, False at padding and special tokens."""
+    """By stack: False at padding and special tokens."""
     real: dict[str, Bool[Tensor, "row token"]]
-    """By stack, False at padding."""
+    """By stack: False at padding."""
 
     @property
     def rows_each(self) -> int:
-        """Rows of an example: 1, or the number of answers to choose among."""
+        """Rows per example: 1, or the number of answer choices."""
         return len(self.inputs["input_ids"]) // len(self.batch)
 
     def tokens(self, stack: str) -> Int[Tensor, "row token"]:
-        """What the stack reads."""
+        """Input of the stack."""
         apart = stack == "decoder" and "decoder_input_ids" in self.inputs
         return self.inputs["decoder_input_ids" if apart else "input_ids"]
 
@@ -57,17 +57,17 @@ class TaskBatch:
 
 
 class TaskPart:
-    """The examples of a part as `model` and its tuned relatives read them; all share one tokenizer.
+    """The examples of a part as input for `model` and its tuned relatives, which share one tokenizer.
 
     Args:
-        task: What is asked.
+        task: The task.
         corpus: The part.
-        model: Says how texts become tokens, and how many it takes.
-        options: Seed, longest text, padded tokens of a batch.
-        most: At most so many examples, the first by hash.
+        model: Determines the tokenization and the length limit.
+        options: Seed, maximum length, padded tokens per batch.
+        most: Maximum number of examples, by hash.
 
     Raises:
-        UserError: A label that the task lacks, and whatever else `AbstractTask.rows` refuses.
+        UserError: The task lacks a label, or `AbstractTask.rows` refuses the corpus.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class TaskPart:
 
     @cached_property
     def sentence_ids(self) -> Int[np.ndarray, " row"]:
-        """What decides the bootstrap block of each row: the text of its example, of which it may be a window."""
+        """Ids that determine each row's bootstrap block: the text of its example (a row may be a window of it)."""
         windows = getattr(self.rows, "examples", None)
         return self.corpus.content_ids if windows is None else self.corpus.content_ids[windows]
 
@@ -101,7 +101,7 @@ class TaskPart:
         return list(self.batches_within(self.options.tokens_per_batch))
 
     def batches_within(self, tokens: int) -> Iterator[TaskBatch]:
-        """All rows, in batches of at most so many padded tokens."""
+        """All rows, in batches of at most this many padded tokens."""
         lengths, objective = np.asarray(self.rows.lengths), self.task.for_evaluation()
         for index in micro_batches(np.arange(len(self)), lengths, None, tokens):
             batch = self.data.batch(objective, index, ("evaluation-noise", self.options.seed), 0)
@@ -114,11 +114,11 @@ class TaskPart:
         if self.task.shape == "generation" and len(self.model.anatomy.stacks) > 1:
             inputs["decoder_input_ids"] = shift_right(self.model, batch.labels)
         ids, mask = inputs["input_ids"], inputs.get("attention_mask")
-        # A mask between tokens (a prefix that sees itself) does not say which are padding.
+        # A mask between tokens (as in a prefix LM) does not show which are padding.
         real = mask.bool() if mask is not None and mask.dim() == 2 else ids != self.vocabulary.pad
         if mask is None:
             inputs["attention_mask"], real = torch.ones_like(ids), torch.ones_like(ids, dtype=torch.bool)
-        if CHOICES in batch.tensors:  # those that only fill up have a first token, or attention would be no number
+        if CHOICES in batch.tensors:  # filler choices have a first token, or attention would be NaN
             real = real & batch[CHOICES].flatten()[:, None]
         reads = self.model.anatomy.reads.name
         seen = {reads: real}

@@ -1,4 +1,4 @@
-"""The parts of a task as a model reads them."""
+"""The parts of a task as input for a model."""
 
 import copy
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from ._tune_config import TuneConfig
 
 
 def task_tokenizer(model: Model) -> PreTrainedTokenizerBase:
-    """A copy of the model's tokenizer that can pad: where it has no token for it, with that of `padding_id`."""
+    """A copy of the model's tokenizer that can pad; it uses `padding_id` if it has no padding token."""
     tokenizer: Any = copy.deepcopy(model.require_tokenizer())
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(padding_id(model))
@@ -29,7 +29,7 @@ def task_tokenizer(model: Model) -> PreTrainedTokenizerBase:
 
 
 def task_vocabulary(tokenizer: PreTrainedTokenizerBase) -> Vocabulary:
-    """What batches need to know of a tokenizer; one without tokens around a sentence has the end of text there."""
+    """The tokenizer's special tokens for batches; without tokens around a sentence, the end of text is used."""
     known: Any = tokenizer
     ends = [known.sep_token_id, known.eos_token_id, known.pad_token_id]
     starts = [known.cls_token_id, known.bos_token_id, *ends]
@@ -50,14 +50,14 @@ def task_rows(
     tokenizer: PreTrainedTokenizerBase,
     target_tokenizer: PreTrainedTokenizerBase | None,
 ) -> ExampleRows:
-    """The examples of a part as token ids; texts to write by the tokenizer of the target's side."""
+    """The examples of a part as token ids; targets use the tokenizer of the target side."""
     two = {"target_tokenizer": target_tokenizer} if task.shape == "generation" else {}
     return task.rows(corpus, tokenizer, max_length, **two)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TaskParts:
-    """A task's parts, and the rows of each, made when they are asked for."""
+    """A task's parts and their rows, which are created on demand."""
 
     task: AbstractTask
     train: Corpus
@@ -70,7 +70,7 @@ class TaskParts:
 
     @classmethod
     def of(cls, model: Model, data: TaskData, task: AbstractTask, config: TuneConfig) -> "TaskParts":
-        """As `tune` reads them; `task` is fitted to the model."""
+        """The parts as `tune` uses them; `task` is fitted to the model."""
         return cls(
             task=task,
             train=training_part(data, config.examples, config.control),
@@ -87,7 +87,7 @@ class TaskParts:
 
     @cached_property
     def training(self) -> TrainingData:
-        """What the model is trained on."""
+        """The model's training data."""
         return TrainingData(
             source=self.rows("train"),
             vocabulary=self.vocabulary,
@@ -103,9 +103,9 @@ class TaskParts:
         return self._rows[part]
 
     def tokenizer_for(self, module: PreTrainedModel) -> PreTrainedTokenizerBase:
-        """The tokenizer to save beside a tuned model: without being asked it gives the inputs that were trained on.
+        """The tokenizer to save with a tuned model: by default it produces the inputs used in training.
 
-        Of pairs and passages these are segments too, where the model has two kinds; many tokenizers keep them back.
+        For pairs and passages that includes segments, if the model has two kinds; many tokenizers omit them.
         """
         rows = self.rows("train")
         if not has_segments(module) or all(SEGMENTS not in rows.example(i).labels for i in range(len(rows.lengths))):

@@ -1,4 +1,4 @@
-"""Which heads a tuned model can do without."""
+"""Which heads a tuned model does not need."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from ._task_losses import task_importance
 from ._task_part import TaskPart
 
 SHARES = (0.25, 0.5, 0.75)
-"""Of all heads, that are taken away."""
+"""Shares of all heads to ablate."""
 
 
 def task_pruning(
@@ -33,21 +33,21 @@ def task_pruning(
     ranked_on: int = 128,
     examples: int = 300,
 ) -> pd.DataFrame:
-    """The table `TASK_PRUNING` without the columns of `TUNED`: the score at each number of heads taken away.
+    """The table `TASK_PRUNING` without the columns of `TUNED`: the score at each number of ablated heads.
 
-    Heads go in the order of `task_importance` on `dev`, least important first, or in random orders, of which every
-    tuned model has its own; scored is `test`. A head that is gone puts out 0, as if it were cut out of the weights.
-    Numbers are means over seeds (and draws).
+    Heads are ablated in the order of `task_importance` on `dev`, least important first, or in random orders, separate
+    for every tuned model; the score is on `test`. An ablated head outputs 0, as if cut out of the weights. Numbers are
+    means over seeds (and draws).
 
     Args:
         after: Models tuned on one task.
         task: The task.
         data: Its parts.
-        options: Seed, longest text, size of batches.
-        shares: Of all heads.
+        options: Seed, maximum length, batch size.
+        shares: Shares of all heads.
         draws: Random orders for each model.
-        ranked_on: At most so many examples of `dev`, chosen by hash.
-        examples: At most so many of `test`.
+        ranked_on: At most this many examples of `dev`, chosen by hash.
+        examples: At most this many of `test`.
     """
     options = options or PassOptions()
     ranked = TaskPart(task, data.dev, after[0], options, most=ranked_on)

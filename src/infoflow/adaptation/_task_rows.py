@@ -13,8 +13,8 @@ from infoflow.foundation import UserError, current_display, digest
 from infoflow.objectives import Example
 
 SEGMENTS, LABELS = "token_type_ids", "labels"
-"""In `Example.labels`: which text of a pair each token is of; what is asked."""
-_AT_ONCE = 1024  # texts that go to the tokenizer together
+"""Keys of `Example.labels`: the text of a pair that each token belongs to; the target."""
+_AT_ONCE = 1024  # texts per call of the tokenizer
 
 
 class Tokens(NamedTuple):
@@ -22,39 +22,41 @@ class Tokens(NamedTuple):
 
     ids: list[int]
     segments: list[int] | None
-    """Of a pair, 0 for the first text's tokens and 1 for the second's; None of a text, or where the tokenizer tells
-    them apart by nothing but its marks."""
+    """For a pair, 0 for the first text's tokens and 1 for the second's.
+
+    None for a single text, or if the tokenizer separates the texts only by its marks.
+    """
     cut: bool
 
 
 class TaskRows:
-    """Examples of a part as `ExampleRows`: tokens of each, and what is asked of it."""
+    """Examples of a part as `ExampleRows`: tokens and targets."""
 
     def __init__(
         self, tokens: Sequence[Tokens], ids: Int[np.ndarray, " example"], **asked: Sequence[np.ndarray] | np.ndarray
     ) -> None:
         """
         Args:
-            tokens: Of each example.
-            ids: The number of each, `Corpus.ids`.
-            asked: What is asked of each, by the name that it has in a batch: arrays without axes, or of its tokens.
+            tokens: Tokens of each example.
+            ids: The number of each example, `Corpus.ids`.
+            asked: Targets of each example, by their name in a batch: arrays without axes, or one per token.
         """
         self._tokens, self._asked = tokens, asked
         self.sentence_ids: np.ndarray = ids
         self.lengths: np.ndarray = np.array([len(one.ids) for one in tokens], dtype=np.int64)
         self.num_cut = sum(one.cut for one in tokens)
-        """Examples that were cut to the longest length."""
+        """Number of examples that were truncated."""
         self.digest = _digest(tokens, asked)
 
     def __len__(self) -> int:
         return len(self._tokens)
 
     def row(self, index: int) -> np.ndarray:
-        """Token ids of an example, specials included."""
+        """Token ids of an example, special tokens included."""
         return np.array(self._tokens[index].ids, dtype=np.int64)
 
     def example(self, index: int) -> Example:
-        """One text: both of a pair, with the segment of each token."""
+        """One text: both texts of a pair, with the segment of each token."""
         segments = self._tokens[index].segments
         more = {} if segments is None else {SEGMENTS: np.array(segments, dtype=np.int64)}
         asked = {name: np.asarray(values[index]) for name, values in self._asked.items()}
@@ -68,13 +70,14 @@ def read_texts(
     max_length: int,
     keep_second: bool = False,
 ) -> list[Tokens]:
-    """Token ids of texts, or of pairs, with a note of how many were cut. Of a pair the longer text is cut first, or,
-    with `keep_second`, the first as far as that suffices.
+    """Token ids of texts or pairs, with a note of how many were truncated.
 
-    A tokenizer that joins a pair without a mark between (GPT-2's) gets its separator, else its end of text, there.
+    The longer text of a pair is cut first, or, with `keep_second`, the first as far as possible.
+
+    A tokenizer that joins a pair without a separator (GPT-2's) gets its separator token, else its end of text, there.
 
     Raises:
-        UserError: There is no room for a token beside the special ones.
+        UserError: There is no room for a text token.
     """
     limit = min(max_length, int(min(tokenizer.model_max_length, 10**9)))
     reader = _Reader(tokenizer, limit, pairs=second is not None, keep_second=keep_second)
@@ -93,7 +96,7 @@ def read_texts(
 
 
 class _Reader:
-    """Calls the tokenizer so that no text can hold a control token."""
+    """Calls the tokenizer so that no text can produce a control token."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, limit: int, pairs: bool, keep_second: bool) -> None:
         self._tokenizer, self._limit, self._pairs, self._keep_second = tokenizer, limit, pairs, keep_second
@@ -124,7 +127,7 @@ class _Reader:
         ]
 
     def _second_kept(self, first: list[str], second: list[str]) -> list[Tokens]:
-        """The first text gives way as long as a token of it is left; else both are cut."""
+        """Cuts the first text down to one token, then both."""
         bare = self._encode(second, None, add_special_tokens=False)["input_ids"]
         fits = np.array([len(ids) < self._room for ids in bare])
         found: dict[int, Tokens] = {}
@@ -135,7 +138,7 @@ class _Reader:
         return [found[row] for row in range(len(first))]
 
     def _lengths(self, first: list[str], second: list[str] | None, encoded: Any) -> list[int]:
-        """Tokens of each before it was cut: those at the limit are read again."""
+        """Number of tokens of each example before truncation: those at the limit are tokenized again."""
         lengths = [len(ids) for ids in encoded["input_ids"]]
         full = [row for row, length in enumerate(lengths) if length >= self._limit]
         if full:
@@ -152,7 +155,7 @@ class _Reader:
             split_special_tokens=True,
             return_attention_mask=False,
             return_token_type_ids=self._pairs,
-            verbose=False,  # of texts beyond the longest length it would warn
+            verbose=False,  # no warnings about texts beyond the maximum length
             **cut,
         )
 
@@ -167,7 +170,7 @@ class _Reader:
 
 
 def shares(lengths: tuple[int, int], room: int, keep_second: bool = False) -> tuple[int, int]:
-    """Tokens that two texts keep in `room` for both, the longer one cut first; or the first, as far as it suffices.
+    """Tokens that two texts keep in a total of `room`: the longer one is cut first, or the first as far as possible.
 
     >>> shares((9, 3), 8), shares((9, 9), 8), shares((2, 3), 8), shares((9, 7), 8, keep_second=True)
     ((5, 3), (4, 4), (2, 3), (1, 7))

@@ -1,12 +1,19 @@
-"""Which labelled examples are trained on: fewer of them, or with labels that changed places."""
+"""Which labelled examples are used for training: fewer of them, or with shuffled labels."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
 
 from infoflow.corpus import WHOLE_COLUMNS, Corpus
-from infoflow.foundation import UserError, as_written, current_display, hash64_array, stream
+from infoflow.foundation import (
+    UserError,
+    as_written,
+    current_display,
+    hash64_array,
+    running_word_spans,
+    running_words,
+    stream,
+)
 
 from ._labels import listed, several
 from ._task import TaskData
@@ -17,17 +24,17 @@ _PER_EXAMPLE = {"classification": ("label",), "regression": ("label",), "choice"
 
 
 def training_part(data: TaskData, examples: int, control: str) -> Corpus:
-    """The training part of a task as a model is tuned on it; classes of which it holds no example are noted.
+    """The training part that a model is tuned on; classes without examples are noted.
 
     Args:
         data: The task.
-        examples: How many, chosen by content: the same ones for every model, all of them in a larger subset; of a task
-            with classes each has its share, up to one example, so that a rare class may have none. 0 takes all.
-        control: "shuffled-labels" permutes the labels over the examples (the tags over the words; over passages, where
-            in them the answer stands).
+        examples: Number of examples, chosen by content: the same for every model, nested in larger subsets. Each class
+            keeps its share, up to one example, so a rare class may have none. 0 takes all.
+        control: "shuffled-labels" permutes the labels over the examples (tags over words; answer positions within
+            passages).
 
     Raises:
-        UserError: There are fewer examples than were asked for, or so few were that all have the same label.
+        UserError: There are fewer examples than requested, or all examples of the subset have the same label.
     """
     corpus = data.train
     if examples > len(corpus):
@@ -44,7 +51,7 @@ def training_part(data: TaskData, examples: int, control: str) -> Corpus:
 
 
 def _check_classes(data: TaskData, subset: Corpus, order: np.ndarray) -> None:
-    """Raise a UserError for a subset with one label alone; note the classes that it lacks."""
+    """Raise a UserError for a subset with only one label; note missing classes."""
     labels = list(subset.column("label"))
     if len(set(labels)) == 1 and len(data.labels) > 1:
         by_order = np.array(list(data.train.column("label")), dtype=str)[order]
@@ -64,9 +71,9 @@ def _check_classes(data: TaskData, subset: Corpus, order: np.ndarray) -> None:
 
 
 def subset_order(data: TaskData) -> np.ndarray:
-    """Rows of the training part, int64 (example,): the first n of them are the subset of n.
+    """Rows of the training part, int64 (example,): the first n are the subset of size n.
 
-    Examples are ordered by a hash of their content. With classes, the k-th of the n of a class stands at
+    Examples are ordered by a hash of their content. With classes, the k-th of the n examples of a class gets position
     (k + 1/2) / n, so that every subset has each class's share, up to one example.
     """
     hashes = hash64_array(("labelled-subset",), data.train.content_ids)
@@ -81,7 +88,7 @@ def subset_order(data: TaskData) -> np.ndarray:
 
 
 def shuffled(data: TaskData) -> Corpus:
-    """The training part with labels that changed places, by content and not by the order of lines."""
+    """The training part with shuffled labels; the shuffle depends on content, not on the order of lines."""
     corpus = data.train
     order = np.argsort(corpus.content_ids, kind="stable")
     drawn = stream("shuffled-labels", data.name)
@@ -99,7 +106,7 @@ def shuffled(data: TaskData) -> Corpus:
 
 
 def _shuffled_tags(corpus: Corpus, order: np.ndarray, drawn: np.random.Generator) -> Corpus:
-    """Tags permuted over all words, each column by the same permutation."""
+    """Tags permuted over all words, with the same permutation for each column."""
     words = list(corpus.column("words"))
     ends = np.cumsum([len(words[row]) for row in order])
     permutation = drawn.permutation(int(ends[-1]))
@@ -115,13 +122,13 @@ def _shuffled_tags(corpus: Corpus, order: np.ndarray, drawn: np.random.Generator
 
 
 def _shuffled_spans(corpus: Corpus, order: np.ndarray, drawn: np.random.Generator) -> Corpus:
-    """Answers of as many words, anywhere in the passage; questions without an answer stay so."""
+    """Answers of the same number of words at random positions in the passage; questions without an answer stay so."""
     texts, answers = list(corpus.column("text")), list(corpus.column("answers"))
     starts = [[0] * len(each) for each in answers]
     for row in order:
-        words = [(found.start(), found.end()) for found in re.finditer(r"\S+", texts[row])]
+        words = running_word_spans(texts[row])
         for place, answer in enumerate(answers[row]):
-            length = min(max(len(answer.split()), 1), len(words))
+            length = min(max(len(running_words(answer)), 1), len(words))
             first = int(drawn.integers(len(words) - length + 1))
             begin, end = words[first][0], words[first + length - 1][1]
             answers[row][place], starts[row][place] = texts[row][begin:end], begin

@@ -1,4 +1,4 @@
-"""Tune a model for a task: a grid of learning rates, several seeds, resumed where it was killed."""
+"""Tune a model for a task: a grid of learning rates, several seeds, with resumption after a kill."""
 
 import json
 import math
@@ -12,7 +12,16 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedModel
 
-from infoflow.foundation import UserError, as_written, atomic_folder, current_display, locked, name_of, sweep_partial
+from infoflow.foundation import (
+    UserError,
+    as_written,
+    atomic_folder,
+    check_own_folder,
+    current_display,
+    locked,
+    name_of,
+    sweep_partial,
+)
 from infoflow.models import Model, load_model
 from infoflow.training import (
     LengthBucketSampler,
@@ -39,16 +48,16 @@ from ._task_model import fresh_model, tell_of_fresh
 from ._task_parts import TaskParts
 from ._tune_config import TuneConfig
 from ._tuned import TASK_FILE, Tuned, load_tuned, task_to, write_facts
-from ._tuning_files import read_key, read_results, write_key, write_results
+from ._tuning_files import KEY_FILE, read_key, read_results, write_key, write_results
 
 Hooks = Callable[[int, float], Sequence[TrainingHook]]
-"""What looks on at the training of a seed with a learning rate."""
+"""Creates the hooks for the training with a seed and a learning rate."""
 _WORK = ".work"
 _NO_NUMBER, _DIVERGED = -1e9, -2e9
-"""Of a main metric that is none (a constant guess correlates with nothing), and of a training that diverged."""
+"""Stand-ins for an undefined main metric (the correlation of a constant guess) and for a diverged training."""
 _MICRO_TOKENS = 8192
 _MOST_BATCH_TOKENS = 10**8
-_OPERATIONS_APART = 2.5e11  # floating-point operations between two checkpoints: some ten seconds of one core
+_OPERATIONS_APART = 2.5e11  # floating-point operations between two checkpoints: about ten seconds of one core
 
 
 def tune(
@@ -62,7 +71,7 @@ def tune(
     hooks: Hooks | None = None,
     features: Path | None = None,
 ) -> Tuned:
-    """Tune a model for a task with every seed, at the learning rate that does best on dev with the first seed.
+    """Tune a model for a task with every seed, at the learning rate that is best on dev with the first seed.
 
     ```
     out/<task>/<method>/seed-0/       plain Hugging Face folder, tokenizer beside; task.json: labels, metric, recipe
@@ -70,20 +79,20 @@ def tune(
     out/features/                     what a frozen body computed of texts, shared over tasks, seeds and rates
     ```
 
-    A method that is asked for with fewer examples or a control has a folder of its own (`full-200-shuffled-labels`).
-    Called again, it continues: a training that was killed ends with the weights of an uninterrupted one, bit for bit,
-    and seeds that are there are read. All that was trained for the choice of the rate alone is removed.
+    Variants with fewer examples or a control have their own folder (`full-200-shuffled-labels`). Another call resumes:
+    a killed training ends with exactly the weights of an uninterrupted one, and finished seeds are read from disk.
+    Models trained only to choose the rate are removed.
 
     Args:
-        model: What tuning begins from, or where `load_model` finds it.
+        model: The model to start from, or a source for `load_model`.
         data: The task's parts.
-        config: How it is tuned.
-        out: Where the folders come to lie.
-        task: The objective; default: what `make_task` makes of `data`, and of what a folder says that its model was
-            pretrained for. Of a loaded model that is not known: `make_task(data, trained=...)`.
-        strategy: For tables: what came before, see `STRATEGIES`.
-        hooks: Makes what looks on at the training of each (seed, learning rate), the rates that are not chosen too.
-        features: Where the features of frozen bodies are kept instead of `out/features`; may be removed afterwards.
+        config: The settings.
+        out: Root of the output folders.
+        task: The objective; default: `make_task` of `data` and of the pretraining objective recorded in the model's
+            folder. For a loaded model that is unknown: use `make_task(data, trained=...)`.
+        strategy: For tables: what came before tuning, see `STRATEGIES`.
+        hooks: Creates the hooks for each (seed, learning rate), including rates that are not chosen.
+        features: Cache for the features of frozen bodies instead of `out/features`; may be removed afterwards.
 
     Raises:
         UserError: The model has no head for the task, training diverged at all learning rates, or the folder holds a
@@ -98,7 +107,7 @@ def tune(
 
 
 class _Tuning:
-    """One model and one task, between their folder and the trainings of all seeds."""
+    """One model and one task: manages the folder and the trainings of all seeds."""
 
     def __init__(
         self,
@@ -130,14 +139,14 @@ class _Tuning:
         }
 
     def run(self, strategy: str) -> Tuned:
-        """Every seed, from the folder or from training."""
+        """Results of every seed, from the folder or from training."""
         sweep_partial(self.home)
         begun = not self.home.exists()
         self._open()
         try:
             self._each_seed()
         except UserError:
-            # What this call made goes where it was refused before anything was learned; what lay there stays.
+            # If the call is refused before any training, its new files are removed; existing ones stay.
             if begun and not any(self.home.rglob("*.safetensors")):
                 shutil.rmtree(self.home, ignore_errors=True)
             raise
@@ -153,9 +162,10 @@ class _Tuning:
     # -- folder -------------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """Begin the folder, or check that it is this tuning's."""
+        """Create the folder, or check that it belongs to this tuning."""
         saved = read_key(self.home)
         if saved is None:
+            check_own_folder(self.home, KEY_FILE, "A tuned model")
             write_key(self.home, self.key, {})
             return
         wanted = json.loads(json.dumps(self.key))
@@ -172,7 +182,7 @@ class _Tuning:
     # -- training -----------------------------------------------------------------------------------------------------
 
     def _choose(self, seed: int) -> float:
-        """The learning rate with the best main metric on dev; of equals the first."""
+        """The learning rate with the best main metric on dev; the first one wins ties."""
         rates = self.config.rates
         if len(rates) == 1:
             return rates[0]
@@ -190,7 +200,7 @@ class _Tuning:
         return best
 
     def _tried(self, seed: int, rate: float) -> float:
-        """The main metric on dev after training at a rate; the worst of all, with a note, where it diverged."""
+        """The main metric on dev after training at a rate; the lowest value, with a note, if training diverged."""
         try:
             with self._trained(seed, rate) as (module, _):
                 return self._main(module)
@@ -209,7 +219,7 @@ class _Tuning:
         )
 
     def _main(self, module: PreTrainedModel) -> float:
-        """The main metric on dev; a constant guess, which correlates with nothing, is the worst."""
+        """The main metric on dev; a constant prediction, which has no correlation, counts as the worst."""
         score = self.task.scores(self._predictions(module, "dev", self.task), self.parts.dev, self.parts.train)[0]
         value = float(score.row["value"])
         return value if math.isfinite(value) else _NO_NUMBER
@@ -232,7 +242,7 @@ class _Tuning:
 
     @contextmanager
     def _trained(self, seed: int, rate: float) -> Iterator[tuple[PreTrainedModel, TrainResult]]:
-        """A model trained with a seed and a rate; of a frozen one the body is looked up meanwhile."""
+        """A model trained with a seed and a rate; a frozen body is replaced by a lookup meanwhile."""
         built = fresh_model(self.model, self.task, seed)
         if not self._told:
             tell_of_fresh(built, self.model, self.task)
@@ -245,7 +255,7 @@ class _Tuning:
             yield module, train(self.task, settings, self.parts.training, module, self._work(seed, rate), hooks=hooks)
 
     def _early_stop(self, updates: int) -> list[TrainingHook]:
-        """What ends a training that gains nothing on dev, behind all other hooks; it scores after every pass."""
+        """Ends a training without gain on dev; runs after all other hooks and scores after every pass."""
         if not self.config.patience:
             return []
         return [EarlyStop(self._main, updates // self.config.passes, self.config.patience)]
@@ -276,7 +286,7 @@ class _Tuning:
     # -- results ------------------------------------------------------------------------------------------------------
 
     def _finish(self, seed: int, rate: float, folder: Path) -> None:
-        """Train with a seed, measure, and leave the model's folder."""
+        """Train with a seed, evaluate, and save the model's folder."""
         try:
             with self._trained(seed, rate) as (module, result):
                 if self.config.method == "lora":
@@ -353,11 +363,11 @@ class _Tuning:
 
 
 def _passes_apart(module: PreTrainedModel, tokens: int, *, frozen: bool) -> int:
-    """Passes over `tokens` tokens between two checkpoints, from which a killed training goes on.
+    """Passes over `tokens` tokens between two checkpoints, from which a killed training resumes.
 
-    One where a pass takes some ten seconds of a core; of a small model, whose passes are shorter than a checkpoint, as
-    many as take that long. Counted by 6 operations a token and parameter (of a frozen body, which is looked up, of its
-    head alone) and not by a clock, so that all processes of a group save behind the same update.
+    One if a pass takes about ten seconds of a core; for a small model, as many passes as take that long. The estimate
+    uses 6 operations per token and parameter (for a frozen body, of its head only) instead of a clock, so that all
+    processes of a group save after the same update.
     """
     count = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad or not frozen)
     return math.ceil(_OPERATIONS_APART / (6 * count * tokens))

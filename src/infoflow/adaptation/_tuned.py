@@ -1,4 +1,4 @@
-"""Tuned models: plain Hugging Face folders, with `task.json` beside the weights."""
+"""Tuned models: plain Hugging Face folders with a `task.json`."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from infoflow.corpus import Corpus
-from infoflow.foundation import UserError, named_fields
+from infoflow.foundation import UserError, named_fields, read_object
 from infoflow.models import Model, load_model
 
 from ._predictions import predictions_of
@@ -31,15 +31,18 @@ class TunedModel:
     updates: int
     max_length: int
     facts: Mapping[str, Any]
-    """All of task.json: `recipe`, `metric`, `examples`, `dev` and `test` with the main metric, `rates` with that on dev
-    of each learning rate that was tried (of the first seed; -2e9 where training diverged)."""
+    """Contents of task.json.
+
+    `recipe`, `metric`, `examples`, `dev` and `test` with the main metric, `rates` with the dev metric of each learning
+    rate that was tried (with the first seed; -2e9 if training diverged).
+    """
 
     def load(self, device: str = "auto") -> Model:
         """The model, with its head."""
         return load_model(self.folder, device=device)
 
     def score(self, corpus: Corpus, train: Corpus, device: str = "auto") -> list[Score]:
-        """The task's metrics on a labelled corpus, the main one first; `train` is what a guess may know."""
+        """The task's metrics on a labelled corpus, the main one first; `train` is what the baseline guess may use."""
         model = self.load(device)
         parts = TaskParts(
             task=self.task,
@@ -56,27 +59,27 @@ class TunedModel:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Tuned:
-    """What `tune` made: a model of every seed."""
+    """Result of `tune`: one model per seed."""
 
     task: AbstractTask
     models: tuple[TunedModel, ...]
     train: Corpus
-    """What they were trained on: a subset, or with labels that changed places, where that was asked for."""
+    """Their training data: a subset, or with shuffled labels, if configured."""
     scores: pd.DataFrame
-    """TASK_SCORES, of dev and test."""
+    """TASK_SCORES, for dev and test."""
     answers: pd.DataFrame
     """TASK_ANSWERS."""
 
 
 def load_tuned(folder: Path | str) -> TunedModel:
-    """A tuned model as `tune` left it.
+    """A tuned model as saved by `tune`.
 
     Raises:
-        UserError: The folder holds none.
+        UserError: The folder holds no tuned model.
     """
     folder = Path(folder)
     try:
-        facts = json.loads((folder / TASK_FILE).read_text(encoding="utf-8"))
+        facts = read_object(folder / TASK_FILE)
         if facts["version"] > _VERSION:
             raise UserError(f"{folder} was written by a newer infoflow. Upgrade: pip install --upgrade infoflow")
         return _tuned_model(folder, facts)
@@ -100,7 +103,7 @@ def _tuned_model(folder: Path, facts: Mapping[str, Any]) -> TunedModel:
 
 
 def write_facts(folder: Path, task: AbstractTask, facts: Mapping[str, Any]) -> None:
-    """Leave `task.json` in a model's folder."""
+    """Write `task.json` into a model's folder."""
     values = {"version": _VERSION, "task": task_to(task), **facts}
     text = json.dumps(values, indent=2, ensure_ascii=False)
     (folder / TASK_FILE).write_text(text + "\n", encoding="utf-8")

@@ -7,7 +7,14 @@ import pandas as pd
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from infoflow.dynamics import LossChangeRecorder, RecordConfig, Recording, evaluation_set, undisturbed
+from infoflow.dynamics import (
+    ALLOCATION_GROUPS,
+    LossChangeRecorder,
+    RecordConfig,
+    Recording,
+    evaluation_set,
+    undisturbed,
+)
 from infoflow.foundation import UserError
 from infoflow.models import Anatomy, ParameterGroup, ParameterSlice, discover, learning_parameters
 from infoflow.training import Step, TrainingData, TrainingHook
@@ -23,24 +30,25 @@ _CHEAP = RecordConfig(parameters=False, check_rules=False)
 
 
 class TuningAllocation(TrainingHook):
-    r"""Allocates the change of a task's training loss to groups of parameters while a model is tuned.
+    r"""Allocates the change of a task's training loss during tuning to groups of parameters.
 
     $$ A_g = \sum_t \sum_{i \in g} Δ_{t,i} \int_0^1 \partial_i L(θ_t + sΔ_t)\, ds, \qquad
        \sum_g A_g = L(θ_T) - L(θ_0) $$
 
-    up to the rule's error (`dynamics.LossChangeRecorder`, by trapezoids). L is the task's loss on a fixed sample of its
-    training examples, without dropout; Δ are the updates. Give it to `training.train(..., hooks=[...])`; the weights
-    are bit for bit those of a training without it. An interrupted training records what an uninterrupted one does.
+    up to the integration error (`dynamics.LossChangeRecorder`, trapezoidal rule). L is the task's loss on a fixed
+    sample of its training examples, without dropout; Δ are the updates. Pass it to `training.train(..., hooks=[...])`;
+    the weights are exactly those of a training without it. An interrupted training gives the same recording as an
+    uninterrupted one.
 
     Args:
-        task: What is trained.
-        data: What it is trained on.
-        tokens: Of the sample of examples.
-        out: Where the recording is written when training ends; None: nowhere.
-        config: How the recorder works.
+        task: The task.
+        data: The training data.
+        tokens: Size of the sample of examples, in tokens.
+        out: Where to write the recording when training ends; None: nowhere.
+        config: Settings of the recorder.
 
     Raises:
-        UserError: Parameters that are trained belong to no part that is known.
+        UserError: Trained parameters belong to no known part.
 
     Source: [@lan2019lca].
     """
@@ -86,10 +94,10 @@ class TuningAllocation(TrainingHook):
         return self._recorder
 
     def table(self, tuning_seed: int = 0) -> pd.DataFrame:
-        """What was allocated so far: `TUNING_ALLOCATION` without the columns of `TUNED`.
+        """The allocation so far: `TUNING_ALLOCATION` without the columns of `TUNED`.
 
         Raises:
-            UserError: No update was seen: the training was complete already. Read what it wrote (`Recording.read`).
+            UserError: There was no update: training was already complete. Read its recording (`Recording.read`).
         """
         if self._recorder is None:
             raise UserError(
@@ -100,7 +108,7 @@ class TuningAllocation(TrainingHook):
 
 
 def tuned_anatomy(module: PreTrainedModel) -> Anatomy:
-    """The anatomy of what is trained; of a head alone, above a body that need not run, its parameters."""
+    """The anatomy of the trained parameters; for a head alone, its parameters, without running the body."""
     trained = learning_parameters(module)
     body = {parameter for parameter in module.base_model.parameters() if parameter.requires_grad}
     if module.base_model is module or any(parameter in body for parameter in trained.values()):
@@ -116,8 +124,8 @@ def tuned_anatomy(module: PreTrainedModel) -> Anatomy:
 
 
 def tuning_allocation(recording: Recording, tuning_seed: int = 0) -> pd.DataFrame:
-    """The table `TUNING_ALLOCATION`, without the columns of `TUNED`, of what a `TuningAllocation` recorded."""
-    groups = recording.tables["allocation_groups"]
+    """The table `TUNING_ALLOCATION`, without the columns of `TUNED`, from a recording of `TuningAllocation`."""
+    groups = recording.tables[ALLOCATION_GROUPS.name]
     groups = groups[groups["set"] == "train"]
     named = [_component(*pair) for pair in zip(groups["component"], groups["kind"], strict=True)]
     of_head = np.array(named) == TASK_HEAD

@@ -1,4 +1,4 @@
-"""How far tuning moved each layer's space."""
+"""How far tuning moved each layer's representations."""
 
 # leave_out: all words, then all but those of each group of bootstrap blocks
 
@@ -34,9 +34,9 @@ from ._tables import TUNING_CHANGE
 from ._task import AbstractTask
 from ._task_part import TaskPart
 
-_SPACES = {"pwcca": "pwcca", "cka": "cka_debiased"}  # as SpaceSimilarity calls them
-_LEAST_WORDS = 4  # what the debiased CKA divides by
-_LEAST_FOR_PWCCA = 2  # words for each dimension: two spaces of fewer share directions, whatever they are
+_SPACES = {"pwcca": "pwcca", "cka": "cka_debiased"}  # names in SpaceSimilarity
+_LEAST_WORDS = 4  # the debiased CKA divides by this minus 3
+_LEAST_FOR_PWCCA = 2  # words per dimension: below that, any two spaces share directions
 Layer = LayerSpace | RankedSpace
 
 
@@ -55,26 +55,26 @@ def tuning_change(
     $$ d_l = 1 - \frac{1}{S} \sum_s \mathrm{sim}(X_l, Y^s_l), \qquad
        \mathrm{baseline}_l = 1 - \binom{S}{2}^{-1} \sum_{s < u} \mathrm{sim}(Y^s_l, Y^u_l) $$
 
-    X are the states of some words of the examples before tuning, Y those after it with seed s; sim is PWCCA, debiased
-    linear CKA, or the rank correlation of the cosine distances between words (RSA). All models read what the task reads
-    (pairs as pairs), and the same words. What tuning did to a space is what goes beyond the baseline, which is what its
-    noise alone does; NaN with one seed. Intervals leave out sentences, as `SpaceSimilarity` does. PWCCA is left out
-    where there are no more than two words for each dimension.
+    X are the states of some words of the examples before tuning, Y those after tuning with seed s; sim is PWCCA,
+    debiased linear CKA, or the rank correlation of the cosine distances between words (RSA). All models read the task's
+    input (pairs as pairs), and the same words. The effect of tuning is the distance beyond the baseline, which is the
+    distance between seeds; the baseline is NaN with one seed. Intervals leave out sentences, as `SpaceSimilarity` does.
+    PWCCA is left out with two words per dimension or fewer.
 
     Args:
         before: The pretrained model.
         after: The models tuned from it, one for each seed.
-        task: What they were tuned on.
-        corpus: Its test part.
-        options: Seed, longest text, size of batches.
-        words: At most so many text tokens, chosen by hash; PWCCA wants ten for each dimension, better twenty, and is
-            biased towards similarity, with a warning, where there are fewer.
-        items: Of these so many for RSA.
+        task: The task that they were tuned on.
+        corpus: The test part.
+        options: Seed, maximum length, batch size.
+        words: Maximum number of text tokens, chosen by hash; PWCCA needs ten per dimension, better twenty; with fewer
+            it is biased towards similarity, with a warning.
+        items: Number of these words for RSA.
 
     Raises:
-        UserError: The models have other bodies, or there are fewer than 4 words.
+        UserError: The models have different bodies, or there are fewer than 4 words.
 
-    Source: [@morcos2018], [@kornblith2019], [@kriegeskorte2008]; tuned models against pretrained ones so
+    Source: [@morcos2018], [@kornblith2019], [@kriegeskorte2008]; comparison of tuned and pretrained models:
     [@merchant2020].
     """
     start = began_as(before, after)
@@ -102,7 +102,7 @@ def change_table(places: Places, before: States, after: Sequence[States], items:
 
 
 def _measures(words: int, width: int) -> dict[str, str]:
-    """The measures of spaces that so many words can tell."""
+    """The similarity measures that this many words support."""
     if words > _LEAST_FOR_PWCCA * width:
         warn_few_rows(words, width)
         return _SPACES
@@ -135,7 +135,7 @@ def _distances(
 
 
 def _alone(metric: str, x: LayerSpace, y: LayerSpace) -> float:
-    """The similarity of all rows; words in their own order, as a shuffled pair, so that no group is left out."""
+    """The similarity of all rows; words in their own order, so that no group is left out."""
     return float(space_values(metric, LayerPair.shuffled(x, y, torch.arange(len(x.squares))))[0])
 
 

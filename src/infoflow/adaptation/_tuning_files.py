@@ -1,11 +1,11 @@
-"""What a tuning keeps beside its models: settings and rates of all seeds, scores and answers of one."""
+"""Files of a tuning: settings and rates of all seeds, scores and answers of one seed."""
 
 import json
 import math
 from pathlib import Path
 from typing import Any
 
-from infoflow.foundation import UserError, atomic_write, digest, file_digest
+from infoflow.foundation import UserError, atomic_write, digest, file_digest, read_object
 
 from ._tuned import TASK_FILE
 
@@ -15,13 +15,13 @@ _FAULTS = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowErr
 
 
 def write_key(home: Path, key: dict[str, Any], rates: dict[str, float]) -> None:
-    """Leave in a method's folder what all seeds depend on, and what each learning rate reached on dev."""
+    """Write a method's folder: the settings that all seeds share, and the dev metric of each learning rate."""
     with atomic_write(home / KEY_FILE) as temporary:
         temporary.write_text(json.dumps({"key": key, "rates": rates}, indent=2) + "\n", encoding="utf-8")
 
 
 def read_key(home: Path) -> dict[str, Any] | None:
-    """What `write_key` left, `{"key": ..., "rates": ...}`; None where nothing was begun.
+    """The content written by `write_key`, `{"key": ..., "rates": ...}`; None if nothing exists yet.
 
     Raises:
         UserError: It is damaged.
@@ -30,7 +30,7 @@ def read_key(home: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
+        saved = read_object(path)
         rates = {str(float(rate)): float(value) for rate, value in saved["rates"].items()}
         if isinstance(saved["key"], dict) and all(math.isfinite(value) for value in rates.values()):
             return {"key": saved["key"], "rates": rates}
@@ -43,23 +43,23 @@ def read_key(home: Path) -> dict[str, Any] | None:
 
 
 def write_results(folder: Path, scores: Rows, answers: Rows) -> None:
-    """Leave scores and answers beside a seed's task.json, with a digest over all three."""
+    """Write scores and answers next to a seed's task.json, with a digest over all three."""
     rows = json.loads(json.dumps({"scores": scores, "answers": answers}))
     (folder / RESULTS_FILE).write_text(json.dumps({**rows, "digest": _digest(rows, folder)}), encoding="utf-8")
 
 
 def read_results(folder: Path) -> dict[str, Rows]:
-    """Scores and answers, as `write_results` left them.
+    """Scores and answers, as written by `write_results`.
 
     Raises:
-        UserError: They, or task.json beside them, are missing or not what was written.
+        UserError: They, or their task.json, are missing or changed.
     """
     path = folder / RESULTS_FILE
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_object(path)
         rows = {name: [dict(row) for row in found[name]] for name in ("scores", "answers")}
         wanted = _digest(rows, folder)
-        if found.get("digest", wanted) == wanted:  # of tunings before there were digests there is none
+        if found.get("digest", wanted) == wanted:  # tunings before digests have none
             return rows
     except _FAULTS:
         pass

@@ -1,4 +1,4 @@
-"""What tuning did to each head: its attention, its confidence, its roles, and what it is worth."""
+"""What tuning changed in each head: its attention, its confidence, its roles, and its cost."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,6 +9,8 @@ import pandas as pd
 from infoflow.corpus import Corpus
 from infoflow.flow import AbstractMeasure, PassOptions, measure
 from infoflow.heads import (
+    HEAD_ABLATION,
+    HEAD_CONFIDENCE,
     Ablation,
     Confidence,
     Head,
@@ -33,9 +35,9 @@ from ._task_part import TaskPart
 
 _KEYS = ["stack", "kind", "layer", "head"]
 _TREES = {"words", "head", "deprel"}
-_NOT_READ = dict.fromkeys(("js", "js_low", "js_high"), float("nan"))  # a decoder that the task gives nothing to read
+_NOT_READ = dict.fromkeys(("js", "js_low", "js_high"), float("nan"))  # a decoder that gets no input from the task
 SEPARATOR = ", "
-"""Between the roles of a head that has several; the one that it exceeds most is the first."""
+"""Separator of the roles of a head; the role with the largest margin comes first."""
 
 
 def tuning_heads(
@@ -50,27 +52,27 @@ def tuning_heads(
     costs_on: int = 128,
     sentences: int = 64,
 ) -> pd.DataFrame:
-    """The table `TUNING_HEADS` without the columns of `TUNED`, a row for each head.
+    """The table `TUNING_HEADS` without the columns of `TUNED`, one row per head.
 
-    Divergences are those of `js_changes`, on the examples as the task has them read; confidence and roles are those of
-    `Confidence` and `head_roles` (positional, rarest token, first token, SEP, punctuation; relations where the corpus
-    has trees) on the column `text` alone. After tuning, numbers are means over seeds, and a head has the roles that it
-    has in at least half of them. `cost_before` is that of `Ablation` on the pretraining text, NaN without one or
-    without a language-model head; `value` is the rise of the task's loss on some test examples (`head_costs`).
+    Divergences are those of `js_changes`, on the task's inputs; confidence and roles are those of `Confidence` and
+    `head_roles` (positional, rarest token, first token, SEP, punctuation; relations if the corpus has trees), on the
+    column `text` only. After tuning, numbers are means over seeds, and a head has the roles that it has in at least
+    half of them. `cost_before` is that of `Ablation` on the pretraining text, NaN without text or a language-model
+    head; `value` is the rise of the task's loss on some test examples (`head_costs`).
 
     Args:
-        before: The pretrained model, with its head where it has one.
+        before: The pretrained model, with its head if it has one.
         after: The models tuned from it.
-        task: What they were tuned on.
-        corpus: Its test part.
-        options: Seed, longest text, sizes, and the noise of the pretraining objective.
+        task: The task that they were tuned on.
+        corpus: The test part.
+        options: Seed, maximum length, batch size, and the noise of the pretraining objective.
         pretraining: Text for `cost_before`.
-        texts: At most so many examples for attention, chosen by hash.
-        costs_on: At most so many examples for `value`, chosen by hash.
-        sentences: At most so many of the pretraining text.
+        texts: Maximum number of examples for attention, chosen by hash.
+        costs_on: Maximum number of examples for `value`, chosen by hash.
+        sentences: Maximum number of sentences of the pretraining text.
 
     Raises:
-        UserError: The models have other bodies.
+        UserError: The models have different bodies.
     """
     options = options or PassOptions()
     start = began_as(before, after)
@@ -94,7 +96,7 @@ def tuning_heads(
 
 
 def _mean_changes(before: Model, after: Sequence[Model], part: TaskPart) -> dict[Head, dict[str, float]]:
-    """Of each head the divergence, mean over seeds, and its interval."""
+    """Mean divergence of each head over seeds, with its interval."""
     every = js_changes(before, after, part)
     found = {}
     for (stack, kind, layer), first in every[0].items():
@@ -123,11 +125,11 @@ class _Attending:
             model, corpus, [*measures, RelationScores()] if corpus.columns >= _TREES else measures, options
         )
         held = head_roles(tables)
-        held = held[held["holds"]].assign(margin=lambda frame: frame["value"] - frame["limit"])
+        held = held[held["holds"]].assign(margin=lambda frame: frame["held_out"] - frame["limit"])
         roles: dict[Head, list[str]] = {}
         for row in held.sort_values("margin", ascending=False, kind="stable").to_dict("records"):
             roles.setdefault(_head_of(row), []).append(row["role"])
-        return cls({_head_of(row): row["value"] for row in tables["head_confidence"].to_dict("records")}, roles)
+        return cls({_head_of(row): row["value"] for row in tables[HEAD_CONFIDENCE.name].to_dict("records")}, roles)
 
 
 def _head_of(row: Mapping[Any, Any]) -> Head:
@@ -149,10 +151,10 @@ def _roles(head: Head, models: Sequence[_Attending]) -> dict[str, Any]:
 
 
 def _pretraining_costs(model: Model, corpus: Corpus | None, sentences: int, options: PassOptions) -> dict[Head, float]:
-    """The rise of the pretraining loss without each head; none where there is no such loss."""
+    """The rise of the pretraining loss without each head; empty if there is no such loss."""
     if corpus is None or no_pretraining_loss(model, corpus, options.corruption):
         return {}
-    table = measure(model, corpus, [Ablation(others=False, sentences=sentences)], options)["head_ablation"]
+    table = measure(model, corpus, [Ablation(others=False, sentences=sentences)], options)[HEAD_ABLATION.name]
     return {_head_of(row): row["value"] for row in table.to_dict("records")}
 
 

@@ -16,21 +16,21 @@ Key = tuple[str, int, str]
 
 
 def tuning_weights(before: Model, after: Sequence[Model], seeds: Sequence[int] | None = None) -> pd.DataFrame:
-    r"""The table `TUNING_WEIGHTS` without the columns of `TUNED`: a row for each component of each block and seed.
+    r"""The table `TUNING_WEIGHTS` without the columns of `TUNED`: one row per component of each block and seed.
 
     $$ \frac{\lVert θ' - θ \rVert}{\lVert θ \rVert}, \qquad
        \frac{\langle θ', θ \rangle}{\lVert θ' \rVert \lVert θ \rVert} $$
 
-    θ are all weights and biases of the component before tuning, θ' after it. Heads and poolers, which tuning begins
-    anew, are left out; NaN where all weights are 0.
+    θ are all weights and biases of the component before tuning, θ' after it. Heads and poolers, which tuning
+    initialises, are left out; NaN if all weights are 0.
 
     Args:
         before: The pretrained model.
         after: The models tuned from it.
-        seeds: Their seeds of tuning; by default 0, 1, ...
+        seeds: Their tuning seeds; default: 0, 1, ...
 
     Raises:
-        UserError: The models have other bodies.
+        UserError: The models have different bodies.
     """
     rows, start = [], began_as(before, after)
     for seed, one in zip(range(len(after)) if seeds is None else seeds, after, strict=True):

@@ -1,4 +1,4 @@
-"""Tasks that say one thing of a text, or of a pair of texts."""
+"""Tasks with one label or number per text or pair of texts."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -16,17 +16,17 @@ from ._task_rows import SEGMENTS, TaskRows, read_texts
 
 
 class AbstractTextTask(AbstractTask):
-    """What is asked of each text; of pairs of texts where the corpus has the column `second`."""
+    """A task on each text, or on pairs of texts if the corpus has the column `second`."""
 
     head: ClassVar[str] = "AutoModelForSequenceClassification"
     fields: ClassVar[Mapping[str, Field]] = {**SENTENCE_FIELDS, SEGMENTS: Field()}
 
     @abstractmethod
     def targets(self, corpus: Corpus) -> np.ndarray:
-        """What is asked, as the loss takes it: a row an example.
+        """Targets in the form that the loss takes: one row per example.
 
         Raises:
-            UserError: A label that training lacks, or no number where one is asked.
+            UserError: A label does not occur in training, or a number is missing.
         """
 
     def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ExampleRows:
@@ -37,5 +37,5 @@ class AbstractTextTask(AbstractTask):
         return TaskRows(tokens, corpus.ids, labels=targets)
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        """Examples."""
+        """Number of examples."""
         return {self.name: len(batch)}

@@ -1,4 +1,4 @@
-"""Writes the most probable text after each source, greedily or by beam search."""
+"""Generates the most probable text after each source, greedily or by beam search."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,34 +19,34 @@ from ._written_losses import check_positions, has_encoder, positions
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
-    """How texts are looked for."""
+    """Settings of the search."""
 
     beams: int
-    """Texts kept in view; 1: greedily."""
+    """Number of beams; 1: greedy."""
     length_penalty: float
-    """Exponent of the length that divides a text's log-probability; of beams."""
+    """Length penalty: exponent of the length that divides a text's log-probability; for beams only."""
     most: int
-    """Tokens of a text, its end included."""
+    """Maximum number of tokens of a text, its end included."""
     two_sided: bool
-    """Whether a stack alone reads the source from both sides."""
+    """Whether a single stack reads the source bidirectionally."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Written:
-    """What a model wrote after some sources of a part."""
+    """The texts that a model generated for some sources of a part."""
 
     rows: np.ndarray
     """int64 (example,)."""
     sources: Int[Tensor, "example token"]
     mask: Int[Tensor, "example token"]
     ids: list[list[int]]
-    """Of each example the tokens after the start, up to the end and with it, if it was reached."""
+    """For each example the tokens after the start, up to and including the end if it was reached."""
 
 
 def write(module: PreTrainedModel, rows: GenerationRows, search: Search, batch_tokens: int) -> list[Written]:
-    """What `module`, in evaluation mode, writes after every source.
+    """The texts that `module`, in evaluation mode, generates for every source.
 
-    An encoder's sources are padded. A stack alone gets sources of one length together: padding before them would move
+    An encoder's sources are padded. A single stack gets batches of sources of equal length: left padding would shift
     positions in some families.
     """
     lengths = rows.source_lengths
@@ -69,8 +69,10 @@ def write(module: PreTrainedModel, rows: GenerationRows, search: Search, batch_t
 
 
 def _config(module: Any, rows: GenerationRows, search: Search, read: int) -> GenerationConfig:
-    """Settings of `generate`, after so many tokens that the stack that writes has read; those that a pretrained model
-    has for its own task (longer summaries) do not count. The last token that is written is not read."""
+    """Settings of `generate` after `read` tokens of input to the writing stack.
+
+    A pretrained model's settings for its own task (longer summaries) are ignored. The last generated token is not read.
+    """
     check_positions(module, read)
     limit = positions(module)
     most = search.most if limit is None else min(search.most, limit + 1 - read)
@@ -90,9 +92,9 @@ def _config(module: Any, rows: GenerationRows, search: Search, read: int) -> Gen
 
 
 def _seen_from_both_sides(module: Any, sources: Int[Tensor, "example token"], beams: int) -> Any:
-    """Keys and values of all tokens of the sources but the last, each of which has seen every other.
+    """Keys and values of all source tokens but the last, computed with bidirectional attention.
 
-    The last token is left to be read again, by `generate`: it comes after all others and sees them in any case.
+    `generate` reads the last token again: it comes after all others and sees them in any case.
     """
     count, length = sources.shape
     prefix = torch.full((count,), length, device=sources.device)

@@ -1,4 +1,4 @@
-"""How well a model predicts what is to be written: with an encoder for the source, or one stack for both."""
+"""The loss of targets in text generation: with an encoder for the source, or one stack for both."""
 
 # B example, T token, V vocabulary
 
@@ -20,22 +20,22 @@ from ._causal import reads_left_only
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class GenerationSources:
-    """Sources with what is to be written after them."""
+    """Sources with their targets."""
 
     sources: Int[Tensor, "example source_token"]
     real: Tensor
-    """Bool (example, source token): not padding, which lies on the right."""
+    """Bool (example, source token): not padding, which is on the right."""
     targets: Int[Tensor, "example target_token"]
-    """As the tokenizer writes them, UNSUPERVISED at padding."""
+    """Target ids from the tokenizer, UNSUPERVISED at padding."""
     begins: Int[Tensor, " example"]
-    """Tokens at the start of each target that stand before its text."""
+    """Number of tokens of each target before its text."""
 
 
 def has_encoder(module: PreTrainedModel) -> bool:
-    """Whether the model reads the source with an encoder of its own.
+    """Whether the model reads the source with a separate encoder.
 
     Raises:
-        UserError: It writes no text.
+        UserError: The model writes no text.
     """
     if module.config.is_encoder_decoder and module.can_generate():
         return True
@@ -54,7 +54,7 @@ def has_encoder(module: PreTrainedModel) -> bool:
 
 
 def positions(module: PreTrainedModel) -> int | None:
-    """Tokens that a row of the stack that writes may have; None where nothing limits them (T5)."""
+    """Maximum row length of the writing stack; None if unlimited (T5)."""
     config: Any = module.config
     stack = getattr(config, "decoder", None) or config.get_text_config()
     found = (getattr(stack, name, None) for name in ("max_decoder_position_embeddings", "max_position_embeddings"))
@@ -62,7 +62,7 @@ def positions(module: PreTrainedModel) -> int | None:
 
 
 def check_positions(module: PreTrainedModel, tokens: int) -> None:
-    """Raise a UserError where a row of source and target together is longer than the stack that reads both can take."""
+    """Raise a UserError if source and target together exceed the positions of the stack that reads both."""
     limit = positions(module)
     if limit is not None and tokens > limit:
         raise UserError(
@@ -76,8 +76,7 @@ def written_losses(
 ) -> Float[Tensor, " example"]:
     r"""Sum over the target's tokens, its end included, of $-\log p(y_t \mid y_{<t}, x)$, nats.
 
-    With one stack `two_sided` lets the tokens of the source see each other from both sides, as a prefix language model
-    does.
+    With one stack, `two_sided` gives the source bidirectional attention, as in a prefix language model.
 
     Raises:
         UserError: The model writes no text, or source and target together exceed its positions.
@@ -97,8 +96,10 @@ def written_losses(
 
 
 def _beside(module: Any, asked: GenerationSources) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B T"]]:
-    """The decoder reads the target shifted as the family shifts it; where a target begins with the token that starts
-    the decoder ([CLS] of a matched model), that is read and not asked for."""
+    """The decoder reads the target shifted as in its family.
+
+    If a target begins with the decoder's start token ([CLS] of a matched model), it is read but not predicted.
+    """
     reads, labels = module.prepare_decoder_input_ids_from_labels(labels=asked.targets), asked.targets
     if bool((asked.begins > 0).all() and (reads[:, 0] == labels[:, 0]).all()):
         reads, labels = labels[:, :-1].masked_fill(labels[:, :-1] == UNSUPERVISED, int(labels[0, 0])), labels[:, 1:]
@@ -110,7 +111,7 @@ def _beside(module: Any, asked: GenerationSources) -> tuple[Float[Tensor, "B T V
 
 
 def _after(module: Any, asked: GenerationSources, two_sided: bool) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B T"]]:
-    """One stack reads source and target; logits from the last token of the shortest source on."""
+    """One stack reads source and target; logits start at the last token of the shortest source."""
     ids, labels, prefix = joined(asked)
     check_positions(module, ids.shape[1])
     first = int(prefix.min()) - 1
@@ -124,7 +125,7 @@ def _after(module: Any, asked: GenerationSources, two_sided: bool) -> tuple[Floa
 
 
 def joined(asked: GenerationSources) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"], Int[Tensor, " B"]]:
-    """Source and target in one row, padded on the right; the token that each position is to predict; source lengths."""
+    """Source and target in one row, padded on the right; the token to predict at each position; source lengths."""
     rows, labels = [], []
     prefix = asked.real.sum(dim=1)
     for row, length in enumerate(prefix.tolist()):

@@ -1,31 +1,21 @@
-"""Mapping one encoder's space onto another's, and finding words again on the other side."""
+"""Maps from one encoder's space to another's, and word retrieval across them."""
 
 from ._controls import align_with_controls as align_with_controls
 from ._controls import linearly_aligned as linearly_aligned
-from ._csls import csls as csls
+from ._csls import csls
 from ._encoders import AlignedEncoder as AlignedEncoder
-from ._encoders import encoder_of as encoder_of
-from ._evaluate import EvaluationOptions as EvaluationOptions
+from ._encoders import encoder_of
+from ._evaluate import EvaluationOptions
 from ._evaluate import evaluate_alignment as evaluate_alignment
 from ._explicit import ExplicitConfig as ExplicitConfig
 from ._explicit import align_explicit as align_explicit
-from ._explicit import initial_encoder as initial_encoder
-from ._held_out import HeldOutWords as HeldOutWords
-from ._held_out import linked_vectors as linked_vectors
-from ._implicit import ImplicitConfig as ImplicitConfig
-from ._implicit import align_implicit as align_implicit
-from ._implicit import transplanted as transplanted
-from ._linear_map import LinearMap as LinearMap
-from ._linear_map import least_squares_map as least_squares_map
-from ._linear_map import procrustes_map as procrustes_map
+from ._explicit import initial_encoder
+from ._held_out import HeldOutWords, linked_vectors
+from ._implicit import ImplicitConfig, align_implicit, transplanted
+from ._linear_map import least_squares_map
 from ._linked_sentences import LinkedSentences as LinkedSentences
-from ._linked_sentences import word_vectors as word_vectors
-from ._links import AbstractWordLinks as AbstractWordLinks
+from ._linked_sentences import word_vectors
+from ._links import AbstractWordLinks, PharaohLinks, ShuffledLinks
 from ._links import IdentityLinks as IdentityLinks
-from ._links import PharaohLinks as PharaohLinks
-from ._links import ShuffledLinks as ShuffledLinks
-from ._retrieval import Retrieval as Retrieval
-from ._retrieval import retrieval_accuracy as retrieval_accuracy
-from ._retrieval import retrieval_hits as retrieval_hits
-from ._table import ALIGNMENT as ALIGNMENT
-from ._table import Kind as Kind
+from ._retrieval import Retrieval, retrieval_accuracy, retrieval_hits
+from ._table import ALIGNMENT, Kind

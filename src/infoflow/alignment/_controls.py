@@ -1,4 +1,4 @@
-"""An alignment beside what it is to be compared with."""
+"""An alignment with its controls."""
 
 import dataclasses
 from pathlib import Path
@@ -15,7 +15,7 @@ from ._links import AbstractWordLinks, IdentityLinks, ShuffledLinks
 from ._table import Kind
 
 FITTED_WORDS = 20_000
-"""That the linear map of the unaligned encoder is fitted on, at most."""
+"""Maximum number of words for fitting the linear map of the unaligned encoder."""
 
 
 def align_with_controls(
@@ -28,7 +28,7 @@ def align_with_controls(
     translated: bool = False,
     config: ExplicitConfig | None = None,
 ) -> dict[Kind, AlignedEncoder]:
-    """The explicit alignment and three encoders that show what it is due to; arguments as `align_explicit`.
+    """The explicit alignment and three control encoders; arguments as in `align_explicit`.
 
     | kind               | encoder                   | map                   | what shows in it            |
     |--------------------|---------------------------|-----------------------|-----------------------------|
@@ -58,7 +58,7 @@ def align_with_controls(
 def linearly_aligned(
     source: Model, target: Model, sentences: LinkedSentences, config: ExplicitConfig, words: int = FITTED_WORDS
 ) -> AlignedEncoder:
-    """The source encoder as it is, under the linear map with the least squared error on `words` linked words."""
+    """The unchanged source encoder, under the linear map with the least squared error on `words` linked words."""
     before = initial_encoder(source, target, config)
     fitted = least_squares_map(*linked_vectors(sentences, before, target, words))
     return AlignedEncoder(before.encoder, fitted.module().to(before.encoder.device), config.merge).eval()

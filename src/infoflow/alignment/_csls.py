@@ -1,4 +1,4 @@
-"""Cross-domain similarity local scaling: a cosine that hubs cannot win."""
+"""Cross-domain similarity local scaling: a cosine corrected for hubs."""
 
 from collections.abc import Iterator
 
@@ -10,14 +10,14 @@ from torch import Tensor
 from infoflow.foundation import UserError, as_tensor
 
 NEIGHBOURS = 10
-"""Of the published measure."""
+"""Default of the published measure."""
 
 _SCORES_AT_ONCE = 1 << 24
-"""Entries of the similarity matrix that are held at a time where the whole is not asked for: 128 MB in float64."""
+"""Entries of the similarity matrix held at a time when only statistics are needed: 128 MB in float64."""
 
 
 def csls(x: Tensor | np.ndarray, y: Tensor | np.ndarray, neighbours: int = NEIGHBOURS) -> Float[Tensor, "x y"]:
-    r"""How well each row of x matches each row of y, corrected for rows that lie near everything.
+    r"""How well each row of x matches each row of y, corrected for rows that are close to everything.
 
     $$ \mathrm{CSLS}(x_i, y_j) = 2 \cos(x_i, y_j) - r(x_i) - r(y_j) $$
 
@@ -27,16 +27,16 @@ def csls(x: Tensor | np.ndarray, y: Tensor | np.ndarray, neighbours: int = NEIGH
     | $r(y_j)$   | mean cosine of $y_j$ to its `neighbours` nearest rows of x    | [−1, 1]        |
     | returned   | one score per pair; a row's best match is its largest one     | [−4, 4]        |
 
-    Each *row* is divided by its own norm. (Dividing a matrix by the norm of the whole, as a published script does,
-    leaves dot products that long vectors win.)
+    Each *row* is divided by its own norm. (A published script divides by the norm of the whole matrix, which leaves dot
+    products that favour long vectors.)
 
     Args:
         x: (x, width), float32 or float64; computed in float64.
         y: (y, width), vectors of the same space.
-        neighbours: Rows that r averages over.
+        neighbours: Number of rows that r averages over.
 
     Raises:
-        UserError: Different widths, a zero vector or one that is not finite, or fewer rows than `neighbours`.
+        UserError: Widths differ, a vector is zero or not finite, or there are fewer rows than `neighbours`.
 
     Source: [@conneau2018].
 
@@ -59,7 +59,7 @@ def unit_rows(
     if widths[0] != widths[1]:
         raise UserError(
             f"x and y must be vectors of one space. Got widths {widths[0]} and {widths[1]}: map one onto the other "
-            "first (least_squares_map, procrustes_map)."
+            "first (least_squares_map)."
         )
     if not 1 <= neighbours <= min(lengths):
         raise UserError(f"neighbours must lie in 1..{min(lengths)}, the smaller number of rows. Got {neighbours}.")
@@ -69,14 +69,14 @@ def unit_rows(
 def mean_nearest(
     units: Float[Tensor, "row width"], others: Float[Tensor, "other width"], neighbours: int
 ) -> Float[Tensor, " row"]:
-    """r: the mean cosine of each row to its nearest among `others`, without the whole similarity matrix."""
+    """r: the mean cosine of each row to its nearest rows of `others`, without the whole similarity matrix."""
     return torch.cat([(part @ others.mT).topk(neighbours).values.mean(dim=1) for part in row_blocks(units, others)])
 
 
 def row_blocks(
     units: Float[Tensor, "row width"], others: Float[Tensor, "other width"]
 ) -> Iterator[Float[Tensor, "part width"]]:
-    """Rows in parts whose similarities with all of `others` fit in memory."""
+    """Blocks of rows whose similarities with all of `others` fit in memory."""
     yield from units.split(max(1, _SCORES_AT_ONCE // len(others)))
 
 

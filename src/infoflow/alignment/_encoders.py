@@ -1,9 +1,9 @@
-"""The encoder inside a model, and an encoder with a map into another one's space."""
+"""The encoder of a model, and an encoder with a map into another encoder's space."""
 
 import copy
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from infoflow.foundation import UserError, atomic_folder
+from infoflow.foundation import UserError, atomic_folder, read_object
 from infoflow.models import Model, load_model
 from infoflow.training import save_model
 
@@ -24,7 +24,7 @@ def encoder_of(model: Model) -> PreTrainedModel:
     """The part of a model that reads its text, without output head or decoder.
 
     Raises:
-        UserError: It is no encoder: it does not see what comes after a word.
+        UserError: It is causal, and so not an encoder.
     """
     stack = model.anatomy.reads
     if stack.name != "encoder":
@@ -37,12 +37,12 @@ def encoder_of(model: Model) -> PreTrainedModel:
 def encode(
     encoder: nn.Module, input_ids: Int[Tensor, "sentence token"], real: Bool[Tensor, "sentence token"]
 ) -> Float[Tensor, "sentence token width"]:
-    """What the encoder hands on: its last hidden states."""
+    """The encoder's last hidden states."""
     return encoder(input_ids=input_ids, attention_mask=real.long()).last_hidden_state
 
 
 def frozen(encoder: PreTrainedModel) -> PreTrainedModel:
-    """A copy that is never trained and never drops units."""
+    """A copy without training and dropout."""
     return copy.deepcopy(encoder).eval().requires_grad_(False)
 
 
@@ -62,7 +62,7 @@ class AlignedEncoder(nn.Module):
     def save(
         self, folder: Path | str, tokenizer: PreTrainedTokenizerBase | None = None, facts: dict[str, Any] | None = None
     ) -> None:
-        """Write a folder that `AutoModel` and `load_model` read as the encoder, with the map beside it.
+        """Write a folder that `AutoModel` and `load_model` read as the encoder, with an additional file for the map.
 
         The map is in `projection.safetensors`: `weight` (target width, width) and `bias`, as in `torch.nn.Linear`.
         """
@@ -78,7 +78,7 @@ class AlignedEncoder(nn.Module):
 
     @classmethod
     def load(cls, folder: Path | str, device: str = "auto") -> "AlignedEncoder":
-        """What `save` wrote, in evaluation mode.
+        """An encoder from `save`, in evaluation mode.
 
         Raises:
             UserError: There is no aligned encoder in that folder.
@@ -92,14 +92,21 @@ class AlignedEncoder(nn.Module):
 
 
 def read_facts(folder: Path | str) -> dict[str, Any]:
-    """What was written beside an aligned encoder.
+    """The metadata saved with an aligned encoder.
 
     Raises:
-        UserError: The folder holds none.
+        UserError: The folder has none.
     """
     if not (Path(folder) / _FACTS).exists():
         raise UserError(f"{folder} holds no aligned encoder: it has no {_FACTS}. Give the folder of `align_explicit`.")
-    return json.loads((Path(folder) / _FACTS).read_text(encoding="utf-8"))
+    path = Path(folder) / _FACTS
+    try:
+        facts = read_object(path)
+        if facts["merge"] in get_args(Merge):
+            return facts
+        raise ValueError(f"merge must be one of {', '.join(get_args(Merge))}")
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{path} is damaged ({error}). Align the model again.") from None
 
 
 def is_saved(folder: Path | str) -> bool:
@@ -107,7 +114,7 @@ def is_saved(folder: Path | str) -> bool:
 
 
 def random_map(width: int, target_width: int, seed: int) -> nn.Linear:
-    """An untrained map; the caller's random state stays as it is."""
+    """An untrained map; the caller's random state is preserved."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Linear(width, target_width)

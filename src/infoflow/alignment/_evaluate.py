@@ -1,4 +1,4 @@
-"""How near encoders have come to a target's space, on words of held-out sentences."""
+"""How close encoders are to a target's space, on words of held-out sentences."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from infoflow.corpus import Corpus
 from infoflow.flow import TokenSample
-from infoflow.foundation import NUM_BLOCKS, UserError
+from infoflow.foundation import NUM_BLOCKS, Scale, UserError
 from infoflow.models import Model
 from infoflow.representations import SpaceSimilarity, WordGeometry
 from infoflow.results import estimate, ratio_estimate
@@ -31,14 +31,14 @@ CURVES = {"average_similarity": "average similarity", "self_similarity": "self-s
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationOptions:
-    """How many words are looked at; fewer are the first of more."""
+    """How many words to use; smaller samples are prefixes of larger ones."""
 
-    words: int = 5000  # for all but the two below; PWCCA wants 20 per dimension
+    words: int = 5000  # for all but the two below; PWCCA needs 20 per dimension
     retrieval_words: int = 2000  # candidates of a retrieval
     rsa_words: int = 1000  # RSA compares all pairs
     neighbours: int = NEIGHBOURS  # of CSLS
-    least: int = 5  # occurrences of a word that self-similarity looks at
-    max_length: int = 64  # tokens; longer sentences are cut
+    least: int = 5  # minimum occurrences of a word for self-similarity
+    max_length: int = 64  # tokens; longer sentences are truncated
 
 
 def evaluate_alignment(
@@ -51,23 +51,24 @@ def evaluate_alignment(
     translated: bool = False,
     options: EvaluationOptions | None = None,
 ) -> pd.DataFrame:
-    """The table `alignment` for encoders by kind, on sentences that none of them was fitted on.
+    """The table `alignment` for encoders by kind, on sentences that none of them was fitted to.
 
     Every number has an interval over blocks of sentences, the same for all kinds, so that differences are paired.
-    Self-similarity takes the same words in every layer; where the two encoders differ in depth, the target's curve is
+    Self-similarity uses the same words in every layer; if the two encoders differ in depth, the target's curve is
     interpolated at the same relative depth.
 
     Args:
-        aligned: Encoders with their maps, such as `align_with_controls` gives.
-        source: The model whose encoder they began as.
-        target: The model whose space they are to reach.
+        aligned: Encoders with their maps, such as from `align_with_controls`.
+        source: The model with the initial encoder.
+        target: The model with the target space.
         corpus: Held-out sentences.
         links: As in `align_explicit`.
         translated: As in `align_explicit`.
-        options: How much is looked at.
+        options: Sample sizes.
 
     Raises:
-        UserError: As `align_explicit`; there is no encoder, they take words differently, or no word is linked.
+        UserError: As in `align_explicit`; there is no encoder, they differ in how they merge words, or no word is
+            linked.
     """
     options = options or EvaluationOptions()
     if len({encoder.merge for encoder in aligned.values()}) != 1:
@@ -82,7 +83,7 @@ def evaluate_alignment(
     for kind, encoder in aligned.items():
         rows += [{"kind": kind, **row} for row in _scores(words, encoder, source, reference, options)]
     frame = pd.DataFrame(rows).assign(source_model=source.name, target_model=target.name, signature="")
-    return ALIGNMENT.conform(frame)
+    return ALIGNMENT.conform(frame.assign(least=frame["least"].fillna(0)))
 
 
 def _scores(
@@ -96,7 +97,11 @@ def _scores(
     for way, hits in zip(
         ("forward", "backward"), retrieval_hits(x[:num], y[:num], min(options.neighbours, num)), strict=True
     ):
-        yield {**at_top, "metric": f"retrieval {way}", **_block_mean(hits.numpy(), words.blocks[:num], 1 / num)}
+        yield {
+            **at_top,
+            "metric": f"retrieval {way}",
+            **_block_mean(hits.numpy(), words.blocks[:num], 1 / num, "share"),
+        }
     for states, sample in (("mapped", mapped), ("encoder", _only(layers, top))):
         for row in _similarities(sample, _only(words.target, words.target.num_states - 1), options):
             yield {**at_top, "states": states, **row}
@@ -108,29 +113,34 @@ def _scores(
 def _squared_error(
     x: Float[np.ndarray, "word width"], y: Float[np.ndarray, "word width"], blocks: Int[np.ndarray, " word"]
 ) -> Row:
-    """Per dimension; the baseline is the error of the words' mean vector."""
+    """Squared error per dimension; the baseline is the error of the words' mean vector."""
     around_mean = float(((y - y.mean(axis=0)) ** 2).mean())
     return _block_mean(((x - y) ** 2).mean(axis=1), blocks, around_mean)
 
 
-def _block_mean(values: Float[np.ndarray, " word"], blocks: Int[np.ndarray, " word"], baseline: float) -> Row:
+def _block_mean(
+    values: Float[np.ndarray, " word"], blocks: Int[np.ndarray, " word"], baseline: float, scale: Scale = "positive"
+) -> Row:
     sums = np.bincount(blocks, values, minlength=NUM_BLOCKS)
-    return ratio_estimate(sums, np.bincount(blocks, minlength=NUM_BLOCKS) * 1.0, baseline)
+    return ratio_estimate(sums, np.bincount(blocks, minlength=NUM_BLOCKS) * 1.0, baseline, scale)
 
 
 def _similarities(first: TokenSample, second: TokenSample, options: EvaluationOptions) -> Iterator[Row]:
-    """RSA and PWCCA of two samples of one layer."""
+    """RSA and PWCCA of two one-layer samples."""
     measure = SpaceSimilarity(metrics=("rsa", "pwcca"), occurrences=options.words, items=options.rsa_words)
     columns = ["metric", *_estimate_names()]
     yield from measure.compute(first, second)[columns].to_dict("records")
 
 
 def _curves(sample: TokenSample, options: EvaluationOptions) -> pd.DataFrame:
-    """Average similarity and self-similarity of every layer: `metric`, `layer`, and the columns of an estimate."""
+    """Average similarity and self-similarity of every layer: `metric`, `layer`, `least`, and the columns of an
+    estimate."""
     measure = WordGeometry(occurrences=len(sample), words="token", least=options.least, spaces=("raw",))
     frame = measure.compute(sample)
     frame = frame[frame["measure"].isin(list(CURVES))]
-    return frame.assign(metric=frame["measure"].map(CURVES), baseline=0.0)[["metric", "layer", *_estimate_names()]]
+    return frame.assign(metric=frame["measure"].map(CURVES), baseline=0.0)[
+        ["metric", "layer", "least", *_estimate_names()]
+    ]
 
 
 def _curve_rows(curves: pd.DataFrame) -> Iterator[Row]:
@@ -138,9 +148,9 @@ def _curve_rows(curves: pd.DataFrame) -> Iterator[Row]:
 
 
 def _gaps(curves: pd.DataFrame, reference: pd.DataFrame) -> Iterator[Row]:
-    """Mean absolute difference of each curve to the target's, over layers; its replicates to first order.
+    """Mean absolute difference of each curve from the target's, over layers; its replicates to first order.
 
-    (Taken of each replicate, absolute values of small differences would add up noise.)
+    (For each replicate, absolute values of small differences would add up noise.)
     """
     for metric in CURVES.values():
         own, other = (frame[frame["metric"] == metric].sort_values("layer") for frame in (curves, reference))

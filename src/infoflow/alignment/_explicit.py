@@ -1,4 +1,4 @@
-"""The explicit alignment: an encoder learns to give each word the vector that another encoder gives its counterpart."""
+"""The explicit alignment: an encoder learns another encoder's vectors of linked words."""
 
 import copy
 import dataclasses
@@ -40,18 +40,18 @@ WarmUp = Annotated[float, Limits(at_least=0, at_most=1000)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExplicitConfig:
-    """The published recipe."""
+    """Settings of the published recipe."""
 
-    regulariser: Weight = 0.25  # μ: weight of staying near the initial model
-    attraction: Weight = 1.0  # weight of the distance to the counterparts; 0 leaves the regulariser alone (a control)
-    merge: Merge = "last"  # a word's vector: that of its last subword, or the mean over its subwords
+    regulariser: Weight = 0.25  # μ: weight of the distance to the initial model
+    attraction: Weight = 1.0  # weight of the distance to the linked words; 0: only the regulariser (a control)
+    merge: Merge = "last"  # a word's vector: its last subword's, or the mean over its subwords
     learning_rate: LearningRate = 5e-5
-    warmup: WarmUp = 0.1  # share of one epoch's sentences over which the rate rises; counted in sentences, not in steps
+    warmup: WarmUp = 0.1  # share of one epoch's sentences over which the rate rises; counted in sentences, not steps
     batch_sentences: Count = 8
     epochs: Count = 1
-    seed: Seed = 0  # of the map's first weights, the order of sentences, and dropout
-    max_length: Count = 64  # tokens; longer sentences are cut
-    save_every: CountOrNone = 0  # updates between checkpoints; 0: none, an interrupted run starts again
+    seed: Seed = 0  # seeds the map's initial weights, the order of sentences, and dropout
+    max_length: Count = 64  # tokens; longer sentences are truncated
+    save_every: CountOrNone = 0  # updates between checkpoints; 0: none, so that an interrupted run restarts
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -69,7 +69,7 @@ def align_explicit(
     translated: bool = False,
     config: ExplicitConfig | None = None,
 ) -> AlignedEncoder:
-    r"""Train a copy of the source encoder, with a linear map, to give words the target encoder's vectors.
+    r"""Train a copy of the source encoder, with a linear map, to reproduce the target encoder's word vectors.
 
     $$ \mathcal L = \mathrm{MSE}(f(x)_i, g(y)_j) + \mu \, \mathrm{MSE}(f(x), f_0(x)) $$
 
@@ -80,21 +80,21 @@ def align_explicit(
     | $g$     | the target model's encoder, frozen                                                       |
     | $(i,j)$ | linked words, one to one; the second term runs over all tokens                           |
 
-    Means run over vectors and their dimensions. Adam with β = (.9, .98) and ε = 1e-9; the rate rises linearly and then
-    stays. The weights follow from the arguments and the seed. Called again with the same arguments it returns what
-    lies in `out`, or continues from the newest checkpoint there, to the same weights.
+    Means are over vectors and their dimensions. Adam with β = (.9, .98) and ε = 1e-9; the rate rises linearly and then
+    stays constant. The weights depend only on the arguments and the seed. Another call with the same arguments returns
+    the result in `out`, or resumes from the newest checkpoint there, with the same weights.
 
     Args:
         source: A model with an encoder; it is not changed.
-        target: A model with an encoder whose space is to be reached.
-        corpus: Sentences to learn from.
-        out: Folder for the result: a checkpoint of the encoder, and the map in `projection.safetensors`.
-        links: Which words are counterparts; by default word i is word i, for two models that read one language.
-        translated: The target model reads the corpus's translations.
+        target: A model with the encoder whose space is the target.
+        corpus: Training sentences.
+        out: Output folder: a checkpoint of the encoder, and the map in `projection.safetensors`.
+        links: Linked words; default: word i is linked to word i, for two models of one language.
+        translated: Whether the target model reads the corpus's translations.
         config: The recipe's settings.
 
     Raises:
-        UserError: A model has no encoder, links and sentences do not fit, or `out` holds another alignment.
+        UserError: A model has no encoder, links and sentences do not match, or `out` holds another alignment.
 
     Source: [@cao2020]; the linear map, μ and the word's last subword as in [@vazquez2021].
     """
@@ -108,7 +108,7 @@ def align_explicit(
 
 
 def initial_encoder(source: Model, target: Model, config: ExplicitConfig) -> AlignedEncoder:
-    """f_0: the source encoder as it is, with the map that training starts from."""
+    """f_0: the unchanged source encoder, with the initial map."""
     encoder = frozen(encoder_of(source))
     width, target_width = (model.anatomy.stack("encoder").width for model in (source, target))
     projection = random_map(width, target_width, hash64("alignment-map", config.seed))
@@ -116,7 +116,7 @@ def initial_encoder(source: Model, target: Model, config: ExplicitConfig) -> Ali
 
 
 class _Alignment:
-    """One run, between its sentences and its checkpoint."""
+    """One run: manages the sentences and the checkpoint."""
 
     def __init__(
         self, source: Model, target: Model, sentences: LinkedSentences, config: ExplicitConfig, out: Path, key: str
@@ -129,11 +129,11 @@ class _Alignment:
         self.optimizer = torch.optim.Adam(
             self.aligned.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), eps=1e-9, fused=True
         )
-        self.update = 0  # how many were made
+        self.update = 0  # number of updates made
         self._order: np.ndarray | None = None  # of the sentences in this epoch
 
     def result(self) -> AlignedEncoder:
-        """What lies in the folder already, else what training gives."""
+        """The result in the folder, or else from training."""
         if is_saved(self.out):
             _check_key(read_facts(self.out)["key"], self.key, self.out)
             return AlignedEncoder.load(self.out, device=str(self.device))
@@ -167,7 +167,7 @@ class _Alignment:
         if batch == 0 or self._order is None:
             self._order = stream("alignment-order", self.config.seed, epoch).permutation(len(self.sentences))
         rows = self._order[batch * self.config.batch_sentences : (batch + 1) * self.config.batch_sentences]
-        # Dropout is a function of the seed and the update, so that a resumed run repeats it.
+        # Dropout depends on the seed and the update, so that a resumed run repeats it.
         torch.manual_seed(hash64("alignment-dropout", self.config.seed, self.update))
         self.optimizer.zero_grad(set_to_none=True)
         loss = self._loss(self.sentences.batch(rows))
@@ -200,7 +200,7 @@ class _Alignment:
         return loss + config.attraction * F.mse_loss(given, wanted)
 
     def _learning_rate(self) -> float:
-        """Of the update that is being made."""
+        """Learning rate of the current update."""
         seen = (self.update + 1) * self.config.batch_sentences
         rise = self.config.warmup * len(self.sentences)
         return self.config.learning_rate * min(1.0, seen / rise if rise else 1.0)

@@ -1,8 +1,8 @@
-"""Linked words of held-out sentences, as two encoders see them."""
+"""Linked words of held-out sentences, with two encoders' states."""
 
 # L layers, n word, D width
 
-import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -20,18 +20,17 @@ from infoflow.models import Model, load_model, tap
 from ._encoders import AlignedEncoder, Merge, encode, encoder_of
 from ._linked_sentences import LinkedBatch, LinkedSentences, word_vectors
 
-_AROUND = re.compile(r"^\W+|\W+$")
 _TOKENS = 4096
-"""Of a batch; changes no result."""
+"""Tokens per batch; does not affect results."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class HeldOutWords:
-    """The target encoder's side of the words, and which words they are; in the order of a hash."""
+    """The target encoder's side of the words, and their identity; in the order of a hash."""
 
     sentences: LinkedSentences
     order: Int[np.ndarray, " word"]
-    """Which of the words in reading order (`by_length`), in the order in which everything here holds them."""
+    """Indices of the words in reading order (`by_length`), in the order used here."""
     sentence_ids: Int[np.ndarray, " word"]
     places: Int[np.ndarray, " word"]
     """Index of the word in its source sentence."""
@@ -39,7 +38,7 @@ class HeldOutWords:
 
     @classmethod
     def read(cls, sentences: LinkedSentences, target: Model, words: int, merge: Merge) -> "HeldOutWords":
-        """At most `words` words with the target encoder's states; fewer are the first of more.
+        """At most `words` words with the target encoder's states; smaller samples are prefixes of larger ones.
 
         Raises:
             UserError: No word is linked.
@@ -50,7 +49,7 @@ class HeldOutWords:
         order = np.argsort(hash64_array(("held-out-words",), ids, places), kind="stable")[:words]
         states = _target_states(sentences, target, merge)[:, order]
         text = _translations if sentences.translated else _texts
-        types = _types(text(sentences.corpus), ids[order], target_places[order], sentences.corpus)
+        types = _types(text(sentences), ids[order], target_places[order], sentences.corpus)
         sample = word_sample(target.name, states, ids[order], target_places[order], types)
         return cls(sentences=sentences, order=order, sentence_ids=ids[order], places=places[order], target=sample)
 
@@ -63,9 +62,9 @@ class HeldOutWords:
         return len(self.order)
 
     def of(self, aligned: AlignedEncoder, source: Model) -> tuple[TokenSample, TokenSample]:
-        """The words as another encoder sees them: all its layers, and the top one after the map (a sample of one)."""
+        """The words in another encoder: all its layers, and the top one after the map (a sample of one layer)."""
         layers, mapped = _source_states(self.sentences, aligned, source)
-        types = _types(_texts(self.sentences.corpus), self.sentence_ids, self.places, self.sentences.corpus)
+        types = _types(_texts(self.sentences), self.sentence_ids, self.places, self.sentences.corpus)
         what = self.sentence_ids, self.places, types
         return (
             word_sample(source.name, layers[:, self.order], *what),
@@ -76,7 +75,7 @@ class HeldOutWords:
 def linked_vectors(
     sentences: LinkedSentences, aligned: AlignedEncoder, target: Model, words: int
 ) -> tuple[Float[Tensor, "word width"], Float[Tensor, "word target_width"]]:
-    """Top-layer vectors, before any map, of the first `words` linked words on both sides: what maps are fitted on."""
+    """Top-layer vectors, before any map, of the first `words` linked words on both sides, for fitting maps."""
     given, wanted, num = [], [], 0
     other, device = encoder_of(target), target.device
     with torch.inference_mode():
@@ -98,7 +97,7 @@ def word_sample(
     places: Int[np.ndarray, " word"],
     types: Int[np.ndarray, " word"],
 ) -> TokenSample:
-    """Words as a token sample, so that every measure of samples takes them; each counts as one token."""
+    """Words as a token sample for any measure of samples; each counts as one token."""
     constant = np.ones(len(types), dtype=np.int64)
     occurrences = Occurrences(
         sentence=sentence_ids,
@@ -129,7 +128,7 @@ def word_sample(
 
 
 def _batches(sentences: LinkedSentences) -> Iterator[LinkedBatch]:
-    """Batches in which some word is linked."""
+    """Batches with at least one linked word."""
     for rows in sentences.by_length(_TOKENS):
         batch = sentences.batch(rows)
         if len(batch.source_words):
@@ -177,17 +176,27 @@ def _stacked(found: list[list[Tensor]]) -> Float[np.ndarray, "layer word width"]
     return torch.stack([torch.cat(parts) for parts in zip(*found, strict=True)]).numpy()
 
 
-def _texts(corpus: Corpus) -> list[list[str]]:
-    return [sentence.words or sentence.text.split() for sentence in corpus]
+def _texts(sentences: LinkedSentences) -> list[list[str]]:
+    return [one.words or _words(sentences, one.text) for one in sentences.corpus]
 
 
-def _translations(corpus: Corpus) -> list[list[str]]:
-    return [(sentence.translation or "").split() for sentence in corpus]
+def _translations(sentences: LinkedSentences) -> list[list[str]]:
+    return [_words(sentences, one.translation or "") for one in sentences.corpus]
+
+
+def _words(sentences: LinkedSentences, text: str) -> list[str]:
+    return [text[start:end] for start, end in sentences.links.word_spans(text)]
 
 
 def _types(texts: list[list[str]], ids: np.ndarray, places: np.ndarray, corpus: Corpus) -> Int[np.ndarray, " word"]:
-    """Equal words, without regard to case and to punctuation around them, have equal numbers."""
+    """Equal words, ignoring case and surrounding punctuation, have equal numbers."""
     row = {int(sentence): index for index, sentence in enumerate(corpus.content_ids)}
     words = [texts[row[sentence]][place] for sentence, place in zip(ids.tolist(), places.tolist(), strict=True)]
-    names = np.array([_AROUND.sub("", word).casefold() or word for word in words], dtype=object)
+    names = np.array([_bare(word).casefold() or word for word in words], dtype=object)
     return pd.factorize(names)[0].astype(np.int64)
+
+
+def _bare(word: str) -> str:
+    """The word without surrounding signs, except the combining marks of its letters."""
+    inner = [place for place, sign in enumerate(word) if sign == "_" or unicodedata.category(sign)[0] in "LMN"]
+    return word[inner[0] : inner[-1] + 1] if inner else ""

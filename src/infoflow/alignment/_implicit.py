@@ -1,4 +1,4 @@
-"""The implicit alignment: an encoder learns to serve another model's decoder."""
+"""The implicit alignment: an encoder is trained for another model's decoder."""
 
 import copy
 import dataclasses
@@ -28,22 +28,22 @@ from infoflow.training import TrainConfig, TrainingData, train
 from ._encoders import encoder_of
 
 PARTS = ("embeddings", "encoder", "decoder")
-"""What can be frozen: the encoder's tables (of tokens, positions, segments), the rest of it, the whole decoder."""
+"""Parts that can be frozen: the encoder's tables (tokens, positions, segments), its other parts, the whole decoder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImplicitConfig:
-    """The published recipe; the loop is the one of `infoflow.training`."""
+    """The settings of the published recipe; the loop is that of `infoflow.training`."""
 
     learning_rate: LearningRate = 3e-5
     epsilon: Annotated[float, Limits(above=0, at_most=1)] = 1e-6
     batch_sentences: Count = 32
     epochs: Count = 1
-    max_length: Count = 128  # tokens of either side; longer sentences are cut
-    freeze: tuple[str, ...] = ()  # of "embeddings", "encoder", "decoder": see `PARTS`
+    max_length: Count = 128  # tokens on either side; longer sentences are truncated
+    freeze: tuple[str, ...] = ()  # any of "embeddings", "encoder", "decoder": see `PARTS`
     reinitialise_decoder: bool = False  # the decoder starts from random weights
-    seed: Seed = 0  # of the order of sentences, dropout, and a reinitialised decoder
-    save_every: CountOrNone = 500  # updates between checkpoints, from which an interrupted run continues
+    seed: Seed = 0  # seeds the order of sentences, dropout, and a reinitialised decoder
+    save_every: CountOrNone = 500  # updates between checkpoints, from which an interrupted run resumes
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -60,8 +60,8 @@ def align_implicit(
 ) -> Model:
     """Put the source's encoder under the target's decoder and fine-tune both on translation.
 
-    AdamW at a constant rate, on the token mean of the cross-entropy. Called again with the same arguments it continues
-    where it was, or returns what is there (see `infoflow.training.train`).
+    AdamW at a constant rate, on the token mean of the cross-entropy. Another call with the same arguments resumes, or
+    returns the existing result (see `infoflow.training.train`).
 
     Args:
         source: A model with an encoder as wide as the target's; it is not changed.
@@ -71,10 +71,10 @@ def align_implicit(
         config: The recipe's settings.
 
     Returns:
-        The translation model with the fine-tuned encoder; it reads with the source's tokenizer.
+        The translation model with the fine-tuned encoder and the source's tokenizer.
 
     Raises:
-        UserError: The models do not fit together, the corpus has no translations, or `out` holds another run.
+        UserError: The models do not match, the corpus has no translations, or `out` holds another run.
 
     Source: [@vazquez2021].
     """
@@ -90,10 +90,10 @@ def align_implicit(
 
 
 def transplanted(source: Model, target: Model) -> Model:
-    """The target with the source's encoder in place of its own, nothing trained.
+    """The target with the source's encoder instead of its own, without training.
 
     Raises:
-        UserError: The target is no `EncoderDecoderModel`, or its encoder has another width.
+        UserError: The target is not an `EncoderDecoderModel`, or its encoder has another width.
     """
     if not isinstance(target.module, EncoderDecoderModel):
         raise UserError(
@@ -118,7 +118,7 @@ def _training(config: ImplicitConfig, sentences: int, device: torch.device) -> T
     return TrainConfig(
         updates=config.epochs * -(-sentences // config.batch_sentences),
         batch_sentences=config.batch_sentences,
-        batch_tokens=config.batch_sentences * config.max_length,  # never the limit
+        batch_tokens=config.batch_sentences * config.max_length,  # never reached
         learning_rate=config.learning_rate,
         warmup=0,
         schedule="constant",

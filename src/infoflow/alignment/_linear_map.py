@@ -1,4 +1,4 @@
-"""Closed-form maps from one space onto another: the alignment that leaves the encoder as it is."""
+"""Closed-form maps from one space to another: an alignment that leaves the encoder unchanged."""
 
 from dataclasses import dataclass
 
@@ -30,20 +30,20 @@ class LinearMap:
 
 
 def least_squares_map(x: Tensor | np.ndarray, y: Tensor | np.ndarray) -> LinearMap:
-    r"""The affine map with the smallest squared error; of several the one with the smallest weights.
+    r"""The affine map with the smallest squared error; ties go to the smallest weights.
 
     $$ W, b = \arg\min \| X W + 1 b^\top - Y \|_F^2 $$
 
-    What the explicit alignment reaches when only its projection is trained, to the end and without regulariser.
+    The optimum of the explicit alignment if only its projection is trained, without a regulariser.
 
     Args:
         x: (word, width_x), float32 or float64; computed in float64.
         y: (word, width_y), row i the counterpart of row i of x.
 
     Raises:
-        UserError: Not matrices of as many rows, or not finite.
+        UserError: Not matrices, different numbers of rows, or not finite.
 
-    Source: [@mikolov2013] (there without b).
+    Source: [@mikolov2013] (without b).
 
     >>> x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     >>> fitted = least_squares_map(x, x @ torch.tensor([[1.0], [2.0], [0.0]]) + 5)
@@ -52,35 +52,8 @@ def least_squares_map(x: Tensor | np.ndarray, y: Tensor | np.ndarray) -> LinearM
     """
     view_x, view_y = _matched(x, y)
     mean_x, mean_y = view_x.mean(dim=0), view_y.mean(dim=0)
-    # gelsd: by singular values, so that directions in which x does not vary get weight 0.
+    # gelsd: by singular values, so that directions in which x is constant get weight 0.
     weight = torch.linalg.lstsq(view_x - mean_x, view_y - mean_y, driver="gelsd").solution
-    return LinearMap(weight=weight, bias=mean_y - mean_x @ weight)
-
-
-def procrustes_map(x: Tensor | np.ndarray, y: Tensor | np.ndarray) -> LinearMap:
-    r"""The rotation (and shift) with the smallest squared error: all angles within x stay as they are.
-
-    $$ W = \arg\min_{W^\top W = I} \| X_c W - Y_c \|_F = U V^\top, \qquad U S V^\top = \mathrm{SVD}(X_c^\top Y_c) $$
-
-    Between spaces of different width W is semi-orthogonal: it drops directions, or leaves some empty.
-
-    Args:
-        x: (word, width_x), float32 or float64; computed in float64.
-        y: (word, width_y), row i the counterpart of row i of x.
-
-    Raises:
-        UserError: Not matrices of as many rows, or not finite.
-
-    Source: [@schonemann1966].
-
-    >>> x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
-    >>> bool(torch.allclose(procrustes_map(x, x.flip(1) + 1)(x), x.flip(1).double() + 1))
-    True
-    """
-    view_x, view_y = _matched(x, y)
-    mean_x, mean_y = view_x.mean(dim=0), view_y.mean(dim=0)
-    u, _, vt = torch.linalg.svd((view_x - mean_x).mT @ (view_y - mean_y), full_matrices=False)
-    weight = u @ vt
     return LinearMap(weight=weight, bias=mean_y - mean_x @ weight)
 
 

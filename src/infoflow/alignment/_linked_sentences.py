@@ -1,4 +1,4 @@
-"""Sentences as two encoders read them, with the words that are counterparts."""
+"""Sentences as input of two encoders, with linked words."""
 
 # B sentence, T token, D width
 
@@ -33,11 +33,11 @@ class LinkedBatch:
 
 
 class LinkedSentences:
-    """A corpus as two models read it: the source its text, the target the text too or its translation.
+    """A corpus as input of two models: the source reads its text, the target the text too or its translation.
 
     Raises:
-        UserError: Links that need the same text on both sides, with a translation; a slow tokenizer, which knows no
-            words.
+        UserError: Links need the same text on both sides, but there is a translation; or a tokenizer is slow and knows
+            no words.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class LinkedSentences:
         target_corpus = _translations(corpus) if translated else corpus
         self.corpus, self.links, self.translated = corpus, links, translated
         self._source, self._target = (
-            _reader(*side, max_length) for side in ((source, corpus), (target, target_corpus))
+            _reader(*side, max_length, links) for side in ((source, corpus), (target, target_corpus))
         )
         self._partners = links.partners(len(corpus))
 
@@ -72,10 +72,7 @@ class LinkedSentences:
         """The sentences `rows`, padded, with their linked words."""
         source = self._source.padded(rows).streams["encoder"]
         target = self._target.padded(self._partners[rows]).streams["encoder"]
-        links = [
-            self.links.of(int(self.corpus.ids[row]), _num_words(source, place), _num_words(target, place))
-            for place, row in enumerate(rows)
-        ]
+        links = [_links(self.links, int(self.corpus.ids[row]), source, target, at) for at, row in enumerate(rows)]
         place = np.repeat(np.arange(len(rows)), [len(pairs) for pairs in links])
         words = np.concatenate(links)
         source_words, target_words = (torch.from_numpy(np.stack([place, words[:, side]], axis=1)) for side in (0, 1))
@@ -90,7 +87,7 @@ def word_vectors(
     chosen: Words,
     merge: Merge = "last",
 ) -> Float[Tensor, "link width"]:
-    """One vector per chosen word: that of its last token, or the mean over its tokens."""
+    """One vector per chosen word: its last token's, or the mean over its tokens."""
     sentence = chosen[:, 0]
     inside = words_BT[sentence] == chosen[:, 1:]
     if merge == "last":
@@ -100,13 +97,14 @@ def word_vectors(
     return torch.einsum("lt,ltd->ld", weights, states_BTD[sentence])
 
 
-def _reader(model: Model, corpus: Corpus, max_length: int) -> Reader:
+def _reader(model: Model, corpus: Corpus, max_length: int, links: AbstractWordLinks) -> Reader:
     if not model.require_tokenizer().is_fast:
         raise UserError(
             f"The tokenizer of {model.name} is slow and knows no words, so its words cannot be linked. "
             "Load the model with a fast tokenizer."
         )
-    return Reader(model, corpus, max_length=max_length, seed=0, decoder=False, white_space_words=True)
+    options = {"max_length": max_length, "seed": 0, "decoder": False, "white_space_words": True}
+    return Reader(model, corpus, **options, word_spans=links.word_spans)
 
 
 def _translations(corpus: Corpus) -> Corpus:
@@ -116,5 +114,8 @@ def _translations(corpus: Corpus) -> Corpus:
     return Corpus.from_dataset(side, text="translation", name=f"{corpus.name}, translations")
 
 
-def _num_words(stream: Stream, place: int) -> int:
-    return int(stream.words[place].max()) + 1
+def _links(links: AbstractWordLinks, sentence_id: int, source: Stream, target: Stream, place: int) -> np.ndarray:
+    """The links of a sentence between words that have their own token: one token may span two words."""
+    sides = [stream.words[place].cpu().numpy() for stream in (source, target)]
+    pairs = links.of(sentence_id, *(int(words.max()) + 1 for words in sides))
+    return pairs[np.isin(pairs[:, 0], sides[0]) & np.isin(pairs[:, 1], sides[1])]

@@ -1,4 +1,4 @@
-"""Which words of two sentences are counterparts: as they stand, from a file, or at random (the control)."""
+"""Linked words of two sentences: by position, from a file, or at random (the control)."""
 
 import re
 from abc import ABC, abstractmethod
@@ -10,37 +10,42 @@ import numpy as np
 from jaxtyping import Int
 
 from infoflow.corpus import Corpus
-from infoflow.foundation import UserError, current_display, digest, stream
+from infoflow.foundation import UserError, current_display, digest, running_word_spans, stream
 
 Links = Int[np.ndarray, "_ 2"]
 """Word of the source sentence, word of the target sentence; each at most once."""
 
+_PIECE = re.compile(r"\S+")
 _LINK = re.compile(r"(\d+)-(\d+)")
 
 
 class AbstractWordLinks(ABC):
-    """Pairs of words, one to one. A word is a piece between white space, or the corpus's own where it has words."""
+    """Pairs of words, one to one. Words are the corpus's own, or those of running text if it has none."""
 
     name: ClassVar[str]
+
+    def word_spans(self, text: str) -> list[tuple[int, int]]:
+        """Start and end of each word of a text."""
+        return running_word_spans(text)
 
     @property
     @abstractmethod
     def key(self) -> str:
-        """What an alignment trained on these links depends on."""
+        """Key of the links for alignments trained on them."""
 
     def partners(self, num_sentences: int) -> Int[np.ndarray, " sentence"]:
-        """The row of the sentence on the target side that each sentence is linked with."""
+        """The target-side row that each sentence is linked with."""
         return np.arange(num_sentences)
 
     @abstractmethod
     def of(self, sentence_id: int, source_words: int, target_words: int) -> Links:
-        """The links of one sentence whose two sides have so many words left (long sentences are cut)."""
+        """The links of one sentence with this many words left on each side (long sentences are truncated)."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdentityLinks(AbstractWordLinks):
-    """Both models read the same text: word i is word i."""
+    """Both models read the same text: word i is linked to word i."""
 
     name: ClassVar[str] = "identity"
 
@@ -55,20 +60,27 @@ class IdentityLinks(AbstractWordLinks):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class PharaohLinks(AbstractWordLinks):
-    """Links of word aligners such as fast_align and eflomal, whose intersection of both directions is wanted here."""
+    """Links from word aligners such as fast_align and eflomal; use the intersection of both directions.
+
+    These tools split words at white space only: text in scripts without spaces has to be segmented.
+    """
 
     name: ClassVar[str] = "file"
 
     links: dict[int, Links] = field(repr=False)  # by sentence id
 
+    def word_spans(self, text: str) -> list[tuple[int, int]]:
+        return [match.span() for match in _PIECE.finditer(text)]
+
     @classmethod
     def read(cls, path: Path | str, corpus: Corpus) -> "PharaohLinks":
         """Links from a file of `i-j` pairs (word i of the text, word j of the translation), a line per sentence.
 
-        A word with several links has none that is certain: they are left out, and counted.
+        A word with several links is ambiguous: its links are left out and counted.
 
         Raises:
-            UserError: The file cannot be read, has not a line per sentence of `corpus`, or a line is no list of links
+            UserError: The file is unreadable, its line count differs from the sentences of `corpus`, or a line is not a
+                list
                 or names a word that is not there.
         """
         corpus.require("translation")
@@ -109,7 +121,7 @@ class PharaohLinks(AbstractWordLinks):
 class ShuffledLinks(AbstractWordLinks):
     """The control: each sentence is linked with another one, words in random order.
 
-    Which one stays the same through all epochs. Words are never linked with words of their own sentence: one right
+    The partner sentence is the same in all epochs. Words are never linked with words of their own sentence: one right
     link among many wrong ones would be enough to learn from, since squared error averages the wrong ones away.
     """
 

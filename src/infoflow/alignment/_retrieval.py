@@ -12,31 +12,31 @@ from infoflow.foundation import UserError
 from ._csls import NEIGHBOURS, mean_nearest, row_blocks, unit_rows
 
 _TIE = 1e-9
-"""Scores of equal vectors differ by rounding less than this, which must not decide between them."""
+"""Scores of equal vectors differ by less than this through rounding, and must count as ties."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retrieval:
-    """Share of words that find their counterpart, in either direction."""
+    """Share of words that find their counterpart, in each direction."""
 
     forward: float  # x finds y
     backward: float  # y finds x
 
 
 def retrieval_accuracy(x: Tensor | np.ndarray, y: Tensor | np.ndarray, neighbours: int = NEIGHBOURS) -> Retrieval:
-    """Share of rows whose best match by `csls` is the row of the same number, x to y and y to x.
+    """Share of rows whose best match by `csls` is the row with the same index, x to y and y to x.
 
-    Of several best matches (equal vectors, or a space that has collapsed to a point) one is drawn at random, in
-    expectation: a row that ties with m − 1 others counts 1/m. Chance is one over the number of rows. Similarities are
-    computed in blocks, so that memory grows with the number of rows, not with its square.
+    Ties (equal vectors, or a space that has collapsed to a point) count in expectation of a random choice: a row that
+    ties with m − 1 others counts 1/m. Chance is one over the number of rows. Similarities are computed in blocks, so
+    that memory grows with the number of rows, not with its square.
 
     Args:
         x: (word, width), float32 or float64.
         y: (word, width), row i the counterpart of row i of x.
-        neighbours: Rows that the correction of `csls` averages over.
+        neighbours: Number of rows that the correction of `csls` averages over.
 
     Raises:
-        UserError: As `csls`; or different numbers of rows.
+        UserError: As in `csls`; or the numbers of rows differ.
 
     Source: [@conneau2018].
 
@@ -64,7 +64,7 @@ def retrieval_hits(
 def _hits(
     queries: Float[Tensor, "word width"], keys: Float[Tensor, "word width"], near: Float[Tensor, " word"]
 ) -> Float[Tensor, " word"]:
-    """For each query the chance of its own key; r of the query is left out, as it moves all its scores alike."""
+    """For each query the chance of its own key; r of the query is left out, since it shifts all its scores equally."""
     hits, start = [], 0
     for part in row_blocks(queries, keys):
         scores = 2 * (part @ keys.mT) - near

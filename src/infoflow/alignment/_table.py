@@ -5,17 +5,18 @@ from typing import Literal
 from infoflow.results import Column, TableSchema, estimate_columns
 
 Kind = Literal["aligned", "unaligned", "shuffled", "regulariser only", "implicit", "target"]
-"""What a row of the table `alignment` is about: a mapped space, or what it is compared with."""
+"""The subject of a row of the table `alignment`: a mapped space, or a control."""
 
 ALIGNMENT = TableSchema(
     name="alignment",
-    version=1,
+    version=2,
     description="How near one encoder is to another's space, on words of sentences that no map was fitted on. mse: "
     "squared distance of mapped words to their counterparts, per dimension; retrieval forward, backward: share of "
     "words that find their counterpart among all by CSLS, source to target and back; rsa, pwcca: similarity of the two "
     "spaces; average similarity, self-similarity: mean cosine of random words, and of the occurrences of a word; "
     "average similarity gap, self-similarity gap: mean distance of that curve over layers to the target's; bleu: of "
     "the encoder under the target's decoder.",
+    made_by="a plan with masked-lm and translation, and [alignment] on = true, makes it",
     columns=(
         Column(name="source_model", dtype="string", unit="", description="model whose encoder is mapped"),
         Column(
@@ -43,6 +44,12 @@ ALIGNMENT = TableSchema(
             description="state 0..L of the encoder (0 = embeddings); −1: all layers together",
         ),
         Column(name="metric", dtype="string", unit="", description="what is measured, see above"),
+        Column(
+            name="least",
+            dtype="int64",
+            unit="occurrences",
+            description="of self-similarity: words with fewer are left out; 0 for other metrics",
+        ),
         *estimate_columns(
             "see metric: squared units, share, correlation, cosine, percent",
             "the score",

@@ -1,4 +1,4 @@
-"""ALBERT: one layer that is applied again and again, and embeddings in two factors."""
+"""ALBERT: one layer applied repeatedly, and factorised embeddings."""
 
 from typing import Any, ClassVar, final
 
@@ -9,12 +9,12 @@ from infoflow.corpus import Vocabulary
 from ._config import ModelConfig, shape_of
 from ._encoders import AbstractEncoderFamily
 
-_FACTOR = 2  # the embeddings' inner width is that part of the model's
+_FACTOR = 2  # the embeddings' inner width is this fraction of the model's
 
 
 @final
 class Albert(AbstractEncoderFamily):
-    """Hugging Face's ALBERT: all layers are one, so nothing about parameters is by layer ([@lan2020albert]).
+    """Hugging Face's ALBERT: all layers share parameters, so no parameter belongs to a single layer ([@lan2020albert]).
 
     Embeddings are V × E + E × d with E = d / 2: at width 64 the 32 of the matched comparison (the published base model
     has 128 of 768). Its own objective is `masked-lm-sop`. A student applies its teacher's layer half as often.
@@ -30,11 +30,11 @@ class Albert(AbstractEncoderFamily):
 
     def detector(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
         """See `AbstractEncoderFamily.detector`."""
-        head = {"num_labels": 1, "classifier_dropout_prob": 0.0}  # as ELECTRA's, which drops nothing
+        head = {"num_labels": 1, "classifier_dropout_prob": 0.0}  # as ELECTRA's, without dropout
         return AlbertForTokenClassification(AlbertConfig(**_shape(config, vocabulary, layers), **head))
 
     def encoder_parameters(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> int:
-        """Its matrices alone: biases come on top."""
+        """Parameters of the matrices, without biases."""
         inner = config.width // _FACTOR
         return config.block_parameters + (vocabulary.size + config.positions + config.width) * inner
 

@@ -28,7 +28,7 @@ BESIDE_AN_ENCODER = {"is_decoder": True, "add_cross_attention": True}
 class Bert(AbstractEncoderFamily):
     """Hugging Face's BERT layers, with the head of a language model on the last stack.
 
-    Its discriminator is ELECTRA's, whose layers compute what BERT's do.
+    Its discriminator is ELECTRA's, whose layers equal BERT's.
     """
 
     name: ClassVar[str] = "bert"
@@ -52,7 +52,7 @@ class Bert(AbstractEncoderFamily):
             return BidirectionalPair(
                 _decoder(config, vocabulary, layers), _decoder(config, vocabulary, layers), head="cls"
             )
-        if layout == "static":  # as wide as the others, and nothing else of theirs
+        if layout == "static":  # as wide as the others, with nothing else in common
             shape = shape_of(config, vocabulary, layers)
             kept = ("vocab_size", "hidden_size", "max_position_embeddings", "pad_token_id")
             return StaticVectors(StaticConfig(**{name: shape[name] for name in kept}))
@@ -71,13 +71,13 @@ class Bert(AbstractEncoderFamily):
         return ElectraForPreTraining(electra_config(config, vocabulary, layers, config.width))
 
     def encoder_parameters(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> int:
-        """Its matrices alone: biases come on top."""
+        """Parameters of the matrices, without biases."""
         return layers * config.block_parameters + (vocabulary.size + config.positions) * config.width
 
     def num_parameters(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> int:
-        """Its matrices alone: biases come on top."""
+        """Parameters of the matrices, without biases."""
         if layout == "static":
             return 2 * vocabulary.size * config.width
         parameters = super().num_parameters(layout, config, vocabulary, target, layers)
@@ -96,11 +96,11 @@ def _decoder(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTra
 def encoder_decoder(
     encoder: BertConfig, decoder: BertConfig, head: type[BertLMHeadModel], target: Vocabulary
 ) -> EncoderDecoderModel:
-    """An encoder and a decoder that attends to it, with the head of the class `head`."""
+    """An encoder-decoder with cross-attention and the head of the class `head`."""
     joint = EncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
     joint.decoder_start_token_id, joint.pad_token_id, joint.eos_token_id = target.start, target.pad, target.end
-    # Built from configs alone the encoder would get a pooler: no gradient, no use, and it consumes random numbers.
-    # The stacks take the joint configuration's own parts, so that a setting made on the whole reaches every layer.
+    # Built from configs alone, the encoder would get an unused pooler that consumes random numbers. The stacks use the
+    # joint configuration's own parts, so that a setting on the whole reaches every layer.
     first = BertModel(joint.encoder, add_pooling_layer=False)
     model = EncoderDecoderModel(config=joint, encoder=first, decoder=head(joint.decoder))
     generation: Any = model.generation_config

@@ -1,4 +1,4 @@
-"""A model of any family and layout, and one initialisation for all layouts of a family."""
+"""A model of any family and layout, with one initialisation for all layouts of a family."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -31,22 +31,22 @@ def build(
     seed: int = 0,
     match: Match = "encoder",
 ) -> PreTrainedModel:
-    """A model with random weights whose source side equals that of every other layout of the family, bit for bit.
+    """A model with random weights whose source side exactly equals that of every other layout of the family.
 
     The family's reference layout is initialised from the seed, and the embeddings and blocks that read the source are
     copied from it by parameter name: a model does not depend on which others are built. The global random state is
-    left as it was.
+    preserved.
 
     Args:
         family: Name of the kind of block, one of `FAMILIES`.
-        layout: Which stacks the model has.
+        layout: The model's stacks.
         config: Its shape.
-        vocabulary: Of what the model, or its encoder, reads.
-        target_vocabulary: Of what a decoder beside an encoder reads; by default the same.
-        seed: Of the initialisation.
-        match: `"encoder"` gives every stack `config.layers` layers, a decoder beside an encoder `config.decoder_depth`;
-            `"depth"` gives single stacks as many as an encoder and a decoder have together; each stack of a model that
-            has two equals their lower part.
+        vocabulary: Vocabulary of the input of the model, or its encoder.
+        target_vocabulary: Vocabulary of the decoder in an encoder-decoder; default: the same.
+        seed: Seeds the initialisation.
+        match: `"encoder"` gives every stack `config.layers` layers, and a decoder with an encoder
+            `config.decoder_depth`; `"depth"` gives single stacks as many as an encoder and a decoder together; each
+            stack of a two-stack model equals their lower part.
 
     Raises:
         UserError: There is no such family, it has no such layout, or this machine cannot hold the model in training.
@@ -86,7 +86,7 @@ def _family(name: str, layout: Layout) -> AbstractFamily:
 
 
 def _check_memory(parameters: int) -> None:
-    """Refuse what cannot be trained here: biases and batches come on top."""
+    """Refuse models too large for this machine, even without biases and batches."""
     copies = 1 if torch.cuda.is_available() else _COPIES
     require_memory(
         parameters * 4 * copies,

@@ -14,23 +14,23 @@ Activation = Literal["relu", "relu6", "gelu", "gelu_new", "gelu_fast", "quick_ge
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
-    """The shape that the models of a study share."""
+    """The shape shared by the models of a study."""
 
     width: Annotated[int, Limits(at_least=1, at_most=65_536)] = 128  # of the residual stream
-    layers: Layers = 6  # of every stack (see `match` of `build`)
+    layers: Layers = 6  # per stack (see `match` of `build`)
     heads: Annotated[int, Limits(at_least=1, at_most=1024)] = 8
     feedforward: Annotated[int, Limits(at_least=1, at_most=10**6)] = 512
     activation: Activation = "relu"  # the recipe behind the published comparisons; BERT's own is gelu
     dropout: Share = 0.1
     attention_dropout: Share = 0.0
-    initializer_range: Deviation = 0.02  # standard deviation of weights and embeddings; 0: by the width
+    initializer_range: Deviation = 0.02  # standard deviation of weights and embeddings; 0: derived from the width
     positions: Annotated[int, Limits(at_least=3, at_most=100_000)] = 128  # longest sentence in tokens
-    # Of a decoder beside an encoder; 0: as many as the encoder. A shallow one leaves the context to the encoder.
+    # Of a decoder with an encoder; 0: as many as the encoder. A shallow one leaves the context to the encoder.
     decoder_layers: Annotated[int, Limits(at_least=0, at_most=1000)] = field(default=0, metadata=LATER)
-    # Amplitude of fixed sinusoids in place of positions that are learned (0): see `_positions.py`.
+    # Amplitude of fixed sinusoids instead of learned positions (0): see `_positions.py`.
     sinusoidal_positions: Deviation = field(default=0.0, metadata=LATER)
-    # What may be taken away, to see what hangs on it (`_taken_away.py`).
-    tie_word_embeddings: bool = field(default=True, metadata=LATER)  # false: the output matrix is its own
+    # Components that may be removed (`_taken_away.py`).
+    tie_word_embeddings: bool = field(default=True, metadata=LATER)  # false: separate output matrix
     elementwise_affine: bool = field(default=True, metadata=LATER)  # false: norms have no gain and no bias
 
     def __post_init__(self) -> None:
@@ -43,26 +43,26 @@ class ModelConfig:
 
     @property
     def decoder_depth(self) -> int:
-        """Layers of a decoder beside an encoder."""
+        """Layers of a decoder with an encoder."""
         return self.decoder_layers or self.layers
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the first weights and embeddings.
+        """Standard deviation of the initial weights and embeddings.
 
-        By the width it is 0.02 · √(768 / width): products of a state with a row of weights then spread as they do in
-        BERT, whose 0.02 belongs to a width of 768.
+        Derived from the width it is 0.02 · √(768 / width): products of a state with a row of weights then have the same
+        spread as in BERT, whose 0.02 is for a width of 768.
         """
         return self.initializer_range or _BERT_DEVIATION * (_BERT_WIDTH / self.width) ** 0.5
 
     @property
     def block_parameters(self) -> int:
-        """Of the matrices of one layer: query, key, value and output, and both of the feed-forward part."""
+        """Parameters of the matrices of one layer: query, key, value and output, and both of the feed-forward part."""
         return 4 * self.width**2 + 2 * self.width * self.feedforward
 
 
 def shape_of(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> dict[str, Any]:
-    """The shape under the names that most configurations of Hugging Face give it."""
+    """The shape under Hugging Face's usual configuration names."""
     return {
         "vocab_size": vocabulary.size,
         "hidden_size": config.width,

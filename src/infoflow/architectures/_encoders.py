@@ -1,4 +1,4 @@
-"""Families of masked LMs: each gives its blocks, and what objectives train beside them is the same for all."""
+"""Families of masked LMs: each provides its blocks; further trained parts are the same for all."""
 
 from abc import abstractmethod
 from typing import ClassVar, get_args
@@ -13,16 +13,16 @@ from ._joint import GeneratorDiscriminator, PairEncoder, SpanEncoder, StudentTea
 
 
 class AbstractEncoderFamily(AbstractFamily):
-    """A family with a masked LM, which has every layout of encoders.
+    """A family with a masked LM, which supports every encoder layout.
 
-    A pooler and a head for pairs, one for the boundaries of spans, a student of half as many layers stand beside the
-    family's own masked LM; a discriminator is its blocks with one logit a token. The generator beside that is small,
-    of ELECTRA's blocks in every family: what it fills in is the noise, and of one kind for all.
+    A pooler and a head for pairs, a head for span boundaries, or a student of half the depth is added to the family's
+    own masked LM; a discriminator is its blocks with one logit per token. Its generator is small and uses ELECTRA's
+    blocks in every family, so that all have the same kind of noise.
     """
 
     layouts: ClassVar[tuple[Layout, ...]] = get_args(EncoderLayout)
-    base: ClassVar[str]  # where the blocks stand in the masked LM
-    base_of_detector: ClassVar[str] = ""  # and in the discriminator, if elsewhere
+    base: ClassVar[str]  # module of the blocks in the masked LM
+    base_of_detector: ClassVar[str] = ""  # and in the discriminator, if different
 
     def __init_subclass__(cls) -> None:
         cls.source_stack = {
@@ -36,15 +36,15 @@ class AbstractEncoderFamily(AbstractFamily):
 
     @abstractmethod
     def masked_lm(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
-        """The blocks with a head for masked tokens, its weights drawn from torch's global generator."""
+        """The blocks with a head for masked tokens, with weights from torch's global generator."""
 
     @abstractmethod
     def detector(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> PreTrainedModel:
-        """The blocks with a head of one logit a token, likewise."""
+        """The blocks with a head of one logit per token, likewise."""
 
     @abstractmethod
     def encoder_parameters(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> int:
-        """About how many parameters `masked_lm` has, and no more."""
+        """A lower estimate of the number of parameters of `masked_lm`."""
 
     def build(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
@@ -66,7 +66,7 @@ class AbstractEncoderFamily(AbstractFamily):
     def num_parameters(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> int:
-        """Its matrices alone: biases come on top."""
+        """Parameters of the matrices, without biases."""
         parameters = self.encoder_parameters(config, vocabulary, layers)
         if layout == "student-teacher":
             parameters += self.encoder_parameters(config, vocabulary, layers // 2)
@@ -76,5 +76,5 @@ class AbstractEncoderFamily(AbstractFamily):
 
 
 def electra_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, embedding_size: int) -> ElectraConfig:
-    """ELECTRA's layers compute what BERT's do, under the same names."""
+    """A configuration of ELECTRA, whose layers equal BERT's, under the same names."""
     return ElectraConfig(**shape_of(config, vocabulary, layers), embedding_size=embedding_size)

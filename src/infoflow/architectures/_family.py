@@ -1,4 +1,4 @@
-"""What a family of architectures answers: which layouts it has, how each is built, how large it will be."""
+"""Interface of a family of architectures: its layouts, how to build them, and their size."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -12,8 +12,11 @@ from infoflow.foundation import UserError
 from ._config import ModelConfig
 
 EncoderLayout = Literal["encoder", "encoder-pair", "encoder-spans", "generator-discriminator", "student-teacher"]
-"""A masked LM; one with a head for pairs of segments; with one for the boundaries of spans; a stack that tells replaced
-tokens, beside a small generator; a masked LM half as deep, beside the model that teaches it."""
+"""Layouts of encoders.
+
+A masked LM; one with a head for pairs of segments; one with a head for span boundaries; a stack that detects replaced
+tokens, with a small generator; a masked LM of half the depth, with its teacher.
+"""
 Layout = Literal[EncoderLayout, "decoder", "encoder-decoder", "bidirectional-pair", "static"]
 """Which stacks and heads a model has, and whether it looks ahead: an objective asks for a layout, a family builds it.
 
@@ -26,21 +29,21 @@ class AbstractFamily(ABC):
 
     name: ClassVar[str]
     layouts: ClassVar[tuple[Layout, ...]]
-    """Layouts that it has. The first is the reference: the others begin with its values."""
+    """Its layouts. The first is the reference: the others start with its values."""
     two_vocabularies: ClassVar[bool] = True
-    """Whether what it reads and what it writes may be of two vocabularies."""
+    """Whether input and output may have different vocabularies."""
     differs: ClassVar[str] = ""
-    """Why its first weights cannot be those of BERT's blocks; "": they are, as far as shapes go."""
+    """Why its initial weights cannot equal those of BERT's blocks; "": they do, where shapes match."""
     source_stack: ClassVar[Mapping[Layout, tuple[str, str]]]
-    """Where the names of the parameters that read the source begin, in each layout and in the reference."""
+    """Name prefixes of the source-reading parameters, in each layout and in the reference."""
     second_stack: ClassVar[Mapping[Layout, tuple[str, str]]] = {}
-    """Likewise of a second stack that begins with the same values."""
+    """The same for a second stack that starts with the same values."""
 
     learned_positions: ClassVar[bool] = True
-    """Whether the places of tokens are a table that is learned, which fixed sinusoids may replace."""
+    """Whether positions are a learned table, which fixed sinusoids may replace."""
 
     def check(self, config: ModelConfig) -> None:
-        """Raise a UserError where it cannot be of that shape; told before anything else is done."""
+        """Raise a UserError if the shape is impossible; checked before anything else."""
         if config.sinusoidal_positions and not self.learned_positions:
             raise UserError(
                 f"model.sinusoidal_positions stand in place of positions that are learned, of which {self.name} has "
@@ -56,13 +59,13 @@ class AbstractFamily(ABC):
         Args:
             layout: One of `layouts`.
             config: The shape.
-            vocabulary: Of what the model, or its encoder, reads.
-            target: Of what a decoder beside an encoder reads.
-            layers: Of every stack.
+            vocabulary: Vocabulary of the input of the model, or its encoder.
+            target: Vocabulary of the decoder in an encoder-decoder.
+            layers: Number of layers of every stack.
         """
 
     @abstractmethod
     def num_parameters(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> int:
-        """About how many parameters `build` would make, and no more: told before anything is built."""
+        """A lower estimate of the number of parameters that `build` would create, available before building."""

@@ -1,4 +1,4 @@
-"""GPT-2: normalisation before each part of a layer instead of after it."""
+"""GPT-2: normalisation before each sublayer instead of after it."""
 
 from typing import ClassVar, final
 
@@ -15,8 +15,8 @@ from ._joint import BidirectionalPair
 class Gpt2(AbstractFamily):
     """Hugging Face's GPT-2, pre-norm and causal.
 
-    It differs from BERT's blocks in more than the place of the norm: one matrix for query, key and value, a last
-    normalisation, no segment embeddings, no transform before the logits.
+    Further differences from BERT's blocks: one matrix for query, key and value, a final normalisation, no segment
+    embeddings, no transform before the logits.
     """
 
     name: ClassVar[str] = "gpt2"
@@ -40,7 +40,7 @@ class Gpt2(AbstractFamily):
     def num_parameters(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> int:
-        """Its matrices alone: biases come on top."""
+        """Parameters of the matrices, without biases."""
         stack = layers * config.block_parameters + config.positions * config.width
         return (2 if layout == "bidirectional-pair" else 1) * stack + vocabulary.size * config.width
 

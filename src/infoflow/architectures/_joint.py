@@ -1,6 +1,6 @@
-"""Stacks with what some objectives train beside them: a head for pairs or spans, a generator, the other direction.
+"""Compositions of a stack with further trained parts: a head for pairs or spans, a generator, the other direction.
 
-Each is one `PreTrainedModel` that holds the model which is saved and measured, of any family, and the rest.
+Each is one `PreTrainedModel` that holds the model to be saved and measured, of any family, and the rest.
 """
 
 import re
@@ -18,13 +18,13 @@ _GENERATOR_HEAD = 64  # width of its heads
 
 
 class _Joint(PreTrainedModel):
-    """What the compositions share: the configuration of the part that is measured, weights of new heads as BERT's."""
+    """Shared base of the compositions: the measured part's configuration, and BERT's initialisation of new heads."""
 
     _supports_sdpa = True
     _supports_attention_backend = True
 
     def _begin(self, *modules: nn.Module) -> None:
-        """Weights of new heads: normal with the model's deviation, biases 0."""
+        """Initialises new heads: normal with the model's deviation, biases 0."""
         deviation = float(self.config.initializer_range)
         for module in modules:
             for part in module.modules():
@@ -35,7 +35,7 @@ class _Joint(PreTrainedModel):
 
 
 class PairEncoder(_Joint):
-    """A masked LM with a pooler and an answer, yes or no, about two segments: `BertForPreTraining` in two parts."""
+    """A masked LM with a pooler and a binary answer about two segments: `BertForPreTraining` in two parts."""
 
     base_model_prefix = "encoder"
 
@@ -48,7 +48,7 @@ class PairEncoder(_Joint):
         self._begin(self.pooler, self.pair_head)
 
     def pair_logits(self, hidden: Float[Tensor, "batch token width"]) -> Float[Tensor, "batch 2"]:
-        """Logits of no and yes, from the state of the first token."""
+        """Logits of no and yes, from the first token's state."""
         return self.pair_head(torch.tanh(self.pooler(hidden[:, 0])))
 
 
@@ -109,7 +109,7 @@ class BidirectionalPair(_Joint):
     """A biLM of two causal stacks: one reads the text, the other the text from its end ([@peters2018deep]).
 
     They share the word embeddings and the head (`head`: its name in the family); no layer sees states of the other
-    direction. Positions are each stack's own: the backward one counts from the end.
+    direction. Each stack has its own positions: the backward one counts from the end.
     """
 
     base_model_prefix = "forwards"
@@ -123,9 +123,9 @@ class BidirectionalPair(_Joint):
     def both_ways(
         self, input_ids: Int[Tensor, "batch token"], reversed_ids: Int[Tensor, "batch token"]
     ) -> tuple[Float[Tensor, "batch token width"], Float[Tensor, "batch token width"]]:
-        """Last states of the forward stack on the texts, and of the backward one on the texts from their ends.
+        """Last states of the forward stack on the texts, and of the backward one on the reversed texts.
 
-        Padding on the right, where a causal position never sees it, needs no mask.
+        Padding is on the right, where no causal position sees it, and needs no mask.
         """
         return (
             self.forwards.base_model(input_ids=input_ids, use_cache=False).last_hidden_state,
@@ -134,7 +134,7 @@ class BidirectionalPair(_Joint):
 
 
 class StudentTeacher(_Joint):
-    """A masked LM with every other layer of its teacher's (DistilBERT), and the teacher, which is not trained."""
+    """A masked LM with every other layer of its teacher's (DistilBERT), and the frozen teacher."""
 
     base_model_prefix = "student"
 
@@ -143,9 +143,9 @@ class StudentTeacher(_Joint):
         self.student, self.teacher = student, teacher.requires_grad_(False)
 
     def learn_from(self, teacher: PreTrainedModel) -> None:
-        """Take the trained teacher's weights; the student begins with its embeddings, head and every other layer.
+        """Load the trained teacher's weights; the student starts with its embeddings, head and every other layer.
 
-        Where all layers are one (ALBERT) that is the student's too, applied half as often.
+        If all layers are shared (ALBERT), the student has the same layer, applied half as often.
         """
         self.teacher.load_state_dict(teacher.state_dict())
         values = {_in_student(name): value for name, value in teacher.state_dict().items() if _in_student(name)}
@@ -158,7 +158,7 @@ _LAYER = re.compile(r"(.*encoder\.layer\.)(\d+)(\..*)")
 
 
 def _in_student(name: str) -> str:
-    """The name in the student of the teacher's parameter; "" for those of layers 1, 3, ..., which it lacks."""
+    """The student's name of a teacher parameter; "" for layers 1, 3, ..., which it lacks."""
     found = _LAYER.fullmatch(name)
     if found is None:
         return name
@@ -166,7 +166,7 @@ def _in_student(name: str) -> str:
 
 
 def generator_for(discriminator: ElectraConfig) -> ElectraForMaskedLM:
-    """A generator as deep as that discriminator and a quarter as wide, its embeddings as wide as there."""
+    """A generator as deep as the discriminator and a quarter as wide, with embeddings of equal width."""
     width = max(discriminator.hidden_size // _GENERATOR_SHARE, 1)
     # As many heads of 64 as fit; a width that they do not divide gets fewer.
     heads = next(heads for heads in range(max(1, width // _GENERATOR_HEAD), 0, -1) if width % heads == 0)

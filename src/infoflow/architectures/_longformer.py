@@ -1,4 +1,4 @@
-"""Longformer: every token attends to a window of neighbours, the first token to all and all to it."""
+"""Longformer: every token attends to a window of neighbours; the first token attends to all, and all to it."""
 
 from typing import Any, ClassVar, final
 
@@ -20,8 +20,8 @@ from ._config import ModelConfig, shape_of
 from ._encoders import AbstractEncoderFamily
 
 _SHARE = 8  # of the positions: 512 of the published model's 4096
-_SMALLEST = 4  # tokens: of fewer Hugging Face's own code computes no bands
-# Names of BERT's parameters that are called otherwise here.
+_SMALLEST = 4  # tokens: below that, Hugging Face's own code computes no bands
+# BERT's parameters with different names here.
 _IN_BERT = (
     ("longformer.", "bert."),
     ("lm_head.dense.", "cls.predictions.transform.dense."),
@@ -35,7 +35,7 @@ class Longformer(AbstractEncoderFamily):
     """Hugging Face's Longformer ([@beltagy2020longformer]) with BERT's values.
 
     A window of w tokens (w / 2 on either side), w an eighth of `model.positions`, in every layer. The first token is
-    global: it has queries, keys and values of its own, which begin as copies of the others.
+    global: it has its own queries, keys and values, initialised as copies of the others.
     """
 
     name: ClassVar[str] = "longformer"
@@ -52,7 +52,7 @@ class Longformer(AbstractEncoderFamily):
         Raises:
             UserError: The window is larger than the positions.
         """
-        # First, so that its values are drawn as those of BERT itself.
+        # First, so that its values are drawn as in BERT itself.
         bert = Bert().masked_lm(config, vocabulary, layers)
         model = LongformerForMaskedLM(_longformer_config(config, vocabulary, layers))
         _begin_as(bert, model, _offset(vocabulary))
@@ -66,7 +66,7 @@ class Longformer(AbstractEncoderFamily):
         return model
 
     def encoder_parameters(self, config: ModelConfig, vocabulary: Vocabulary, layers: int) -> int:
-        """Its matrices alone: biases come on top."""
+        """Parameters of the matrices, without biases."""
         block = config.block_parameters + 3 * config.width**2
         return layers * block + (vocabulary.size + config.positions) * config.width
 
@@ -79,12 +79,12 @@ def _longformer_config(config: ModelConfig, vocabulary: Vocabulary, layers: int,
 
 
 def _offset(vocabulary: Vocabulary) -> int:
-    """Number of the first position, as RoBERTa counts them."""
+    """Number of the first position, counted as in RoBERTa."""
     return vocabulary.pad + 1
 
 
 def window_of(config: ModelConfig) -> int:
-    """Tokens of the window, half of them on either side.
+    """Tokens in the window, half of them on either side.
 
     Raises:
         UserError: It is larger than the positions.
@@ -99,7 +99,7 @@ def window_of(config: ModelConfig) -> int:
 
 
 def _begin_as(bert: PreTrainedModel, model: PreTrainedModel, offset: int) -> None:
-    """Give every parameter the values that BERT has for it; projections of global tokens those of the others."""
+    """Copy BERT's values to every parameter; projections of global tokens get those of the others."""
     assert isinstance(bert, BertForMaskedLM)
     values = dict(bert.named_parameters())
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""BERT's blocks without BERT's head: the output matrix reads the top layer itself."""
+"""BERT's blocks without BERT's head: the output matrix reads the top layer directly."""
 
 from typing import ClassVar, final
 
@@ -16,11 +16,11 @@ _BERT = Bert()
 
 @final
 class PlainBert(AbstractFamily):
-    """`bert`, and the logits of all objectives are W h + b of the top layer's states, as in the published comparison.
+    """`bert` with logits W h + b of the top layer's states for all objectives, as in the published comparison.
 
-    BERT transforms them before (a dense layer, an activation, a norm), so that its language models may leave a part
-    of the prediction to what no layer shows; a translation encoder has no such part. Blocks begin as those of `bert`
-    do, bit for bit.
+    BERT transforms them first (a dense layer, an activation, a norm), so that its language models may move a part of
+    the prediction where no layer shows it; a translation encoder has no such part. Blocks have exactly the initial
+    values of `bert`.
     """
 
     name: ClassVar[str] = "plain-bert"
@@ -46,5 +46,5 @@ class PlainBert(AbstractFamily):
     def num_parameters(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> int:
-        """Its matrices alone: biases come on top."""
+        """Parameters of the matrices, without biases."""
         return _BERT.num_parameters(layout, config, vocabulary, target, layers)  # the transform is not counted there

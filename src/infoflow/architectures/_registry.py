@@ -1,4 +1,4 @@
-"""Families by the name that plans use."""
+"""Families by name, as used in plans."""
 
 from ._albert import Albert
 from ._bert import Bert
@@ -11,4 +11,4 @@ from ._t5 import T5
 
 _ALL = (Bert(), PlainBert(), Albert(), Longformer(), Gpt2(), T5(), Elmo())
 FAMILIES: dict[str, AbstractFamily] = {family.name: family for family in _ALL}
-"""The architectures by name, as plans and `[model] architectures` write them."""
+"""The architectures by name, as in plans and `[model] architectures`."""

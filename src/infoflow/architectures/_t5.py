@@ -56,7 +56,7 @@ class T5(AbstractFamily):
     def num_parameters(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> int:
-        """Its matrices alone."""
+        """Parameters of the matrices."""
         block = config.block_parameters
         decoder = config.decoder_depth * (block + 4 * config.width**2)
         return layers * block + decoder + vocabulary.size * config.width

@@ -1,19 +1,18 @@
-"""What a study may take from its models before they are trained, to see what hangs on it."""
+"""Components that a study may remove from its models before training."""
 
 from torch import nn
 from transformers import PreTrainedModel
 
 
 def fix_norms(model: PreTrainedModel) -> None:
-    """Keep every norm's gain and bias at 1 and 0, so that it standardises and no more: they get no gradient."""
+    """Fix every norm's gain and bias at 1 and 0, so that it only standardises: they get no gradient."""
     for module in model.modules():
         if type(module).__name__.endswith("Norm"):
             module.requires_grad_(False)
 
 
 def untie(model: PreTrainedModel) -> None:
-    """Give every stack that writes an output matrix of its own, where it is the table of token embeddings; it begins
-    with the same values."""
+    """Untie the output matrix of every writing stack from its token embeddings; it starts with the same values."""
     for stack in [module for module in model.modules() if isinstance(module, PreTrainedModel)]:
         output = stack.get_output_embeddings()
         if output is None or output.weight is not stack.get_input_embeddings().weight:

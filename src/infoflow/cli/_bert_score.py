@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ._measuring import Tokenizer, run_name
+from ._measuring import run_name
 from ._options import limited, names_in
+from ._reading import Reading
 from ._session import Device, Out, Seed, Session, run_folder, working
 from ._show import estimate, show, show_path, show_table
 
@@ -42,7 +43,7 @@ def bert_score(
         int, Parameter(converter=limited("Count"), help="Random pairs of these texts that scores are compared with.")
     ] = 1000,
     control: Annotated[bool, Parameter(help="Score by the same architecture with random weights too.")] = True,
-    tokenizer: Tokenizer = None,
+    reading: Reading = Reading(),  # noqa: B008 (frozen)
     seed: Annotated[Seed, Parameter(help="Of the random weights.")] = 0,
     device: Device = None,
     out: Out = None,
@@ -66,7 +67,8 @@ def bert_score(
             rescale=rescale,
             baseline_pairs=baseline_pairs,
             control=control,
-            tokenizer=tokenizer,
+            tokenizer=reading.tokenizer,
+            **reading.marks,
             device=device or "auto",
             seed=seed,
         )

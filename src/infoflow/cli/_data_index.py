@@ -58,13 +58,18 @@ def index(
     """
     with reporting(log):
         from infoflow.foundation import UserError
-        from infoflow.retrieval import open_passage_index
+        from infoflow.retrieval import check_run_file, load_benchmark, open_passage_index, write_qrels
 
         if not source:
             raise UserError("data index needs what to build of, or an index to ask. Got nothing.")
         _check_questions(ask, benchmark, trec, qrels)
         read = {"text_column": text_column, "document_column": document_column, "documents": documents}
         read = {name: value for name, value in read.items() if value}
+        tested = load_benchmark(benchmark) if benchmark else None
+        if trec is not None:
+            check_run_file(trec)
+        if qrels is not None and tested is not None:  # needs no index: a file that may not be replaced is told of now
+            write_qrels(qrels, tested.relevant, tested.question_names, tested.passage_names)
         if out is not None:
             built = _build(source, out, read, retriever, kind, shard)
         else:
@@ -74,8 +79,8 @@ def index(
             show(f"{out or ' '.join(source)}: {_size(built)}")
         if ask:
             _ask(built, ask, top or _ASKED, exclude_origin, trec)
-        if benchmark:
-            _test(built, benchmark, top or _TESTED, exclude_origin, trec, qrels)
+        if tested is not None:
+            _test(built, tested, top or _TESTED, exclude_origin, trec)
 
 
 def _check_questions(ask: tuple[str, ...], benchmark: str | None, trec: Path | None, qrels: Path | None) -> None:
@@ -147,23 +152,18 @@ def _ask(built: "PassageIndex", questions: tuple[str, ...], top: int, exclude_or
     _show_found(built.rows(different, found), different)
 
 
-def _test(
-    built: "PassageIndex", name: str, top: int, exclude_origin: bool, trec: Path | None, qrels: Path | None
-) -> None:
+def _test(built: "PassageIndex", tested: "Benchmark", top: int, exclude_origin: bool, trec: Path | None) -> None:
     from infoflow.foundation import UserError
-    from infoflow.retrieval import load_benchmark, write_qrels, write_run
+    from infoflow.retrieval import write_run
 
-    tested = load_benchmark(name)
     if tested.passages.digest != built.passages.digest:
         raise UserError(
-            f"The questions of {name} are about other passages than those of the index.\n"
-            f"Build an index of it: infoflow data index {name} --out FOLDER."
+            f"The questions of {tested.name} are about other passages than those of the index.\n"
+            f"Build an index of it: infoflow data index {tested.name} --out FOLDER."
         )
     found = built.search(tested.questions, min(top, len(built.passages)), exclude_origin)
     if trec is not None:
         write_run(trec, found, tested.question_names, tested.passage_names)
-    if qrels is not None:
-        write_qrels(qrels, tested.relevant, tested.question_names, tested.passage_names)
     _show_scores(tested, found)
 
 

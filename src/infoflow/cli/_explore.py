@@ -7,6 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ._options import limited
+from ._reading import Reading
 from ._session import Device, Session, working
 from ._show import show
 
@@ -17,7 +18,7 @@ def explore(
     translation: Annotated[
         str, Parameter(show_default=False, help="What the decoder of an encoder–decoder model reads then.")
     ] = "",
-    tokenizer: Annotated[str | None, Parameter(help="Folder or name. Default: the one beside the weights.")] = None,
+    reading: Reading = Reading(),  # noqa: B008 (frozen)
     port: Annotated[int, Parameter(converter=limited("CountOrNone"), help="A fixed port; 0 takes a free one.")] = 0,
     longest: Annotated[
         int,
@@ -49,16 +50,14 @@ def explore(
 
         from infoflow.explorer import Explorer
         from infoflow.foundation import UserError, current_display
-        from infoflow.models import load_model
 
-        if not 1 <= len(models) <= 2:
-            raise UserError(f"The explorer shows one model, or two side by side. Got {len(models)}.")
         if host and not insecure:
             raise UserError(
                 f"--host {host} lets others reach the page, and what is typed travels unencrypted. Forward a port "
                 "instead: ssh -L PORT:127.0.0.1:PORT MACHINE. To go on, add --insecure."
             )
-        loaded = [replace(load_model(one, tokenizer, device or "auto"), name=_name(one)) for one in models]
+        Explorer.check(len(models), port=port, longest=longest, host=host)
+        loaded = [replace(reading.load(one, device), name=_name(one)) for one in models]
         explorer = Explorer(
             loaded,
             sentence=sentence,

@@ -22,7 +22,7 @@ class Extra:
 EXTRAS = (
     Extra(
         name="explore",
-        packages={"starlette": "starlette", "uvicorn": "uvicorn"},
+        packages={"starlette": "starlette", "uvicorn": "uvicorn", "h11": "h11"},
         gives="the live explorer, infoflow explore MODEL",
     ),
     Extra(name="retrieval", packages={"bm25s": "bm25s"}, gives="search of passages by their words, in [retrieval]"),
@@ -42,8 +42,8 @@ EXTRAS = (
     ),
     Extra(
         name="cluster",
-        packages={"cryptography": "cryptography", "dask-jobqueue": "dask_jobqueue"},
-        gives="studies on several machines and batch queues, --cluster",
+        packages={"cryptography": "cryptography"},
+        gives="studies on several machines, --cluster",
     ),
     Extra(
         name="notebook",

@@ -7,7 +7,8 @@ from cyclopts import Parameter
 
 from ._measuring import run_name
 from ._options import limited, names_in
-from ._session import Device, Out, Session, run_folder, working
+from ._reading import Reading
+from ._session import Anonymous, Device, Out, Session, run_folder, working
 from ._show import estimate, show, show_path, show_table
 
 if TYPE_CHECKING:
@@ -64,8 +65,9 @@ def fill_in(
     lens: Annotated[
         Path | None, Parameter(help="A tuned lens (of TunedLens.save), to be read beside the logit lens; one model.")
     ] = None,
-    tokenizer: Annotated[str | None, Parameter(help="Folder or name. Default: the one beside the weights.")] = None,
+    reading: Reading = Reading(),  # noqa: B008 (frozen)
     device: Device = None,
+    anonymous: Anonymous = False,
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
@@ -77,9 +79,9 @@ def fill_in(
         models: Folders that save_pretrained wrote, .gguf files, or names on the model hub.
     """
     with working(session):
-        from infoflow.models import load_model
         from infoflow.probing import FillInOptions, read_facts
-        from infoflow.report import write_report
+        from infoflow.report import anonymize, check_output, write_report
+        from infoflow.results import RunFolder
         from infoflow.studies import distinct_names
 
         _check(models, lens)
@@ -90,11 +92,14 @@ def fill_in(
             prompts_per_family=prompts_per_family,
         )
         folder = run_folder(out, run_name("fill-in", *models))
-        loaded = {name: load_model(name, tokenizer, device or "auto") for name in models}
-        names = dict(zip(models, distinct_names(models), strict=True))
+        check_output(RunFolder(folder), _KIND)
+        loaded = {name: reading.load(name, device) for name in models}
+        names = dict(zip(models, distinct_names(models, anonymous), strict=True))
         frame = _asked(loaded, read, options, lens)
         frame["model"] = frame["model"].map(names)
         run = _written(folder, frame, read, {names[path]: model for path, model in loaded.items()}, models)
+        if anonymous:
+            anonymize(run)
         for name in names.values():
             _show(frame[frame["model"] == name], name if len(models) > 1 else "")
         show_path("Tables", run.path / "tables")
@@ -137,17 +142,20 @@ def _written(
 ) -> "RunFolder":
     """The table in a run folder of its own."""
     from infoflow.flow import MODEL
-    from infoflow.foundation import provenance
+    from infoflow.foundation import absolute, provenance
     from infoflow.probing import FILL_IN
     from infoflow.results import RunFolder
 
     run = RunFolder(folder)
-    if (kind := run.read().get("kind", _KIND)) != _KIND:
-        raise _user_error(f"{folder} was written by infoflow {kind}. Choose another --out.")
     run.update(
         kind=_KIND,
         title="Facts filled in",
-        plan={"models": list(paths), "facts": facts.digest, "left_out": dict(facts.left_out)},
+        anonymous=False,
+        plan={
+            "models": [str(absolute(path)) if Path(path).exists() else path for path in paths],
+            "facts": facts.digest,
+            "left_out": dict(facts.left_out),
+        },
         models=[
             {"name": name, "parameters": sum(one.numel() for one in model.module.parameters())}
             for name, model in loaded.items()

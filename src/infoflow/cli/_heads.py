@@ -72,20 +72,28 @@ def heads(
         require_all([run])
 
 
-def _held_title(num: int) -> str:
-    return f"Roles held ({num:,} {'head holds' if num == 1 else 'heads hold'} one)"
+def _held_title(roles: "pd.DataFrame", held: "pd.DataFrame") -> str:
+    """Heads are chosen on one half of the sentences; what holds on the other half is listed."""
+    from infoflow.heads import by_chance
+
+    num = len(held.groupby(_KEYS))
+    return (
+        f"Roles held ({num:,} {'head holds' if num == 1 else 'heads hold'} one; {int(roles['chosen'].sum()):,} of "
+        f"{len(roles):,} scores reach their limit on one half of the sentences, {len(held):,} also exceed it on the "
+        f"other, at most {by_chance(roles):.1f} by chance)"
+    )
 
 
 def _show_roles(roles: "pd.DataFrame", untrained: "pd.DataFrame", top: int) -> None:
     """Print what each head does, then the best heads of each role."""
     control = untrained.set_index([*_KEYS, "role"])["value"]
     held = roles[roles["holds"]].sort_values([*_KEYS[:2], "layer", "head"], kind="stable")
-    columns = [*_KEYS, "role", "value [95% interval]", "baseline", "needed", "untrained"]
-    show_table(columns, _role_rows(held, control), _held_title(len(held.groupby(_KEYS))))
+    columns = [*_KEYS, "role", "other half [95% interval]", "baseline", "needed", "untrained"]
+    show_table(columns, _role_rows(held, control), _held_title(roles, held))
     show()
     best = roles.groupby("role", sort=False).head(min(top, 3))
     show_table(
-        ["role", "held by", *_KEYS, "value [95% interval]", "baseline", "needed", "untrained"],
+        ["role", "held by", *_KEYS, "other half [95% interval]", "baseline", "needed", "untrained"],
         [
             [row[4], str(int(roles.loc[roles["role"] == row[4], "holds"].sum())), *row[:4], *row[5:]]
             for row in _role_rows(best, control)
@@ -103,7 +111,7 @@ def _role_rows(roles: "pd.DataFrame", control: "pd.Series") -> list[list[str]]:
             [
                 *(str(row[name]) for name in _KEYS),
                 row["role"],
-                estimate(row["value"], row["low"], row["high"]),
+                estimate(row["held_out"], row["held_out_low"], row["held_out_high"]),
                 f"{row['baseline']:.3f}",
                 f"{row['limit']:.3f}",
                 f"{control[key]:.3f}" if key in control.index else "–",

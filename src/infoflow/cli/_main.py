@@ -87,6 +87,9 @@ def _fail(message: str, arguments: Sequence[str]) -> int:
 
 
 def _say(event: str, message: str, arguments: Sequence[str]) -> None:
+    from infoflow.foundation import visible
+
+    message = visible(message)
     if "--log=json" in arguments or ("--log", "json") in pairwise(arguments):
         message = json.dumps({"event": event, "text": message})
     print(message, file=sys.stderr, flush=True)

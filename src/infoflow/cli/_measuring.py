@@ -9,7 +9,8 @@ from cyclopts import Parameter
 
 from ._failures import require_all
 from ._options import limited, names_in
-from ._session import Device, Seed, Settings, TextColumn, TranslationColumn
+from ._reading import Reading
+from ._session import Anonymous, Device, Seed, Settings, TextColumn, TranslationColumn
 from ._settings import measuring_settings
 from ._show import show, show_path, show_table
 
@@ -27,7 +28,6 @@ CorpusName = Annotated[
 Sentences = Annotated[
     int, Parameter(converter=limited("CountOrNone"), help="Sentences to read at most, chosen by hash; 0 reads all.")
 ]
-Tokenizer = Annotated[str | None, Parameter(help="Folder or name. Default: the one beside the weights.")]
 MaxLength = Annotated[
     int,
     Parameter(converter=limited("MaxLength"), help="Longer sentences are cut at so many tokens, and counted."),
@@ -46,7 +46,7 @@ class Measuring:
     translation_column: TranslationColumn = None
     sentences: Sentences = 5000
     control: Annotated[bool, Parameter(help="Measure the same architecture with random weights too.")] = True
-    tokenizer: Tokenizer = None
+    reading: Reading = Reading()  # noqa: RUF009 (frozen)
     max_length: MaxLength = 512
     precision: Annotated[
         Literal["fp32", "bf16"], Parameter(help="bf16 is faster where the processor has bfloat16 instructions.")
@@ -54,9 +54,7 @@ class Measuring:
     settings: Settings = ()
     seed: Annotated[Seed, Parameter(help="Of the token sample, the clusterings and the control.")] = 0
     device: Device = None
-    anonymous: Annotated[
-        bool, Parameter(negative=(), help="Keep no path and no name of a local file in what is written.")
-    ] = False
+    anonymous: Anonymous = False
 
     def options(self, only: Sequence[str] = ()) -> "AnalyzeOptions":
         """The options of the public function."""
@@ -72,7 +70,8 @@ class Measuring:
             control=self.control,
             seed=self.seed,
             device=self.device or "auto",
-            tokenizer=self.tokenizer,
+            tokenizer=self.reading.tokenizer,
+            **self.reading.marks,
             max_length=self.max_length,
             precision=self.precision,
             measures=plan.analysis,

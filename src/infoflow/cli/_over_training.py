@@ -5,16 +5,31 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ._failures import Incomplete
-from ._measuring import CorpusName, MaxLength, Sentences, Tokenizer, parse_shard, run_name, show_run
+from ._measuring import MaxLength, Sentences, parse_shard, run_name, show_run
 from ._options import limited, names_in
-from ._session import Device, Out, Seed, Session, Settings, TextColumn, TranslationColumn, run_folder, working
+from ._reading import Reading
+from ._session import (
+    Anonymous,
+    Device,
+    Out,
+    Seed,
+    Session,
+    Settings,
+    TextColumn,
+    TranslationColumn,
+    run_folder,
+    working,
+)
 from ._settings import measuring_settings
 from ._show import show, show_path, show_table
 
 
 def over_training(
     *source: str,
-    corpus: CorpusName = "tatoeba-en-fr",
+    corpus: Annotated[
+        str | None,
+        Parameter(help="What `analyze --corpus` takes. Default: tatoeba-en-fr; with --check, grammar, for the loss."),
+    ] = None,
     text_column: TextColumn = None,
     translation_column: TranslationColumn = None,
     sentences: Sentences = 5000,
@@ -28,11 +43,12 @@ def over_training(
     reference: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     jobs: Annotated[int | None, Parameter(converter=limited("Processes"))] = None,
     shard: str | None = None,
-    tokenizer: Tokenizer = None,
+    reading: Reading = Reading(),  # noqa: B008 (frozen)
     max_length: MaxLength = 512,
     settings: Settings = (),
     seed: Seed = 0,
     device: Device = None,
+    anonymous: Anonymous = False,
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
@@ -58,15 +74,17 @@ def over_training(
         from infoflow.studies import over_training as follow
 
         options = AnalyzeOptions(
-            corpus=corpus,
+            corpus=corpus or ("grammar" if check else "tatoeba-en-fr"),
             text_column=text_column or "",
             translation_column=translation_column or "",
             only=names_in("--only", only),
             sentences=sentences,
             seed=seed,
             device=device or "auto",
-            tokenizer=tokenizer,
+            tokenizer=reading.tokenizer,
+            **reading.marks,
             max_length=max_length,
+            anonymous=anonymous,
             measures=measuring_settings(settings).analysis,
         )
         part = parse_shard(shard) if shard else None

@@ -7,6 +7,7 @@ from cyclopts import Parameter
 
 from ._measuring import run_name
 from ._options import counts_or_shares, limited, names_in
+from ._reading import Reading
 from ._session import COMMON, Device, Seed, Session, TextColumn, TranslationColumn, run_folder, working
 from ._show import show, show_path, show_table
 
@@ -25,7 +26,7 @@ def prune(
     text_column: TextColumn = None,
     translation_column: TranslationColumn = None,
     sentences: Annotated[int, Parameter(converter=limited("Several"))] = 1000,
-    tokenizer: str | None = None,
+    reading: Reading = Reading(),  # noqa: B008 (frozen)
     seed: Seed = 0,
     device: Device = None,
     masked: Path | None = None,
@@ -43,7 +44,6 @@ def prune(
         corpus: A file (text, .tsv, ...), two aligned files (a.en,a.fr), tatoeba-en-fr, grammar, grammar:SIZE, or
             hf:NAME: half of it ranks, half scores.
         sentences: To read at most, chosen by hash.
-        tokenizer: Folder or name. Default: the one beside the weights.
         seed: Of the random order (--by random).
         masked: Folder for a copy of the whole model with zeros in place of the removed heads, which plain transformers
             load.
@@ -51,13 +51,12 @@ def prune(
     """
     with working(session):
         from infoflow.corpus import load_corpus
-        from infoflow.models import load_model
         from infoflow.pruning import PrunedToEach
         from infoflow.studies import prune as prune_model
 
         chosen = names_in("--kinds", kinds)  # before a model is loaded
         pruned = prune_model(
-            load_model(model, tokenizer=tokenizer, device=device or "auto"),
+            reading.load(model, device),
             keep if len(keep) != 1 else keep[0],
             load_corpus(corpus, text_column=text_column, translation_column=translation_column),
             out=run_folder(out, run_name("prune", model)),

@@ -18,6 +18,7 @@ def show_scorecard(findings: "pd.DataFrame", *, untestable: bool) -> None:
     """
     findings, elsewhere = _first_models(findings)
     trend = ["trend"] if "trend" in findings else []
+    read = ["source_read"] if "source_read" in findings else []  # not in tables of earlier versions
     rows = [
         [
             row["id"],
@@ -25,14 +26,26 @@ def show_scorecard(findings: "pd.DataFrame", *, untestable: bool) -> None:
             estimate(row["effect"], row["low"], row["high"]),
             row["unit"] or "",
             row["covers"] or "",
-            *(row[name] for name in trend),
+            *(row[name] or "" for name in (*trend, *read)),
             row["claim"],
         ]
         for row in findings.to_dict("records")
         if untestable or row["verdict"] != _UNTESTABLE
     ]
     if rows:
-        show_table(["finding", "verdict", "effect [95% interval]", "unit", "interval covers", *trend, "claim"], rows)
+        show_table(
+            [
+                "finding",
+                "verdict",
+                "effect [95% interval]",
+                "unit",
+                "interval covers",
+                *trend,
+                *(["source read"] * len(read)),
+                "claim",
+            ],
+            rows,
+        )
     if untestable:
         _show_reasons(findings[findings["verdict"] == _UNTESTABLE])
     counts = findings["verdict"].value_counts()

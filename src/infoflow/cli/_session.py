@@ -25,6 +25,7 @@ Log = Annotated[
     Literal["rich", "plain", "json"] | None,
     Parameter(group=COMMON, help="Progress on standard error. Default: rich on a terminal, plain lines elsewhere."),
 ]
+Anonymous = Annotated[bool, Parameter(negative=(), help="Keep no path and no name of a local file in what is written.")]
 TextColumn = Annotated[
     str | None,
     Parameter(help="Column of the sentences in a table (.csv, .tsv, .jsonl, .json, .parquet) or a dataset (hf:NAME)."),
@@ -107,12 +108,8 @@ def run_folder(out: Path | None, name: str) -> Path:
     Raises:
         UserError: It is a file, or lies in a folder that may not be written to.
     """
-    from infoflow.foundation import UserError
+    from infoflow.foundation import check_writable
 
     folder = out or Path("runs") / name
-    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    if not existing.is_dir():
-        raise UserError(f"--out must be a folder. {existing} is a file.")
-    if not os.access(existing, os.W_OK):
-        raise UserError(f"--out {folder} cannot be written: no permission in {existing}. Choose another --out.")
+    check_writable(folder)
     return folder

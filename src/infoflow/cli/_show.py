@@ -9,8 +9,10 @@ from ._session import is_first_process
 
 def show(text: str = "") -> None:
     """Print one line or more of a result."""
+    from infoflow.foundation import visible
+
     if is_first_process():
-        print(text)
+        print(visible(text))
 
 
 def show_path(label: str, path: Path) -> None:
@@ -20,8 +22,11 @@ def show_path(label: str, path: Path) -> None:
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
     """Print a table; long cells wrap on a terminal and stay whole in a pipe."""
+    from infoflow.foundation import visible
+
     if not is_first_process():
         return
+    rows = [[visible(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _show_rich(columns, rows, title)
     else:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from ._measuring import Tokenizer, run_name
-from ._session import Device, Out, Session, run_folder, working
+from ._measuring import run_name
+from ._reading import Reading
+from ._session import Anonymous, Device, Out, Session, run_folder, working
 from ._show import show_path
 from ._tune_arm import Arm, arms
 from ._tune_inside import InsideTuning
@@ -35,7 +36,7 @@ def tune(
     from_scratch: Annotated[bool, Parameter(negative=())] = False,
     inside: Annotated[bool, Parameter(negative=())] = False,
     corpus: Annotated[str | None, Parameter(show_default=False)] = None,
-    tokenizer: Tokenizer = None,
+    reading: Reading = Reading(),  # noqa: B008 (frozen)
     settings: Annotated[
         tuple[str, ...],
         Parameter(
@@ -46,6 +47,7 @@ def tune(
         ),
     ] = (),
     device: Device = None,
+    anonymous: Anonymous = False,
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
@@ -62,19 +64,26 @@ def tune(
             Default: the task's test texts; of a task of texts to write none.
     """
     with working(session):
+        from infoflow.adaptation import INSIDE, TASK_ANSWERS, TASK_LEAKAGE, TASK_SCORES
+        from infoflow.report import check_output
         from infoflow.results import RunFolder
         from infoflow.studies import removed_if_refused
 
         run = RunFolder(run_folder(out, run_name("tune", model, *([files.task] if files.task else []))))
         config = options.config(settings, device)
         _check_inside(inside, corpus, config)
+        check_output(run, _KIND, tables=[*INSIDE, *(one.name for one in (TASK_SCORES, TASK_ANSWERS, TASK_LEAKAGE))])
         data = files.load()
-        _check_kind(run)
+        if anonymous and files.named_by:
+            data = replace(data, name="task")
         facts = _facts(model, data, config, files.named_by)
         with removed_if_refused(run):
             if not run.path.exists():  # else what lies there stays until this call is known not to be refused
                 run.update(**facts)
-            every = arms(_asked(model, tokenizer, data, config, run.path), controls=controls, from_scratch=from_scratch)
+            asked = _asked(model, reading, data, config, run.path, anonymous)
+            every = arms(asked, controls=controls, from_scratch=from_scratch)
+            for arm in every:
+                arm.check()
             looks = _looks(every, corpus) if inside else {}
             tuned = {arm: arm.tuned(looks[arm].hooks if inside else None) for arm in every}
         shutil.rmtree(every[0].features, ignore_errors=True)
@@ -89,6 +98,10 @@ def tune(
             from infoflow.report import write_report
 
             show_path("Report", write_report(run))
+        if anonymous:
+            from infoflow.report import anonymize
+
+            anonymize(run)
 
 
 def _check_inside(inside: bool, corpus: str | None, config: "TuneConfig") -> None:
@@ -102,13 +115,6 @@ def _check_inside(inside: bool, corpus: str | None, config: "TuneConfig") -> Non
         raise UserError("--corpus is the text on which --inside tells what is forgotten. Give --inside too.")
 
 
-def _check_kind(run: "RunFolder") -> None:
-    from infoflow.foundation import UserError
-
-    if (kind := run.read().get("kind", _KIND)) != _KIND:
-        raise UserError(f"{run.path} was written by infoflow {kind}. Choose another --out.")
-
-
 def _facts(model: str, data: "TaskData", config: "TuneConfig", named_by: str | None) -> dict[str, Any]:
     """What run.json says."""
     from infoflow.foundation import absolute, provenance
@@ -118,17 +124,19 @@ def _facts(model: str, data: "TaskData", config: "TuneConfig", named_by: str | N
     if named_by:
         plan["task_named_by"] = str(absolute(named_by))
     plan |= {"left_out": dict(data.left_out), "tune": config.key()}
-    return {"kind": _KIND, "title": f"Tuned for {data.name}", "plan": plan, "provenance": provenance()}
+    title = f"Tuned for {data.name}"
+    return {"kind": _KIND, "anonymous": False, "title": title, "plan": plan, "provenance": provenance()}
 
 
-def _asked(model: str, tokenizer: str | None, data: "TaskData", config: "TuneConfig", run: Path) -> Arm:
-    """The arm that was asked for."""
+def _asked(model: str, reading: Reading, data: "TaskData", config: "TuneConfig", run: Path, anonymous: bool) -> Arm:
+    """The model before tuning, with its task."""
     from infoflow.adaptation import make_task
-    from infoflow.models import load_model
-    from infoflow.studies import given_subject
+    from infoflow.studies import distinct_names, given_subject
     from infoflow.training import trained_objective
 
-    loaded, objective = load_model(model, tokenizer, config.device), trained_objective(model)
+    loaded, objective = reading.load(model, config.device), trained_objective(model)
+    if anonymous:
+        loaded = replace(loaded, name=distinct_names([model], anonymous)[0])
     return Arm(
         label="",
         subject=given_subject(loaded),

@@ -48,6 +48,22 @@ class Arm:
         folder = self.run / self._home
         return tune(self.model, self.data, self.config, folder, task=self.task, hooks=hooks, features=self.features)
 
+    def check(self) -> None:
+        """Refuse, before anything is tuned, to write into another's folder.
+
+        Raises:
+            UserError: One lies where the tuned models go.
+        """
+        from infoflow.foundation import UserError, check_own_folder
+
+        check_own_folder(self.run / self._home / self.task.task / self.config.way, "tuning.json", "A tuned model")
+        files = (one for one in self.features.rglob("*") if not one.is_dir())
+        if others := [one.name for one in files if one.suffix not in (".numbers", ".index")]:
+            raise UserError(
+                f"{self.features} would be removed, but infoflow did not write {others[0]} there. Move it, or choose "
+                "another --out."
+            )
+
     @property
     def _home(self) -> str:
         return "models" if self.subject.trained else _UNTRAINED

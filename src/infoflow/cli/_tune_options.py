@@ -60,7 +60,7 @@ class TaskFiles:
     label_column: Annotated[
         str | None,
         _told(
-            "Column of the label, in a table (between tabs without a header its number, from 0); with --shape "
+            "Column of the label, in a table (between tabs without a header its number, from 1); with --shape "
             "generation, of the text to write."
         ),
     ] = None

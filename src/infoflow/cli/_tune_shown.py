@@ -47,12 +47,13 @@ def tell_of_leakage(leaks: "pd.DataFrame") -> None:
 
 def _tell_of_guesses(scores: "pd.DataFrame", method: str) -> None:
     """Say so where the main metric on test is not above what is reached without a model."""
-    from infoflow.results import score_bounds
+    from infoflow.foundation import bounds_of
+    from infoflow.results import scale_of
 
     longer = "--set tune.head_epochs" if method == "frozen" else "--epochs"
     metric = scores[scores["main"]]["metric"].iloc[0]
     value, low, high, guess = _on_test(scores, metric)
-    if low <= guess < score_bounds(metric)[1]:  # nothing is better than a guess that is always right
+    if low <= guess < bounds_of(scale_of(metric))[1]:  # nothing is better than a guess that is always right
         show(
             f"No better than the best guess without a model: {metric} {estimate(value, low, high)}, the guess "
             f"{guess:.3f}.\nTune longer ({longer}), at other rates (--rates), or on more examples."
@@ -79,13 +80,13 @@ def _over_seeds(rows: Sequence[dict[str, Any]], metric: str) -> tuple[float, flo
     import numpy as np
 
     from infoflow.foundation import interval_over_seeds
-    from infoflow.results import score_bounds
+    from infoflow.results import scale_of
 
     if len(rows) == 1:
         return rows[0]["value"], rows[0]["low"], rows[0]["high"]
     values = np.array([row["value"] for row in rows])
     replicates = np.array([row["replicates"] for row in rows], dtype=float)
     own = [(row["low"], row["high"]) for row in rows]
-    ends = interval_over_seeds([(row["tuning_seed"],) for row in rows], values, replicates, own)
-    least, most = score_bounds(metric)
-    return float(values.mean()), max(ends.low, least), min(ends.high, most)
+    units = [(row["tuning_seed"],) for row in rows]
+    ends = interval_over_seeds(units, values, replicates, own, scale_of(metric))
+    return float(values.mean()), ends.low, ends.high

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ._measuring import run_name
+from ._reading import Reading
 from ._session import COMMON, Device, Session, TextColumn, working
 from ._show import show_path
 
@@ -22,7 +23,7 @@ def view(
     translation: str | None = None,
     /,
     *,
-    tokenizer: Annotated[str | None, Parameter(help="Folder or name. Default: the one beside the weights.")] = None,
+    reading: Reading = Reading(),  # noqa: B008 (frozen)
     words: Annotated[
         str | None,
         Parameter(help="A corpus: SENTENCE then names words, whose neighbours in it are drawn instead of attention."),
@@ -44,13 +45,12 @@ def view(
     with working(session):
         from infoflow.foundation import UserError
         from infoflow.heads import sentence_attention
-        from infoflow.models import load_model
         from infoflow.report import check_view_path, write_view
 
         if text_column and words is None:
             raise UserError("--text-column is of the corpus that --words names. No --words was given. Add it.")
         path = check_view_path(out or Path(f"{run_name('view', model)}.html"))
-        loaded = replace(load_model(model, tokenizer, device or "auto"), name=run_name("view", model)[len("view-") :])
+        loaded = replace(reading.load(model, device), name=run_name("view", model)[len("view-") :])
         if words is not None:
             show_path("View", _draw_words(loaded, sentence, words, text_column, path))
             return

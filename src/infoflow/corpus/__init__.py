@@ -1,62 +1,41 @@
-"""Corpora of any size: readers, built-in corpora, tokenizers, word↔subword alignment, batches by length."""
+"""Corpora of any size: readers, built-in corpora, tokenizers, word–subword alignment, batches by length."""
 
-from ._abstract_sentences import Side as Side
-from ._alignment import NOT_A_WORD as NOT_A_WORD
-from ._alignment import SubwordAligner as SubwordAligner
-from ._batches import length_batches as length_batches
-from ._cache import cache_folder as cache_folder
-from ._catalogue import CatalogueEntry as CatalogueEntry
-from ._catalogue import CorpusDescription as CorpusDescription
-from ._catalogue import SplitDescription as SplitDescription
-from ._catalogue import describe_corpus as describe_corpus
-from ._catalogue import list_corpora as list_corpora
-from ._categories import CategoryParts as CategoryParts
-from ._categories import split_category as split_category
-from ._columns import WHOLE_COLUMNS as WHOLE_COLUMNS
-from ._conllu import CONLLU_COLUMNS as CONLLU_COLUMNS
-from ._conllu import conllu_keys as conllu_keys
+from ._abstract_sentences import Side
+from ._alignment import NOT_A_WORD, SubwordAligner
+from ._batches import length_batches
+from ._cache import cache_folder
+from ._catalogue import CorpusDescription, SplitDescription, describe_corpus, list_corpora
+from ._categories import split_category
+from ._columns import WHOLE_COLUMNS
+from ._conllu import CONLLU_COLUMNS, conllu_keys
 from ._corpus import Corpus as Corpus
-from ._corpus import CorpusSplit as CorpusSplit
-from ._documents import most_of_document as most_of_document
-from ._documents import stretches as stretches
-from ._encoded import Encoded as Encoded
-from ._encoded import token_frequencies as token_frequencies
-from ._encoded import tokenizer_digest as tokenizer_digest
-from ._facts import FACT_LANGUAGE as FACT_LANGUAGE
-from ._facts import FACTS_VERSION as FACTS_VERSION
+from ._documents import most_of_document, stretches
+from ._encoded import Encoded, token_frequencies, tokenizer_digest
+from ._facts import FACT_LANGUAGE, FACTS_VERSION, FactSettings, Question
 from ._facts import Fact as Fact
 from ._facts import FactConfig as FactConfig
 from ._facts import FactWorld as FactWorld
-from ._facts import Question as Question
 from ._generated import fact_corpus as fact_corpus
 from ._generated import generate_facts as generate_facts
 from ._generated import generate_grammar as generate_grammar
 from ._grammar import GrammarConfig as GrammarConfig
 from ._grammar import Rates as GrammarRates
-from ._leakage import Leakage as Leakage
-from ._leakage import leakage as leakage
-from ._leakage import repeated as repeated
-from ._lines import read_lines as read_lines
-from ._lines import read_objects as read_objects
+from ._leakage import leakage, repeated
+from ._lines import read_lines, read_objects
 from ._load import load_corpus as load_corpus
-from ._load import load_world as load_world
-from ._parse import PARSER as PARSER
-from ._parse import parse_corpus as parse_corpus
-from ._printable import printable as printable
-from ._segment_pairs import Lone as Lone
-from ._segment_pairs import PairKind as PairKind
-from ._segment_pairs import SegmentPairs as SegmentPairs
-from ._segment_pairs import segment_pairs as segment_pairs
-from ._sentence import Sentence as Sentence
-from ._sentence_ends import Lines as Lines
-from ._sentence_ends import sentences_of as sentences_of
-from ._split import SPLIT_RULES as SPLIT_RULES
-from ._split import SplitRule as SplitRule
-from ._split import split_numbers as split_numbers
-from ._tables import table_columns as table_columns
-from ._tatoeba import load_tatoeba as load_tatoeba
-from ._tokenizers import SPECIAL_TOKENS as SPECIAL_TOKENS
-from ._tokenizers import load_tokenizer as load_tokenizer
+from ._load import load_world
+from ._parse import parse_corpus
+from ._printable import printable
+from ._running_text import running_text
+from ._segment_pairs import Lone, PairKind, segment_pairs
+from ._sentence import Sentence
+from ._sentence_ends import Lines, sentences_of
+from ._separated import read_cells
+from ._split import SPLIT_RULES, SplitRule, split_numbers
+from ._tables import table_columns
+from ._tatoeba import load_tatoeba
+from ._tokenizer_files import read_tokenizer
+from ._tokenizers import SPECIAL_TOKENS, load_tokenizer
 from ._tokenizers import train_tokenizer as train_tokenizer
 from ._vocabulary import Vocabulary as Vocabulary
-from ._windows import windows as windows
+from ._windows import windows

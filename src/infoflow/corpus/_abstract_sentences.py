@@ -1,4 +1,4 @@
-"""Sentences on Arrow: how they are counted, read and encoded, and what is known of them."""
+"""Sentences on Arrow: counting, reading and encoding, and their columns."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, overload
@@ -7,9 +7,10 @@ import numpy as np
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from infoflow.foundation import UserError, current_display, shown_by
+from infoflow.foundation import UserError, current_display, running_words, shown_by
 
-from ._content_ids import content_ids, text_hashes
+from ._columns import WORD_STARTS
+from ._content_ids import content_ids, text_hashes, text_ids
 from ._documents import document_hashes, stretches
 from ._encoded import Encoded, encode
 from ._sentence import Sentence, sentences_in
@@ -20,16 +21,16 @@ Side = Literal["text", "translation"]
 
 
 class AbstractSentences:
-    """What a corpus and its parts have in common: rows of an Arrow table."""
+    """Shared base of a corpus and its parts: rows of an Arrow table."""
 
     def __init__(self, stored: Stored, name: str) -> None:
-        # A file's name need not be UTF-8, and tables and pages are.
+        # A file's name need not be UTF-8, but tables and pages must be.
         self.name = name.encode("utf-8", "replace").decode("utf-8")
         self.digest = stored.digest
         """Sixteen hex digits of the content: equal for equal sentences in equal order."""
         self._stored = stored
         self._rows: np.ndarray | None = None  # None: all
-        self._content_ids: np.ndarray | None = None  # None: not asked for yet
+        self._content_ids: np.ndarray | None = None  # None: not computed yet
         if stored.dropped:
             current_display().note(f"{name}: {stored.dropped} lines without a sentence were left out.")
 
@@ -59,8 +60,8 @@ class AbstractSentences:
 
     @property
     def columns(self) -> set[str]:
-        """What is known of each sentence: `text`, and for example `translation`, `words`, `head`, `ccg`."""
-        return set(self._stored.dataset.column_names)
+        """The columns of the sentences: `text`, and for example `translation`, `words`, `head`, `ccg`."""
+        return set(self._stored.dataset.column_names) - {WORD_STARTS}
 
     @property
     def ids(self) -> np.ndarray:
@@ -69,20 +70,26 @@ class AbstractSentences:
 
     @property
     def content_ids(self) -> np.ndarray:
-        """A number of each sentence that its text decides: int64 (sentence,).
+        """A number for each sentence derived from its text: int64 (sentence,).
 
-        Measures choose sentences and put them into bootstrap blocks by it, so that the order of lines does not matter.
-        Copies of a sentence have numbers of their own; those of a part are counted in that part.
+        Measures use it to choose sentences and bootstrap blocks, so that the order of lines does not matter. Copies of
+        a sentence have different numbers in one block: they are not independent observations. In a part, copies are
+        counted within the part.
         """
         if self._content_ids is None:
             self._content_ids = content_ids(self.column("text"), self._beside_text)
         return self._content_ids
 
     @property
-    def documents(self) -> np.ndarray | None:
-        """The number of the document that each sentence is of: int64 (sentence,); None where the corpus has none.
+    def text_ids(self) -> np.ndarray:
+        """A number for each text: int64 (sentence,). Sentences that differ only in case and spacing share it."""
+        return text_ids(self.column("text"))
 
-        A part keeps the numbers. Sentences of a document follow each other; where a part lacks some, see `stretches`.
+    @property
+    def documents(self) -> np.ndarray | None:
+        """The document number of each sentence: int64 (sentence,); None if the corpus has none.
+
+        A part keeps the numbers. Sentences of a document are consecutive; for gaps in a part, see `stretches`.
         """
         if "document" not in self.columns:
             return None
@@ -91,7 +98,7 @@ class AbstractSentences:
 
     @property
     def document_ids(self) -> np.ndarray:
-        """A number of each sentence's document that its sentences in this part decide: int64 (sentence,).
+        """A number for each sentence's document, derived from its sentences in this part: int64 (sentence,).
 
         Raises:
             UserError: The corpus has no documents.
@@ -101,9 +108,9 @@ class AbstractSentences:
 
     @property
     def stretches(self) -> np.ndarray:
-        """A number of the running text that each sentence stands in: int64 (sentence,), from 0.
+        """A number for the running text of each sentence: int64 (sentence,), from 0.
 
-        It is a document, or what stands of it before or after sentences that are not in this part.
+        It is a document, or its text before or after sentences that this part lacks.
 
         Raises:
             UserError: The corpus has no documents.
@@ -111,7 +118,7 @@ class AbstractSentences:
         return stretches(self.require_documents(), self.ids)
 
     def require_documents(self, reader: str = "This") -> np.ndarray:
-        """The documents, or a UserError that says what to do; `reader` needs them."""
+        """The documents, or a UserError with advice; `reader` needs them."""
         if (documents := self.documents) is None:
             raise UserError(
                 f"{reader} needs documents: sentences that follow each other. The corpus {self.name} has none.\n"
@@ -146,7 +153,7 @@ class AbstractSentences:
             yield from part[name]
 
     def require(self, *columns: str) -> None:
-        """Raise a UserError that says what to do, unless the corpus has these columns."""
+        """Raise a UserError with advice unless the corpus has these columns."""
         if missing := [column for column in columns if column not in self.columns]:
             raise UserError(
                 f"The corpus {self.name} has no column {', '.join(missing)}; it has "
@@ -156,26 +163,28 @@ class AbstractSentences:
 
     @property
     def word_counts(self) -> np.ndarray:
-        """Words of each sentence (white-space words where the corpus has no words): int64 (sentence,)."""
+        """Words of each sentence (of running text if the corpus has no words): int64 (sentence,)."""
         has_words = "words" in self.columns
         values = self.column("words" if has_words else "text")
-        return np.fromiter((len(v if has_words else v.split()) for v in values), dtype=np.int64, count=len(self))
+        return np.fromiter((len(v if has_words else running_words(v)) for v in values), dtype=np.int64, count=len(self))
 
     def encode(self, tokenizer: PreTrainedTokenizerBase, side: Side = "text", max_length: int = 512) -> Encoded:
         """Token ids of every sentence, with the word of each token.
 
-        On the side `"text"`, where the corpus has words, they go to the tokenizer one by one, and word ids are those
-        words; otherwise see `SubwordAligner`. Longer sentences are cut and counted (`num_truncated`).
+        The tokens are those of the running text. On the side `"text"`, if the corpus has words, word ids refer to them;
+        see `SubwordAligner`. Longer sentences are truncated and counted (`num_truncated`).
 
         Raises:
             UserError: The corpus has no translation, or `max_length` is below 1.
         """
         if max_length < 1:
             raise UserError(f"max_length must be at least 1. Got {max_length}.")
-        column = "words" if side == "text" and "words" in self.columns else side
-        self.require(column)
-        batches = (part[column] for part in self._batches(np.arange(len(self)), 2048, [column]))
-        key = f"{self.digest} {column}"
+        self.require(side)
+        of_words = side == "text" and "words" in self.columns
+        columns = [side, WORD_STARTS] if of_words else [side]
+        parts = self._batches(np.arange(len(self)), 2048, columns)
+        batches = ((part[side], part[WORD_STARTS] if of_words else None) for part in parts)
+        key = f"{self.digest} {' '.join(columns)}"
         return encode(batches, self.ids, tokenizer, key=key, target=side == "translation", max_length=max_length)
 
     def _batches(self, rows: np.ndarray, size: int, columns: Sequence[str] | None = None) -> Iterator[dict[str, list]]:

@@ -1,6 +1,5 @@
-"""Subwords and the words they belong to, from a fast tokenizer's word ids."""
+"""Subwords and their words, from a fast tokenizer's word ids."""
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,15 +7,18 @@ import numpy as np
 from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
+from infoflow.foundation import inside_word, is_inner, is_unspaced, running_word_spans
+
+from ._running_text import running_text
+
 NOT_A_WORD = -1
 """Word id, and span, of a special token."""
 
-_PROBE = ("a", "b", "a")
-_WORD = re.compile(r"\S+")
+_PROBE = "a b a"
 
 
 class Alignment(NamedTuple):
-    """One encoded sentence: token ids, and for each token its word, its characters, and whether it is special."""
+    """One encoded sentence: token ids, and each token's word, characters, and special flag."""
 
     ids: list[int]
     words: list[int]
@@ -26,51 +28,56 @@ class Alignment(NamedTuple):
 
 
 class SubwordAligner:
-    """Encodes sentences, given as text or as words, and says to which word each token belongs.
+    """Encodes running text and maps each token to its word.
 
-    Words, where the corpus has them, go in one by one. A tokenizer that marks a word's start by the space before it
-    (byte-level BPE as in GPT-2) would see such words glued together, without any error; there each word after the first
-    carries its space, which gives the very tokens of the running text.
+    If words are known, a token belongs to the word of its first visible character. A token that spans two words (the
+    `Don` of `Do` and `n't`, two Chinese words in one) belongs to the first; a word in which no token begins has none.
 
-    Of running text, a word is a piece of the pre-tokenizer (for BERT: split at spaces and punctuation). Tokenizers that
-    do not split before merging (Llama, Gemma) put the whole text into one word; there, words end at white space, and
-    a token belongs to the word of its first visible character.
+    Otherwise a word is a piece of the pre-tokenizer (for BERT: split at spaces and punctuation). Tokenizers that do not
+    split before merging (Llama, Gemma) put the whole text into one word; there, words end at white space. In scripts
+    without spaces each character begins a word (`running_words`).
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, max_length: int, target: bool = False) -> None:
         self._tokenizer = tokenizer
         self._max_length = max_length
         self._argument = "text_target" if target else "text"
-        raw = self._encodings([" ".join(_PROBE)], split=False)[0]
-        glued = self._encodings([list(_PROBE)], split=True)[0]
-        spaced = self._encodings([_spaced(_PROBE)], split=True)[0]
-        self._spaces_words = raw.ids != glued.ids and raw.ids == spaced.ids
-        self._splits_text = len({word for word in raw.word_ids if word is not None}) > 1
+        pieces = self._encodings([_PROBE])[0].word_ids
+        self._splits_text = len({word for word in pieces if word is not None}) > 1
 
-    def align(self, sentences: Sequence[str] | Sequence[list[str]]) -> list[Alignment]:
-        """Encode a batch of texts, or of word lists."""
+    def align(
+        self, sentences: Sequence[str] | Sequence[list[str]], starts: Sequence[Sequence[int]] | None = None
+    ) -> list[Alignment]:
+        """Encode a batch of texts, or of word lists, which are joined by `running_text`.
+
+        Args:
+            sentences: Texts, or lists of words.
+            starts: The start character of each word of each text, if words are known.
+        """
         if isinstance(sentences[0], str):
-            encodings = self._encodings(list(sentences), split=False)
-            return [self._of_text(str(text), encoding) for text, encoding in zip(sentences, encodings, strict=True)]
-        words = [_spaced(words) for words in sentences] if self._spaces_words else list(sentences)
-        return [self._of_words(encoding) for encoding in self._encodings(words, split=True)]
+            texts = [str(text) for text in sentences]
+        else:
+            joined = [running_text(words) for words in sentences]
+            texts, starts = [text for text, _ in joined], [begins for _, begins in joined]
+        words = starts or [None] * len(texts)
+        return [self._row(*each) for each in zip(texts, words, self._encodings(texts), strict=True)]
 
-    def _of_text(self, text: str, encoding: Encoding) -> Alignment:
-        # Many tokenizers count the space before a word as part of its first token.
+    def _row(self, text: str, starts: Sequence[int] | None, encoding: Encoding) -> Alignment:
+        # Many tokenizers include the space before a word in its first token.
         spans = [(start + _leading_spaces(text[start:end]), end) for start, end in encoding.offsets]
-        return _alignment(encoding, encoding.word_ids if self._splits_text else _white_space_words(text, spans), spans)
+        words = self._words(text, encoding, spans) if starts is None else words_at(spans, starts)
+        return _alignment(encoding, words, spans)
 
-    def _of_words(self, encoding: Encoding) -> Alignment:
-        spans = encoding.offsets
-        if self._spaces_words:
-            shifts = [1 if word else 0 for word in encoding.word_ids]
-            spans = [(max(a - shift, 0), max(b - shift, 0)) for (a, b), shift in zip(spans, shifts, strict=True)]
-        return _alignment(encoding, encoding.word_ids, spans)
+    def _words(self, text: str, encoding: Encoding, spans: Sequence[tuple[int, int]]) -> Sequence[int | None]:
+        if not self._splits_text:
+            return _running_words(text, spans)
+        if text.isascii() or not any(is_unspaced(char) or is_inner(char) for char in text):
+            return encoding.word_ids
+        return _refined(text, encoding.word_ids, spans)
 
-    def _encodings(self, batch: list, split: bool) -> list[Encoding]:
+    def _encodings(self, batch: list[str]) -> list[Encoding]:
         encoded = self._tokenizer(
             **{self._argument: batch},
-            is_split_into_words=split,
             truncation=True,
             max_length=self._max_length,
             # A corpus may contain "[SEP]" as text: it must not become the control token.
@@ -79,10 +86,6 @@ class SubwordAligner:
             return_token_type_ids=False,
         )
         return encoded.encodings
-
-
-def _spaced(words: Sequence[str]) -> list[str]:
-    return [word if index == 0 else f" {word}" for index, word in enumerate(words)]
 
 
 def _alignment(encoding: Encoding, word_ids: Sequence[int | None], spans: Sequence[tuple[int, int]]) -> Alignment:
@@ -96,10 +99,30 @@ def _alignment(encoding: Encoding, word_ids: Sequence[int | None], spans: Sequen
     )
 
 
-def _white_space_words(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
-    starts = np.array([match.start() for match in _WORD.finditer(text)])
-    words = np.searchsorted(starts, [start for start, _ in spans], side="right") - 1
-    return np.maximum(words, 0).tolist()
+def words_at(spans: Sequence[tuple[int, int]] | np.ndarray, starts: Sequence[int] | np.ndarray) -> list[int]:
+    """The word of each token by its first character, from the words' start characters."""
+    first = np.asarray(spans, dtype=np.int64).reshape(-1, 2)[:, 0]
+    return np.maximum(np.searchsorted(np.asarray(starts), first, side="right") - 1, 0).tolist()
+
+
+def _refined(text: str, pieces: Sequence[int | None], spans: Sequence[tuple[int, int]]) -> list[int | None]:
+    """The pre-tokenizer's pieces with corrected word boundaries.
+
+    They are split in scripts without spaces, and joined if words were cut at combining marks, as in GPT-2.
+    """
+    found: list[int | None] = []
+    number, before = -1, None
+    for piece, word, (start, _) in zip(pieces, _running_words(text, spans), spans, strict=True):
+        if piece is not None and (piece, word) != before:
+            at_mark = any(map(is_inner, text[max(start - 1, 0) : start + 1]))
+            number += not (number >= 0 and at_mark and inside_word(text, start))
+            before = piece, word
+        found.append(None if piece is None else number)
+    return found
+
+
+def _running_words(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
+    return words_at(spans, [start for start, _ in running_word_spans(text)])
 
 
 def _leading_spaces(piece: str) -> int:

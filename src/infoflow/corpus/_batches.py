@@ -1,4 +1,4 @@
-"""Batches of similar length under a token budget: padding is where the time of a naive loop goes."""
+"""Batches of similar length under a token budget, which avoids padding."""
 
 import numpy as np
 
@@ -8,8 +8,8 @@ from infoflow.foundation import UserError
 def length_batches(lengths: np.ndarray, token_budget: int, max_sentences: int | None = None) -> list[np.ndarray]:
     """Rows sorted by length (ties by row) and cut into batches of padded size ≤ `token_budget`, shortest first.
 
-    The padded size of a batch is its number of rows times its longest length. A row longer than the budget is a batch
-    by itself. Deterministic; every row lies in exactly one batch.
+    The padded size of a batch is its number of rows times its longest length. A row longer than the budget forms its
+    own batch. Deterministic; every row is in exactly one batch.
 
     Raises:
         UserError: A budget below 1.

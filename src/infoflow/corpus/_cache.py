@@ -1,4 +1,4 @@
-"""Where downloads, converted corpora and encoded corpora are kept."""
+"""The cache of downloads, converted corpora and encoded corpora."""
 
 import errno
 import os
@@ -19,21 +19,21 @@ def cache_folder() -> Path:
     """`$INFOFLOW_CACHE`, else `infoflow` under `$XDG_CACHE_HOME`, else `~/.cache/infoflow`; safe to delete.
 
     Raises:
-        UserError: There is no home folder, and neither variable names another.
+        UserError: There is no home folder, and neither variable is set.
     """
     try:
         if own := os.environ.get("INFOFLOW_CACHE"):
             return Path(own).expanduser()
         shared = os.environ.get("XDG_CACHE_HOME")
-        # The XDG specification says that a relative path must be ignored.
+        # The XDG specification requires relative paths to be ignored.
         base = Path(shared) if shared and Path(shared).is_absolute() else Path.home() / ".cache"
-    except RuntimeError as error:  # no such user, or one without a home
+    except RuntimeError as error:  # no such user, or a user without a home
         raise UserError(f"The cache has no folder: {error}.\nLet INFOFLOW_CACHE name one.") from None
     return base / "infoflow"
 
 
 def cached(place: str, make: Callable[[Path], object], what: str) -> Path:
-    """The folder `place` of the cache, as `kept`; leftovers of killed processes are swept where something is made.
+    """The folder `place` of the cache, as in `kept`; leftovers of killed processes are removed when something is made.
 
     Raises:
         UserError: The cache cannot be written, or the disk is full.
@@ -50,10 +50,10 @@ def cached(place: str, make: Callable[[Path], object], what: str) -> Path:
 
 @contextmanager
 def room_in_cache(folder: Path, what: str) -> Iterator[None]:
-    """Make `folder` of the cache, and say of a full disk inside what was to be kept there.
+    """Make `folder` of the cache; a full disk inside the block raises an error that names `what`.
 
     Raises:
-        UserError: It cannot be written, or the disk is full.
+        UserError: The folder cannot be written, or the disk is full.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What `infoflow data` shows: the corpora there are, and what one holds."""
+"""Data of `infoflow data`: the available corpora, and the content of one."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, running_words
 
 from ._columns import WHOLE_COLUMNS
 from ._corpus import Corpus
@@ -28,8 +28,8 @@ class CatalogueEntry:
     description: str
     sentences: int
     licence: str
-    ready: bool  # False: the first use needs the network
-    location: str  # where its files are kept; empty for a generated corpus
+    ready: bool  # False: the first use needs a network
+    location: str  # folder of its files; empty for a generated corpus
 
 
 def list_corpora() -> list[CatalogueEntry]:
@@ -69,14 +69,14 @@ def _fact_sentences() -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SplitDescription:
-    """What a rule makes of a corpus, with the shares of a study (2% validation, 10% test, seed 0)."""
+    """The result of a split rule on a corpus, with a study's shares (2% validation, 10% test, seed 0)."""
 
     rule: SplitRule
-    used: SplitRule  # another one, where this one would leave too little
+    used: SplitRule  # a weaker one if the requested one would leave too little
     train: int
     validation: int
     test: int
-    left_out: dict[str, dict[str, int]]  # rows that are in no part: the part they belonged to, why, how many
+    left_out: dict[str, dict[str, int]]  # rows in no part: their original part, reason, number
     leakage: Leakage  # of the test part
 
 
@@ -87,20 +87,20 @@ class CorpusDescription:
     name: str
     digest: str
     sentences: int
-    distinct_sources: int  # up to case and spacing; `split` keeps equal ones together
-    documents: int | None  # None: the corpus knows none
+    distinct_sources: int  # ignoring case and spacing; `split` keeps equal ones together
+    documents: int | None  # None: the corpus has none
     sentences_per_document: float | None  # mean
     words: int
     distinct_words: int
     words_per_sentence: dict[str, float]  # mean, and percentiles 5, 50, 95 and 100
     columns: tuple[str, ...]
     tag_counts: dict[str, dict[str, int]]  # the ten most frequent tags of each tag column
-    splits: tuple[SplitDescription, ...]  # by the source alone, and by the default; empty: too few sentences for both
+    splits: tuple[SplitDescription, ...]  # by the weakest rule and by the default; empty: too few sentences for both
     examples: tuple[dict[str, str], ...]
 
 
 def describe_corpus(corpus: Corpus, examples: int = 3) -> CorpusDescription:
-    """Count a corpus, streaming its columns, split it by the weakest and the strictest rule, show `examples` of it."""
+    """Statistics of a corpus from a stream of its columns, splits by the weakest and strictest rule, and `examples`."""
     lengths, words = corpus.word_counts, _word_types(corpus)
     documents = None if corpus.documents is None else len(np.unique(corpus.documents))
     percentiles = {f"{share}%": float(np.percentile(lengths, share)) for share in (5, 50, 95, 100)}
@@ -146,7 +146,7 @@ def _split(corpus: Corpus, rule: SplitRule) -> SplitDescription:
 def _word_types(corpus: Corpus) -> set[str]:
     if "words" in corpus.columns:
         return {word for words in corpus.column("words") for word in words}
-    return {word for text in corpus.column("text") for word in text.split()}
+    return {word for text in corpus.column("text") for word in running_words(text)}
 
 
 def _tag_columns(corpus: Corpus) -> set[str]:

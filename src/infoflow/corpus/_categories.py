@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class CategoryParts(NamedTuple):
-    """What a word expects on either side: its arguments, outermost first, separated by spaces; empty for none."""
+    """A word's arguments on either side: outermost first, separated by spaces; empty for none."""
 
     left: str
     right: str
@@ -13,9 +13,9 @@ class CategoryParts(NamedTuple):
 def split_category(category: str, keep_result: bool = False) -> CategoryParts:
     r"""Split a CCG category into the part that looks left (past) and the part that looks right (future).
 
-    The outermost arguments are peeled one by one: those attached by `\` form the left part, those by `/` the right
-    part. Unbracketed slashes associate to the left; an atomic category has empty parts. With `keep_result` the result
-    that remains is put in front of both parts.
+    Arguments are removed from the outside in: those attached by `\` form the left part, those by `/` the right part.
+    Unbracketed slashes associate to the left; an atomic category has empty parts. With `keep_result` the remaining
+    result is put in front of both parts.
 
     Source: Voita, Sennrich and Titov (2019), section 5.3, as `spec` fixes it: the result is dropped by default.
 
@@ -45,7 +45,7 @@ def _outermost_slash(category: str) -> int | None:
 
 
 def _unbracket(category: str) -> str:
-    """Remove one pair of brackets around the whole, if there is one."""
+    """Remove one pair of brackets around the whole, if any."""
     if not (category.startswith("(") and category.endswith(")")):
         return category
     depth = 0

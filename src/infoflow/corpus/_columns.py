@@ -6,7 +6,10 @@ from typing import Any
 import pyarrow as pa
 
 Row = dict[str, Any]
-"""Column name → value of one sentence, as a reader yields it."""
+"""Column name → value of one sentence, as readers yield it."""
+
+WORD_STARTS = "word_starts"
+"""The character of the text at which each word begins: in every table with words, but not a public column."""
 
 _TYPES: dict[str, pa.DataType] = {
     "text": pa.string(),
@@ -22,14 +25,15 @@ _TYPES: dict[str, pa.DataType] = {
     "bad": pa.string(),
     "part": pa.string(),
     "words": pa.list_(pa.string()),
+    WORD_STARTS: pa.list_(pa.int32()),
     "upos": pa.list_(pa.string()),
     "head": pa.list_(pa.int32()),
     "deprel": pa.list_(pa.string()),
 }
 NAMED_COLUMNS = frozenset(_TYPES)
 """Columns that are fields of `Sentence`; every other column is a per-word tag."""
-WHOLE_COLUMNS = NAMED_COLUMNS - {"words", "upos", "head", "deprel"}
-"""Columns with one value of a whole row: texts, labels, what is asked."""
+WHOLE_COLUMNS = NAMED_COLUMNS - {"words", WORD_STARTS, "upos", "head", "deprel"}
+"""Columns with one value per row: texts, labels, questions."""
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from infoflow.foundation import UserError, as_written
+from infoflow.foundation import UserError, as_written, current_display
 
 from ._columns import Row
 from ._lines import check_length, read_lines
+from ._running_text import running_text, shared_out, word_starts
 
 CONLLU_COLUMNS = ("text", "words", "upos", "head", "deprel", "lemma", "xpos")
 """Columns that every treebank has, before keys of FEATS and MISC."""
@@ -21,29 +22,34 @@ NumberedLine = tuple[int, str]
 def read_conllu(
     path: Path, misc: Sequence[str] = (), documents: bool = False, feats: Sequence[str] = ()
 ) -> Iterator[Row | None]:
-    """Sentences of a CoNLL-U file, over *syntactic* words; with `documents` each has the number of its document, and
-    `# newdoc` begins one.
+    """Sentences of a CoNLL-U file, over *syntactic* words; `documents` adds document numbers from `# newdoc`.
 
-    A multiword token (id `3-4`) gives way to the words it stands for, an empty node (id `5.1`) is left out, and
-    comments are skipped, but for `# text =`, which is the sentence's text. Each key of `misc` becomes a column, named
-    in lower case, with what the MISC field of each word says of it, or `_`; each of `feats` likewise of FEATS.
+    A multiword token (id `3-4`) is replaced by its words, which share its characters; an empty node (id `5.1`) is
+    dropped. Comments are skipped, except `# text =`, which is the sentence's text. If it is missing or differs from the
+    tokens, the tokens form the text, with spaces by `SpaceAfter=No` and `SpacesAfter`. Each key of `misc` becomes a
+    column, named in lower case, with each word's value in MISC, or `_`; `feats` likewise for FEATS.
 
     Raises:
         UserError: A line is not CoNLL-U, or the heads of a sentence are not a tree.
     """
-    document = -1
+    document, contradicted = -1, 0
     for block in _blocks(path):
-        row = _sentence(path, block, misc, feats)
+        row, written = _sentence(path, block, misc, feats)
+        contradicted += bool(row and written and row["text"] != written)
         if documents:
             document += document < 0 or any(_begins_document(line) for _, line in block)
             row = row and {**row, "document": document}
         yield row
+    if contradicted:
+        current_display().note(
+            f"{path}: the # text of {contradicted:,} sentences is not their words. They are read as their words."
+        )
 
 
 def conllu_keys(path: Path) -> tuple[list[str], list[str]]:
     """The keys that words of a CoNLL-U file have in FEATS and in MISC, each in the order in which they occur.
-
-    Lines that are not CoNLL-U are passed over: whoever reads the file tells of them.
+    The keys in FEATS and in MISC of a CoNLL-U file, in order of first occurrence.
+        Lines that are not CoNLL-U are skipped: the reader of the file reports them.
     """
     feats: dict[str, None] = {}
     misc: dict[str, None] = {}
@@ -74,7 +80,10 @@ def _begins_document(line: str) -> bool:
     return line.startswith("#") and line[1:].partition("=")[0].strip() in ("newdoc", "newdoc id")
 
 
-def _sentence(path: Path, block: list[NumberedLine], misc: Sequence[str], feats: Sequence[str]) -> Row | None:
+def _sentence(
+    path: Path, block: list[NumberedLine], misc: Sequence[str], feats: Sequence[str]
+) -> tuple[Row | None, str | None]:
+    """The sentence of a block, and its `# text` comment."""
     text: str | None = None
     words: list[list[str]] = []
     numbers: list[int] = []
@@ -91,9 +100,9 @@ def _sentence(path: Path, block: list[NumberedLine], misc: Sequence[str], feats:
             words.append(fields)
             numbers.append(number)
     if not words:
-        return None
-    return {
-        "text": text or surface.text,
+        return None, text
+    row = {
+        **surface.located(text),
         "words": [word[_FORM] for word in words],
         "upos": [word[_UPOS] for word in words],
         "head": _heads(path, numbers, words),
@@ -103,32 +112,72 @@ def _sentence(path: Path, block: list[NumberedLine], misc: Sequence[str], feats:
         **{key.lower(): [_value(word[_MISC], key) for word in words] for key in misc},
         **{key.lower(): [_value(word[_FEATS], key) for word in words] for key in feats},
     }
+    return row, text
 
 
 def _value(field: str, key: str) -> str:
-    """What a MISC or FEATS field says of `key`; `_` where it says nothing."""
+    """The value of `key` in a MISC or FEATS field; `_` if it is missing."""
     pairs = (pair.partition("=") for pair in field.split("|"))
     return next((value for name, _, value in pairs if name == key and value), "_")
 
 
 class _Surface:
-    """Rebuilds the text of a sentence without `# text =`, by the rules of `SpaceAfter=No` and multiword tokens."""
+    """The written tokens of a sentence: words, and multiword tokens in place of their words."""
 
     def __init__(self) -> None:
-        self._parts: list[str] = []
+        self._tokens: list[str] = []
+        self._words: list[list[str]] = []  # words of each token
+        self._spaces: list[bool | None] = []  # after each token; None if the file does not say
         self._covered = 0  # words up to this id belong to a multiword token
 
     def add(self, kind: str, fields: list[str]) -> None:
+        if kind == "empty":
+            return
+        if kind == "word" and int(fields[_ID]) <= self._covered:
+            self._words[-1].append(fields[_FORM])
+            return
         if kind == "range":
             self._covered = int(fields[_ID].split("-")[1])
-        elif kind == "empty" or int(fields[_ID]) <= self._covered:
-            return
-        space = "" if "SpaceAfter=No" in fields[_MISC].split("|") else " "
-        self._parts.append(fields[_FORM] + space)
+        self._tokens.append(fields[_FORM])
+        self._words.append([fields[_FORM]] if kind == "word" else [])
+        self._spaces.append(_space_after(fields[_MISC]))
 
-    @property
-    def text(self) -> str:
-        return "".join(self._parts).strip()
+    def located(self, text: str | None) -> Row:
+        """The text, and the position of each word in it."""
+        starts = word_starts(text, self._tokens) if text else None
+        if text is None or starts is None:
+            text, starts = self._joined()
+        return {
+            "text": text,
+            "word_starts": [
+                place for each in zip(self._tokens, self._words, starts, strict=True) for place in _places(*each)
+            ],
+        }
+
+    def _joined(self) -> tuple[str, list[int]]:
+        """The tokens with their spaces; `running_text` decides if the sentence has no information on spaces."""
+        if all(space is None for space in self._spaces):
+            return running_text(self._tokens)
+        text, starts = "", []
+        for token, space in zip(self._tokens, self._spaces, strict=True):
+            starts.append(len(text))
+            text += token if space is False else f"{token} "
+        return text.rstrip(), starts
+
+
+def _space_after(misc: str) -> bool | None:
+    pairs = misc.split("|")
+    if "SpaceAfter=No" in pairs:
+        return False
+    return True if any(pair.startswith(("SpaceAfter=", "SpacesAfter=")) for pair in pairs) else None
+
+
+def _places(token: str, words: list[str], start: int) -> list[int]:
+    """The positions in the text of a token's words."""
+    if len(words) == 1:
+        return [start]
+    within = word_starts(token, words) or shared_out(token, words) if words else []
+    return [start + place for place in within]
 
 
 def _fields(path: Path, number: int, line: str) -> list[str]:
@@ -183,7 +232,7 @@ def _number(text: str) -> int | None:
 
 
 def _off_tree(heads: list[int]) -> int | None:
-    """The first word from which no root is reached, or None."""
+    """The first word that does not lead to a root, or None."""
     safe = {-1}
     for start in range(len(heads)):
         path: list[int] = []

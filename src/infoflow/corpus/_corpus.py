@@ -19,6 +19,7 @@ from ._conllu import CONLLU_COLUMNS, read_conllu
 from ._documents import number_documents
 from ._extended import joined_rows, labelled_rows, replaced_rows
 from ._hf_dataset import dataset_holds, one_split, read_dataset
+from ._inspect import as_it_is, check_pairs, check_sentences, plausible
 from ._lines import check_readable, file_state, unchanged
 from ._memory import frame_holds, is_pair, read_frame, read_sentences
 from ._plain_text import read_documents, read_labelled, read_minimal_pairs, read_pair, read_table, read_text
@@ -29,15 +30,15 @@ from ._store import store
 from ._tables import read_columns, starts_beside, table_holds
 from ._tagged import read_tagged, tagged_columns
 
-_READER_VERSION = 1  # raise when a reader gives other rows for the same file
+_READER_VERSION = 2  # raise when a reader gives other rows for the same file
 
 
 @final
 class Corpus(AbstractSentences):
     """Sentences, memory-mapped from Arrow and never whole in memory.
 
-    Make one with `from_text`, `from_parallel`, `from_conllu`, `from_tagged`, `from_dataset`, or `load_corpus`. A part
-    of a corpus (`select`, `filter_words`, `split`) is again a corpus and keeps the ids and documents of its sentences.
+    Create one with `from_text`, `from_parallel`, `from_conllu`, `from_tagged`, `from_dataset`, or `load_corpus`. A part
+    of a corpus (`select`, `filter_words`, `split`) is also a corpus and keeps the ids and documents of its sentences.
     """
 
     # -- readers ------------------------------------------------------------------------------------------------------
@@ -46,14 +47,17 @@ class Corpus(AbstractSentences):
     def from_text(
         cls, path: str | Path, name: str | None = None, documents: bool = False, lines: Lines = "sentences"
     ) -> "Corpus":
-        """One sentence per line, plain or .gz; blank lines are left out, or lie between `documents`.
+        """One sentence per line, plain or .gz; blank lines are dropped, or separate `documents`.
 
-        Where `lines` are paragraphs, each is cut into its sentences (see `sentences_of`).
+        If `lines` are paragraphs, each is split into its sentences (see `sentences_of`). A file whose first hundred
+        lines do not look like sentences is refused; put `as-is:` before its path to read it anyway.
 
         Raises:
             UserError: The file cannot be read, is not UTF-8, or holds no sentence.
         """
-        path = Path(path)
+        path, as_is = as_it_is(path)
+        if not as_is:
+            check_sentences(path, str(path))
         facts = {"reader": "text", **({"documents": True} if documents else {}), **cut_facts(lines)}
         rows = cut_lines(read_documents(path) if documents else read_text(path), lines)
         return cls._from_files([path], rows, ("text", "document") if documents else ("text",), facts, name)
@@ -63,21 +67,25 @@ class Corpus(AbstractSentences):
         cls,
         source: str | Path,
         target: str | Path | None = None,
-        columns: tuple[int, int] = (0, 1),
+        columns: tuple[int, int] = (1, 2),
         name: str | None = None,
     ) -> "Corpus":
-        """Sentence pairs: two files aligned by line, or one tab-separated file of which `columns` are taken.
+        """Sentence pairs: two files aligned by line, or two `columns` (from 1) of one tab-separated file.
 
-        A pair with a blank side is left out.
+        A pair with a blank side is dropped. `as-is:` before the first path: as in `from_text`.
 
         Raises:
-            UserError: As `from_text`; the files have unequally many lines; a line lacks a column.
+            UserError: As in `from_text`; the files differ in their number of lines; a line lacks a column.
         """
-        source = Path(source)
+        source, as_is = as_it_is(source)
         facts: dict[str, Any] = {"reader": "parallel", "columns": columns}
         if target is None:
+            if not as_is:
+                check_pairs(source, str(source), columns)
             return cls._from_files([source], read_table(source, columns), ("text", "translation"), facts, name)
         target = Path(target)
+        for path in (source, target) if not as_is else ():
+            check_sentences(path, f"{source},{target}")
         return cls._from_files([source, target], read_pair(source, target), ("text", "translation"), facts, name)
 
     @classmethod
@@ -91,12 +99,12 @@ class Corpus(AbstractSentences):
     ) -> "Corpus":
         """A CoNLL-U treebank: words, upos, head (from 0, −1 the root), deprel, and the tags `lemma` and `xpos`.
 
-        `misc` names keys of the MISC field that become columns in lower case: `("Entity",)` gives `entity`, the
-        coreference brackets of CorefUD. `feats` names features likewise: `("Number",)` gives `number`. With
-        `documents` each sentence has its document, which `# newdoc` begins.
+        `misc` lists keys of the MISC field that become columns in lower case: `("Entity",)` gives `entity`, CorefUD's
+        coreference brackets. `feats` does the same for features: `("Number",)` gives `number`. With `documents` each
+        sentence has its document, started by `# newdoc`.
 
         Raises:
-            UserError: As `from_text`; a line is malformed; the heads of a sentence are not a tree.
+            UserError: As in `from_text`; a line is malformed; the heads of a sentence are not a tree.
         """
         path = Path(path)
         facts: dict[str, Any] = {"reader": "conllu", **({"misc": list(misc)} if misc else {})}
@@ -110,34 +118,44 @@ class Corpus(AbstractSentences):
 
     @classmethod
     def from_tagged(
-        cls, path: str | Path, tags: Sequence[str] = ("tag",), name: str | None = None, blanks: bool = False
+        cls,
+        path: str | Path,
+        tags: Sequence[str] = ("tag",),
+        name: str | None = None,
+        blanks: bool = False,
+        word: int = 1,
     ) -> "Corpus":
         """`word<TAB>tag` lines, a blank line between sentences; `tags` names the tag columns.
 
-        A column named `ccg` brings `ccg_left` and `ccg_right` (see `split_category`). With `blanks` there may be blanks
-        instead of tabs, and lines with -DOCSTART- are no words, as in CoNLL-2003.
+        A column named `ccg` adds `ccg_left` and `ccg_right` (see `split_category`). With `blanks`, blanks may replace
+        tabs, and lines with -DOCSTART- are skipped, as in CoNLL-2003. `word` is the column of the words, from 1: those
+        before it are dropped.
+
+        Such files do not record spaces. One is assumed between all words, except next to characters of scripts without
+        spaces (Chinese, Japanese, Thai, ...).
 
         Raises:
-            UserError: As `from_text`; a line has another number of fields.
+            UserError: As in `from_text`; a line has a different number of fields; the words are numbers or labels.
         """
         path = Path(path)
         facts = {"reader": "tagged", "tags": list(tags), **({"blanks": True} if blanks else {})}
-        return cls._from_files([path], read_tagged(path, tags, blanks), tagged_columns(tags), facts, name)
+        facts |= {"word": word} if word != 1 else {}
+        return cls._from_files([path], read_tagged(path, tags, blanks, word), tagged_columns(tags), facts, name)
 
     @classmethod
     def from_labelled(
-        cls, path: str | Path, columns: tuple[int, int] | tuple[int, int, int] = (0, 1), name: str | None = None
+        cls, path: str | Path, columns: tuple[int, int] | tuple[int, int, int] = (1, 2), name: str | None = None
     ) -> "Corpus":
         """`label<TAB>sentence` lines, or `label<TAB>first<TAB>second`: the class of each is its `label`.
 
         Args:
             path: A tab-separated file without a header, plain or .gz.
-            columns: Those of the label, of the sentence, and of the other sentence of a pair where there is one, from
-                0; below 0 from the last.
-            name: Of the corpus.
+            columns: Columns of the label, the sentence, and optionally the second sentence of a pair, from 1; negative
+                ones count from the last.
+            name: Name of the corpus.
 
         Raises:
-            UserError: As `from_text`; a line lacks a column.
+            UserError: As in `from_text`; a line lacks a column.
         """
         path = Path(path)
         facts: dict[str, Any] = {"reader": "labelled", "columns": columns}
@@ -154,12 +172,12 @@ class Corpus(AbstractSentences):
 
         Args:
             path: A file without a header, plain or .gz.
-            columns: Those of the good and the bad sentence and, where there is one, of the phenomenon, from 0; below 0
+            columns: Columns of the good and the bad sentence and optionally the phenomenon, from 1; negative ones count
                 from the last.
-            name: Of the corpus.
+            name: Name of the corpus.
 
         Raises:
-            UserError: As `from_text`; a line lacks a column.
+            UserError: As in `from_text`; a line lacks a column.
         """
         path = Path(path)
         facts: dict[str, Any] = {"reader": "minimal pairs", "columns": columns}
@@ -170,33 +188,33 @@ class Corpus(AbstractSentences):
     def from_squad(cls, path: str | Path, name: str | None = None) -> "Corpus":
         """Questions about passages in SQuAD's format, 1.1 or 2.0: `text` is the passage, one row for each `question`.
 
-        `answers` are spans of the passage, `answer_starts` the characters at which they begin; both are empty where
-        the passage holds no answer (`is_impossible`). The passage stays as it is, white space included. XQuAD and
-        COVID-QA have this format too. Of a data set of the hub that has SQuAD's columns: `Corpus.from_dataset(squad,
-        text="context", question="question", answers="answers.text", answer_starts="answers.answer_start")`.
+        `answers` are spans of the passage, `answer_starts` their start characters; both are empty if the passage has no
+        answer (`is_impossible`). The passage is unchanged, white space included. XQuAD and COVID-QA use this format
+        too. For a hub data set with SQuAD's columns: `Corpus.from_dataset(squad, text="context", question="question",
+        answers="answers.text", answer_starts="answers.answer_start")`.
 
         Args:
             path: A .json file, plain or .gz.
-            name: Of the corpus.
+            name: Name of the corpus.
 
         Raises:
-            UserError: As `from_text`; it is not JSON, or not in this format.
+            UserError: As in `from_text`; it is not JSON, or not in this format.
         """
         path = Path(path)
         return cls._from_files([path], read_squad(path), QUESTION_COLUMNS, {"reader": "squad"}, name)
 
     @classmethod
     def from_word_answers(cls, sentences: str | Path, questions: str | Path, name: str | None = None) -> "Corpus":
-        """Questions about single sentences with answers as ranges of words, as QAMR has them; columns as `from_squad`.
+        """Questions about single sentences with answers as word ranges, as in QAMR; columns as in `from_squad`.
 
         Args:
             sentences: `id<TAB>sentence`, words separated by blanks.
-            questions: `line<TAB>question<TAB>ranges`: the line of the sentence, from 0, and the answers of several
-                people as `first-last` word, from 0, separated by blanks.
-            name: Of the corpus.
+            questions: `line<TAB>question<TAB>ranges`: the line of the sentence, from 0, and several people's answers as
+                `first-last` word, from 0, separated by blanks.
+            name: Name of the corpus.
 
         Raises:
-            UserError: As `from_text`; a line or a word does not exist.
+            UserError: As in `from_text`; a line or a word does not exist.
         """
         paths = [Path(sentences), Path(questions)]
         return cls._from_files(paths, read_word_answers(*paths), QUESTION_COLUMNS, {"reader": "word answers"}, name)
@@ -221,17 +239,18 @@ class Corpus(AbstractSentences):
     ) -> "Corpus":
         """Sentences of a named column of a table: .csv, .tsv with a header, .jsonl, .json, .parquet.
 
-        `"translation.en"` reaches into an object. A row with a blank or missing cell is left out. The column `document`
-        names the document of each row; rows of one follow each other. `lines`: as `from_text`. `label` names the column
-        of each sentence's class, `bad` that of what makes a minimal pair of it (see `from_minimal_pairs`), `second`
-        that of the other text of a pair, `question` that of what is asked about the text (which may then be a list, the
-        turns of a dialogue), `choices` that of the answers to choose from, a list of texts.
+        `"translation.en"` selects a nested value. Rows with a blank or missing cell are dropped. The column `document`
+        names the document of each row; rows of a document are consecutive. `lines`, and `as-is:` before a path whose
+        column of sentences holds numbers or labels: as in `from_text`. `label` is the column of each sentence's class,
+        `bad` the unacceptable sentence of a minimal pair (see `from_minimal_pairs`), `second` the second text of a
+        pair, `question` the question about the text (which may then be a list, the turns of a dialogue), `choices` the
+        answer choices, a list of texts.
 
-        `answers` and `answer_starts` name the columns of answers that stand in the text and of their first characters
-        (lists; see `from_squad`; beside `answers.text` that is `answers.answer_start`, where the table has it),
-        `references` that of further texts that would be right to write. With it the text may
-        be a list of sentences, or of facts (`subject | relation | object && …`), and the translation a list, of which
-        the first counts; what is left of it are further references where both name one column:
+        `answers` and `answer_starts` are the columns of answers in the text and of their first characters (lists; see
+        `from_squad`; for `answers.text` the default is `answers.answer_start`, if the table has it), `references` the
+        column of further references. With references, the text may be a list of sentences, or of facts (`subject |
+        relation | object && …`), and the translation a list whose first entry counts; the others are further references
+        if both use one column:
 
         | set       | columns                                                             |
         |-----------|---------------------------------------------------------------------|
@@ -241,15 +260,17 @@ class Corpus(AbstractSentences):
         | DialogSum | `text="dialogue", translation="summary"`                            |
 
         Raises:
-            UserError: As `from_text`; a column is not named or not there, or holds something else than text.
+            UserError: As in `from_text`; a column is unnamed or missing, or holds something other than text.
         """
-        path = Path(path)
+        path, as_is = as_it_is(path)
         answer_starts = answer_starts or starts_beside(answers, partial(table_holds, path))
         named = [text, translation, *([document] if document else [])]
         beside = _named(label=label, bad=bad, second=second, question=question, choices=choices)
         beside |= _named(answers=answers, answer_starts=answer_starts, references=references)
         facts = {"reader": "table", "kind": path.suffix.lower(), "columns": named, **cut_facts(lines), **beside}
         read = read_columns(path, text, translation, document, **beside)
+        if not as_is:
+            read = plausible(read, path, _named(text=text, translation=translation))
         rows, columns = _shaped(read, translation, document, lines, str(path), beside=beside)
         return cls._from_files([path], rows, columns, facts, name)
 
@@ -257,10 +278,10 @@ class Corpus(AbstractSentences):
     def from_sentences(
         cls, sentences: Sequence[Any], name: str = "sentences", documents: Sequence[Any] | np.ndarray | None = None
     ) -> "Corpus":
-        """A list of sentences, or of pairs of a sentence and its translation; `documents` names that of each.
+        """A list of sentences, or of pairs of a sentence and its translation; `documents` lists their documents.
 
         Raises:
-            UserError: The list is empty, or an entry is neither, or of another kind than the first.
+            UserError: The list is empty, or an entry is neither, or differs in kind from the first.
         """
         parallel = len(sentences) > 0 and is_pair(sentences[0])
         named = None if documents is None else "documents"
@@ -272,7 +293,7 @@ class Corpus(AbstractSentences):
     def from_rows(cls, rows: Iterable[Row], columns: Sequence[str], name: str = "rows") -> "Corpus":
         """Sentences with any columns of a corpus: each row has `text` and a value for each of `columns`.
 
-        A column that the corpus does not know holds a tag for each word.
+        An unknown column holds a tag for each word.
 
         Raises:
             UserError: There are no rows.
@@ -297,10 +318,10 @@ class Corpus(AbstractSentences):
         answer_starts: str | None = None,
         references: str | None = None,
     ) -> "Corpus":
-        """Sentences of a named column of a pandas or polars frame; the other arguments as `from_table`.
+        """Sentences of a named column of a pandas or polars frame; other arguments as in `from_table`.
 
         Raises:
-            UserError: A column is not there, or holds something else than text.
+            UserError: A column is missing, or holds something other than text.
         """
         answer_starts = answer_starts or starts_beside(answers, partial(frame_holds, frame))
         beside = _named(label=label, bad=bad, second=second, question=question, choices=choices)
@@ -331,8 +352,8 @@ class Corpus(AbstractSentences):
     ) -> "Corpus":
         """One split of a Hugging Face dataset; arguments name its columns (`"translation.en"` reaches into a dict).
 
-        Class labels become their names. With `text=None` the text is the words joined by spaces. `document`,
-        `lines`, `label` and what follows: as `from_table`.
+        Class labels become their names. With `text=None`, or if the text differs from the words, the text is the words
+        joined as in `from_tagged`. `document`, `lines`, `label` and further arguments: as in `from_table`.
 
         Raises:
             UserError: A column is absent, a column of words or tags holds no lists, or `dataset` still has splits.
@@ -363,32 +384,33 @@ class Corpus(AbstractSentences):
         for path in paths:
             check_readable(path)
         states = [file_state(path) for path in paths]
-        first = list(islice(rows, 1))  # what is no text is told before a large file is hashed
+        first = list(islice(rows, 1))  # errors in the text are reported before a large file is hashed
         name = name or "-".join(dict.fromkeys(path.name.removesuffix(".gz") for path in paths))
         key = digest([_READER_VERSION, facts, [file_digest(path) for path in paths]])
         return cls(store(unchanged(chain(first, rows), paths, states), columns, name, key), name)
 
     def with_labels(self, labels: Sequence[str] | str | Path, name: str | None = None) -> "Corpus":
-        """The same sentences, with a class of each whole sentence: a list, or a file with one a line.
+        """The same sentences with class labels: a list, or a file with one per line.
 
         Raises:
-            UserError: There are not as many labels as sentences, or the corpus has labels already.
+            UserError: The number of labels differs from the number of sentences, or the corpus has labels already.
         """
         rows, columns = labelled_rows(self, labels)
         return Corpus(store(rows, columns, name or self.name), name or self.name)
 
     def with_column(self, name: str, values: Sequence[Any]) -> "Corpus":
-        """The same sentences with other values of a column that they have, such as labels that changed places.
+        """The same sentences with new values in an existing column, such as shuffled labels.
 
         Raises:
-            UserError: There is no such column, or there are not as many values as sentences.
+            UserError: There is no such column, or the number of values differs from the number of sentences.
         """
         rows, columns = replaced_rows(self, name, values)
         return Corpus(store(rows, columns, self.name), self.name)
 
     def with_test(self, test: "Corpus", name: str | None = None) -> "Corpus":
-        """These sentences and those of `test` behind them, the column `part` saying which is which (see
-        `probing.build_task`); what only one of the two knows is left out.
+        """These sentences followed by those of `test`, marked by the column `part` (see `probing.build_task`).
+
+        Columns that only one of the two has are dropped.
         """
         rows, columns = joined_rows(self, test)
         name = name or f"{self.name}+{test.name}"
@@ -400,7 +422,7 @@ class Corpus(AbstractSentences):
         """The sentences at these rows (of this corpus), in that order.
 
         Raises:
-            UserError: No row, or one outside 0..len − 1.
+            UserError: There are no rows, or one is outside 0..len − 1.
         """
         rows = np.asarray(rows)
         if rows.dtype == bool and rows.shape == (len(self),):
@@ -418,7 +440,11 @@ class Corpus(AbstractSentences):
         return part
 
     def filter_words(self, minimum: int = 1, maximum: int | None = None) -> "Corpus":
-        """The sentences of `minimum` to `maximum` words (white-space words where the corpus has no words)."""
+        """The sentences of `minimum` to `maximum` words.
+
+        If the corpus has no words, they are separated by white space, and each character of a script without spaces is
+        one.
+        """
         return self.select((self.word_counts >= minimum) & (self.word_counts <= (maximum or np.inf)))
 
     def split(
@@ -426,10 +452,9 @@ class Corpus(AbstractSentences):
     ) -> "CorpusSplit":
         """Train, validation and test parts; `validation` and `test` are shares of the distinct source sentences.
 
-        The part that a sentence belongs to is a function of (seed, its text without regard to case, spacing and
-        compatibility forms), so all translations of a source lie in one part, and a test sentence stays in its part
-        when the corpus grows. What would leak is then left out, of training before validation and of both before test,
-        which is never thinned out:
+        A sentence's part depends only on (seed, its text, ignoring case, spacing and compatibility forms), so all
+        translations of a source are in one part, and a test sentence stays in its part when the corpus grows. Leaking
+        rows are then left out, of training before validation and of both before test, which is never reduced:
 
         | rule              | no two parts share                                                                 |
         |-------------------|------------------------------------------------------------------------------------|
@@ -437,18 +462,19 @@ class Corpus(AbstractSentences):
         | `both-sides`      | a source or a target                                                               |
         | `source`          | a source                                                                           |
 
-        "One word apart" is one word substituted, inserted or deleted where both sentences have at least four words,
-        punctuation not counted. Of 147,896 training pairs of `tatoeba-en-fr` with at most ten words, a test share of
-        0.1 and a validation share of 0.02 leave 124,545, instead of 145,371 for `both-sides`. Where near duplicates are
-        so many that less than half of the training or of the validation part would be left, the next weaker rule is
-        used; `rule` of the result is the one that was, and a note says so.
+        "One word apart" is one word substituted, inserted or deleted if both sentences have at least four words,
+        without punctuation. Of 147,896 training pairs of `tatoeba-en-fr` with at most ten words, a test share of 0.1
+        and a validation share of 0.02 leave 124,545, instead of 145,371 for `both-sides`. If near duplicates are so
+        frequent that less than half of the training or validation part would be left, the next weaker rule is used;
+        `rule` of the result is the one used, and a note reports it.
 
-        Where the corpus has documents, all sentences of one lie in one part, as a function of (seed, the text of the
-        document), and a document is left out as a whole: where the rule forbids at least half of its sentences.
-        Sentences that recur everywhere ("Yes.") would tear holes into all running text.
+        If the corpus has documents, all sentences of one are in one part, determined by (seed, the text of the
+        document), and a document is left out as a whole, if the rule forbids at least half of its sentences. Otherwise,
+        frequent sentences ("Yes.") would tear holes into all running text.
 
         Raises:
-            UserError: Shares outside [0, 1), an unknown rule, or too few sentences for a part that was asked for.
+            UserError: A share is outside [0, 1), the rule is unknown, or there are too few sentences for a requested
+                part.
         """
         columns = [partial(self.column, name) for name in ("text", "translation") if name in self.columns]
         shares = {"train": 1.0, "validation": validation, "test": test}
@@ -467,13 +493,13 @@ class Corpus(AbstractSentences):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CorpusSplit:
-    """Parts of a corpus that share no source sentence, nor what `rule` forbids; a part whose share is 0 is None."""
+    """Parts of a corpus that share no source sentence and nothing that `rule` forbids; a part of share 0 is None."""
 
     train: Corpus
     validation: Corpus | None
     test: Corpus | None
-    rule: SplitRule  # the one that was used: a weaker one than asked for where that would leave too little
-    left_out: dict[str, dict[str, int]]  # rows that are in no part: the part they belonged to, why, how many
+    rule: SplitRule  # a weaker one than requested if that would leave too little
+    left_out: dict[str, dict[str, int]]  # rows in no part: their original part, reason, number
 
 
 def _shaped(
@@ -484,11 +510,11 @@ def _shaped(
     where: str,
     beside: Collection[str] = (),
 ) -> tuple[Iterator[Row | None], tuple[str, ...]]:
-    """Rows whose documents are numbered and whose paragraphs are cut, and their columns."""
+    """Rows with numbered documents and split paragraphs, and their columns."""
     columns = ("text", *(["translation"] if translation else []), *(["document"] if document else []), *beside)
     return cut_lines(number_documents(rows, where) if document else rows, lines), columns
 
 
 def _named(**columns: str | None) -> dict[str, str]:
-    """The columns beside the text that were named."""
+    """The named columns other than the text."""
     return {name: column for name, column in columns.items() if column}

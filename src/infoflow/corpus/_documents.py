@@ -1,4 +1,4 @@
-"""Documents: numbered as they are read, hashed by their sentences, and unbroken stretches of one."""
+"""Documents: numbered while reading, hashed by their sentences, and their unbroken stretches."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,10 +12,10 @@ from ._values import is_missing
 
 
 def number_documents(rows: Iterable[Row | None], where: str) -> Iterator[Row | None]:
-    """The rows with a number, counted from 0, for the name that each has in `document`.
+    """The rows with a number, from 0, for each name in `document`.
 
     Raises:
-        UserError: A row names no document, or one that ended before.
+        UserError: A row has no document, or one that ended before.
     """
     seen: set[int] = set()  # hashes: names may be long
     current: Any = None
@@ -40,12 +40,12 @@ def number_documents(rows: Iterable[Row | None], where: str) -> Iterator[Row | N
 
 
 def stretches(documents: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """int64 (sentence,): a number, counted from 0, of each run of sentences that follow each other in one document.
+    """int64 (sentence,): a number, from 0, for each run of consecutive sentences of one document.
 
-    A part of a corpus may lack sentences of a document: what stands before and after the gap is no running text.
+    A part of a corpus may lack sentences of a document: the texts before and after the gap are not contiguous.
 
     Args:
-        documents: Of each sentence, int64 (sentence,).
+        documents: Document of each sentence, int64 (sentence,).
         ids: `Corpus.ids` of the same sentences.
     """
     if len(documents) == 0:
@@ -55,11 +55,11 @@ def stretches(documents: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 
 def document_hashes(hashes: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    """uint64 (sentence,): a hash of each sentence's document, of its sentences' hashes in their order.
+    """uint64 (sentence,): a hash of each sentence's document, from its sentences' hashes in order.
 
     Args:
-        hashes: Of each sentence, uint64 (sentence,).
-        documents: Of each sentence, int64 (sentence,).
+        hashes: Hash of each sentence, uint64 (sentence,).
+        documents: Document of each sentence, int64 (sentence,).
     """
     order = np.argsort(documents, kind="stable")
     starts = np.flatnonzero(np.diff(documents[order], prepend=documents[order][:1] - 1))

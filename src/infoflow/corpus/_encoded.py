@@ -1,4 +1,4 @@
-"""A corpus as token ids: flat arrays, memory-mapped when they are large."""
+"""A corpus as token ids: flat arrays, memory-mapped if they are large."""
 
 import hashlib
 import json
@@ -11,15 +11,19 @@ from pathlib import Path
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from infoflow.foundation import UserError, as_written, current_display, digest
+from infoflow.foundation import UserError, as_written, current_display, digest, read_object
 
 from ._alignment import NOT_A_WORD, Alignment, SubwordAligner
 from ._cache import cached
+from ._unknown import check_known
 
-_VERSION = 2  # raise when the same inputs give other arrays
+_VERSION = 3  # raise when the same inputs give other arrays
 _BATCH = 2048
 _TYPES = {"ids": np.int32, "words": np.int32, "spans": np.int32, "special": np.bool_}
 _FACTS = "encoded.json"
+
+TextBatch = tuple[Sequence[str], Sequence[Sequence[int]] | None]
+"""Texts, and where words are known the character at which each begins."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -32,7 +36,7 @@ class Encoded:
 
     offsets: np.ndarray  # int64 (sentence + 1,)
     flat_ids: np.ndarray  # int32 (token,)
-    flat_words: np.ndarray | None  # int32 (token,); None: the tokenizer is slow and knows no words
+    flat_words: np.ndarray | None  # int32 (token,); None: the tokenizer is slow and has no words
     flat_spans: np.ndarray | None  # int32 (token, 2)
     flat_special: np.ndarray  # bool (token,)
     sentence_ids: np.ndarray  # int64 (sentence,), as `Corpus.ids`
@@ -44,12 +48,12 @@ class Encoded:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each sentence, special ones included: int32 (sentence,)."""
+        """Number of tokens of each sentence, special ones included: int32 (sentence,)."""
         return np.diff(self.offsets).astype(np.int32)
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of the whole corpus, special ones included."""
+        """Number of tokens of the whole corpus, special ones included."""
         return int(self.offsets[-1])
 
     def row(self, i: int) -> np.ndarray:
@@ -61,10 +65,7 @@ class Encoded:
         return _known(self.flat_words, "Word ids")[self._part(i)]
 
     def spans(self, i: int) -> np.ndarray:
-        """First character and end of each token; (−1, −1) for a special one: int32 (token, 2).
-
-        Characters count within the text, or, where the corpus has words, within the word.
-        """
+        """First character of the text and end of each token; (−1, −1) for a special one: int32 (token, 2)."""
         return _known(self.flat_spans, "Character spans")[self._part(i)]
 
     def special(self, i: int) -> np.ndarray:
@@ -79,7 +80,7 @@ class Encoded:
 
 
 def encode(
-    sentences: Iterable[Sequence[str] | Sequence[list[str]]],
+    sentences: Iterable[TextBatch],
     sentence_ids: np.ndarray,
     tokenizer: PreTrainedTokenizerBase,
     *,
@@ -87,37 +88,47 @@ def encode(
     target: bool,
     max_length: int,
 ) -> Encoded:
-    """Encode batches of sentences (texts, or word lists) in one pass; `key` names the corpus and the side.
+    """Encode batches of texts in one pass; `key` identifies the corpus and the side.
 
-    A large corpus is written to the cache and memory-mapped, and found there the next time.
+    A large corpus is written to the cache and memory-mapped; later calls find it there.
+
+    Raises:
+        UserError: The tokenizer gives no tokens, or the same one for all words.
     """
     limit = min(max_length, _longest(tokenizer))
+    known = digest([_VERSION, key, tokenizer_digest(tokenizer), target, limit])
     if len(sentence_ids) <= _BATCH:
-        return _in_memory(_aligned(sentences, tokenizer, limit, target), sentence_ids, limit, tokenizer.is_fast)
+        encoded = _in_memory(_aligned(sentences, tokenizer, limit, target), sentence_ids, limit, tokenizer.is_fast)
+    else:
 
-    def make(folder: Path) -> None:
-        with current_display().progress("encoding", total=len(sentence_ids), unit="sentences") as progress:
-            _write(folder, _aligned(sentences, tokenizer, limit, target), progress.advance)
+        def make(folder: Path) -> None:
+            with current_display().progress("encoding", total=len(sentence_ids), unit="sentences") as progress:
+                _write(folder, _aligned(sentences, tokenizer, limit, target), progress.advance)
 
-    place = f"encoded/{digest([_VERSION, key, tokenizer_digest(tokenizer), target, limit])}"
-    folder = cached(place, make, "The encoded corpus")
-    return _mapped(folder, sentence_ids, limit, tokenizer.is_fast)
+        folder = cached(f"encoded/{known}", make, "The encoded corpus")
+        encoded = _mapped(folder, sentence_ids, limit, tokenizer.is_fast)
+    if len(encoded):
+        check_known(
+            encoded.flat_ids, encoded.flat_special, encoded.flat_words, encoded.flat_spans, tokenizer, key=known
+        )
+    return encoded
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
-    """A content key of everything that decides how a tokenizer encodes."""
+    """A content key of everything that affects a tokenizer's encoding."""
     if tokenizer.is_fast:
         description = json.loads(tokenizer.backend_tokenizer.to_str())
         # These two change with every call, and each call sets them again.
         description.update(truncation=None, padding=None)
     else:
         description = [type(tokenizer).__name__, sorted(tokenizer.get_vocab().items()), repr(tokenizer.init_kwargs)]
-    text = json.dumps([description, tokenizer.model_max_length], sort_keys=True, default=str)
+    marked = [language] if (language := getattr(tokenizer, "tgt_lang", None)) else []  # of targets
+    text = json.dumps([description, tokenizer.model_max_length, *marked], sort_keys=True, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def token_frequencies(encoded: Encoded, vocab_size: int) -> np.ndarray:
-    """How often each token id occurs, special tokens left out: int64 (vocab_size,)."""
+    """Number of occurrences of each token id, without special tokens: int64 (vocab_size,)."""
     counts = np.zeros(vocab_size, dtype=np.int64)
     step = 1 << 22  # tokens at a time, so that a memory-mapped corpus stays on disk
     for start in range(0, encoded.num_tokens, step):
@@ -127,24 +138,24 @@ def token_frequencies(encoded: Encoded, vocab_size: int) -> np.ndarray:
 
 
 def _aligned(
-    batches: Iterable[Sequence[str] | Sequence[list[str]]],
+    batches: Iterable[TextBatch],
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
     target: bool,
 ) -> Iterator[list[Alignment]]:
     if tokenizer.is_fast:
         aligner = SubwordAligner(tokenizer, max_length, target)
-        yield from (aligner.align(batch) for batch in batches)
+        yield from (aligner.align(texts, starts) for texts, starts in batches)
     else:
-        yield from ([_slow(tokenizer, text, max_length, target) for text in batch] for batch in batches)
+        yield from ([_slow(tokenizer, text, max_length, target) for text in texts] for texts, _ in batches)
 
 
-def _slow(tokenizer: PreTrainedTokenizerBase, text: str | list[str], max_length: int, target: bool) -> Alignment:
-    text = text if isinstance(text, str) else " ".join(text)
+def _slow(tokenizer: PreTrainedTokenizerBase, text: str, max_length: int, target: bool) -> Alignment:
     argument = {"text_target" if target else "text": text}
     whole: list[int] = list(tokenizer(**argument)["input_ids"])
     ids: list[int] = list(tokenizer(**argument, truncation=True, max_length=max_length)["input_ids"])
     control = {token for token in tokenizer.all_special_ids if token != tokenizer.unk_token_id}
+    control.update(tokenizer.convert_tokens_to_ids(list(getattr(tokenizer, "supported_language_codes", ()))))  # Marian
     nothing = [NOT_A_WORD] * len(ids)
     return Alignment(ids, nothing, [(-1, -1)] * len(ids), [token in control for token in ids], len(whole) > len(ids))
 
@@ -183,7 +194,7 @@ def _mapped(folder: Path, sentence_ids: np.ndarray, limit: int, fast: bool) -> E
     arrays = {name: _map(folder / f"{name}.bin", kind) for name, kind in _TYPES.items()}
     arrays["spans"] = arrays["spans"].reshape(-1, 2)
     lengths = np.fromfile(folder / "lengths.bin", dtype=np.int32)
-    facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+    facts = read_object(folder / _FACTS)
     return _encoded(arrays, lengths, facts["truncated"], sentence_ids, limit, fast)
 
 
@@ -224,7 +235,7 @@ def _known(array: np.ndarray | None, what: str) -> np.ndarray:
 
 
 def _longest(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Tokens that the tokenizer's own settings allow: a start, an end and one between at least."""
+    """Maximum number of tokens in the tokenizer's own settings: at least a start, an end and one between."""
     given = tokenizer.model_max_length
     if isinstance(given, Real) and not isinstance(given, bool) and given >= 3 and given == given // 1:
         return int(given)

@@ -14,10 +14,10 @@ def generate_grammar(num: int, seed: int = 0, config: GrammarConfig | None = Non
     """`num` sentences of a categorial grammar of English-like sentences, with gold analysis and translation.
 
     Columns: text, translation, words, upos, head, deprel (Universal Dependencies), ccg, ccg_left, ccg_right. Sentence i
-    is a function of (`seed`, i, `config`), so a larger corpus begins with the smaller one. Needs no network.
+    depends only on (`seed`, i, `config`), so a larger corpus extends a smaller one. Needs no network.
 
     Raises:
-        UserError: `num` outside 1 to 100,000,000, or a vocabulary below 100.
+        UserError: `num` is outside 1 to 100,000,000, or the vocabulary is below 100.
     """
     if not isinstance(num, int) or not 1 <= num <= MOST_SENTENCES:
         raise UserError(f"A generated corpus has 1 to {MOST_SENTENCES:,} sentences, a whole number. Got {num}.")
@@ -28,10 +28,10 @@ def generate_grammar(num: int, seed: int = 0, config: GrammarConfig | None = Non
 
 
 def generate_facts(config: FactConfig | None = None, seed: int = 0) -> FactWorld:
-    """A world of facts: entities, relations, what is trained, held out, withheld, changed later; needs no network.
+    """A world of facts: entities, relations, trained, held-out, withheld and changed facts; needs no network.
 
-    Everything is a function of (`seed`, `config`), and a larger world begins with the smaller one. `fact_corpus` makes
-    its training text; its passages and questions are methods of the world.
+    Everything depends only on (`seed`, `config`), and a larger world extends a smaller one. `fact_corpus` makes its
+    training text; its passages and questions are methods of the world.
 
     Raises:
         UserError: No fact would be in training, with these shares and this seed.
@@ -46,7 +46,7 @@ def generate_facts(config: FactConfig | None = None, seed: int = 0) -> FactWorld
 
 
 def fact_corpus(world: FactWorld) -> Corpus:
-    """The training text of a world: queries about trained facts by their weight, sentences of a language between them.
+    """The training text of a world: queries about trained facts by weight, mixed with sentences of a language.
 
     Columns: text, words, entity (the role of each word: subject, relation, object), label (the fact's number).
     """

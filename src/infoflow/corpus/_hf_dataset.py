@@ -10,33 +10,34 @@ from datasets import ClassLabel, Dataset, DatasetDict, IterableDataset, Iterable
 from infoflow.foundation import UserError, as_written
 
 from ._columns import WHOLE_COLUMNS, Row
+from ._running_text import running_text
 from ._tables import LISTED, beside_value, completed, readers
 from ._values import label, look_up, plain_text, sentence
 
 _OF_SENTENCES = {"text", "translation", "bad", "second", "question"}
 
 Getter = tuple[str, ...]
-"""The keys that lead from a row of a dataset to a value: `translation.en` is `("translation", "en")`."""
+"""The keys from a row of a dataset to a value: `translation.en` is `("translation", "en")`."""
 
 
 def read_dataset(dataset: Dataset | IterableDataset, columns: Mapping[str, str]) -> Iterator[Row | None]:
     """Sentences of a dataset; `columns` maps a corpus column to a (dotted) column of the dataset.
 
-    Class labels become their names, "" where a word has none (-1). Without a text column the text is the words joined
-    by spaces.
+    Class labels become their names, "" for a word without one (-1). Without a text column the text is the words, joined
+    by `running_text`.
 
     Raises:
         UserError: A column of words or tags holds one value per sentence.
     """
     labels = {name: _label_names(dataset, source) for name, source in columns.items()}
     paths = {name: tuple(source.split(".")) for name, source in columns.items()}
-    # Columns that nobody asked for may need libraries for images or sound.
+    # Unused columns may need libraries for images or sound.
     chosen = dataset.select_columns(list(dict.fromkeys(path[0] for path in paths.values())))
     read = readers(columns)
     for number, record in enumerate(_records(chosen), start=1):
         row: Row = {name: _value(record, name, path, labels[name], number, read) for name, path in paths.items()}
         if "text" not in row:
-            row["text"] = " ".join(row["words"] or ())
+            row["text"] = running_text(row["words"] or ())[0]
         if _holds_sentence(row):
             _check_words(row, number)
             yield completed(row, "the dataset", number)
@@ -75,7 +76,7 @@ def one_split(dataset: Any, columns: Mapping[str, str]) -> Dataset | IterableDat
 
 
 def dataset_holds(dataset: Dataset | IterableDataset, column: str) -> bool:
-    """Whether a dataset has a column, or a key inside one, as far as it says what it holds."""
+    """Whether a dataset has a column or nested key, as far as its features tell."""
     feature: Any = dataset.features
     for key in column.split("."):
         feature = getattr(feature, "feature", feature)
@@ -134,7 +135,7 @@ def _head(head: Any, words: int, column: str, number: int) -> int:
 
 
 def _check_words(row: Row, number: int) -> None:
-    """Every list has one value per word."""
+    """Check that every list has one value per word."""
     for name, values in row.items():
         if name not in WHOLE_COLUMNS and "words" in row and len(values or ()) != len(row["words"]):
             raise UserError(

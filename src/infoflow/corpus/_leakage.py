@@ -1,4 +1,4 @@
-"""How much of a held-out part a model can have seen in training."""
+"""How much of a held-out part a model may have seen in training."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -12,20 +12,20 @@ from ._near_duplicates import nearly_repeats, normalised, repeats
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Leakage:
-    """Shares of the rows of a held-out part; those of targets are None where a corpus has no translations."""
+    """Shares of the rows of a held-out part; those of targets are None for a corpus without translations."""
 
-    sources: float  # whose source stands in training
+    sources: float  # rows whose target does
     targets: float | None  # whose target does
-    near_sources: float  # whose source stands in training, equal words or one word apart
+    near_sources: float  # rows whose source occurs in training, with equal words or one word apart
     near_targets: float | None
 
     def to_json(self) -> dict[str, float]:
-        """The shares that there are."""
+        """The shares that are not None."""
         return {name: share for name, share in asdict(self).items() if share is not None}
 
 
 def leakage(held_out: Corpus, train: Corpus) -> Leakage:
-    """What of `held_out` stands in `train`; see `Corpus.split` for what counts as equal and as near."""
+    """How much of `held_out` occurs in `train`; `Corpus.split` defines equal and near."""
     sides = [name for name in ("text", "translation") if name in held_out.columns & train.columns]
     shares = [[_share(held_out, train, side, found) for side in sides] for found in (repeats, nearly_repeats)]
     equal, near = ([*values, None][:2] for values in shares)
@@ -35,12 +35,13 @@ def leakage(held_out: Corpus, train: Corpus) -> Leakage:
 
 
 def repeated(texts: Iterable[str], others: Callable[[], Iterable[str]]) -> tuple[int, int, int]:
-    """How many distinct texts there are, how many of them stand in `others`, and how many do or nearly do; see
-    `Corpus.split` for what counts as equal and as near.
+    """The number of distinct texts, and how many of them occur in `others`, exactly or nearly.
+
+    `Corpus.split` defines equal and near.
 
     Args:
-        texts: Those that are looked for.
-        others: Streams the texts that they may stand in, from the start at every call.
+        texts: Texts to look for.
+        others: Streams the texts to search, from the start at every call.
     """
     distinct = list({normalised(text): text for text in texts}.values())
     counts = []
@@ -53,6 +54,6 @@ def repeated(texts: Iterable[str], others: Callable[[], Iterable[str]]) -> tuple
 def _share(
     held_out: Corpus, train: Corpus, side: str, found: Callable[[Iterable[str], Iterable[str]], np.ndarray]
 ) -> float:
-    # Both ways, so that of the training sentences only those that are found lie in memory.
+    # In both directions, so that only matching training sentences are in memory.
     touched = found(train.column(side), held_out.column(side))
     return float(found(held_out.column(side), compress(train.column(side), touched)).mean())

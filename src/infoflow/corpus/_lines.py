@@ -1,24 +1,30 @@
-"""Lines of a text file, plain or gzip, with errors that say where."""
+"""Lines of a text file, plain or gzip, with errors that give the position."""
 
 import gzip
 import json
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
 from infoflow.foundation import UserError, as_written, json_fault
 
+from ._encodings import advice
+from ._formats import kind_by_bytes
 from ._printable import printable, shortened
 
 LONGEST_LINE = 1 << 20
-"""Bytes of a line, and characters of a sentence, at most: a file without line ends is no corpus."""
+"""Maximum bytes of a line, and characters of a sentence: a file without line ends is not a corpus."""
 
 LONGEST_BLOCK = 100_000
-"""Lines of a sentence at most, where each word has a line of its own."""
+"""Maximum lines of a sentence in files with one word per line."""
 
+_BEGIN = 1 << 16  # bytes read at a time
+_SAMPLE = 4000  # bytes used to detect the encoding
+
+_MAGIC = 32  # bytes used to detect a file of another program
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
@@ -31,23 +37,41 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, line without its end); only `\\n` and `\\r\\n` end a line, never U+2028 and the like.
+    """Yield (line number from 1, line without its end).
+
+    `\\n` and `\\r\\n` end a line, never U+2028 and similar; in a file that starts without them `\\r` does, as on old
+    Macintoshes.
 
     Raises:
-        UserError: The file is missing, unreadable, damaged, binary, or not UTF-8; a line exceeds `LONGEST_LINE`.
+        UserError: The file is missing, unreadable, damaged, binary, or not UTF-8; or a line exceeds `LONGEST_LINE`.
     """
     with open_bytes(path) as file:
-        number = 0
-        while line := file.readline(LONGEST_LINE + 2):
-            number += 1
+        begin = file.read(_BEGIN)
+        end = b"\r" if b"\r" in begin[:-1] and b"\n" not in begin else b"\n"
+        for number, line in enumerate(_split(file.read, begin, end), start=1):
             yield number, _decode(line, path, number)
 
 
+def _split(read: Callable[[int], bytes], rest: bytes, end: bytes) -> Iterator[bytes]:
+    """Lines without their ends; only the beginning of a line that is too long."""
+    while True:
+        *lines, rest = rest.split(end)
+        yield from lines
+        if len(rest) > LONGEST_LINE + 2:
+            yield rest
+            return
+        if not (block := read(_BEGIN)):
+            break
+        rest += block
+    if rest:
+        yield rest
+
+
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number from 1, JSON object of that line); empty lines are passed over.
+    """Yield (line number from 1, JSON object of that line); empty lines are skipped.
 
     Raises:
-        UserError: As `read_lines`; a line is not JSON, or no object.
+        UserError: As in `read_lines`; a line is not JSON, or not an object.
     """
     for number, line in read_lines(path):
         if not line.strip():
@@ -63,21 +87,21 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """Open for reading bytes; gzip is recognised by content, so a wrong extension does no harm.
+    """Open for reading bytes; gzip is recognised by content, whatever the extension.
 
     Raises:
-        UserError: The file is missing, unreadable, or damaged (also where that shows later, inside the block).
+        UserError: The file is missing, unreadable, another program's, or damaged (even if that appears later, inside
+            the block).
     """
     check_readable(path)
     with path.open("rb") as raw:
         try:
             zipped = raw.read(2) == _GZIP_MAGIC
             raw.seek(0)
-            if zipped:
-                with gzip.open(raw) as file:
-                    yield file
-            else:
-                yield raw
+            with gzip.open(raw) if zipped else nullcontext(raw) as file:
+                _check_kind(path, file.read(_MAGIC))
+                file.seek(0)
+                yield file
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise UserError(
                 f"{printable(str(path))} is a damaged gzip file: {error}.\nDownload or compress it again."
@@ -86,8 +110,13 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
             raise UserError(f"{printable(str(path))} cannot be read: {error.strerror}.\nCheck the disk.") from error
 
 
+def _check_kind(path: Path, begin: bytes) -> None:
+    if kind := kind_by_bytes(begin):
+        raise UserError(f"{printable(str(path))} is {kind}, not text.\nSave its text as UTF-8, one sentence a line.")
+
+
 def check_readable(path: Path) -> None:
-    """Raise a UserError unless `path` is a regular file that can be opened; never waits, as a pipe would."""
+    """Raise a UserError unless `path` is a regular file that can be opened; never blocks, as a pipe would."""
     shown = printable(str(path))
     try:
         mode = path.stat().st_mode
@@ -101,12 +130,12 @@ def check_readable(path: Path) -> None:
         raise UserError(
             f"{shortened(shown)} cannot be read: {error.strerror}.\nCheck the path and its permissions."
         ) from error
-    except ValueError as error:  # a zero byte, or half of a surrogate pair
+    except ValueError as error:  # a zero byte, or half a surrogate pair
         raise UserError(f"{shortened(shown)} is no name of a file: {error}.\nCheck the path.") from error
 
 
 def unchanged(rows: Iterable[Any], paths: Sequence[Path], states: Sequence[object]) -> Iterator[Any]:
-    """The rows, and a UserError at their end where a file is in another state than before it was read."""
+    """The rows, and a UserError at their end if a file changed since before it was read."""
     yield from rows
     for path, state in zip(paths, states, strict=True):
         if file_state(path) != state:
@@ -114,7 +143,7 @@ def unchanged(rows: Iterable[Any], paths: Sequence[Path], states: Sequence[objec
 
 
 def check_length(path: Path, first: int, lines: int) -> None:
-    """Raise a UserError where a sentence of one word a line, begun on line `first`, never ends."""
+    """Raise a UserError if a sentence with one word per line, begun on line `first`, never ends."""
     if lines > LONGEST_BLOCK:
         raise UserError(
             f"{path}, line {first}: a sentence may have {LONGEST_BLOCK:,} lines at most, and this one has more.\n"
@@ -123,7 +152,7 @@ def check_length(path: Path, first: int, lines: int) -> None:
 
 
 def file_state(path: Path) -> tuple[int, ...]:
-    """What changes when somebody writes to the file."""
+    """A state that changes when the file is written."""
     found = path.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns
 
@@ -131,12 +160,11 @@ def file_state(path: Path) -> tuple[int, ...]:
 def _decode(line: bytes, path: Path, number: int) -> str:
     if number == 1:
         line = line.removeprefix(_BYTE_ORDER_MARK)
-    if b"\x00" in line:
+    if b"\x00" in line or (number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff"))):
         raise UserError(
-            f"{path}, line {number}: holds a zero byte, so it is not UTF-8 text.\n"
-            "Give a text file (plain or .gz); convert UTF-16 with: iconv -f UTF-16 -t UTF-8"
+            f"{path}, line {number}: holds a zero byte, so it is not UTF-8 text.\n{advice(_sample(path, line))}"
         )
-    line = line.removesuffix(b"\n").removesuffix(b"\r")
+    line = line.removesuffix(b"\r")
     if len(line) > LONGEST_LINE:
         raise UserError(
             f"{path}, line {number}: a line may have {LONGEST_LINE:,} bytes at most, and this one is longer.\n"
@@ -147,5 +175,11 @@ def _decode(line: bytes, path: Path, number: int) -> str:
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path}, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at position {error.start}).\n"
-            "Convert the file, for example: iconv -f LATIN1 -t UTF-8"
+            f"{advice(line)}"
         ) from error
+
+
+def _sample(path: Path, line: bytes) -> bytes:
+    """The beginning of a file: UTF-16 cannot be recognised from a line cut at its zero bytes."""
+    with open_bytes(path) as file:
+        return file.read(_SAMPLE) or line

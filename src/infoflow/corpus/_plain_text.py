@@ -8,6 +8,7 @@ from infoflow.foundation import UserError
 
 from ._columns import Row
 from ._lines import read_lines
+from ._separated import read_cells
 
 
 def read_text(path: Path) -> Iterator[Row | None]:
@@ -18,7 +19,7 @@ def read_text(path: Path) -> Iterator[Row | None]:
 
 
 def read_documents(path: Path) -> Iterator[Row | None]:
-    """Lines of a text file, with the number of the document that each is of; blank lines lie between documents."""
+    """Lines of a text file, each with its document number; blank lines separate documents."""
     document, begins = -1, True
     for _, line in read_lines(path):
         if text := line.strip():
@@ -28,7 +29,7 @@ def read_documents(path: Path) -> Iterator[Row | None]:
 
 
 def read_pair(source: Path, target: Path) -> Iterator[Row | None]:
-    """Sentence pairs of two files aligned by line; None where either side is blank.
+    """Sentence pairs of two files aligned by line; None if either side is blank.
 
     Raises:
         UserError: One file has more lines than the other.
@@ -42,54 +43,57 @@ def read_pair(source: Path, target: Path) -> Iterator[Row | None]:
 
 
 def read_table(path: Path, columns: tuple[int, int]) -> Iterator[Row | None]:
-    """Sentence pairs from two tab-separated columns (counted from 0) of one file.
+    """Sentence pairs from two tab-separated columns (from 1; negative ones from the last) of one file.
 
     Raises:
-        UserError: A line has too few columns.
+        UserError: A line has too few columns, or a column is 0.
     """
-    for number, line in read_lines(path):
-        cells = _cells(path, number, line, columns)
-        yield _pair(cells[columns[0]], cells[columns[1]]) if cells else None
+    return (_pair(*cells) if cells else None for cells in _columns(path, columns))
 
 
 def read_labelled(path: Path, columns: Sequence[int]) -> Iterator[Row | None]:
-    """Sentences, or pairs of them, with the label of each, from tab-separated columns (counted from 0) of one file.
+    """Labelled sentences or pairs, from tab-separated columns of one file, as in `read_table`.
 
     Raises:
-        UserError: A line has too few columns.
+        UserError: A line has too few columns, or a column is 0.
     """
-    for number, line in read_lines(path):
-        cells = _cells(path, number, line, columns)
-        label, *texts = (cells[column].strip() for column in columns) if cells else ("", "")
+    for cells in _columns(path, columns):
+        label, *texts = cells or ("", "")
         row = dict(zip(("text", "second"), texts, strict=False))
         yield {**row, "label": label or None} if all(texts) else None
 
 
 def read_minimal_pairs(path: Path, columns: tuple[int, ...]) -> Iterator[Row | None]:
-    """Good and bad sentences, and where a third column is named the phenomenon of each pair.
+    """Good and bad sentences, and optionally the phenomenon of each pair from a third column.
 
     Raises:
-        UserError: A line has too few columns.
+        UserError: A line has too few columns, or a column is 0.
     """
-    for number, line in read_lines(path):
-        cells = _cells(path, number, line, columns)
-        good, bad, *phenomenon = (cells[column].strip() for column in columns) if cells else ("", "")
+    for cells in _columns(path, columns):
+        good, bad, *phenomenon = cells or ("", "")
         label = {"label": phenomenon[0] or None} if phenomenon else {}
         yield {"text": good, "bad": bad, **label} if good and bad else None
 
 
-def _cells(path: Path, number: int, line: str, columns: Sequence[int]) -> list[str]:
-    """The cells of a line, none of a blank one."""
-    if not line.strip():
-        return []
-    cells = line.split("\t")
-    least = max(column + 1 if column >= 0 else -column for column in columns)
-    if len(cells) < least:
+def _columns(path: Path, columns: Sequence[int]) -> Iterator[list[str]]:
+    """The cells of each line in these columns, empty for a blank line."""
+    if 0 in columns:
+        raise UserError(
+            f"Columns count from 1, as in cut -f, and -1 is the last. Got {', '.join(map(str, columns))}.\n"
+            "Add 1 to those that counted from 0."
+        )
+    for number, cells in read_cells(path):
+        yield [cell.strip() for cell in _checked(path, number, cells, columns)] if cells else []
+
+
+def _checked(path: Path, number: int, cells: Sequence[str], columns: Sequence[int]) -> list[str]:
+    """The cells of these columns."""
+    if len(cells) < (least := max(map(abs, columns))):
         raise UserError(
             f"{path}, line {number}: {least} tab-separated columns are needed, {len(cells)} found.\n"
             "Correct the line, or choose other columns."
         )
-    return cells
+    return [cells[column - (column > 0)] for column in columns]
 
 
 def _pair(text: str, translation: str) -> Row | None:

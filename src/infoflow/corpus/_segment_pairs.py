@@ -1,4 +1,4 @@
-"""Pairs of segments of running text: does the second follow the first (BERT), or stand in its order (ALBERT)?"""
+"""Pairs of segments of running text: does the second follow the first (BERT), or are they in order (ALBERT)?"""
 
 from array import array
 from dataclasses import dataclass
@@ -14,27 +14,27 @@ from ._documents import stretches
 from ._windows import text_bounds
 
 PairKind = Literal["next", "order"]
-"""What is asked of a pair: whether B follows A, or whether the two were swapped."""
+"""The question about a pair: whether B follows A, or whether the two were swapped."""
 
 Lone = Literal["skip", "random"]
-"""What becomes of a chunk of one sentence where the order is asked for."""
+"""How to treat a one-sentence chunk in the order task."""
 
 _SPECIALS = 3  # [CLS] A [SEP] B [SEP]
-_TRIES = 10  # to draw another document
+_TRIES = 10  # attempts to draw another document
 _VERSION = 1  # raise when the same corpus gives other pairs
-_SMALL = 20_000  # sentences: what takes about a second is not kept
+_SMALL = 20_000  # sentences: work of about a second is not cached
 _FIELDS = 7
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SegmentPairs:
-    """Segments as ranges of the corpus's tokens, special ones not counted."""
+    """Segments as ranges of the corpus's tokens, without special ones."""
 
     first: np.ndarray  # int64 (pair, 2): begin and end of A
     second: np.ndarray  # int64 (pair, 2): begin and end of B
     negative: np.ndarray  # bool (pair,): B is random, or the two are swapped
     copies: np.ndarray  # int64 (pair,): the copy, from 0
-    sentence_ids: np.ndarray  # int64 (pair,): of the first sentence of the chunk, one pair of a copy each
+    sentence_ids: np.ndarray  # int64 (pair,): of the first sentence of the chunk, one pair per copy
 
     def __len__(self) -> int:
         return len(self.negative)
@@ -56,34 +56,32 @@ def segment_pairs(
     """Cut documents into pairs as BERT's and ALBERT's `create_pretraining_data.py` do.
 
     The target is n = `max_tokens` − 3 tokens, or with probability `short_share`, drawn once per document, uniform in
-    2..n. Sentences are taken until they have so many, or the document ends. A is the first 1..len − 1 of them, drawn
-    uniformly. With `kind="next"` B is the rest, or, where the chunk is one sentence or with probability ½, begins
-    anywhere in another document (ten draws of a document; then, unlike BERT, the next is among the others) and is
-    filled up to the target; sentences that were not used begin the next chunk. With `kind="order"` B is the rest, and
-    A and B are swapped with probability ½. The longer of both loses tokens, front or back with probability ½ each,
-    until n are left.
+    2..n. Sentences are collected up to the target or the end of the document. A is the first 1..len − 1 of them, drawn
+    uniformly. With `kind="next"` B is the rest, or, if the chunk is one sentence or with probability ½, starts anywhere
+    in another document (ten attempts; then, unlike BERT, the next document is chosen) and is filled up to the target;
+    unused sentences start the next chunk. With `kind="order"` B is the rest, and A and B are swapped with probability
+    ½. The longer of both loses tokens, front or back with probability ½ each, until n are left.
 
-    Labels of `"next"` are not balanced: a chunk of one sentence is always random. Where the order is asked for, such a
-    chunk has none: it is skipped, or, with `lone="random"` as ALBERT's code has it, a random B makes it a negative.
-
-    Each copy is a function of (`seed`, its number) and the corpus. Where a part lacks sentences of a document, what
-    stands before and after the gap counts as two texts of one document.
+    Labels of `"next"` are not balanced: a chunk of one sentence is always random. In the order task such a chunk has no
+    label: it is skipped, or, with `lone="random"` as in ALBERT's code, a random B makes it a negative. Each copy
+    depends only on (`seed`, its number) and the corpus. If a part lacks sentences of a document, the text before and
+    after the gap counts as two texts of one document.
 
     Args:
-        lengths: Tokens of each sentence, special ones not counted, int (sentence,).
+        lengths: Tokens of each sentence, without special ones, int (sentence,).
         documents: The document of each sentence, int64 (sentence,).
         ids: `Corpus.ids` of the sentences, int64 (sentence,).
-        max_tokens: Of a pair at most, with its three special tokens.
-        kind: What is asked.
-        seed: Of all draws.
-        copies: Passes over the corpus with other draws (BERT's dupe_factor).
-        short_share: Of documents with a shorter target (BERT's short_seq_prob).
-        lone: What becomes of chunks of one sentence where the order is asked for.
-        key: What `lengths`, `documents` and `ids` follow from; the pairs of a large corpus are then kept in the cache.
+        max_tokens: Maximum length of a pair, with its three special tokens.
+        kind: The question.
+        seed: Seeds all draws.
+        copies: Passes over the corpus with different draws (BERT's dupe_factor).
+        short_share: Share of documents with a shorter target (BERT's short_seq_prob).
+        lone: How to treat one-sentence chunks in the order task.
+        key: Identifies `lengths`, `documents` and `ids`; the pairs of a large corpus are then cached.
 
     Raises:
-        UserError: There is one document and B is to come from another, there is no room for two sentences, or there is
-            no pair at all.
+        UserError: There is only one document and B must come from another, there is no room for two sentences, or there
+            are no pairs.
     """
     _check(documents, max_tokens, kind, copies, short_share, lone)
     used = np.flatnonzero(lengths > 0)
@@ -110,9 +108,9 @@ def segment_pairs(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Texts:
-    """Unbroken texts: what BERT's code calls documents."""
+    """Unbroken texts: documents in BERT's code."""
 
-    ends: np.ndarray  # tokens before each sentence, and all
+    ends: np.ndarray  # tokens before each sentence, and the total
     numbers: np.ndarray  # of each sentence's text
     documents: np.ndarray  # of each sentence
     ids: np.ndarray  # of each sentence
@@ -149,7 +147,7 @@ class _Cutter:
         while row < end:
             stop = self._filled(row, target, end)
             middle = row + (int(generator.integers(1, stop - row)) if stop - row >= 2 else 1)
-            # The order of draws is that of the published code: none decides a chunk of one sentence.
+            # The order of draws is that of the published code: a chunk of one sentence needs no draw.
             alone = stop - row == 1
             first, second = self._range(row, middle), self._range(middle, stop)
             if alone and self._kind == "order" and self._lone == "skip":
@@ -166,7 +164,7 @@ class _Cutter:
             row = following
 
     def _random(self, text: int, target: int, generator: np.random.Generator) -> tuple[int, int]:
-        """Sentences of another document, from anywhere on, until they have `target` tokens."""
+        """Sentences of another document, from a random start, up to `target` tokens."""
         for _ in range(_TRIES):
             other = int(generator.integers(len(self._bounds)))
             if self._documents[other] != self._documents[text]:
@@ -179,7 +177,7 @@ class _Cutter:
         return self._range(row, self._filled(row, max(target, 1), end))
 
     def _filled(self, row: int, target: int, end: int) -> int:
-        """The row after the one with which sentences from `row` on have `target` tokens; at most `end`."""
+        """The row after the sentence that reaches `target` tokens, counting from `row`; at most `end`."""
         return min(int(self._ends.searchsorted(self._ends[row] + target)), end)
 
     def _range(self, row: int, stop: int) -> tuple[int, int]:
@@ -189,9 +187,9 @@ class _Cutter:
 def _shortened(
     first: tuple[int, int], second: tuple[int, int], budget: int, generator: np.random.Generator
 ) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Both ranges, with tokens taken from the longer one's front or back until `budget` are left.
+    """Both ranges, with tokens removed from the longer one's front or back until `budget` are left.
 
-    Once both are equally long, they lose one in turn, the second first.
+    Once both are equally long, they lose tokens in turn, the second first.
     """
     lengths = first[1] - first[0], second[1] - second[0]
     surplus = sum(lengths) - budget

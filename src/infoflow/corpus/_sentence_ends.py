@@ -1,9 +1,10 @@
-"""Where a paragraph's sentences end: a small rule, so that a corpus is the same whatever else is installed.
+"""Splits paragraphs into sentences by a small rule, so that a corpus does not depend on installed packages.
 
-A sentence ends at white space after `.`, `!`, `?` or `…` (and closing quotes or brackets) where the next word does not
-begin with a lower-case letter. A full stop ends none after an initial (`J. Austen`), an abbreviation with stops inside
-(`e.g.`, `U.S.`) or one of a list (`Mr.`), nor before a number where the list says so (`No. 5`). A full-width `。`, `！`
-or `？` ends one wherever it stands. So does the splitter of the Europarl tools, with longer lists; this one is English.
+A sentence ends at white space after `.`, `!`, `?`, `…` or another script's mark such as `।` or `؟` (and closing quotes
+or brackets) where the next word does not begin with a lower-case letter. A full stop ends none after an initial
+(`J. Austen`), an abbreviation with stops inside (`e.g.`, `U.S.`) or one of a list (`Mr.`), nor before a number where
+the list says so (`No. 5`). In scripts without spaces `。`, `！`, `？` or `။` ends one wherever it stands. So does the
+splitter of the Europarl tools, with longer lists; this one is English.
 """
 
 import re
@@ -16,13 +17,17 @@ from infoflow.foundation import UserError, as_written
 from ._columns import Row
 
 Lines = Literal["sentences", "paragraphs"]
-"""What the lines of a file, or the cells of a column, are: paragraphs are cut into sentences."""
+"""Content of the lines of a file, or the cells of a column: paragraphs are split into sentences."""
 
-_VERSION = 1  # raise when a paragraph is cut otherwise
+_SPACED, _UNSPACED = ".!?।॥؟۔።፧։", "。！？｡။។"
+STOPS = frozenset(_SPACED + _UNSPACED)
+"""Signs that end a sentence, before white space or anywhere."""
+
+_VERSION = 2  # raise when a paragraph is cut otherwise
 
 _OPENING, _CLOSING = "\"'“‘«„(\\[¿¡—–", "\"'”’»“)\\]"
 _END = re.compile(
-    rf"(?P<stop>[.!?…]+)[{_CLOSING}]*\s+(?=[{_OPENING}]*\s?(?P<next>[^\W_]))|(?P<wide>[。！？]+)[”’」』）]*\s*(?=\S)"
+    rf"(?P<stop>[{_SPACED}…]+)[{_CLOSING}]*\s+(?=[{_OPENING}]*\s?(?P<next>[^\W_]))|(?P<wide>[{_UNSPACED}]+)[”’」』）]*\s*(?=\S)"
 )
 _SHORT = {
     *("mr", "mrs", "ms", "messrs", "mme", "mlle", "dr", "prof", "st", "rev", "hon", "capt", "col", "gen", "lt", "sgt"),
@@ -33,7 +38,7 @@ _BEFORE_NUMBERS = {
     *("no", "nos", "art", "p", "pp", "vol", "vols", "fig", "figs", "sec", "secs", "ch", "eq", "eqs", "al", "ed", "tab"),
     *("para", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec"),
 }
-_LONGEST_SHORT = 24  # characters that are looked back at
+_LONGEST_SHORT = 24  # maximum characters to look back
 
 
 def sentences_of(paragraph: str) -> list[str]:
@@ -48,15 +53,15 @@ def sentences_of(paragraph: str) -> list[str]:
 
 
 def cut_facts(lines: str) -> dict[str, Any]:
-    """What a corpus depends on where its lines were cut; nothing where they were not."""
+    """Key entries of a corpus whose lines were split; empty otherwise."""
     return {"paragraphs": _VERSION} if lines == "paragraphs" else {}
 
 
 def cut_lines(rows: Iterator[Row | None], lines: str) -> Iterator[Row | None]:
-    """The rows; of paragraphs a row for each sentence, with what else the row has.
+    """The rows; paragraphs give a row for each sentence, with the row's other values.
 
     Raises:
-        UserError: Paragraphs have translations or words, which belong to the text as it is; there is no such kind.
+        UserError: Paragraphs have translations or words, which belong to the unsplit text; or there is no such kind.
     """
     if lines not in get_args(Lines):
         raise UserError(f"lines must be among {', '.join(get_args(Lines))}. Got {as_written(lines)}.")

@@ -1,4 +1,4 @@
-"""Train, validation and test parts that do not leak into each other."""
+"""Train, validation and test parts without leakage between them."""
 
 import hashlib
 import json
@@ -10,26 +10,26 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from infoflow.foundation import UserError, as_written, current_display, digest
+from infoflow.foundation import UserError, as_written, current_display, digest, read_object
 
 from ._cache import cached
 from ._documents import document_hashes, most_of_document
 from ._near_duplicates import nearly_repeats, normalised, repeats
 
 SplitRule = Literal["near-duplicates", "both-sides", "source"]
-"""What no two parts of a corpus share: sources, then also targets, then also near duplicates of both."""
+"""What parts of a corpus must not share: sources, then also targets, then also near duplicates of both."""
 
 SPLIT_RULES: tuple[SplitRule, ...] = get_args(SplitRule)  # from the strictest
-"""The rules by which parts of a corpus are kept apart, from the strictest."""
+"""The split rules, from the strictest."""
 LEAST_LEFT = 0.5
-"""A rule that would leave less than this of a part is not used: the next weaker one is."""
+"""If a rule would leave less than this share of a part, the next weaker one is used."""
 
-_VERSION = 1  # raise when the same corpus is split otherwise
-_SMALL = 20_000  # sentences: what takes less than a second is not kept
+_VERSION = 2  # raise when the same corpus is split otherwise
+_SMALL = 20_000  # sentences: work of less than a second is not cached
 Column = Callable[[], Iterable[str]]  # streams one side of the corpus from its start
 TRAIN, VALIDATION, TEST, LEFT_OUT = range(4)
 _NAMES = {VALIDATION: "validation", TRAIN: "train"}
-# Why a row is left out, first the reason that is told where several apply; 0 the source's side, 1 the target's.
+# Reasons for leaving a row out, by precedence; 0: on the source side, 1: on the target side.
 _REASONS: dict[SplitRule, tuple[tuple[str, int, Callable[..., np.ndarray]], ...]] = {
     "near-duplicates": (
         ("equal target", 1, repeats),
@@ -43,7 +43,7 @@ _REASONS: dict[SplitRule, tuple[tuple[str, int, Callable[..., np.ndarray]], ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Assignment:
-    """The part of each row, and what the rule left out of which part."""
+    """The part of each row, and the rows that the rule left out."""
 
     parts: np.ndarray  # TRAIN, VALIDATION, TEST or LEFT_OUT
     rule: SplitRule  # the one that was used
@@ -56,7 +56,7 @@ class Assignment:
 
     @classmethod
     def load(cls, folder: Path) -> "Assignment":
-        facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+        facts = read_object(folder / "facts.json")
         return cls(parts=np.load(folder / "parts.npy").astype(np.int64), **facts)
 
 
@@ -69,10 +69,10 @@ def split_rows(
     name: str,
     corpus: str,
 ) -> tuple[list[tuple[str, np.ndarray | None]], Assignment]:
-    """The rows of each part, None where its share is 0, and how they were assigned.
+    """The rows of each part (None for a share of 0), and their assignment.
 
     Raises:
-        UserError: Shares outside [0, 1), an unknown rule, or too few sentences for a part that was asked for.
+        UserError: A share is outside [0, 1), the rule is unknown, or there are too few sentences for a requested part.
     """
     check_shares(shares["validation"], shares["test"])
     check_rule(rule)
@@ -100,8 +100,11 @@ def kept_assignment(
     name: str,
     corpus: str,
 ) -> Assignment:
-    """`assign`, done once for a corpus (`corpus`: its digest) and found again in the cache: every process of a study
-    splits the same corpus, which takes ten seconds for `tatoeba-en-fr`. Small corpora are not kept."""
+    """`assign`, cached by the corpus's digest (`corpus`).
+
+    Every process of a study splits the same corpus, which takes ten seconds for `tatoeba-en-fr`. Small corpora are not
+    cached.
+    """
     key = digest([_VERSION, corpus, seed, validation, test, rule])
 
     def make() -> Assignment:
@@ -124,11 +127,10 @@ def assign(
 ) -> Assignment:
     """A part for each row of a corpus of sources, or of sources and targets; `name` is for messages.
 
-    The hash of the source says where a row belongs. Then validation rows that repeat a test row (in what `rule`
-    forbids) are left out, and training rows that repeat a test row or one of the validation rows that stay.
-    A part is never put together from connected components of near duplicates: they chain, and the largest component of
-    `tatoeba-en-fr` (up to ten words) holds 43,695 of its 168,205 pairs.
-    With documents (a number for each row) whole documents are assigned and left out.
+    The hash of the source determines a row's part. Then validation rows that repeat a test row (as forbidden by `rule`)
+    are left out, and training rows that repeat a test row or a remaining validation row. Parts are never built from
+    connected components of near duplicates: they chain, and the largest component of `tatoeba-en-fr` (up to ten words)
+    has 43,695 of its 168,205 pairs. With documents (a number for each row) whole documents are assigned and left out.
     """
     numbers = split_numbers(columns[0](), seed, documents)
     parts = np.select([numbers < test, numbers < test + validation], [TEST, VALIDATION], TRAIN)
@@ -147,14 +149,14 @@ def assign(
 def split_numbers(
     texts: Iterable[str], seed: int, documents: np.ndarray | None = None, purpose: str = "split"
 ) -> np.ndarray:
-    """A number in [0, 1) for each source sentence, a function of (seed, sentence) only; where it is known which
-    document each is of, of (seed, the sentences of the document in their order).
+    """A number in [0, 1) for each source sentence, determined by (seed, sentence).
 
-    Case, spacing and compatibility forms are ignored (NFKC): a tokenizer that lower-cases or normalises would otherwise
-    see one sentence in two parts: `Go.` and `go.`, `H₂O` and `H2O`, `é` written as one character or as two.
+    If documents are known, it is determined by (seed, the sentences of the document in order).
 
-    Numbers for another `purpose` say nothing of those for this one: what is a test part by one rule falls evenly on the
-    parts of another.
+    Case, spacing and compatibility forms are ignored (NFKC): otherwise a tokenizer that lower-cases or normalises would
+    see one sentence in two parts: `Go.` and `go.`, `H₂O` and `H2O`, `é` as one character or two.
+
+    Numbers for different `purpose`s are independent: a test part for one is spread evenly over the parts of another.
     """
     key = f"{purpose}-{seed}".encode()
     hashes = (hashlib.blake2b(_encoded(text), key=key, digest_size=8).digest() for text in texts)
@@ -163,7 +165,7 @@ def split_numbers(
 
 
 def check_shares(validation: float, test: float) -> None:
-    """Raise a UserError unless the shares leave something for training."""
+    """Raise a UserError unless the shares leave sentences for training."""
     for name, share in (("validation", validation), ("test", test)):
         if not 0 <= share < 1:
             raise UserError(f"{name} is a share of the corpus in [0, 1). Got {share}.")

@@ -1,4 +1,4 @@
-"""Reads questions about passages whose answers are spans: SQuAD's format, and answers as ranges of words."""
+"""Reads questions about passages with span answers: SQuAD's format, and answers as word ranges."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,10 +19,10 @@ _RANGE = re.compile(r"(\d{1,6})-(\d{1,6})")
 
 
 def read_squad(path: Path) -> Iterator[Row | None]:
-    """One row a question of a file in SQuAD's format, 1.1 or 2.0; None for a blank question or passage.
+    """One row per question of a file in SQuAD's format, 1.1 or 2.0; None for a blank question or passage.
 
     Raises:
-        UserError: It is not JSON, or not of that shape.
+        UserError: It is not JSON, or has another structure.
     """
     whole = parsed_json(read_document(path), str(path))
     count = 0
@@ -36,10 +36,10 @@ def read_squad(path: Path) -> Iterator[Row | None]:
 
 
 def read_word_answers(sentences: Path, questions: Path) -> Iterator[Row | None]:
-    """One row a question about a sentence of another file, with its answers as ranges of that sentence's words.
+    """One row per question about a sentence of another file, with answers as word ranges in that sentence.
 
     Raises:
-        UserError: A line has too few fields, or names a sentence or a word that is not there.
+        UserError: A line has too few fields, or refers to a missing sentence or word.
     """
     texts = [_fields(sentences, number, line, 2)[1] for number, line in read_lines(sentences)]
     for number, line in read_lines(questions):
@@ -71,7 +71,7 @@ def _question(text: str, entry: Any, where: str, number: int) -> Row | None:
 
 
 def _answer(answer: Any, where: str, number: int) -> tuple[str, int]:
-    """An answer, and the character of the passage at which it says to begin."""
+    """An answer, and its stated start character in the passage."""
     start = answer.get("answer_start") if isinstance(answer, Mapping) else None
     if not isinstance(start, int) or isinstance(start, bool) or not 0 <= start < 1 << 31:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Turns any stream of sentences into an Arrow table: in memory while it is small, else a memory-mapped cache file."""
+"""Turns a stream of sentences into an Arrow table: in memory if it is small, else a memory-mapped cache file."""
 
 import hashlib
 import json
@@ -12,15 +12,20 @@ import numpy as np
 import pyarrow as pa
 from datasets import Dataset
 
-from infoflow.foundation import UserError, current_display, disagreement
+from infoflow.foundation import UserError, current_display, disagreement, read_object
 
 from ._cache import cache_folder, cached, room_in_cache
-from ._columns import Row, arrow_schema
+from ._columns import WORD_STARTS, Row, arrow_schema
+from ._running_text import running_text, word_starts
 from ._tables import NEEDED
 
 BATCH = 4096
-"""Sentences per Arrow record batch. A corpus of one batch stays in memory: reading it again beats finding it."""
+"""Sentences per Arrow record batch.
 
+A corpus of one batch stays in memory: rereading it is faster than a cache lookup.
+"""
+
+_WORDS_VERSION = 2  # raise when the words of the same rows are stored otherwise
 _MUST_HAVE = NEEDED | {"answers", "translation"}
 _CORPORA, _DATA, _FACTS = "corpora", "data.arrow", "corpus.json"
 
@@ -31,18 +36,24 @@ class Stored:
 
     dataset: Dataset
     digest: str  # of the content: the same from .gz, plain or another route
-    dropped: int  # lines of the source that held no sentence
+    dropped: int  # lines of the source without a sentence
 
 
 def store(rows: Iterable[Row | None], columns: Sequence[str], name: str, key: str | None = None) -> Stored:
     """Consume `rows` (None marks a line without a sentence) batch by batch.
 
-    `key` says what the rows depend on; a cache file of that key is used instead of `rows` where there is one. Without a
-    key the rows are always read, and the file is named by its content.
+    Rows with words get `word_starts` if their reader does not set them. A text that differs from its words is replaced
+    by them (`running_text`), so that the same text is encoded, shown and split.
+
+    `key` identifies the rows; an existing cache file with that key is used instead of `rows`. Without a key the rows
+    are always read, and the file is named by its content.
 
     Raises:
         UserError: There is no sentence, or the disk is full.
     """
+    if "words" in columns:
+        key = key and f"{key}-{_WORDS_VERSION}"
+        rows, columns = map(_with_starts, rows), list(dict.fromkeys([*columns, WORD_STARTS]))
     if key and disagreement(folder := cache_folder() / _place(key)) is None:
         return _open(folder)
     batches = _Batches(rows, arrow_schema(columns))
@@ -67,15 +78,27 @@ def _empty(name: str, columns: Sequence[str], dropped: int) -> UserError:
     )
 
 
+def _with_starts(row: Row | None) -> Row | None:
+    """The row with the position of each word; its text is replaced by the words if it differs."""
+    if row is None or row.get(WORD_STARTS) is not None:
+        return row
+    if row["words"] is None:
+        return {**row, WORD_STARTS: None}
+    if (starts := word_starts(row["text"], row["words"])) is not None:
+        return {**row, WORD_STARTS: starts}
+    text, starts = running_text(row["words"])
+    return {**row, "text": text, WORD_STARTS: starts}
+
+
 class _Batches:
-    """An iterator over record batches that counts, and hashes the content as it passes."""
+    """An iterator over record batches that counts and hashes the content as it passes."""
 
     def __init__(self, rows: Iterable[Row | None], schema: pa.Schema) -> None:
         self.dropped = 0
         self.sentences = 0
         self._rows = self._kept(rows)
         self._schema = schema
-        self._hash = hashlib.sha256(json.dumps(schema.names).encode())
+        self._hash = hashlib.sha256(json.dumps([name for name in schema.names if name != WORD_STARTS]).encode())
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
@@ -85,7 +108,11 @@ class _Batches:
         if not rows:
             raise StopIteration
         columns = {name: [row[name] for row in rows] for name in self._schema.names}
-        self._hash.update(json.dumps(list(columns.values()), ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        content = [values for name, values in columns.items() if name != WORD_STARTS]
+        # Words separated by single blanks determine their own positions.
+        if WORD_STARTS in columns and any(row["text"] != " ".join(row["words"] or ()) for row in rows):
+            content.append(columns[WORD_STARTS])
+        self._hash.update(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"))
         self.sentences += len(rows)
         return pa.record_batch(columns, schema=self._schema)
 
@@ -109,7 +136,7 @@ def _write(first: pa.RecordBatch, batches: _Batches, name: str, key: str | None)
 
     if key:
         return _open(cached(_place(key), write, f"The corpus {name}"))
-    # Its content names it, and is known when all is written.
+    # The content determines the name, which is known only at the end.
     corpora = cache_folder() / _CORPORA
     with (
         room_in_cache(corpora, f"The corpus {name}"),
@@ -142,11 +169,11 @@ def _place(key: str) -> str:
 
 
 def _open(folder: Path) -> Stored:
-    facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+    facts = read_object(folder / _FACTS)
     return Stored(dataset=Dataset.from_file(str(folder / _DATA)), digest=facts["digest"], dropped=facts["dropped"])
 
 
 def as_slice(rows: np.ndarray) -> np.ndarray | slice:
-    """Rows that follow each other as a slice: `datasets` reads it at once, and others row by row."""
+    """Consecutive rows as a slice: `datasets` reads it at once, but others row by row."""
     together = len(rows) > 0 and bool((np.diff(rows) == 1).all())
     return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows

@@ -2,8 +2,10 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,50 +14,42 @@ import pyarrow as pa
 from infoflow.foundation import UserError, as_written, current_display, json_fault
 
 from ._columns import Row
+from ._encodings import advice
+from ._formats import kind_by_bytes
 from ._lines import check_readable, open_bytes, read_lines
+from ._separated import is_header, is_quoted
 from ._values import first_text, label, listed, look_up, pair, passage, places, sentence, texts
 
 LARGEST_JSON = 100_000_000
-"""Bytes of a JSON document at most: it is read as a whole, unlike JSON lines."""
+"""Maximum size of a JSON document in bytes: it is read as a whole, unlike JSON lines."""
 
 NEEDED = frozenset({"bad", "second", "question", "choices"})
-"""Columns beside the text that every row must have something in."""
+"""Columns, apart from the text, that must have a value in every row."""
 ASKED = frozenset({"question", "choices", "references"})
-"""Columns of what is asked about a text, or of further texts to write: the text itself may then be a list."""
+"""Columns with questions about a text, or further references: the text itself may then be a list."""
 LISTED = frozenset({"choices", "answers", "answer_starts", "references"})
 """Columns with a list in each row."""
 
-_HEADERS = {
-    *("id", "label", "lang", "language", "sentence", "sentence1", "sentence2", "source", "src", "target", "text"),
-    *("tgt", "title", "translation", "de", "en", "es", "fr", "it"),
-}  # cells that a first line of real sentences does not consist of
+_ROWS = 100  # rows used to detect a header
 
 Records = Iterator[tuple[int, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class RecordTable:
-    """The columns of a table, and its records with their numbers, read as they are asked for."""
+    """The columns of a table, and its numbered records, read on demand."""
 
     columns: Sequence[str]
-    records: Callable[[Sequence[str]], Records]  # of these columns at least
+    records: Callable[[Sequence[str]], Records]  # of at least these columns
 
 
 def is_table(path: Path) -> bool:
-    """Whether the file's name says that it is a table; one of tab-separated values may have no header."""
+    """Whether the file's name marks a table; one with tab-separated values may have no header."""
     return _suffix(path) in _READERS
 
 
-def needs_columns(path: Path) -> bool:
-    """Whether its columns have names: always, but for tab-separated values that begin with a pair of sentences."""
-    if _suffix(path) != ".tsv":
-        return True
-    first = next(read_lines(path), (0, ""))[1]
-    return first != "" and {cell.strip().lower() for cell in first.split("\t")} <= _HEADERS
-
-
 def table_columns(path: Path) -> list[str]:
-    """The names of a table's columns; none of a file that is no table.
+    """The names of a table's columns; empty for a file that is not a table.
 
     Raises:
         UserError: The file is damaged.
@@ -65,15 +59,18 @@ def table_columns(path: Path) -> list[str]:
 
 
 def starts_beside(answers: str | None, holds: Callable[[str], bool]) -> str | None:
-    """The column of the characters at which nested answers begin: of `answers.text`, as Hugging Face's SQuAD has them,
-    `answers.answer_start`. None of others, or where the table does not hold it."""
+    """The column of start characters for nested answers.
+
+    For `answers.text`, as in Hugging Face's SQuAD, it is `answers.answer_start`; None for others, or if the table lacks
+    it.
+    """
     parent, dot, key = (answers or "").rpartition(".")
     starts = f"{parent}.answer_start"
     return starts if dot and key == "text" and holds(starts) else None
 
 
 def table_holds(path: Path, column: str) -> bool:
-    """Whether the first record of a table has something in a column, or under a key inside.
+    """Whether the first record of a table has a value in a column, or under a nested key.
 
     Raises:
         UserError: The file is damaged.
@@ -86,22 +83,22 @@ def table_holds(path: Path, column: str) -> bool:
 def read_columns(
     path: Path, text: str | None, translation: str | None, document: str | None = None, **beside: str
 ) -> Iterator[Row | None]:
-    """Sentences of the column `text`, their translations, the names of their documents, and what `beside` names
-    (`label`, `bad`, `second`, ...); None where a sentence is missing or blank. A text that something is asked about may
-    be a list: the turns of a dialogue.
+    """Sentences of the column `text` with translations, document names, and the columns in `beside`, such as `label`.
 
-    A table may lack the column of `references`, as the training part of a set with one text for each does.
+    A row is None if a sentence is missing or blank. A text with a question may be a list: the turns of a dialogue.
+
+    A table may lack the column of `references`, as in a training part with a single reference per text.
 
     Raises:
-        UserError: The columns are not named or not there, or the file is damaged.
+        UserError: The columns are unnamed or missing, or the file is damaged.
     """
     check_readable(path)
-    table = _READERS[_suffix(path)](path)
+    table = _opened(path, [text, translation, document, *beside.values()])
     needed = {name: column for name, column in beside.items() if name != "references" or column in table.columns}
     if needed.keys() != beside.keys():
         current_display().note(f"{path} has no column {beside['references']}: there is one text to write for each.")
     check_columns(str(path), table.columns, text, translation, document, *needed.values())
-    assert text is not None  # the check says so otherwise
+    assert text is not None  # checked above
     read = readers(beside)
     for number, record in table.records([c for c in (text, translation, document, *needed.values()) if c]):
         source = read["text"](look_up(record, text), str(path), number, text)
@@ -117,16 +114,16 @@ def read_columns(
 
 
 def readers(beside: Collection[str]) -> dict[str, Callable[..., str | None]]:
-    """How the text and its translation are read, which may be lists where these columns stand beside them."""
+    """Converters of the text and its translation, which may be lists depending on the other columns."""
     asked, several = not ASKED.isdisjoint(beside), "references" in beside
     return {"text": passage if asked else sentence, "translation": first_text if several else sentence}
 
 
 def beside_text(row: Row, values: Mapping[str, Any], where: str, number: int) -> Row | None:
-    """The row with its `label`, `bad` sentence and the like; None where one is missing that it cannot do without.
+    """The row with its `label`, `bad` sentence and similar; None if a required one is missing.
 
     Raises:
-        UserError: A label is neither text nor a number, or another value is no text, or no list of texts.
+        UserError: A label is neither text nor a number, or another value is not text or a list of texts.
     """
     return completed(
         {**row, **{name: beside_value(name, v, where, number) for name, v in values.items()}}, where, number
@@ -134,10 +131,10 @@ def beside_text(row: Row, values: Mapping[str, Any], where: str, number: int) ->
 
 
 def completed(row: Row, where: str, number: int) -> Row | None:
-    """The row, of whose `references` the translation is none; None where it lacks what it cannot do without.
+    """The row, without the translation among its `references`; None if a required value is missing.
 
     Raises:
-        UserError: There are not as many answers as places of answers.
+        UserError: The numbers of answers and of their positions differ.
     """
     if not all(row[name] for name in NEEDED & row.keys()):
         return None
@@ -152,7 +149,7 @@ def completed(row: Row, where: str, number: int) -> Row | None:
 
 
 def beside_value(name: str, value: Any, where: str, number: int, column: str = "") -> Any:
-    """The value of a column beside the text, as a corpus has it."""
+    """The value of a column other than the text, in the corpus's form."""
     column = column or name
     if name == "label":
         return label(value, where, number)
@@ -168,7 +165,7 @@ def check_columns(
     document: str | None = None,
     *others: str,
 ) -> None:
-    """Raise a UserError that lists the columns unless `text` is one, and the others where they are named."""
+    """Raise a UserError that lists the columns unless `text` and all other named columns exist."""
     listed = f"Its columns: {', '.join(map(str, columns)) or '(none)'}."
     if not text and not columns:
         raise UserError(f"{name} is a table without columns or rows.\nGive one with text in it.")
@@ -190,6 +187,32 @@ def check_columns(
         raise UserError(f"The sentences and their translations must be two columns. Got {text} for both.\n{listed}")
 
 
+def _opened(path: Path, named: Sequence[str | None]) -> RecordTable:
+    """The table.
+
+    If its columns are given by numbers, from 1, that are not names in its first line, they are positions, and a header
+    is skipped.
+    """
+    table = _READERS[_suffix(path)](path)
+    numbers = [name for name in named if name]
+    if _suffix(path) not in (".csv", ".tsv") or not all(re.fullmatch("[1-9][0-9]{0,5}", name) for name in numbers):
+        return table
+    columns = list(table.columns)
+    # pandas writes numbers from 0 as names; elsewhere digits in the first line are cells of a row.
+    if all(name in columns and columns[int(name) :][:1] in ([], [name]) for name in numbers):
+        return table
+    rows = [list(table.columns), *(list(record.values()) for _, record in islice(table.records(()), _ROWS))]
+    places = [str(place) for place in range(1, len(table.columns) + 1)]
+    first = [(1, dict(zip(places, table.columns, strict=True)))] if not is_header(rows) else []
+
+    def records(_: Sequence[str] = ()) -> Records:
+        yield from first
+        for number, record in _READERS[_suffix(path)](path).records(()):
+            yield number, dict(zip(places, record.values(), strict=False))
+
+    return RecordTable(columns=places, records=records)
+
+
 def _suffix(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).suffix.lower()
 
@@ -197,11 +220,12 @@ def _suffix(path: Path) -> str:
 def _separated(path: Path, **dialect: Any) -> RecordTable:
     rows = csv.reader((f"{line}\n" for _, line in read_lines(path)), strict=True, **dialect)
     header = [name.strip() for name in next(_cells(path, rows), [])]
-    if dialect["delimiter"] == "," and len(header) == 1 and (other := next((c for c in ";\t" if c in header[0]), None)):
-        raise UserError(
-            f"{path}: cells must be separated by commas, and the first line has {as_written(other)} instead.\n"
-            "Write it with commas, or tab-separated as .tsv."
-        )
+    if (
+        dialect["delimiter"] == ","
+        and len(header) == 1
+        and (other := next((c for c in ";\t|" if c in header[0]), None))
+    ):
+        return _separated(path, delimiter=other)
 
     def records(_: Sequence[str] = ()) -> Records:
         for cells in _cells(path, rows):
@@ -230,7 +254,8 @@ def _comma_separated(path: Path) -> RecordTable:
 
 
 def _tab_separated(path: Path) -> RecordTable:
-    return _separated(path, delimiter="\t", quoting=csv.QUOTE_NONE)
+    quoting = csv.QUOTE_MINIMAL if is_quoted(path) else csv.QUOTE_NONE
+    return _separated(path, delimiter="\t", quoting=quoting)
 
 
 def _json_lines(path: Path) -> RecordTable:
@@ -258,11 +283,11 @@ def read_document(path: Path) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 at byte {error.start}.\nConvert the file.") from None
+        raise UserError(f"{path}: not UTF-8 at byte {error.start}.\n{advice(content[:4000])}") from None
 
 
 def _json(path: Path) -> RecordTable:
-    """A list of objects, alone or as the only list of an object; or JSON lines under the wrong name."""
+    """A list of objects, alone or as the only list of an object; or JSON lines with the wrong suffix."""
     text = read_document(path)
     first, _, rest = text.lstrip().partition("\n")
     if rest.strip() and _is_object(first):
@@ -314,7 +339,11 @@ _READERS: dict[str, Callable[[Path], RecordTable]] = {
 
 
 def _damaged(path: Path, error: Exception) -> UserError:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
+    with path.open("rb") as file:
+        begin = file.read(32)
+    if (kind := kind_by_bytes(begin)) and not begin.startswith(b"PAR1"):
+        reason = f"it is {kind}"
     return UserError(f"{path} is no Parquet file, or a damaged one: {reason}.\nDownload or write it again.")
 
 
@@ -336,10 +365,13 @@ def parsed_json(text: str, where: str) -> Any:
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise UserError(f"{where}: an object ({{...}}) was expected. Got {as_written(value)}.\nCorrect it.")
+        raise UserError(
+            f"{where}: an object ({{...}}) was expected. Got {as_written(value)}.\n"
+            'Write {"text": "..."} for each row, or name the file .txt and write the texts in lines.'
+        )
     return value
 
 
 def _keys(records: Iterable[tuple[int, Mapping[str, Any]]]) -> list[str]:
-    """The columns of the first object; a later one may leave some out."""
+    """The columns of the first object; later ones may omit some."""
     return list(next(iter(records), (0, {}))[1])

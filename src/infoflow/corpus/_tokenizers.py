@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from infoflow.foundation import UserError
 
+from ._tokenizer_files import read_tokenizer
 from ._vocabulary import sentinel_names
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -27,13 +28,12 @@ def train_tokenizer(
 ) -> PreTrainedTokenizerFast:
     """Learn byte-pair encoding (BPE) from sentences; the same texts always give the same tokenizer.
 
-    Text is normalised (NFKC, and lower-cased if asked), split at white space and punctuation, and encoded as
-    `[CLS] x [SEP]`. `▁` stands for the space before a piece. `vocab_size` counts the five special tokens, and the
-    `sentinels` (<extra_id_0>, ...) that text-to-text objectives write for what they take out: the last ids, in falling
-    order, as in T5.
+    Text is normalised (NFKC, and optionally lower-cased), split at white space and punctuation, and encoded as `[CLS] x
+    [SEP]`. `▁` is the space before a piece. `vocab_size` includes the five special tokens, and the `sentinels`
+    (<extra_id_0>, ...) of text-to-text objectives: the last ids, in descending order, as in T5.
 
     Raises:
-        UserError: `vocab_size` does not leave room for the characters of the texts.
+        UserError: `vocab_size` is too small for the characters of the texts.
     """
     learned = vocab_size - sentinels
     if learned <= len(SPECIAL_TOKENS):
@@ -90,7 +90,7 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
         UserError: There is none.
     """
     try:
-        return AutoTokenizer.from_pretrained(str(source))
+        return read_tokenizer(source)
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(

@@ -1,4 +1,4 @@
-"""A value of a table, list or dataset that is to be a sentence."""
+"""Conversion of values of a table, list or dataset to sentences."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,12 +13,12 @@ from ._lines import LONGEST_LINE
 
 
 def sentence(value: Any, where: str, number: int, column: str = "") -> str | None:
-    """The sentence without white space around it; None where there is none.
+    """The sentence without surrounding white space; None if it is missing or blank.
 
     `where`, `number` (counted from 1) and `column` are for messages.
 
     Raises:
-        UserError: It is no text, holds a zero byte or half a surrogate pair, or is longer than `LONGEST_LINE`.
+        UserError: It is not text, has a zero byte or half a surrogate pair, or is longer than `LONGEST_LINE`.
     """
     if is_missing(value):
         return None
@@ -26,7 +26,7 @@ def sentence(value: Any, where: str, number: int, column: str = "") -> str | Non
 
 
 def plain_text(value: Any, where: str, number: int, column: str = "") -> str:
-    """The value as it is, if it is text; else a UserError, as `sentence`."""
+    """The value unchanged if it is text; else a UserError, as in `sentence`."""
     if not isinstance(value, str):
         wrong = f"holds {as_written(value)}, not text.\nName a column of sentences."
     elif len(value) > LONGEST_LINE:
@@ -41,8 +41,7 @@ def plain_text(value: Any, where: str, number: int, column: str = "") -> str:
 
 
 def label(value: Any, where: str, number: int) -> str | None:
-    """A class, or the number that a regression asks for: text, or a number or truth value as text; None where there is
-    none."""
+    """A class or regression target: text, or a number or truth value as text; None if missing."""
     if is_missing(value) or isinstance(value, str):
         return sentence(value, where, number, "label") or None
     if isinstance(value, bool | np.bool_ | int | np.integer):
@@ -58,7 +57,7 @@ def texts(value: Any, where: str, number: int, column: str = "") -> list[str]:
     """A list of texts, none of them blank.
 
     Raises:
-        UserError: It is no list, or an entry is no text or a blank one.
+        UserError: It is not a list, or an entry is not text or a blank one.
     """
     entries = list(value) if isinstance(value, list | tuple | np.ndarray) else None
     found = [sentence(entry, where, number, column) for entry in entries or ()]
@@ -72,8 +71,10 @@ def texts(value: Any, where: str, number: int, column: str = "") -> list[str]:
 
 
 def passage(value: Any, where: str, number: int, column: str = "") -> str | None:
-    """A text, or the turns of a dialogue or the sentences of a passage as one, a blank between them; or facts, each a
-    list of texts, as `subject | relation | object && ...`."""
+    """A text, from a text, or a list of dialogue turns, sentences or facts.
+
+    Turns and sentences are joined by blanks; facts, each a list of texts, become `subject | relation | object && ...`.
+    """
     if not isinstance(value, list | tuple | np.ndarray):
         return sentence(value, where, number, column)
     if len(value) and all(isinstance(entry, list | tuple | np.ndarray) for entry in value):
@@ -82,19 +83,19 @@ def passage(value: Any, where: str, number: int, column: str = "") -> str | None
 
 
 def first_text(value: Any, where: str, number: int, column: str = "") -> str | None:
-    """A text, or the first of a list of texts; None where there is none."""
+    """A text, or the first of a list of texts; None if missing."""
     found = listed(value, where, number, column)
     return found[0] if found else None
 
 
 def listed(value: Any, where: str, number: int, column: str = "") -> list[str]:
-    """The texts of a list that are not blank, or the one that stands alone; none where there is none."""
+    """The nonblank texts of a list, or a single text as a list; empty if missing."""
     entries = value if isinstance(value, list | tuple | np.ndarray) else [value]
     return [text for entry in entries if (text := sentence(entry, where, number, column))]
 
 
 def places(value: Any, where: str, number: int, column: str = "") -> list[int]:
-    """Characters of a text at which something begins: a list of whole numbers, or one alone."""
+    """Start characters in a text: a list of whole numbers, or a single one."""
     entries = list(value) if isinstance(value, list | tuple | np.ndarray) else [] if is_missing(value) else [value]
     for entry in entries:
         if isinstance(entry, bool) or not isinstance(entry, int | np.integer) or not 0 <= entry < 1 << 31:
@@ -106,12 +107,12 @@ def places(value: Any, where: str, number: int, column: str = "") -> list[int]:
 
 
 def pair(text: str | None, translation: str | None) -> Row | None:
-    """A row of a parallel corpus; None where either side is missing or blank."""
+    """A row of a parallel corpus; None if either side is missing or blank."""
     return {"text": text, "translation": translation} if text and translation else None
 
 
 def look_up(record: Mapping[str, Any], column: str) -> Any:
-    """The value of a column, or of a key inside: `translation.en`; None where there is none."""
+    """The value of a column, or of a nested key: `translation.en`; None if missing."""
     if column in record:
         return record[column]
     value: Any = record
@@ -121,5 +122,5 @@ def look_up(record: Mapping[str, Any], column: str) -> Any:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether there is no value: None, NaN, or what pandas has for it."""
+    """Whether the value is missing: None, NaN, or pandas' equivalent."""
     return value is None or (not isinstance(value, str) and bool(pd.api.types.is_scalar(value) and pd.isna(value)))

@@ -6,19 +6,20 @@ from infoflow.foundation import UserError
 
 
 def windows(lengths: np.ndarray, documents: np.ndarray, budget: int) -> np.ndarray:
-    """Rows of consecutive sentences that a window holds: int64 (window, 2), the first and the one after the last.
+    """Rows of the consecutive sentences in each window: int64 (window, 2), the first and the one after the last.
 
-    A window takes whole sentences while it has `budget` tokens at most, and ends with its document at the latest; the
-    next begins where it ends, so every sentence is in one window. One that is longer than the budget is a window by
-    itself (and is cut when it is read). This is the break mode `complete` of fairseq, without windows across documents.
+    A window takes whole sentences up to `budget` tokens, and ends with its document at the latest; the next begins
+    where it ends, so every sentence is in exactly one window. A sentence longer than the budget forms its own window
+    (and is truncated when read). This is fairseq's break mode `complete`, without windows across documents.
 
     Args:
         lengths: Tokens of each sentence, without special ones, int (sentence,).
-        documents: A number for each sentence, equal for neighbours in one text (`Corpus.stretches`), int64 (sentence,).
-        budget: Tokens of a window at most, without special ones.
+        documents: A number for each sentence, equal for consecutive sentences of one text (`Corpus.stretches`), int64
+            (sentence,).
+        budget: Maximum number of tokens of a window, without special ones.
 
     Raises:
-        UserError: The budget is below 2: two sentences have a token each at least.
+        UserError: The budget is below 2: two sentences have at least one token each.
 
     >>> windows(np.array([3, 4, 2, 9, 1]), np.array([0, 0, 0, 0, 1]), budget=7).tolist()
     [[0, 2], [2, 3], [3, 4], [4, 5]]

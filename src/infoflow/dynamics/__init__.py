@@ -1,37 +1,26 @@
 """Loss change allocation: which parameters, heads, components and layers lowered the loss in training, and when."""
 
-from ._adaptive import AdaptiveAllocation as AdaptiveAllocation
-from ._adaptive import adaptive_allocation as adaptive_allocation
+from ._adaptive import adaptive_allocation
 from ._allocation import loss_change_allocation as loss_change_allocation
-from ._batch_set import batch_set as batch_set
-from ._cells import Cell as Cell
-from ._cells import Cells as Cells
-from ._cells import find_cells as find_cells
-from ._config import Lags as Lags
-from ._config import Panels as Panels
-from ._config import RecordConfig as RecordConfig
-from ._config import Tolerance as Tolerance
-from ._config import Windows as Windows
-from ._corpora import ALLOCATION_CORPORA as ALLOCATION_CORPORA
-from ._corpora import compare_corpora as compare_corpora
-from ._evaluation_set import EvaluationSet as EvaluationSet
-from ._evaluation_set import evaluation_set as evaluation_set
-from ._gradient import FlatParameters as FlatParameters
-from ._gradient import pass_gradients as pass_gradients
-from ._gradient import undisturbed as undisturbed
-from ._histogram import NUM_BINS as NUM_BINS
-from ._histogram import Histogram as Histogram
-from ._histogram import bin_edges as bin_edges
-from ._histogram import bins_of as bins_of
-from ._normalise import normalised as normalised
-from ._recorder import LossChangeRecorder as LossChangeRecorder
-from ._recording import Recording as Recording
-from ._rules import RULES as RULES
-from ._rules import Quadrature as Quadrature
-from ._rules import Rule as Rule
-from ._rules import quadrature as quadrature
-from ._similarity import ALLOCATION_SIMILARITY as ALLOCATION_SIMILARITY
-from ._similarity import compare_trainings as compare_trainings
-from ._similarity import objective_permutation_test as objective_permutation_test
-from ._similarity import similarity as similarity
-from ._tables import TABLES as TABLES
+from ._batch_set import batch_set
+from ._cells import Cell, Cells, find_cells
+from ._config import RecordConfig, RecordSettings
+from ._corpora import ALLOCATION_CORPORA, compare_corpora
+from ._evaluation_set import evaluation_set
+from ._gradient import FlatParameters, pass_gradients, undisturbed
+from ._histogram import NUM_BINS, Histogram, bin_edges, bins_of
+from ._normalise import normalised
+from ._recorder import LossChangeRecorder
+from ._recording import Recording
+from ._rules import RULES, Rule, quadrature
+from ._similarity import ALLOCATION_SIMILARITY, compare_trainings, objective_permutation_test, similarity
+from ._tables import (
+    ALLOCATION_GROUPS,
+    ALLOCATION_HEADS,
+    ALLOCATION_HISTOGRAM,
+    ALLOCATION_HURTING,
+    ALLOCATION_RELIABILITY,
+    ALLOCATION_STEPS,
+    ALLOCATION_WINDOWS,
+    TABLES,
+)

@@ -1,4 +1,4 @@
-"""As many panels as the loss change asks for."""
+"""Adaptive number of panels for the loss change."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,20 +35,20 @@ def adaptive_allocation(
 ) -> AdaptiveAllocation:
     r"""Simpson's rule on `splits` panels, doubled while |loss change − sum of A| of any loss exceeds `tolerance`.
 
-    Every gradient is used again, and four copies of the weights are all that is held per loss.
+    Every gradient is reused, and only four copies of the weights are held per loss.
 
     Args:
         losses: Loss functions by name, usually the training and the held-out set.
         start: Weights before.
         end: Weights after.
         tolerance: Largest residual, in the unit of the loss.
-        splits: Panels to begin with.
-        max_splits: Panels at which to stop; the residuals tell whether that was enough.
+        splits: Initial panels.
+        max_splits: Panels at which to stop; the residuals show whether that was enough.
 
     Raises:
-        UserError: As for `loss_change_allocation`; or no loss, or panels out of order.
+        UserError: As in `loss_change_allocation`; or there is no loss, or panel numbers are invalid.
 
-    Source: [@lan2019lca], the rule of their code (2 panels, up to 32, 0.001 on both sets).
+    Source: [@lan2019lca], the rule in their code (2 panels, up to 32, 0.001 on both sets).
     """
     if not losses or not 1 <= splits <= max_splits:
         raise UserError(

@@ -33,20 +33,20 @@ def loss_change_allocation(
     | $a_k$, $w_k$       | nodes and weights of `rule`              | [0, 1]                                |
     | $A$                | returned, shaped like the parameters     | nats; negative: the parameter helped  |
 
-    The sum is exact for gradients that the rule integrates exactly (see `quadrature`), else up to the quadrature error.
-    A parameter that does not move, or has no gradient along the chord, gets exactly 0. The way back gives −A.
-    A weight used in two places is one parameter; given under two names it is split between its uses.
+    The sum is exact for gradients that the rule integrates exactly (see `quadrature`), otherwise up to the quadrature
+    error. A parameter that does not move, or has no gradient along the chord, gets exactly 0. The reverse path gives
+    −A. A weight used in two places is one parameter; under two names it is split between its uses.
 
     Args:
-        loss_fn: The loss as a differentiable scalar of a dict like `start`; without dropout or fresh noise, else the
-            sum is not the loss change.
+        loss_fn: The loss as a differentiable scalar of a dict like `start`; without dropout or fresh noise, otherwise
+            the sum is not the loss change.
         start: Weights before, by name: float32 or float64 tensors or arrays.
         end: Weights after, with the same names and shapes.
         rule: Quadrature rule.
         splits: Equal panels that the chord is cut into.
 
     Raises:
-        UserError: Names, shapes or precision do not fit, or the loss is no scalar.
+        UserError: Names, shapes or precision do not match, or the loss is not a scalar.
 
     Source: [@lan2019lca]; their RK4 is Simpson's rule here.
 
@@ -66,28 +66,28 @@ def loss_change_allocation(
 
 
 def on_chord(first: Weights, last: Weights, steps: Weights, node: float) -> Weights:
-    """The weights at `node`; the ends are the given tensors, not rounded sums."""
+    """The weights at `node`; the ends are the original tensors, not rounded sums."""
     if node in (0.0, 1.0):
         return first if node == 0.0 else last
     return {name: torch.add(first[name], steps[name], alpha=node) for name in first}
 
 
 def gradient_at(loss_fn: LossFunction, weights: Weights) -> Weights:
-    """The loss's gradient; exactly 0 for what it does not depend on."""
+    """The loss's gradient; exactly 0 for parameters that it does not depend on."""
     with torch.enable_grad():
         leaves = {name: tensor.detach().requires_grad_() for name, tensor in weights.items()}
         loss = loss_fn(dict(leaves))
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             shape = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
             raise UserError(f"loss_fn must return a tensor of one number. Got {shape}: return the mean loss.")
-        if not loss.requires_grad:  # the loss depends on none of the parameters
+        if not loss.requires_grad:  # the loss depends on no parameter
             return {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
         found = torch.autograd.grad(loss.reshape(()), list(leaves.values()), materialize_grads=True)
     return dict(zip(leaves, found, strict=True))
 
 
 def checked(start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[Weights, Weights]:
-    """Both as detached tensors; what does not fit raises a UserError."""
+    """Both as detached tensors; a UserError if they do not match."""
     if differing := sorted(set(start) ^ set(end)):
         raise UserError(
             f"start and end must name the same parameters. Only one of them has {', '.join(differing[:3])}."

@@ -1,4 +1,4 @@
-"""The batch of each update as the set that its loss change is taken on."""
+"""The batch of each update as the set for its loss change."""
 
 import dataclasses
 
@@ -11,19 +11,18 @@ from ._sharing import rank
 
 
 def batch_set(objective: AbstractObjective) -> EvaluationSet:
-    r"""Stands for the batch $B_t$ of each update (`batch` mode): needs no examples of its own.
+    r"""Represents the batch $B_t$ of each update (`batch` mode): has no examples of its own.
 
     $$ A_{t,i} = \Delta_{t,i} \int_0^1 \partial_i L_{B_t}(\theta_t + s\Delta_t)\,ds $$
 
-    It tells what an update did to the loss of the very sentences and noise it was computed from, without dropout. That
-    loss falls more than the loss of other sentences, since the update follows its gradient, own noise included; and as
-    every update has other sentences, sums over updates are the change of no single loss. Use a fixed set to say what
-    was learned, this one to see what updates aim at. End points cannot be shared: each rule costs one gradient more.
+    It measures the effect of an update on the loss of the sentences and noise that it was computed from, without
+    dropout. That loss falls more than the loss of other sentences, since the update follows its gradient, noise
+    included; and as every update has different sentences, sums over updates are not the change of a single loss. Use a
+    fixed set to measure what was learned, and this one to see what updates aim at. End points cannot be shared: each
+    rule costs one more gradient. For one process and single updates (`RecordConfig(every=1)`). Examples and tokens in
+    `allocation_reliability` are those of the last batch.
 
-    Of one process, on single updates (`RecordConfig(every=1)`). Examples and tokens in `allocation_reliability` are
-    those of the last batch.
-
-    Source: [@lan2019lca] take the loss on the whole training set; this mode is its cheap stand-in.
+    Source: [@lan2019lca] use the loss on the whole training set; this mode is a cheap approximation.
     """
     counts = dict.fromkeys(objective.term_weights, 0)
     return EvaluationSet(

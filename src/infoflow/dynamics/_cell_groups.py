@@ -1,4 +1,4 @@
-"""Groups of cells, from coarse to fine, whose sums may hurt or help in a step."""
+"""Groups of cells, from coarse to fine, whose sums are counted as hurting or helping."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,11 +12,11 @@ Level = Literal["block", "layer", "group"]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CellGroups:
-    """Three ways to add up the cells: a component over all layers, a layer over all components, one by one."""
+    """Three groupings of the cells: a component over all layers, a layer over all components, single cells."""
 
     level: tuple[Level, ...]  # of each group
     groups: tuple[Cell, ...]
-    matrix: np.ndarray  # 0 or 1 (group, cell): which cells a group adds up
+    matrix: np.ndarray  # 0 or 1 (group, cell): the cells of each group
     sizes: np.ndarray  # int64 (group,)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The cells of a model: every parameter element lies in one component of one layer and, where it has one, one head."""
+"""The cells of a model: every parameter element is in one component of one layer and, if it has one, one head."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ _Place = tuple[str | None, int | None, str | None]  # stack, layer and kind
 
 
 class Cell(NamedTuple):
-    """The smallest region that allocations are added up over."""
+    """The smallest region for sums of allocations."""
 
     component: str  # of the anatomy: "embeddings", "query", ..., "mlp_in" (W1), "mlp_out" (W2), "norm", "head", ...
-    stack: str  # "encoder", "decoder"; "" where both share it
+    stack: str  # "encoder", "decoder"; "" if both share it
     layer: int  # −1 outside the blocks
     kind: str  # "self" or "cross" for attention and its norm, else ""
-    head: int  # −1 where the region belongs to no single head
+    head: int  # −1 if the region belongs to no single head
 
     @property
     def group(self) -> "Cell":
@@ -34,7 +34,7 @@ class Cell(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """Entries of one parameter along one dimension, each of which lies in one cell."""
+    """Entries of one parameter along one dimension, each in one cell."""
 
     size: int
     dim: int | None  # None: the parameter as a whole
@@ -42,17 +42,17 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Cells:
-    """Adds up anything shaped like the parameters over the cells of a model.
+    """Sums tensors shaped like the parameters over the cells of a model.
 
-    A tensor is first added up along all dimensions but the one that tells cells apart (rows of queries, columns of
-    outputs), in float64; what remains is a few numbers per row. So the index takes no memory to speak of.
+    A tensor is first summed over all dimensions but the one that separates cells (rows of queries, columns of outputs),
+    in float64; this leaves a few numbers per row, so the index takes almost no memory.
     """
 
     cells: tuple[Cell, ...]
     sizes: np.ndarray  # int64 (cell,): parameter elements
     names: tuple[str, ...]  # of the parameters, in the order of the model
     lines: tuple[_Line, ...]  # one per parameter
-    cell_of_line: Tensor  # int64 (line,): all lines one after the other
+    cell_of_line: Tensor  # int64 (line,): all lines concatenated
 
     def sums(self, tensors: Iterable[Tensor]) -> Float64[Tensor, " cell"]:
         """Sum over each cell, float64; `tensors` are shaped like the parameters, in their order."""
@@ -84,12 +84,12 @@ def find_cells(module: nn.Module, anatomy: Anatomy, separate_bias: bool = False)
     """The cells of a model's trainable parameters.
 
     A head owns rows of the query, key and value projections with their biases, and columns of the output projection
-    (rows where a family stores it transposed); the output bias belongs to no head. Where several query heads share a
-    key and a value head, those belong to no single head. A bias joins its matrix unless `separate_bias` puts it into a
-    component of its own, such as "query bias".
+    (rows if a family stores it transposed); the output bias belongs to no head. If several query heads share a key and
+    a value head, those belong to no single head. A bias joins its matrix unless `separate_bias` makes it a separate
+    component, such as "query bias".
 
     Raises:
-        UserError: A parameter is in no component that the anatomy knows, or in two.
+        UserError: A parameter is in no component of the anatomy, or in two.
     """
     attentions = _attentions(anatomy)
     by_parameter: dict[str, list[ParameterGroup]] = {}
@@ -119,7 +119,7 @@ def find_cells(module: nn.Module, anatomy: Anatomy, separate_bias: bool = False)
 def _line_of(
     name: str, parameter: Tensor, groups: list[ParameterGroup], attentions: dict[_Place, Attention], bias: bool
 ) -> tuple[_Line, list[Cell]]:
-    """How a parameter is cut, and the cell of each entry along the cut."""
+    """How a parameter is split, and the cell of each entry along the split."""
     if not groups or any(group.component == "other" for group in groups):
         raise UserError(
             f"The parameter {name} belongs to no component that infoflow knows, so allocations would not add up.\n"
@@ -157,7 +157,7 @@ def _attentions(anatomy: Anatomy) -> dict[_Place, Attention]:
 
 
 def _heads_of(group: ParameterGroup, attentions: dict[_Place, Attention]) -> int:
-    """Between how many heads a group's entries are divided; 0 where they belong to no single head."""
+    """The number of heads that share a group's entries; 0 if they belong to no single head."""
     attention = attentions.get((group.stack, group.layer, group.kind))
     if attention is None or group.component not in ATTENTION or group.slice.dim is None:
         return 0

@@ -1,4 +1,4 @@
-"""Whether the corpus matters to who does the learning: trainings on several corpora, compared pair by pair."""
+"""Whether the corpus affects which parts learn: trainings on several corpora, compared pair by pair."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -15,18 +15,20 @@ _CORPORA = tuple(
 )
 ALLOCATION_CORPORA = TableSchema(
     name="allocation_corpora",
-    version=1,
+    version=2,
     description="How alike the loss changes of two trainings are spread over layers × components, as in "
     "allocation_similarity, for pairs that differ in the corpus or in the objective and stack, not in both.",
+    made_by="it needs recordings on several corpora, and a study has one: run one study for each and compare "
+    "their folders, infoflow dynamics RUN RUN ...",
     columns=(*_CORPORA, *ALLOCATION_SIMILARITY.columns),
 )
 
 
 def compare_corpora(groups: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The table `allocation_corpora` of recordings on several corpora.
+    """The table `allocation_corpora` for recordings on several corpora.
 
-    Pairs are of one corpus, or of one objective and stack. Those of one corpus say what the objective (or the seed)
-    changes, those of one objective what the size, the domain or the language pair of the corpus changes.
+    Pairs share a corpus, or an objective and stack. Pairs within a corpus show the effect of the objective (or the
+    seed), pairs within an objective that of the corpus's size, domain or language pair.
 
     Args:
         groups: `allocation_groups` of each corpus's trainings, by the corpus's name.
@@ -47,5 +49,5 @@ def compare_corpora(groups: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _task(key: TrainedStack) -> TrainedStack:
-    """All of it but who it is: two seeds have one task."""
+    """The key without the model's identity: two seeds have one task."""
     return key._replace(model="", seed=0)

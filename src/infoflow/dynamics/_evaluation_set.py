@@ -1,27 +1,27 @@
-"""The sentences that a recording evaluates the loss on: chosen once, with noise frozen once."""
+"""The sentences for a recording's losses: chosen once, with fixed noise."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from infoflow.foundation import UserError, hash64_array
+from infoflow.foundation import UserError, dealt, hash64, hash64_array
 from infoflow.objectives import AbstractObjective, Batch
 from infoflow.training import TrainingData
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class EvaluationSet:
-    """Fixed examples in disjoint parts; allocations on the parts tell how far the choice of examples matters."""
+    """Fixed examples in disjoint parts; differences between parts show the effect of the choice of examples."""
 
-    name: str  # "train" or "held-out", by where the sentences come from
-    objective: AbstractObjective  # as for evaluation: no noise that belongs to training alone
+    name: str  # "train" or "held-out", by the source of the sentences
+    objective: AbstractObjective  # as in evaluation: without training-only noise
     parts: tuple[tuple[Batch, ...], ...]
     counts: tuple[dict[str, int], ...]  # of each part: supervised items of each term of the loss
     sentences: int
     tokens: int  # source tokens, without padding
     micro_tokens: int = 4096  # padded tokens of one pass
-    moving: bool = False  # the batch of each update, see `batch_set`
+    moving: bool = False  # whether it is the batch of each update, see `batch_set`
 
     @property
     def totals(self) -> dict[str, int]:
@@ -38,11 +38,11 @@ def evaluation_set(
     seed: int = 0,
     micro_tokens: int = 4096,
 ) -> EvaluationSet:
-    """Sentences of `data`, by the hash of (seed, sentence id), until they hold `tokens` source tokens.
+    """Sentences of `data`, by the hash of (seed, sentence id), up to `tokens` source tokens.
 
     The noise of a sentence is keyed by (seed, its id) with the epoch set to 0, so it never changes; it is that of
-    `infoflow.training.evaluate`. Consecutive sentences go to different parts, so parts are of equal size. Nothing is
-    dropped, and how sentences are batched changes no more than rounding.
+    `infoflow.training.evaluate`. Sentences are distributed to the parts in turn, with copies in the same part, so that
+    parts have nearly equal size. Nothing is dropped, and batching affects only rounding.
 
     Raises:
         UserError: `tokens` or `parts` is below 1, or there are fewer sentences than parts.
@@ -53,9 +53,11 @@ def evaluation_set(
     lengths, ids = np.asarray(data.source.lengths), np.asarray(data.source.sentence_ids)
     order = np.argsort(hash64_array(("allocation-sentences", seed), ids), kind="stable")
     chosen = order[: int(np.searchsorted(np.cumsum(lengths[order]), tokens)) + 1]
-    if len(chosen) < parts:
+    texts = np.array([hash64(*data.source.row(int(row)).tolist()) for row in chosen], dtype=np.uint64)
+    part_of = dealt(texts, parts)
+    if (distinct := len(np.unique(texts))) < parts:
         raise UserError(
-            f"The {name} set of {tokens} tokens has {len(chosen)} sentences, fewer than its {parts} parts. "
+            f"The {name} set of {tokens} tokens has {distinct} different sentences, fewer than its {parts} parts. "
             "Ask for more tokens or fewer parts."
         )
     targets = (
@@ -64,7 +66,7 @@ def evaluation_set(
     batches = tuple(
         tuple(
             data.batch(objective, piece, ("evaluation-noise", seed), 0)
-            for piece in _batches(np.sort(chosen[part::parts]), lengths, targets, micro_tokens)
+            for piece in _batches(np.sort(chosen[part_of == part]), lengths, targets, micro_tokens)
         )
         for part in range(parts)
     )
@@ -79,15 +81,15 @@ def evaluation_set(
     )
 
 
-# What one more forward and backward pass costs, in tokens: 4 ms, or 90 tokens, at width 64 with 6 layers on one CPU
-# thread. A GPU takes thousands of tokens in the time it takes to be told about them.
+# Cost of an additional forward and backward pass, in tokens: 4 ms, or 90 tokens, at width 64 with 6 layers on one CPU
+# thread. A GPU processes thousands of tokens in the time of a launch.
 _CPU_PASS, _GPU_PASS = 64, 4096
 
 
 def _batches(rows: np.ndarray, source: np.ndarray, target: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Rows in the batches that cost least, padding and the passes themselves counted; at most `budget` padded tokens.
+    """Rows in the cheapest batches, counting padding and passes; at most `budget` padded tokens each.
 
-    Sentences are few and of all lengths, so that one batch would be padding for the most part (three times the cost).
+    Sentences are few and of all lengths: one batch would be mostly padding (three times the cost).
     """
     rows = rows[np.argsort(source[rows] + target[rows], kind="stable")]
     lengths = np.stack([source[rows], target[rows]])
@@ -98,7 +100,7 @@ def _batches(rows: np.ndarray, source: np.ndarray, target: np.ndarray, budget: i
         longest = np.maximum.accumulate(lengths[:, :stop][:, ::-1], axis=1)[:, ::-1].sum(axis=0)
         padded = longest * (stop - np.arange(stop))
         fits = padded <= budget
-        fits[-1] = True  # a sentence longer than the budget goes alone
+        fits[-1] = True  # a sentence longer than the budget gets its own batch
         costs = np.where(fits, best[:stop] + padded + one_pass, np.inf)
         start[stop] = int(costs.argmin())
         best[stop] = costs[start[stop]]

@@ -1,4 +1,4 @@
-"""Loss and gradient of a model on an evaluation set, without leaving a trace in the model or its training."""
+"""Loss and gradient of a model on an evaluation set, without side effects on the model or its training."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from ._pass import ModelPass
 
 
 class FlatParameters:
-    """The trainable parameters of a module as one vector: read, written back bit for bit, differentiated."""
+    """The trainable parameters of a module as one vector: read, restored exactly, differentiated."""
 
     def __init__(self, module: nn.Module) -> None:
         named = list(learning_parameters(module).items())
@@ -63,14 +63,14 @@ class FlatParameters:
 
 @contextmanager
 def undisturbed(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode in full precision; modes, buffers and random states come back as they were."""
+    """Evaluation mode in full precision; afterwards modes, buffers and random states are restored."""
     modes = [(child, child.training) for child in module.modules()]
     buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
     device = next(module.parameters()).device
     devices = [device] if device.type == "cuda" else []
     try:
         module.eval()
-        # Dropout is off, so that nothing should draw; a model of one's own may.
+        # Dropout is off, so nothing should draw; a user's model may.
         with torch.random.fork_rng(devices=devices), torch.autocast(device.type, enabled=False), torch.enable_grad():
             yield
     finally:
@@ -99,7 +99,7 @@ def pass_gradients(
 ) -> tuple[dict[str, float], dict[str, Tensor]]:
     """Sum of each term over the passes and its gradient as a vector, both undivided.
 
-    `.grad` is neither read nor written. The numbers of parameters that any term depends on are added to `used`.
+    `.grad` is neither read nor written. The numbers of parameters that a term depends on are added to `used`.
     """
     names = list(objective.term_weights)
     totals = dict.fromkeys(names, 0.0)

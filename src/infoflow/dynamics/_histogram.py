@@ -1,4 +1,4 @@
-"""How the allocations of single parameters are distributed: counts in fixed symmetric logarithmic bins, by group."""
+"""Distribution of single parameters' allocations: counts in fixed symmetric logarithmic bins, by group."""
 
 import numpy as np
 import torch
@@ -10,13 +10,13 @@ from ._cells import Cell, Cells
 _PER_DECADE, _SMALLEST, _DECADES = 2, -14, 14
 _SIDE = _PER_DECADE * _DECADES  # bins of one sign
 NUM_BINS = 2 * _SIDE + 1
-"""Bins of the histogram of changes: both signs in decades, and one around zero."""
+"""Number of histogram bins: both signs in half decades, and one for zero."""
 
 
 class Histogram:
-    """Counts (group, bin) over all chords that were added: negative bins, a bin for exactly 0, positive bins.
+    """Counts (group, bin) over all added chords: negative bins, a bin for exactly 0, positive bins.
 
-    A bin spans half a decade, from 1e-14 nats to 1; what is smaller or larger lies in the outermost ones.
+    A bin spans half a decade, from 1e-14 nats to 1; smaller or larger values fall into the outermost bins.
     """
 
     def __init__(self, cells: Cells, shapes: list[torch.Size], like: Tensor) -> None:
@@ -40,13 +40,13 @@ class Histogram:
         return {"counts": self.counts, "chords": torch.tensor(self.chords)}
 
     def load(self, state: dict[str, Tensor]) -> None:
-        if state:  # a training that was begun before there were histograms goes on without its first chords
+        if state:  # a training from before histograms continues without its first chords
             self.counts = state["counts"].to(self.counts.device, copy=True)
             self.chords = int(state["chords"])
 
 
 def bins_of(values: Float[Tensor, " parameter"]) -> Int64[Tensor, " parameter"]:
-    """The bin of each value; what is no number counts as 0."""
+    """The bin of each value; NaN counts as 0."""
     values = torch.nan_to_num(values, nan=0.0)
     size = values.abs().log10_().sub_(_SMALLEST).mul_(_PER_DECADE).floor_().clamp_(0, _SIDE - 1).add_(1)
     return size.mul_(torch.sign(values)).add_(_SIDE).to(torch.int64)
@@ -60,7 +60,7 @@ def bin_edges() -> list[tuple[float, float]]:
 
 
 def _of_elements(cells: Cells, place: Tensor, shapes: list[torch.Size]) -> Tensor:
-    """The group of each parameter element; int16 while there are few enough groups."""
+    """The group of each parameter element; int16 if there are few enough groups."""
     pieces, start = [], 0
     for line, shape in zip(cells.lines, shapes, strict=True):
         own, start = place[start : start + line.size], start + line.size

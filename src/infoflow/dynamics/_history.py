@@ -1,4 +1,4 @@
-"""What a recording knows over time: sums of each window, and losses at its ends."""
+"""A recording over time: sums of each window, and losses at its ends."""
 
 from dataclasses import dataclass
 
@@ -9,16 +9,16 @@ from torch import Tensor
 # G targets (a set and a term of the loss), C cells, P parts, W windows
 
 PARAMETER_FIGURES = ("helped", "hurt", "zero", "alternated", "top_share")
-"""Shares of the parameters in a chord; `top_share`: of the sum of |A|, what the largest 1 % of |A| make up."""
+"""Shares of the parameters in a chord; `top_share`: the share of the largest 1 % of |A| in the sum of |A|."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Chord:
-    """One chord, all figures on the CPU."""
+    """One chord, with all numbers on the CPU."""
 
     start: int  # updates before it
     end: int
-    sums_GPC: np.ndarray  # allocations of each part, which add up to the allocation on the whole set
+    sums_GPC: np.ndarray  # allocations of each part, which sum to the allocation on the whole set
     loss_before_G: np.ndarray
     loss_after_G: np.ndarray
     parameters: np.ndarray  # PARAMETER_FIGURES of the tracked target; NaN where not measured
@@ -43,7 +43,7 @@ class History:
         self._open = 0  # chords in the last window
 
     def add(self, chord: Chord) -> None:
-        """Add a chord to the last window, or begin one with it."""
+        """Add a chord to the last window, or start a new one."""
         self.totals_GPC += chord.sums_GPC
         ends = np.array([chord.start, chord.end], dtype=float)
         losses = np.stack([chord.loss_before_G, chord.loss_after_G])
@@ -103,7 +103,7 @@ class History:
         self._open = int(state["open"])
         for name in _FIELDS:
             self._windows[name] = [value.copy() for value in state[name].numpy()] if name in state else []
-        # A number taken out of an array is no array: the sums go on in place.
+        # An element of an array is not an array: the sums continue in place.
         self._windows["chords"] = [np.array(value) for value in self._windows["chords"]]
 
 

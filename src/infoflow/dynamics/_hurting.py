@@ -1,4 +1,4 @@
-"""Who hurts, how often, when last and how much: of groups, and of every single parameter."""
+"""Counts of hurting: how often, when last and how much, for groups and for every single parameter."""
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ NEVER = -1
 
 
 class GroupCounts:
-    """Chords in which the *sum* of a group raised, lowered or left the loss."""
+    """Chords in which the *sum* of a group raised, lowered or did not change the loss."""
 
     def __init__(self, targets: int, groups: int) -> None:
         shape = (targets, groups)
@@ -44,7 +44,7 @@ class ParameterCounts:
     """The same for every parameter by itself, with its smallest allocation and two moments (sums over chords of the
     allocation and of its square), and how two halves of the examples agree about it.
 
-    Counters are int32: PyTorch's uint32 knows no mixed addition.
+    Counters are int32: PyTorch's uint32 has no mixed addition.
     """
 
     def __init__(self, like: Float[Tensor, " parameter"], halves: bool) -> None:
@@ -54,12 +54,15 @@ class ParameterCounts:
         self.largest = torch.full_like(like, -torch.inf)
         self.smallest = torch.full_like(like, torch.inf)
         self.total, self.squares = torch.zeros_like(like), torch.zeros_like(like)
-        self.sign = torch.zeros_like(like, dtype=torch.int8)  # of the chord before
+        self.sign = torch.zeros_like(like, dtype=torch.int8)  # of the previous chord
         self.halves: tuple[Tensor, ...] = (torch.zeros_like(like), torch.zeros_like(like)) if halves else ()
-        self.agreement = torch.zeros(2, dtype=torch.float64)  # chords' shares of equal signs, and their number
+        self.agreement = torch.zeros(2, dtype=torch.float64)  # sums of the chords' shares of equal signs, and chords
 
     def add(self, allocation: Float[Tensor, " parameter"], update: int, tail: bool) -> np.ndarray:
-        """Count one chord; its `PARAMETER_FIGURES` (with `tail` also the share of the largest, which takes a sort)."""
+        """Count one chord.
+
+        Returns its `PARAMETER_FIGURES` (with `tail` also the share of the largest, which needs a sort).
+        """
         hurts, sign = allocation > 0, _signs(allocation)
         both = self.sign * sign
         self.sign = sign
@@ -78,7 +81,7 @@ class ParameterCounts:
         return np.array([1 - hurt - zero, hurt, zero, alternated, _top_share(allocation) if tail else np.nan])
 
     def compare(self, first: Float[Tensor, " parameter"], second: Float[Tensor, " parameter"]) -> None:
-        """Count one chord's allocations on two halves of the examples, each per its own mean loss."""
+        """Count one chord's allocations on two halves of the examples, each for its own mean loss."""
         self.halves[0].add_(first)
         self.halves[1].add_(second)
         moving, equal = _equal_signs(_signs(first * second))
@@ -87,7 +90,7 @@ class ParameterCounts:
 
     @property
     def sign_agreement(self) -> float:
-        """Mean share of parameters whose allocations on the two halves have one sign, among those not zero."""
+        """Mean share of parameters whose allocations on the two halves have equal signs, among nonzero ones."""
         return float(self.agreement[0] / self.agreement[1]) if self.agreement[1] else np.nan
 
     def half_correlation(self) -> float:
@@ -111,8 +114,8 @@ _EXTREMES = ("largest", "largest_update", "smallest")
 _PARAMETER_FIELDS = ("hurt", "zero", "last", *_EXTREMES, "total", "squares", "sign", "agreement")
 
 
-# Where signs are as good as random, selecting by a mask (masked_fill_, where) or comparing narrow integers costs 5 to
-# 15 times what arithmetic does on a CPU: 1.6 ms against 0.1 for 440,000 parameters, several times a chord.
+# With nearly random signs, selecting by a mask (masked_fill_, where) or comparing narrow integers costs 5 to 15 times
+# as much as arithmetic on a CPU: 1.6 ms against 0.1 for 440,000 parameters, several times per chord.
 
 
 def _signs(values: Float[Tensor, " parameter"]) -> Int8[Tensor, " parameter"]:
@@ -120,18 +123,18 @@ def _signs(values: Float[Tensor, " parameter"]) -> Int8[Tensor, " parameter"]:
 
 
 def _mark(updates: Int32[Tensor, " parameter"], where: Bool[Tensor, " parameter"], update: int) -> None:
-    """Set the entries of `where` to `update`, which is later than all that are there."""
+    """Set the entries of `where` to `update`, which is later than all existing ones."""
     torch.maximum(updates, where.to(torch.int32).mul_(update - NEVER).add_(NEVER), out=updates)
 
 
 def _equal_signs(products: Int8[Tensor, " parameter"]) -> tuple[int, int]:
-    """How many products of two signs are not 0, and how many are 1."""
+    """The number of products of two signs that are not 0, and of those that are 1."""
     moving = int(torch.count_nonzero(products))
     return moving, (moving + int(products.sum())) // 2
 
 
 def _top_share(allocation: Tensor) -> float:
-    """What the largest 1 % of |A| make up of its sum; of a normal distribution 3.6 %."""
+    """The share of the largest 1 % in the sum of |A|; 3.6 % for a normal distribution."""
     sizes = allocation.abs()
     total = float(sizes.sum(dtype=torch.float64))
     largest = torch.topk(sizes, max(1, sizes.numel() // 100), sorted=False).values

@@ -26,11 +26,11 @@ def normalised(table: pd.DataFrame, normalisation: str) -> pd.Series:
     | `head_layer` | $A_{lj} / \sum_j A_{lj}$, in each layer | the same; unstable where heads cancel |
     | `head_map` | $A_{lj} / \sum_{lj} \lvert A_{lj} \rvert$ | the whole map of a stack and kind |
 
-    Sums run over the rows of one model, set and term of the loss. What belongs to no head is left out of the sums over
-    heads (NaN there).
+    Sums are over the rows of one model, set and term of the loss. Cells outside heads are left out of sums over heads
+    (NaN there).
 
     Raises:
-        UserError: The normalisation is unknown, or of the other table.
+        UserError: The normalisation is unknown, or belongs to the other table.
     """
     known = HEAD_NORMALISATIONS if "head" in table else GROUP_NORMALISATIONS
     if normalisation not in known:

@@ -1,8 +1,8 @@
-"""Several sentences in a row, each by itself: no padding to speak of, and as few passes as there can be.
+"""Packs several separate sentences into a row: almost no padding, and as few passes as possible.
 
-Sentences chosen by chance are of all lengths. Sorted and padded, 1,028 tokens of the generated grammar took 5 passes
-and 79 ms (width 64, 6 layers, one thread); packed, one pass of 1,056 tokens, 54 ms; as many tokens in sentences of one
-length, as in a training batch, 48 ms.
+Randomly chosen sentences have all lengths. Sorted and padded, 1,028 tokens of the generated grammar took 5 passes and
+79 ms (width 64, 6 layers, one thread); packed, one pass of 1,056 tokens took 54 ms; the same number of tokens in
+sentences of equal length, as in a training batch, took 48 ms.
 """
 
 import math
@@ -19,21 +19,22 @@ from infoflow.objectives import UNSUPERVISED, Batch
 
 from ._pass import ModelPass
 
-# R rows, T token of a row, S stacks that read something of their own
+# R rows, T token of a row, S stacks with their own input
 
 PACKED = frozenset({"input_ids", "labels", "decoder_input_ids", "attention_mask"})
-"""The tensors of a batch whose sentences can be packed; masks are made anew."""
-_PADDING = -1  # the sentence of a position that holds none
-_WIDENINGS = (1.0, 1.25, 1.5, 1.75, 2.0)  # of the longest sentence: places that short ones fill up
-# On a CPU attention takes exponentials 16 at a time and the rest one by one: rows 47 wide took 70 ms, 49 wide 60.
+"""The tensors of a batch whose sentences can be packed; masks are created anew."""
+_PADDING = -1  # sentence number of an empty position
+_WIDENINGS = (1.0, 1.25, 1.5, 1.75, 2.0)  # row widths relative to the longest sentence: short ones fill the gaps
+# On a CPU attention computes exponentials in groups of 16 and the rest singly: rows of width 47 took 70 ms, 49 took
+# 60.
 _ALIGNMENT = 16
 _EVEN = 256  # width of a row at which attention costs as much as all the rest; measured at model width 64, 8 heads
 
 
 class PackReader(NamedTuple):
-    """A stack as packing sees it."""
+    """A stack as a reader of packed rows."""
 
-    module: str  # whose `forward` takes position_ids and masks
+    module: str  # module whose `forward` accepts position_ids and masks
     causal: bool
 
 
@@ -52,18 +53,18 @@ class _Sentence:
 def packed(
     batches: Sequence[Batch], readers: Sequence[PackReader], budget: int, share: slice, dtype: torch.dtype
 ) -> tuple[ModelPass, ...]:
-    """Passes over the sentences of `batches` that lie in `share`, with at most `budget` positions each.
+    """Passes over the sentences of `batches` in `share`, with at most `budget` positions each.
 
-    Every sentence's loss is that of the sentence alone: positions are counted from its own beginning, and attention
-    stays within it (masks are added to the scores: 0, or the smallest number of `dtype`). What follows the last label
-    of a causal decoder is dropped; nothing looks there.
+    Every sentence's loss equals that of the sentence alone: positions are counted from its own start, and attention
+    stays within it (masks are added to the scores: 0, or the smallest number of `dtype`). Positions after the last
+    label of a causal decoder are dropped, since nothing attends to them.
 
     Args:
         batches: Right-padded sentences with a label for each position of the predicting stack.
-        readers: The stack that reads the input and, where there is one, the stack that reads the decoder's input.
-        budget: Positions of all stacks in a pass; a longer sentence goes alone.
-        share: Which of the sentences, in order of length.
-        dtype: Of the masks: that of the weights.
+        readers: The stack that reads the input and, if there is one, the stack that reads the decoder's input.
+        budget: Positions of all stacks in a pass; a longer sentence gets its own pass.
+        share: Selection of the sentences, in order of length.
+        dtype: Data type of the masks: that of the weights.
     """
     sentences = sorted((one for batch in batches for one in _sentences(batch)), key=lambda one: -sum(one.lengths))
     sentences = sentences[share]
@@ -96,7 +97,7 @@ def _sentences(batch: Batch) -> list[_Sentence]:
 
 
 def _best_rows(lengths_NS: Int[np.ndarray, "sentence stack"]) -> list[list[int]]:
-    """Sentences of each row, for the width that costs least: fewer holes against longer rows."""
+    """Sentences of each row, for the cheapest width: a trade-off between gaps and longer rows."""
     longest, total = lengths_NS.max(axis=0).tolist(), lengths_NS.sum(axis=0).tolist()
     best, least = [], math.inf
     for width in sorted({_aligned(widening * longest[0]) for widening in _WIDENINGS}):
@@ -115,7 +116,7 @@ def _aligned(width: int | float) -> int:
 
 
 def _first_fit(lengths_NS: Int[np.ndarray, "sentence stack"], widths_S: Int[np.ndarray, " stack"]) -> list[list[int]]:
-    """Each sentence into the first row that has room for it in every stack."""
+    """Puts each sentence into the first row with room for it in every stack."""
     rows: list[list[int]] = []
     room = np.empty((len(lengths_NS), lengths_NS.shape[1]), dtype=int)
     for place, length in enumerate(lengths_NS):
@@ -156,7 +157,7 @@ def _pass(rows: list[list[_Sentence]], readers: Sequence[PackReader], dtype: tor
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Places:
-    """Where in the rows of a stack sentences lie."""
+    """Positions of sentences in the rows of a stack."""
 
     sentences_RT: Int[Tensor, "row token"]  # number of the sentence within its row, or _PADDING
     positions_RT: Int[Tensor, "row token"]  # within the sentence, from 0
@@ -168,22 +169,22 @@ class _Places:
         return cls(sentences_RT=_laid_out(numbers, _PADDING), positions_RT=_laid_out(places, 0))
 
     def among(self, others: "_Places") -> Bool[Tensor, "row 1 token other"]:
-        """Which positions of another stack (or of this one) belong to the same sentence."""
+        """Which positions of another stack (or this one) belong to the same sentence."""
         return (self.sentences_RT[:, :, None] == others.sentences_RT[:, None, :])[:, None]
 
     def arguments(self, causal: bool, dtype: torch.dtype) -> Mapping[str, Tensor]:
-        """What the stack's `forward` is told."""
+        """Arguments of the stack's `forward`."""
         seen = self.among(self)
         return {"position_ids": self.positions_RT, "attention_mask": _added(seen.tril() if causal else seen, dtype)}
 
 
 def _added(seen: Bool[Tensor, "row 1 token other"], dtype: torch.dtype) -> Float[Tensor, "row 1 token other"]:
-    # Not −∞: a position that sees nothing, as in padding, would become NaN.
+    # Not −∞: a position that sees nothing, such as padding, would become NaN.
     return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
 
 
 def _laid_out(rows: list[list[Tensor]], value: int) -> Int[Tensor, "row token"]:
-    """Pieces of each row one after the other, filled up with `value` on the right."""
+    """Pieces of each row, concatenated and padded with `value` on the right."""
     joined = [torch.cat(row) for row in rows]
     result = torch.full((len(rows), _aligned(max(len(row) for row in joined))), value)
     for row, tokens in zip(result, joined, strict=True):

@@ -1,4 +1,4 @@
-"""How many panels the chords of a recording took."""
+"""Number of panels used on the chords of a recording."""
 
 import numpy as np
 import torch
@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 class Panels:
-    """Sum and maximum over chords, each chord's number being what its residuals asked for."""
+    """Sum and maximum over chords of the panels that their residuals needed."""
 
     def __init__(self) -> None:
         self._chords, self._sum, self.largest = 0, 0, 0

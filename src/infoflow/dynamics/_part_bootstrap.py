@@ -10,12 +10,12 @@ from infoflow.results import estimate
 
 
 def part_estimate(sums_P: np.ndarray, shares_P: np.ndarray, baseline: float, count: int) -> dict[str, Any]:
-    r"""The columns of `estimate_columns` for a sum $v = \sum_p v_p$ over parts that hold shares n_p of the items.
+    r"""The columns of `estimate_columns` for a sum $v = \sum_p v_p$ over parts with shares n_p of the items.
 
     $$ v_r = v + \sqrt{\tfrac{P}{P-1}} \left(\frac{\sum_p w_{rp} v_p}{\sum_p w_{rp} n_p} - v\right) $$
 
-    w counts how often each part is drawn in replicate r; the root undoes that a bootstrap of P values is too narrow by
-    its inverse. One part gives no interval. The draws are the same for every model, so that models evaluated on the
+    w is how often each part is drawn in replicate r; the root corrects the bootstrap of P values, which is too narrow
+    by its inverse. One part gives no interval. The draws are the same for every model, so that models evaluated on the
     same sentences have paired replicates.
     """
     value, parts = float(sums_P.sum()), len(sums_P)

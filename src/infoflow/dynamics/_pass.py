@@ -14,7 +14,7 @@ from infoflow.objectives import AbstractObjective, Batch, LossTerm
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ModelPass:
-    """A batch, and what stacks must be told where its rows hold several sentences."""
+    """A batch, with additional arguments for stacks whose rows hold several sentences."""
 
     batch: Batch
     told: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)  # arguments of `forward`, by module name
@@ -32,7 +32,7 @@ class ModelPass:
 
 @contextmanager
 def _telling(module: nn.Module, told: Mapping[str, Mapping[str, Tensor]]) -> Iterator[None]:
-    """Let the named submodules be called with these arguments in place of the caller's."""
+    """Override these arguments in calls of the named submodules."""
     with ExitStack() as hooks:
         for name, given in told.items():
 

@@ -1,4 +1,4 @@
-"""The forward passes that evaluate a set on a model: packed where the model can keep the sentences of a row apart."""
+"""Forward passes for a set: packed if the model can separate the sentences of a row."""
 
 import inspect
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from ._packing import PACKED, PackReader, packed
 from ._pass import ModelPass
 from ._sharing import share
 
-_TRIED = 12  # sentences on which packing is tried
-_ROUNDING = 1e-3  # of the norm of a parameter's gradient; sentences that see each other differ by shares of it
+_TRIED = 12  # sentences for testing packing
+_ROUNDING = 1e-3  # relative to the norm of a parameter's gradient; sentences that see each other differ by more
 
 
 def passes_of(
@@ -25,8 +25,8 @@ def passes_of(
 ) -> tuple[tuple[ModelPass, ...], ...]:
     """This process's passes over each part of a set, on the model's device; call it while training is undisturbed.
 
-    Sentences are packed where the stacks take positions and masks and where that leaves losses and gradients as they
-    were, which is tried on a few sentences; else the set's own batches are used.
+    Sentences are packed if the stacks accept positions and masks and packing leaves losses and gradients unchanged,
+    which is tested on a few sentences; otherwise the set's own batches are used.
     """
     readers = _readers(module, anatomy)
     packs = (
@@ -47,7 +47,7 @@ def plain(batches: Sequence[Batch]) -> tuple[ModelPass, ...]:
 
 
 def _readers(module: PreTrainedModel, anatomy: Anatomy) -> list[PackReader]:
-    """What reads the input and the decoder's input; empty where one of them cannot be told positions or masks."""
+    """The stacks that read the input and the decoder's input; empty if one of them accepts no positions or masks."""
     if not all(stack.layers for stack in anatomy.stacks):  # static vectors
         return []
     readers = [PackReader(module=_module_of(module, stack), causal=stack.causal) for stack in anatomy.stacks]
@@ -70,7 +70,7 @@ def _module_of(module: PreTrainedModel, stack: Stack) -> str:
 
 
 def _fits(parts: tuple[tuple[Batch, ...], ...], readers: list[PackReader]) -> bool:
-    """Whether the stacks can be told, and there is a label for each position of the last one."""
+    """Whether packing arguments exist, and every position of the last stack has a label."""
     if not readers:
         return False
     for batch in (batch for part in parts for batch in part):
@@ -85,7 +85,7 @@ def _fits(parts: tuple[tuple[Batch, ...], ...], readers: list[PackReader]) -> bo
 def _changes_nothing(
     module: PreTrainedModel, flat: FlatParameters, one: EvaluationSet, readers: list[PackReader]
 ) -> bool:
-    """Whether packing leaves losses and gradients as they are, up to rounding, on a few sentences of all lengths."""
+    """Whether packing leaves losses and gradients unchanged, up to rounding, on a few sentences of all lengths."""
     few = [_first_rows(batch, 1 + _TRIED // len(one.parts[0])) for batch in islice(one.parts[0], _TRIED)]
     ways = plain(few), packed(few, readers, one.micro_tokens, slice(None), flat.dtype)
     found = [_gradients(module, flat, one.objective, passes) for passes in ways]

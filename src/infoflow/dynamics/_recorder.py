@@ -6,7 +6,7 @@ after the update   Δ ← θ − θ0; for inner nodes a: A += w_a · gradient(θ
                    A ← (w_0 G + A + w_1 G') ⊙ Δ; its sums and counts are kept, A is not; G ← G'
 ```
 
-With a tolerance, G' is taken first, and the inner nodes follow from what is left of the losses' change.
+With a tolerance, G' is computed first, and the inner nodes depend on the remaining residual.
 """
 
 import dataclasses
@@ -32,7 +32,6 @@ from ._gradient import FlatParameters, undisturbed
 from ._histogram import Histogram
 from ._history import PARAMETER_FIGURES, Chord, History
 from ._hurting import GroupCounts, ParameterCounts
-from ._lags import Lags
 from ._panels import Panels
 from ._refinement import refined
 from ._residuals import Residuals, free_residuals
@@ -40,29 +39,29 @@ from ._rules import Rule, quadrature
 from ._sharing import rank
 from ._targets import Channel, Targets
 
-_STATE = 2  # raise when a checkpoint of a recorder holds something else
+_STATE = 2  # raise when the content of a recorder's checkpoint changes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _OpenChord:
-    """A chord whose inner nodes are being visited."""
+    """A chord whose inner nodes are being evaluated."""
 
     module: PreTrainedModel
-    end: Tensor | None  # weights; needed where there are inner nodes
+    end: Tensor | None  # weights; only needed with inner nodes
     delta: Tensor
-    middle_slopes: np.ndarray | None  # (target, part), to be filled where a node lies in the middle
+    middle_slopes: np.ndarray | None  # (target, part), filled if a node is in the middle
 
 
 class LossChangeRecorder(TrainingHook):
     """Allocates the loss changes of a training run to its parameters, as a hook of the loop.
 
-    The training's weights are bit for bit those without it: gradients are taken with `autograd.grad`, weights go back
-    from a stored copy, and modes, buffers and random states are restored. Its state belongs to the checkpoint, so an
-    interrupted run records what an uninterrupted one does. Under `torchrun` every process takes its share of the
-    examples, and gradients are added up between them.
+    The training's weights are exactly those without it: gradients are computed with `autograd.grad`, weights are
+    restored from a stored copy, and so are modes, buffers and random states. Its state is part of the checkpoint, so an
+    interrupted run records the same as an uninterrupted one. Under `torchrun` every process takes its share of the
+    examples, and gradients are summed over processes.
 
-    Memory beside training, in copies of the weights: 2 + the gradients kept (sets × terms × parts; four times these
-    with a tolerance), 1 more where the weights move to inner nodes, and 8 to 11 for statistics of single parameters.
+    Additional memory, in copies of the weights: 2 + the gradients kept (sets × terms × parts; four times these with a
+    tolerance), 1 more if there are inner nodes, and 8 to 11 for statistics of single parameters.
     """
 
     name = "loss-change"
@@ -103,14 +102,14 @@ class LossChangeRecorder(TrainingHook):
             self._prepare(step)
         if self._start is None:
             self._start = self.flat.read()
-            self._losses[self.targets.move(step)] = np.nan  # of no use: they are of the last update's batch
+            self._losses[self.targets.move(step)] = np.nan  # unused: they belong to the last update's batch
             if np.isnan(self._losses).any():
                 with undisturbed(step.module):
                     self._open(step.module)
         self.seconds += time.perf_counter() - started
 
     def on_step_end(self, step: Step) -> None:
-        """Close the chord where it is due."""
+        """Close the chord if it is due."""
         started = time.perf_counter()
         self.updates = step.update
         if step.update % self.config.every == 0 or step.update == step.total:
@@ -121,12 +120,12 @@ class LossChangeRecorder(TrainingHook):
     def on_train_end(self, module: PreTrainedModel) -> None:
         """Write the recording."""
         if self.out is not None and self._flat is not None and rank()[0] == 0:
-            from ._recording import Recording  # which reads recorders
+            from ._recording import Recording  # imports recorders itself
 
             Recording.of(self).write(self.out)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What a resumed run needs; all of it where the first update has been seen."""
+        """State for a resumed run; complete once the first update has been seen."""
         key = torch.tensor(int(self._key, 16) % 2**62)
         if self._flat is None:
             return {"key": key}
@@ -140,7 +139,7 @@ class LossChangeRecorder(TrainingHook):
         return state
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Keep the state until the first update shows the module."""
+        """Keep the state until the first update provides the module."""
         if "key" not in state or int(state["key"]) != int(self._key, 16) % 2**62:
             begun = "with other settings or sentences" if "key" in state else "without recording loss changes"
             raise UserError(
@@ -168,8 +167,6 @@ class LossChangeRecorder(TrainingHook):
         self.history = History(num, parts, len(self.cells.cells), -(-chords // self.config.windows))
         self.group_counts, self.residuals = GroupCounts(num, len(self.levels.groups)), Residuals(num)
         self.panels = Panels() if self.config.tolerance else None
-        reach = self.config.lags
-        self.lags = Lags(self._flat, self.cells, self.levels, reach) if reach else None
         self.parameter_counts, self.histogram = None, None
         if self.config.parameters:
             shapes = [parameter.shape for parameter in self._flat.parameters]
@@ -179,10 +176,9 @@ class LossChangeRecorder(TrainingHook):
             self._restore(self._restored)
             self._restored = None
 
-    def _pieces(self) -> dict[str, History | GroupCounts | Residuals | ParameterCounts | Histogram | Lags | Panels]:
+    def _pieces(self) -> dict[str, History | GroupCounts | Residuals | ParameterCounts | Histogram | Panels]:
         pieces = {"history": self.history, "groups": self.group_counts, "residuals": self.residuals}
-        details = {"parameters": self.parameter_counts, "histogram": self.histogram, "lags": self.lags}
-        details |= {"panels": self.panels}
+        details = {"parameters": self.parameter_counts, "histogram": self.histogram, "panels": self.panels}
         return pieces | {name: piece for name, piece in details.items() if piece is not None}
 
     def _restore(self, state: dict[str, Tensor]) -> None:
@@ -191,7 +187,7 @@ class LossChangeRecorder(TrainingHook):
         self.updates = int(updates)
         self.targets.used = set(state["used"].tolist())
         self._losses = state["losses"].numpy().copy()
-        # Copies: products of vectors depend in their last bit on where a vector begins in memory.
+        # Copies: the last bit of products of vectors depends on their alignment in memory.
         self._start = state["start"].to(device, copy=True) if "start" in state else None
         for name, tensor in state.items():
             if name.startswith("opening "):
@@ -209,7 +205,7 @@ class LossChangeRecorder(TrainingHook):
 
     def _open(self, module: PreTrainedModel) -> None:
         for row, (index, _) in enumerate(self.targets.rows):
-            if np.isnan(self._losses[row]).any():  # the first term of a set brings the others
+            if np.isnan(self._losses[row]).any():  # the first term of a set computes the others
                 for part in range(self.targets.parts):
                     self._opening |= self._at_end(module, index, part)
 
@@ -223,8 +219,6 @@ class LossChangeRecorder(TrainingHook):
         assert self._start is not None
         delta = self._end_minus_start(end)
         before, first = self._losses.copy(), self._slopes(self._opening, delta)
-        if self.lags is not None:
-            self.lags.add(self._whole_gradient(), delta)
         middle_slopes = np.zeros_like(before) if middle else None
         chord = _OpenChord(module=module, end=end, delta=delta, middle_slopes=middle_slopes)
         if self.config.tolerance:
@@ -256,11 +250,6 @@ class LossChangeRecorder(TrainingHook):
         )
         self._start = None
 
-    def _whole_gradient(self) -> Tensor:
-        """Gradient of the first target at the start of the chord, over all parts; a copy."""
-        index, term = self.targets.rows[0]
-        return torch.stack([self._opening[index, term, part] for part in range(self.targets.parts)]).sum(dim=0)
-
     def _end_minus_start(self, end: Tensor | None) -> Tensor:
         """Δ, in the memory of the start."""
         assert self._start is not None
@@ -283,7 +272,7 @@ class LossChangeRecorder(TrainingHook):
                     chord.middle_slopes[self.targets.row(channel), part] = float(torch.dot(gradient, chord.delta))
 
     def _refined(self, chord: _OpenChord, before: np.ndarray) -> tuple[dict[Channel, Tensor], dict[Channel, Tensor]]:
-        """Mean gradients on as many panels as the tolerance asks for, and the gradients at the end."""
+        """Mean gradients on as many panels as the tolerance needs, and the gradients at the end."""
         ends: dict[Channel, Tensor] = {}
         for index, part in self.targets.pieces:
             ends |= self._at_end(chord.module, index, part)
@@ -314,8 +303,10 @@ class LossChangeRecorder(TrainingHook):
         update: int,
         tail: bool,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Close the sums with the end's gradients, unless those are there and in the sums, add them up over cells, and
-        open the next chord with them."""
+        """Complete the sums with the end's gradients, unless already included, and sum them over cells.
+
+        The next chord starts with these gradients.
+        """
         targets = self.targets
         allocated = np.zeros((len(targets.rows), targets.parts, len(self.cells.cells)))
         halves: list[Tensor | None] = [None, None]
@@ -339,7 +330,7 @@ class LossChangeRecorder(TrainingHook):
         return self._count_parameters(halves, update, tail), allocated, last if self._looks_at_ends else None
 
     def _count_parameters(self, halves: list[Tensor | None], update: int, tail: bool) -> np.ndarray:
-        """Statistics of single parameters on the first target."""
+        """Statistics of single parameters for the first target."""
         counts, (even, odd) = self.parameter_counts, halves
         if counts is None or even is None:
             return np.full(len(PARAMETER_FIGURES), np.nan)
@@ -352,7 +343,7 @@ class LossChangeRecorder(TrainingHook):
         return counts.add(even, update, tail)
 
     def _half_shares(self) -> tuple[float, float]:
-        """Shares of the first target's items that lie in even and in odd parts."""
+        """Shares of the first target's items in even and in odd parts."""
         index, term = self.targets.rows[0]
         counts = [part[term] for part in self.targets.sets[index].counts]
         return sum(counts[0::2]) / sum(counts), sum(counts[1::2]) / sum(counts)
@@ -367,11 +358,11 @@ class LossChangeRecorder(TrainingHook):
         self.history.add(chord)
 
     def _slopes(self, gradients: dict[Channel, Tensor], delta: Tensor) -> np.ndarray | None:
-        """None where the rule keeps no gradient."""
+        """Slopes g · Δ; None if the rule keeps no gradient."""
         return self.targets.slopes(gradients, delta) if gradients else None
 
     def _at_end(self, module: PreTrainedModel, index: int, part: int) -> dict[Channel, Tensor]:
-        """Set the part's losses at the present weights; gradients where the rule looks at the ends of chords."""
+        """Set the part's losses at the current weights; gradients if the rule uses the ends of chords."""
         if self._looks_at_ends:
             losses, gradients = self.targets.gradients(module, index, part)
         else:
@@ -382,7 +373,7 @@ class LossChangeRecorder(TrainingHook):
 
 
 def _with_middle(inner: tuple[tuple[float, float], ...], middle: bool) -> tuple[tuple[float, float], ...]:
-    """Inner nodes with their weights; the middle too, with weight 0 where the rule does not look there."""
+    """Inner nodes with their weights; if requested, also the middle, with weight 0 if the rule does not use it."""
     if not middle or any(node == 0.5 for node, _ in inner):
         return inner
     return (*inner, (0.5, 0.0))

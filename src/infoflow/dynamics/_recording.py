@@ -1,4 +1,4 @@
-"""What a recorder found, as tables and, for single parameters, as tensors; in a folder of its own."""
+"""Results of a recorder as tables and, for single parameters, tensors; in a separate folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,35 +19,46 @@ from ._hurting import NEVER
 from ._part_bootstrap import part_estimate
 from ._recorder import LossChangeRecorder
 from ._reliability import reliability_rows
-from ._tables import TABLES
+from ._tables import (
+    ALLOCATION_GROUPS,
+    ALLOCATION_HEADS,
+    ALLOCATION_HISTOGRAM,
+    ALLOCATION_HURTING,
+    ALLOCATION_RELIABILITY,
+    ALLOCATION_STEPS,
+    ALLOCATION_WINDOWS,
+    TABLES,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Recording:
-    """Tables by name; and of each parameter of the model by `parameter:field` its counts (`hurt`, `zero`, `last`), its
-    `largest` and `smallest` allocation, `largest_update`, and sums over chords: `total`, `squares`, two `half`s."""
+    """Tables by name, and tensors of each parameter by `parameter:field`.
+
+    The fields are counts (`hurt`, `zero`, `last`), `largest` and `smallest` allocation, `largest_update`, and sums over
+    chords: `total`, `squares`, two `half`s.
+    """
 
     tables: dict[str, pd.DataFrame]
     parameters: dict[str, Tensor]
 
     @classmethod
     def of(cls, recorder: LossChangeRecorder) -> "Recording":
-        """What the recorder has seen so far."""
+        """The recorder's results so far."""
         rows = {
-            "allocation_windows": _windows(recorder),
-            "allocation_steps": _steps(recorder),
-            "allocation_groups": _groups(recorder),
-            "allocation_heads": _heads(recorder),
-            "allocation_hurting": _hurting(recorder),
-            "allocation_reliability": reliability_rows(recorder),
-            "allocation_histogram": _histogram(recorder),
-            "allocation_lags": _lags(recorder),
+            ALLOCATION_WINDOWS.name: _windows(recorder),
+            ALLOCATION_STEPS.name: _steps(recorder),
+            ALLOCATION_GROUPS.name: _groups(recorder),
+            ALLOCATION_HEADS.name: _heads(recorder),
+            ALLOCATION_HURTING.name: _hurting(recorder),
+            ALLOCATION_RELIABILITY.name: reliability_rows(recorder),
+            ALLOCATION_HISTOGRAM.name: _histogram(recorder),
         }
         tables = {schema.name: schema.conform(_frame(rows[schema.name], schema.column_names)) for schema in TABLES}
         return cls(tables=tables, parameters=_parameters(recorder))
 
     def write(self, folder: Path) -> None:
-        """Write the folder whole or not at all, in place of an earlier one."""
+        """Write the folder atomically, replacing an earlier one."""
         with sealed_folder(folder) as temporary:
             for schema in TABLES:
                 write_table(temporary / f"{schema.name}.parquet", self.tables[schema.name], schema)
@@ -192,7 +203,7 @@ def _hurting(recorder: LossChangeRecorder) -> Rows:
 
 
 def _hurting_parameters(recorder: LossChangeRecorder, chords: int) -> Rows:
-    """One row per group: shares over its parameters and all chords, on the first target."""
+    """One row per group: shares over its parameters and all chords, for the first target."""
     counts, cells = recorder.parameter_counts, recorder.cells
     if counts is None:
         return []
@@ -216,14 +227,14 @@ def _hurting_parameters(recorder: LossChangeRecorder, chords: int) -> Rows:
             "zero": zero[number],
             "last_hurt": int(last[number]),
             "largest": largest[number],
-            "largest_update": NEVER,  # each parameter's own lies beside the tables
+            "largest_update": NEVER,  # each parameter's own is saved outside the tables
         }
         for number, group in enumerate(groups)
     ]
 
 
 def _histogram(recorder: LossChangeRecorder) -> Rows:
-    """Bins that any of a group's parameters fell into, on the first target."""
+    """Nonempty bins of each group's parameters, for the first target."""
     histogram = recorder.histogram
     if histogram is None:
         return []
@@ -242,27 +253,6 @@ def _histogram(recorder: LossChangeRecorder) -> Rows:
     ]
 
 
-def _lags(recorder: LossChangeRecorder) -> Rows:
-    """One row per group and lag, on the first target."""
-    lags, levels = recorder.lags, recorder.levels
-    if lags is None:
-        return []
-    cosines = lags.cosines_KN
-    return [
-        {
-            **_targets(recorder)[0],
-            "level": levels.level[n],
-            **_keys(group),
-            "lag": lag,
-            "updates_per_chord": recorder.config.every,
-            "value": cosines[row, n],
-            "count": lags.counts_KN[row, n],
-        }
-        for n, group in enumerate(levels.groups)
-        for row, lag in enumerate(lags.lags)
-    ]
-
-
 def _maxima(place: np.ndarray, cells: Tensor) -> np.ndarray:
     largest = np.full(place.max() + 1, -np.inf)
     np.maximum.at(largest, place, cells.cpu().numpy())
@@ -270,7 +260,7 @@ def _maxima(place: np.ndarray, cells: Tensor) -> np.ndarray:
 
 
 def _totals(recorder: LossChangeRecorder, row: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Run totals of each part and cell, the parts' shares of the supervised items, and how many items there are."""
+    """Run totals of each part and cell, the parts' shares of the supervised items, and the number of items."""
     index, term = recorder.targets.rows[row]
     items = np.array([part[term] for part in recorder.targets.sets[index].counts])
     return recorder.history.totals_GPC[row], items / items.sum(), int(items.sum())

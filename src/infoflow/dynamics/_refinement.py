@@ -1,4 +1,4 @@
-"""Simpson's rule on as many panels as a chord asks for, every gradient being used again."""
+"""Simpson's rule with adaptive panels, reusing every gradient."""
 
 from collections.abc import Callable, Hashable, Mapping
 from typing import TypeVar
@@ -16,16 +16,16 @@ def refined(
     splits: int,
     max_splits: int,
 ) -> tuple[dict[K, Tensor], int]:
-    r"""Mean gradients on the chord, and the number of panels that they took.
+    r"""Mean gradients on the chord, and the number of panels used.
 
     Simpson's sum on n panels is $(4 T_{2n} - T_n) / 3$ of the trapezoid sums T, and $T_{2n}$ needs only the midpoints
-    that $T_n$ lacks.
+    missing from $T_n$.
 
     Args:
         ends: Means of the gradients at the chord's two ends.
-        mean_at: Mean of the gradients at places between 0 and 1.
-        is_close: Whether such means account for the change of the losses.
-        splits: Panels to begin with; they double until the means are close, or once more would be over `max_splits`.
+        mean_at: Mean of the gradients at positions between 0 and 1.
+        is_close: Whether such means explain the change of the losses.
+        splits: Initial panels; they double until the means are close, or doubling would exceed `max_splits`.
     """
     panels, coarse = splits, ends
     if panels > 1:

@@ -1,4 +1,4 @@
-"""How far a recording can be trusted, and what it cost."""
+"""The reliability of a recording, and its cost."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,14 @@ _UNITS = {
 
 
 def reliability_rows(recorder: "LossChangeRecorder") -> list[dict[str, Any]]:
-    """One row per figure: residuals by rule, agreement of two halves of the examples, size, cost, unused parameters."""
+    """One row per statistic: residuals by rule, agreement of two halves of the examples, size, cost, unused ones."""
     rows = []
     for row, (index, term) in enumerate(recorder.targets.rows):
         one = recorder.targets.sets[index]
         target = {"set": one.name, "term": term}
         for rule, name in ((None, recorder.config.rule), *((rule, rule) for rule in RULES)):
             if rule == recorder.config.rule and recorder.config.splits == 1 and recorder.panels is None:
-                continue  # the same chords once more
+                continue  # duplicates of the same chords
             for statistic, value in recorder.residuals.summary(rule, row).items():
                 rows.append({"statistic": statistic, "rule": name, "value": value, "unit": _UNITS[statistic], **target})
         plain = [
@@ -43,7 +43,7 @@ def reliability_rows(recorder: "LossChangeRecorder") -> list[dict[str, Any]]:
 
 
 def _halves(recorder: "LossChangeRecorder", row: int) -> list[tuple[str, float, str]]:
-    """Correlation of the groups' totals between even and odd parts, with the embeddings and without."""
+    """Correlation of the groups' totals between even and odd parts, with and without the embeddings."""
     if recorder.targets.parts < 2:
         return []
     groups = recorder.cells.groups

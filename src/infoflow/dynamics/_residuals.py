@@ -1,4 +1,4 @@
-"""How far sums of allocations lie from the change of the loss, for the rule in use and for those that come for free."""
+"""Residuals between sums of allocations and the change of the loss, for the rule in use and for simpler ones."""
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ class Residuals:
         self._sums = {name: np.zeros(shape) for name in ("count", "absolute", "largest", "signed", "change", "moved")}
 
     def add(self, residuals: dict[Rule | None, np.ndarray], change_G: np.ndarray) -> None:
-        """Count one chord: the residuals of each rule that could be taken (None: the rule in use) and the change."""
+        """Count one chord: the residuals of each available rule (None: the rule in use) and the change."""
         for rule, residual_G in residuals.items():
             row = _MAIN if rule is None else RULES.index(rule)
             sums = self._sums
@@ -29,7 +29,7 @@ class Residuals:
             sums["moved"][row] += np.abs(change_G)
 
     def summary(self, rule: Rule | None, target: int) -> dict[str, float]:
-        """Figures of one rule (None: the one in use); empty where it was never taken."""
+        """Statistics of one rule (None: the one in use); empty if it was never available."""
         row = _MAIN if rule is None else RULES.index(rule)
         count, absolute, largest, signed, change, moved = (sums[row, target] for sums in self._sums.values())
         if not count:

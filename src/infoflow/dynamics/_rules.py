@@ -1,4 +1,4 @@
-"""Where along the chord between two weights the gradient is taken, and how much each place counts."""
+"""Quadrature rules along the chord between two sets of weights: nodes and weights."""
 
 import math
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 
 _GAUSS = math.sqrt(3) / 6
 
-# Nodes and weights on one panel [0, 1]. "Runge–Kutta 4" of the published code is Simpson: the integrand depends on the
-# place alone, not on an earlier slope.
+# Nodes and weights on one panel [0, 1]. "Runge–Kutta 4" in the published code is Simpson's rule: the integrand depends
+# only on the position, not on an earlier slope.
 _PANELS: dict[Rule, tuple[tuple[float, float], ...]] = {
     "first-order": ((0.0, 1.0),),
     "trapezoid": ((0.0, 1 / 2), (1.0, 1 / 2)),
@@ -33,7 +33,7 @@ class Quadrature:
 
     @property
     def first(self) -> float:
-        """Weight of the start of the chord; 0 where the rule does not look there."""
+        """Weight of the start of the chord; 0 if the rule does not use it."""
         return self.weights[0] if self.nodes[0] == 0.0 else 0.0
 
     @property

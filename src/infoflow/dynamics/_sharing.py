@@ -1,17 +1,17 @@
-"""How several processes share the examples."""
+"""Distribution of examples over processes."""
 
 import torch
 
 
 def rank() -> tuple[int, int]:
-    """This process's number and how many there are."""
+    """This process's number and the number of processes."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     return 0, 1
 
 
 def share() -> slice:
-    """The batches of a part that this process evaluates."""
+    """The batches of a part for this process."""
     number, processes = rank()
     return slice(number, None, processes)
 

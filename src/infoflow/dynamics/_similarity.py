@@ -1,8 +1,8 @@
-"""How alike two trainings distributed the work: share vectors over layers × components, and whether objectives part."""
+"""How similarly two trainings distributed learning over layers × components, and whether objectives differ."""
 
 from collections import namedtuple
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from infoflow.foundation import interval, stream
+from infoflow.foundation import stream, symmetric_interval
 from infoflow.results import KEYS, Column, TableSchema, estimate, estimate_columns, with_keys
 
 NORMALISATIONS = ("share", "per_parameter")
@@ -21,17 +21,18 @@ _NUM_PERMUTATIONS = 2000
 _NAMES = tuple(column.name for column in KEYS if column.name != "trained")
 _STACK = Column(name="stack", dtype="string", unit="", description="encoder or decoder")
 _ENDS = tuple(
-    replace(column, name=f"{column.name}_{end}")
+    column.named(f"{column.name}_{end}")
     for end in "ab"
     for column in (*(each for each in KEYS if each.name != "trained"), _STACK)
 )
 TrainedStack = namedtuple("TrainedStack", (*_NAMES, "stack"))
-"""Whose profile: a model, and one of its stacks."""
+"""The subject of a profile: a model, and one of its stacks."""
 ALLOCATION_SIMILARITY = TableSchema(
     name="allocation_similarity",
-    version=1,
+    version=2,
     description="How alike the loss changes of two trainings are spread over layers × components (self-attention, feed-"
     "forward and norms inside the blocks; embeddings, heads and cross-attention are left out), on the train set.",
+    made_by="a plan that says [dynamics] on = true makes it",
     columns=(
         *_ENDS,
         Column(name="normalisation", dtype="string", unit="", description="share, or per_parameter"),
@@ -49,10 +50,11 @@ ALLOCATION_SIMILARITY = TableSchema(
 
 
 def compare_trainings(groups: pd.DataFrame) -> pd.DataFrame:
-    """The table `allocation_similarity` of all pairs of stacks in `allocation_groups` of several models.
+    """The table `allocation_similarity` for all pairs of stacks in `allocation_groups` of several models.
 
-    Stacks of equal depth are compared, also those of one objective under two seeds; not a model's two stacks with each
-    other. The sign is kept: a group that hurt is not one that helped. Replicates pair the sentences of both trainings.
+    Stacks of equal depth are compared, including one objective under two seeds, but not a model's two stacks with each
+    other. The sign is kept: a group that hurt differs from one that helped. Replicates pair the sentences of both
+    trainings.
     """
     rows = [
         row
@@ -65,7 +67,7 @@ def compare_trainings(groups: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Profile:
-    """How a training spread its loss change over the compared layers and components of one stack."""
+    """The distribution of a training's loss change over the compared layers and components of one stack."""
 
     entries: tuple[tuple, ...]  # layer, component, kind of each entry
     vectors: dict[str, tuple[np.ndarray, np.ndarray]]  # by normalisation: (entry,) and its replicates (R, entry)
@@ -84,9 +86,9 @@ def profiles_of(groups: pd.DataFrame) -> dict[TrainedStack, Profile]:
 def similarity(
     first: Float[np.ndarray, "... entry"], second: Float[np.ndarray, "... entry"], metric: str
 ) -> np.ndarray:
-    """Rank correlation (ties by mean rank) or cosine of vectors along the last axis; NaN for a constant one."""
+    """Rank correlation (mean ranks for ties) or cosine of vectors along the last axis; NaN for a constant one."""
     if metric == "spearman":
-        from scipy.stats import rankdata  # takes long to import
+        from scipy.stats import rankdata  # slow import
 
         first, second = (rankdata(values, axis=-1) for values in (first, second))
         first, second = (values - values.mean(axis=-1, keepdims=True) for values in (first, second))
@@ -95,9 +97,9 @@ def similarity(
 
 
 def objective_permutation_test(similarities: Float[np.ndarray, "run run"], objectives: Sequence[str]) -> float:
-    """How often labels shuffled among runs part them as clearly, by mean similarity within minus between objectives.
+    """How often shuffled labels separate runs as clearly, by mean similarity within minus between objectives.
 
-    The observed labelling is one of the shuffled ones, so that p is uniform (or larger) where labels mean nothing.
+    The observed labelling is one of the shuffled ones, so that p is uniform (or larger) under the null hypothesis.
     """
     labels, rng = np.asarray(objectives), stream("objective-permutation", len(objectives))
     upper = np.triu_indices(len(labels), 1)
@@ -113,7 +115,7 @@ def objective_permutation_test(similarities: Float[np.ndarray, "run run"], objec
 
 
 def _first_term(groups: pd.DataFrame) -> pd.Series:
-    """Each row's model's first term: the other terms have tables of their own rows."""
+    """The first term of each row's model: other terms have their own rows."""
     return groups.groupby("model")["term"].transform("first")
 
 
@@ -131,7 +133,8 @@ def similarity_rows(one: TrainedStack, first: Profile, other: TrainedStack, seco
         values, replicates = zip(first.vectors[normalisation], second.vectors[normalisation], strict=True)
         drawn = similarity(*replicates, metric) if min(map(len, replicates)) else np.empty(0)
         value, chance = float(similarity(*values, metric)), _by_chance(*values, metric)
-        numbers = estimate(value, drawn, chance, len(first.entries), ends=interval(drawn))
+        ends = symmetric_interval(value, drawn, "correlation")
+        numbers = estimate(value, drawn, chance, len(first.entries), ends=ends)
         rows.append({**keys, "normalisation": normalisation, "metric": metric, **numbers})
     return rows
 
@@ -141,7 +144,7 @@ def _profile(rows: pd.DataFrame) -> Profile:
     draws = np.stack([np.asarray(row, dtype=float) for row in rows["replicates"]]).T
     sizes = rows["parameters"].to_numpy(dtype=float)
     raw = rows["value"].to_numpy(dtype=float), draws
-    # What helped is positive.
+    # Helping is positive.
     return Profile(
         entries=tuple(rows[["layer", "component", "kind"]].itertuples(index=False, name=None)),
         vectors={"share": (-_shares(raw[0]), -_shares(raw[1]))}
@@ -150,7 +153,7 @@ def _profile(rows: pd.DataFrame) -> Profile:
 
 
 def _shares(values: np.ndarray) -> np.ndarray:
-    """NaN where nothing changed."""
+    """Shares of the sum; NaN if nothing changed."""
     total = np.abs(values.sum(axis=-1, keepdims=True))
     return values / np.where(total == 0, np.nan, total)
 

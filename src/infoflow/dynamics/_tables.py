@@ -39,6 +39,7 @@ ALLOCATION_WINDOWS = TableSchema(
     version=1,
     description="The loss over training, what its allocation adds up to, and how many parameters help. Shares of "
     "parameters are means over the chords of a window; NaN where single parameters were not followed.",
+    made_by="a plan that says [dynamics] on = true makes it",
     columns=(
         *_TARGET,
         *_WINDOW,
@@ -60,12 +61,15 @@ ALLOCATION_STEPS = TableSchema(
     version=1,
     description="Loss change allocated to each group of parameters in each window; negative: it lowered the loss. The "
     "groups of a window add up to its loss change, up to the residual.",
+    over_training=True,
+    made_by="a plan that says [dynamics] on = true makes it",
     columns=(*_TARGET, *_WINDOW, *_GROUP, _number("value", "nats per item", "sum of the group's allocations")),
 )
 ALLOCATION_GROUPS = TableSchema(
     name="allocation_groups",
     version=1,
     description=f"Loss change allocated to each group over the whole training. {_INTERVAL}.",
+    made_by="a plan that says [dynamics] on = true makes it",
     columns=(
         *_TARGET,
         *_GROUP,
@@ -85,6 +89,7 @@ ALLOCATION_HEADS = TableSchema(
     version=1,
     description="Loss change allocated to each attention head over the whole training: its rows of the query, key and "
     f"value projections and its columns of the output projection. {_INTERVAL}.",
+    made_by="a plan that says [dynamics] on = true makes it",
     columns=(
         _TARGET[0],
         _TARGET[1],
@@ -106,6 +111,7 @@ ALLOCATION_HURTING = TableSchema(
     version=1,
     description="How often, when last and how much groups and their parameters raised the loss. Of groups the chord's "
     "*sum* counts; of level 'parameter' each parameter by itself, as shares over parameters and chords.",
+    made_by="a plan that says [dynamics] on = true makes it",
     columns=(
         *_TARGET,
         _text("level", "block (a component over all layers), layer, group, or parameter (of the group)"),
@@ -125,6 +131,7 @@ ALLOCATION_RELIABILITY = TableSchema(
     version=1,
     description="How far the recording can be trusted: residuals of the rule in use and of others on the same steps, "
     "agreement of two halves of the examples, and what it cost.",
+    made_by="a plan that says [dynamics] on = true makes it",
     columns=(
         *_TARGET,
         _text("statistic", "what is told"),
@@ -147,21 +154,6 @@ ALLOCATION_HISTOGRAM = TableSchema(
         _whole("chords", "", "chords that were counted"),
     ),
 )
-ALLOCATION_LAGS = TableSchema(
-    name="allocation_lags",
-    version=1,
-    description="Cosine between a group's movement in a chord and the negative gradient at the start of the same, an "
-    "earlier or a later chord; mean over chords. 0: nothing to do with each other. Empty unless lags are recorded.",
-    columns=(
-        *_TARGET,
-        _text("level", "block (a component over all layers), layer, or group"),
-        *_GROUP,
-        _whole("lag", "chords", "above 0: the gradient is that many chords older than the movement"),
-        _whole("updates_per_chord", "updates", "1: every optimiser step is a chord"),
-        _number("value", "cosine in [-1, 1]", "mean cosine; below 0 at lag 0: the group moves against the loss"),
-        _whole("count", "chords", "pairs of chords in which both are not 0"),
-    ),
-)
 TABLES = (
     ALLOCATION_WINDOWS,
     ALLOCATION_STEPS,
@@ -170,6 +162,5 @@ TABLES = (
     ALLOCATION_HURTING,
     ALLOCATION_RELIABILITY,
     ALLOCATION_HISTOGRAM,
-    ALLOCATION_LAGS,
 )
 """The schemas of all tables of loss change allocation."""

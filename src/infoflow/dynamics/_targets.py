@@ -1,4 +1,4 @@
-"""What a recording takes losses and gradients of: terms of losses on sets of sentences, each set in parts."""
+"""Targets of a recording: terms of losses on sets of sentences, with each set in parts."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,10 +22,10 @@ Channel = tuple[int, str, int]  # set, term of the loss, part
 
 
 class Targets:
-    """Losses and gradients at a module's present weights, as shares of the mean over the whole set.
+    """Losses and gradients at a module's current weights, as shares of the mean over the whole set.
 
     A target is a term of the loss on a set; a channel is a target on one of the set's parts. Under `torchrun` every
-    process takes its share of the examples, and losses and gradients are added up between them.
+    process takes its share of the examples, and losses and gradients are summed over processes.
     """
 
     def __init__(self, sets: Sequence[EvaluationSet]) -> None:
@@ -34,16 +34,16 @@ class Targets:
         self.sets = tuple(sets)
         self.rows = [(index, term) for index, one in enumerate(sets) for term in one.objective.term_weights]
         self.parts = len(sets[0].parts)
-        self.used: set[int] = set()  # numbers of the parameters that a gradient reached
+        self.used: set[int] = set()  # numbers of the parameters with a gradient
         self._passes: list[tuple[tuple[ModelPass, ...], ...]] = []  # by set and part
 
     def prepare(self, module: PreTrainedModel, flat: FlatParameters, anatomy: Anatomy) -> None:
-        """Arrange the sentences of the sets as the module is to read them."""
+        """Prepare the sentences of the sets as input for the module."""
         self._flat = flat
         self._passes = [passes_of(module, flat, anatomy, one) for one in self.sets]
 
     def move(self, step: Step) -> np.ndarray:
-        """Let the sets that are batches be this update's; which rows are of such sets."""
+        """Replace sets that are batches by this update's; returns the rows of such sets."""
         self.sets = tuple(of_step(one, step) if one.moving else one for one in self.sets)
         for index, one in enumerate(self.sets):
             if one.moving:
@@ -52,14 +52,14 @@ class Targets:
 
     @property
     def pieces(self) -> list[tuple[int, int]]:
-        """(set, part), in the order in which they are run."""
+        """(set, part), in execution order."""
         return [(index, part) for index in range(len(self.sets)) for part in range(self.parts)]
 
     def channels(self, index: int, part: int) -> list[Channel]:
         return [(index, term, part) for term in self.sets[index].objective.term_weights]
 
     def row(self, channel: Channel) -> int:
-        """Number of the channel's target."""
+        """Index of the channel's target."""
         return self.rows.index(channel[:2])
 
     def losses(self, module: PreTrainedModel, index: int, part: int) -> dict[str, float]:

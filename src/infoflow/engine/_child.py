@@ -1,10 +1,11 @@
-"""The process that runs one stage. It can always be asked to save and stop, and it never outlives who waits for it.
+"""The process that runs one stage; it can always be asked to save and stop, and never outlives its worker for long.
 
-It is asked by the message `stop` through its pipe, by the pipe's end (its worker died), or by SIGTERM. It ends with 0:
-done; 130: stopped, what can be kept is saved; 2: a mistake of the user or the machine; 1: a bug.
+The request comes as the message `stop` through its pipe, as the end of the pipe (its worker died), or as SIGTERM. Exit
+codes are 0: done; 130: stopped after saving what can be kept; 2: a mistake of the user or the machine; 1: a bug.
 """
 
 import importlib
+import io
 import json
 import os
 import platform
@@ -24,7 +25,9 @@ from infoflow.foundation import (
     UserError,
     atomic_write,
     digest,
+    disk_named,
     keep_freed_memory,
+    read_object,
     request_stop,
     sigterm_interrupts,
     use_display,
@@ -40,41 +43,41 @@ from ._usage import Meter, use_threads
 DONE, BUG, FAULT, STOPPED, ORPHANED = 0, 1, 2, 130, 137
 
 _AGAIN = 5.0
-"""Seconds until it is asked again: an interrupt inside a destructor is lost."""
+"""Seconds until the request is repeated, since an interrupt inside a destructor is lost."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageMessage:
-    """What travels to the process."""
+    """The message that starts the process."""
 
     folder: str
     key: str
     notes: str
-    """Folder below `work/.engine` where this run of a graph notes what is done."""
+    """Folder below `work/.engine` in which this run of a graph records what is done."""
     entry: str
-    """`package.module:function`, which finds the stage of (run folder, key); it may be asked for its needs too."""
+    """`package.module:function`, which finds the stage of (run folder, key) and, if necessary, its needs."""
     threads: int = 1
     device: str | None = None
-    """GPUs that it may see (empty: none); None: those that the worker sees."""
+    """Visible GPUs (empty: none); None: those that the worker sees."""
     patience: float = 60.0
-    """Seconds that a finished need may stay unseen: shared file systems are late."""
+    """Seconds that a finished need may remain invisible, since shared file systems lag."""
     grace: float = 120.0
-    """Seconds to save in once nobody waits for it any more."""
+    """Seconds for saving once nobody waits for the process any more."""
 
 
 def find_stage(entry: str, folder: str, key: str) -> Stage:
-    """The stage of that key, as the function `entry` finds it."""
+    """The stage with that key, found by the function `entry`."""
     module, _, function = entry.partition(":")
     return getattr(importlib.import_module(module), function)(folder, key)
 
 
 def engine_folder(folder: Path | str) -> Path:
-    """What engines note in a run folder for each other."""
+    """The folder in a run folder through which engines exchange notes."""
     return Path(folder) / "work" / ".engine"
 
 
 def log_path(folder: Path | str, key: str) -> Path:
-    """The file with all that a stage's processes have printed."""
+    """The file with all output of a stage's processes."""
     return Path(folder) / "work" / "logs" / f"{_file_name(key)}.log"
 
 
@@ -84,7 +87,7 @@ def _file_name(key: str) -> str:
 
 
 def run_stage(order: StageMessage, connection: Connection) -> None:
-    """The process's whole life."""
+    """The main function of the process."""
     _detach()
     mouth = _Mouth(connection)
     try:
@@ -99,13 +102,13 @@ def run_stage(order: StageMessage, connection: Connection) -> None:
 
 
 def _detach() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the study, which asks
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the study, which sends the request
     with suppress(OSError, AttributeError):
         os.setsid()
 
 
 class _Mouth:
-    """Tells through the pipe; where nobody listens any more, the work goes on without."""
+    """Sends messages through the pipe; if nobody listens any more, the work continues without them."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._lock = connection, threading.Lock()
@@ -117,7 +120,7 @@ class _Mouth:
 
 
 def _listen(connection: Connection, grace: float) -> None:
-    """Turn `stop` and the pipe's end into a request to stop; after the latter, end the process in any case."""
+    """Turn `stop` and the end of the pipe into a stop request; after the latter, end the process in any case."""
     asked = threading.Event()
     while True:
         try:
@@ -144,13 +147,14 @@ def _ask(asked: threading.Event) -> None:
 
 def _guarded(order: StageMessage, mouth: _Mouth) -> int:
     try:
-        _open_log(order)
-        _set_environment(order)
-        _work(order, mouth)
+        with disk_named(Path(order.folder)):
+            _open_log(order)
+            _set_environment(order)
+            _work(order, mouth)
     except Exception as error:
-        traceback.print_exc()
         text = fault(error)
         mouth.tell({"event": "error", "text": text or f"{type(error).__name__}: {error}"})
+        traceback.print_exc()
         return BUG if text is None else FAULT
     except KeyboardInterrupt as error:
         print(error or "Stopped.", file=sys.stderr)
@@ -165,9 +169,22 @@ def _open_log(order: StageMessage) -> None:
     for stream in (1, 2):
         os.dup2(log, stream)
     os.close(log)
-    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stdout, sys.stderr = _log_stream(1), _log_stream(2)
     print(f"== {datetime.now(UTC).isoformat(timespec='seconds')}, process {os.getpid()}, {order.threads} threads")
+
+
+class _Log(io.FileIO):
+    """Accepts every line: on a full disk the log is truncated, and the work itself reports the problem."""
+
+    def write(self, data: Any, /) -> int:
+        with suppress(OSError):
+            super().write(data)
+        return memoryview(data).nbytes
+
+
+def _log_stream(descriptor: int) -> io.TextIOWrapper:
+    buffer = io.BufferedWriter(_Log(descriptor, "w", closefd=False))
+    return io.TextIOWrapper(buffer, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 def _set_environment(order: StageMessage) -> None:
@@ -203,25 +220,27 @@ def _result_path(order: StageMessage) -> Path:
 
 
 def stored_result(order: StageMessage) -> Message | None:
-    """What the stage told at its end, if it has ended in this run of the engine: its worker may have died since."""
+    """The stage's final message, if it finished during this run; its worker may be gone."""
     try:
-        return json.loads(_result_path(order).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+        found = read_object(_result_path(order))
+    except (OSError, ValueError):  # damaged: the stage is checked again
         return None
+    whole = isinstance(found.get("facts"), dict) and isinstance(found.get("usage"), dict)
+    return found if whole and found.get("event") == "done" else None
 
 
 def _store_result(order: StageMessage, result: Message) -> None:
     path = _result_path(order)
-    if path.parent.is_dir():  # else the study has ended without this stage
+    if path.parent.is_dir():  # otherwise the study has ended without this stage
         with atomic_write(path) as temporary:
             temporary.write_text(json.dumps(result, allow_nan=False), encoding="utf-8")
 
 
 def _await_folder(order: StageMessage) -> None:
-    """Wait until the run's folder is seen here.
+    """Wait until the run folder is visible on this machine.
 
     Raises:
-        UserError: It is not.
+        UserError: The folder does not appear.
     """
     deadline = time.monotonic() + order.patience
     while not (engine_folder(order.folder) / order.notes).is_dir():
@@ -235,10 +254,10 @@ def _await_folder(order: StageMessage) -> None:
 
 
 def _await_needs(stage: Stage, order: StageMessage) -> None:
-    """Wait until the results of finished needs are seen here.
+    """Wait until the results of finished needs are visible on this machine.
 
     Raises:
-        UserError: One is not.
+        UserError: A result does not appear.
     """
     deadline = time.monotonic() + order.patience
     for key in stage.needs:
@@ -254,7 +273,7 @@ def _await_needs(stage: Stage, order: StageMessage) -> None:
 
 
 def _refresh(folder: Path, depth: int = 3) -> None:
-    """List the folders: this renews what a network file system remembers of them."""
+    """List the folders, which refreshes the cache of a network file system."""
     with suppress(OSError):
         for entry in os.scandir(folder):
             if depth and entry.is_dir(follow_symlinks=False):

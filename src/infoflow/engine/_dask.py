@@ -13,8 +13,9 @@ from distributed import Client, Future, Scheduler, SpecCluster, Worker
 from distributed.comm import connect
 from distributed.security import Security
 
-from infoflow.foundation import UserError, missing_extra
+from infoflow.foundation import UserError
 
+from ._certificate import self_signed
 from ._child import StageMessage
 from ._following import GONE, PATIENCE, WATCH, Following
 from ._invitation import Invitation, Versions
@@ -22,16 +23,18 @@ from ._relay import Message
 from ._run_notes import RunNotes
 from ._stage import Ending, Event, Stage, in_order, path_lengths
 from ._where import address_in, parse_listen, require_free, require_private
-from ._worker import StagePlugin, on_worker, own_settings, plugin_name, supervise, visible_devices
+from ._worker import StagePlugin, on_worker, own_settings, plugin_name, security_of, supervise, visible_devices
 
 _LOOK = 0.05
-"""Seconds between looks at what has ended."""
+"""Seconds between checks for ended stages."""
 _LOG = logging.getLogger("distributed.client")
 _GRACE = 120.0
-"""Seconds that running stages have to save in."""
+"""Seconds that running stages have for saving."""
 _RECONNECT = 5.0
-"""Seconds until a lost scheduler is given up; a client that comes back has lost its futures in any case."""
+"""Seconds until a lost scheduler is given up; a client that reconnects has lost its futures in any case."""
 _AGAIN = 300.0
+_LATE_BEATS = 5.0
+"""Seconds that heartbeats may be late when the scheduler checks for silent workers."""
 
 
 @runtime_checkable
@@ -45,18 +48,17 @@ class TaskPlace(Protocol):
     def check(self, stages: Sequence[Stage]) -> None:
         """
         Raises:
-            UserError: A stage asks for what no worker of this place will ever have.
-        """
+        UserError: A stage needs resources that no worker of this place will ever have."""
         ...
 
     def missing_worker(self, folder: str) -> str:
-        """What to do where nobody works."""
+        """Advice for the user if there is no worker."""
         ...
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Here:
-    """Scheduler and worker inside this process; nothing listens."""
+    """Scheduler and worker inside this process, without any open port."""
 
     jobs: int
     devices: Sequence[str] = ()
@@ -87,7 +89,7 @@ class Here:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Listening:
-    """The same with a TLS port, which other machines join by what `engine.json` says."""
+    """The same with a TLS port; other machines join it with the details in `engine.json`."""
 
     host: str
     port: int
@@ -99,14 +101,15 @@ class Listening:
 
     def open(self, notes: RunNotes) -> Client:
         require_free(self.host, self.port)
-        security = _certified()
+        certificate, key = self_signed()
+        security = security_of(certificate, key)
         options = {"protocol": "tls", "host": self.host, "security": security}
         self._cluster = _cluster(options, self.jobs, self.devices, port=self.port)
         self._invitation = Invitation(
             address=self._cluster.scheduler_address,
             folder=notes.folder,
-            certificate=security.tls_ca_file,
-            key=security.tls_scheduler_key,
+            certificate=certificate,
+            key=key,
             nonce=notes.nonce,
             versions=Versions.here(),
         )
@@ -122,7 +125,7 @@ class Listening:
             self._cluster.close()
 
     def check(self, stages: Sequence[Stage]) -> None:
-        pass  # workers that join may offer it
+        pass  # joining workers may offer it
 
     def missing_worker(self, folder: str) -> str:
         return f"Start a worker, on any machine that sees this folder: infoflow worker {folder}"
@@ -130,7 +133,7 @@ class Listening:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Outside:
-    """A Dask cluster that runs already; the user's Dask configuration says how to reach it (certificates)."""
+    """An existing Dask cluster; the user's Dask configuration defines how to reach it (certificates)."""
 
     address: str | None = None
     scheduler_file: str | None = None
@@ -139,7 +142,7 @@ class Outside:
     def open(self, notes: RunNotes) -> Client:
         address = self.address or address_in(self.scheduler_file or "")
         try:
-            asyncio.run(_reach(address))  # a client that reaches nobody would leave its thread behind
+            asyncio.run(_reach(address))  # a client without a connection would leave its thread behind
             client = Client(address, set_as_default=False, timeout=_RECONNECT)
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             raise UserError(
@@ -147,7 +150,7 @@ class Outside:
                 "configuration, distributed.comm.tls."
             ) from None
         self._log_level = _LOG.level
-        _LOG.setLevel(logging.CRITICAL)  # what it says of a lost scheduler, we say
+        _LOG.setLevel(logging.CRITICAL)  # we report a lost scheduler ourselves
         return client
 
     def close(self, client: Client) -> None:
@@ -161,19 +164,27 @@ class Outside:
         return f"Give the cluster at {self.address or self.scheduler_file} workers."
 
 
+class _Scheduler(Scheduler):
+    """Dask's scheduler, which waits for heartbeats before it judges workers: after a suspension all are late."""
+
+    async def check_worker_ttl(self) -> None:
+        await asyncio.sleep(_LATE_BEATS)
+        await super().check_worker_ttl()
+
+
 async def _reach(address: str) -> None:
     comm = await connect(address, timeout=PATIENCE / 3, **Security().get_connection_args("client"))
     await comm.close()
 
 
 def _cluster(options: dict[str, Any], jobs: int, devices: Sequence[str], port: int = 0) -> SpecCluster:
-    """A scheduler, and a worker where there are jobs for it, in this process."""
+    """A scheduler in this process, with a worker if it has jobs."""
     web = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # None would open a port on all interfaces
     resources = {"GPU": len(devices)} if devices else {}
     worker = {"nthreads": jobs, "memory_limit": 0, "resources": resources, **options, **web}
     with own_settings():
         cluster = SpecCluster(
-            scheduler={"cls": Scheduler, "options": {"port": port, **options, **web}},
+            scheduler={"cls": _Scheduler, "options": {"port": port, **options, **web}},
             workers={0: {"cls": Worker, "options": worker}} if jobs else {},
             security=options.get("security"),
             silence_logs=logging.CRITICAL,
@@ -183,18 +194,11 @@ def _cluster(options: dict[str, Any], jobs: int, devices: Sequence[str], port: i
     return cluster
 
 
-def _certified() -> Security:
-    try:
-        return Security.temporary()
-    except ImportError:
-        raise missing_extra("--cluster listen", "cryptography", "cluster") from None
-
-
 def place(where: str, jobs: int, insecure: bool) -> TaskPlace:
     """The place that `--cluster` names: `listen...`, an address, or a scheduler file.
 
     Raises:
-        UserError: It is none of these, or whoever reaches it could run code as the user.
+        UserError: The name is none of these, or anyone who reaches the place could run code as the user.
     """
     if where == "listen" or where.startswith("listen:"):
         host, port = parse_listen(where)
@@ -208,7 +212,7 @@ def place(where: str, jobs: int, insecure: bool) -> TaskPlace:
 
 
 async def close_http(cluster: SpecCluster) -> None:
-    """Close the ports of Dask's web pages, which it opens in any case."""
+    """Close the ports of Dask's web pages, which it always opens."""
     for node in (cluster.scheduler, *cluster.workers.values()):
         node.http_server.stop()
 
@@ -253,12 +257,12 @@ class DaskEngine:
         try:
             while not run.is_over():
                 time.sleep(_LOOK)
-                ended = run.ended()  # first: what they told before is here by now
+                ended = run.ended()  # first: their messages have arrived by now
                 self._pass_on(run)
                 run.note(ended)
                 self._watch(run)
         except BaseException:
-            with suppress(Exception):  # it may be what has failed
+            with suppress(Exception):  # the callback may be what failed
                 on_event(Event(kind="note", text="Stopping: running stages save. Once more stops at once."))
             self._stop(run)
             raise
@@ -270,7 +274,7 @@ class DaskEngine:
     def _submit(self, stages: Sequence[Stage], notes: str) -> dict[str, Future]:
         lengths = path_lengths(stages)
         futures: dict[str, Future] = {}
-        # What is longest first: a need's path is never shorter than that of what needs it.
+        # Longest path first: a need's path is never shorter than that of its dependents.
         for stage in sorted(stages, key=lambda stage: -lengths[stage.key]):
             futures[stage.key] = self._client.submit(
                 supervise,
@@ -291,18 +295,18 @@ class DaskEngine:
         return StageMessage(folder=folder, key=stage.key, notes=notes, entry=self._entry, threads=stage.threads)
 
     def _pass_on(self, run: Following) -> None:
-        """Tell what the stages have told, in the calling thread."""
+        """Deliver the stages' messages in the calling thread."""
         with suppress(queue.Empty):
             while True:
                 run.hear(*self._heard.get_nowait())
 
     def _watch(self, run: Following) -> None:
-        """Tell where stages wait and nobody works.
+        """Report if stages wait and there is no worker.
 
         Raises:
             UserError: The scheduler does not answer.
         """
-        if self._client.status != "running":  # it would come back as another client, without its futures
+        if self._client.status != "running":  # it would reconnect as another client, without its futures
             raise UserError(GONE)
         now = time.monotonic()
         if now < run.next_watch:
@@ -326,7 +330,7 @@ class DaskEngine:
             )
 
     def _stop(self, run: Following) -> None:
-        """Let running stages save, for two minutes at most; a second Ctrl-C ends them at once."""
+        """Let running stages save for at most two minutes; a second Ctrl-C ends them at once."""
         try:
             self._everywhere("stop")
             deadline = time.monotonic() + _GRACE
@@ -338,7 +342,7 @@ class DaskEngine:
                 self._client.cancel(list(run.futures.values()))
 
     def _everywhere(self, action: str) -> list[bool]:
-        """Do it on each worker that answers."""
+        """Run the action on each worker that responds."""
         if self._client.status != "running":
             return []
         try:

@@ -10,21 +10,21 @@ from ._stage import Ending, Event, Stage
 
 @runtime_checkable
 class Engine(Protocol):
-    """Runs a graph of stages; a context manager, and leaving it stops what runs."""
+    """Runs a graph of stages; a context manager that stops running stages on exit."""
 
     def __enter__(self) -> "Engine": ...
 
     def __exit__(self, *error: object) -> None: ...
 
     def run(self, graph: Sequence[Stage], on_event: Callable[[Event], None]) -> dict[str, Ending]:
-        """Do each stage of `graph` after those that it needs; a need that is not in the graph has ended well before.
+        """Run each stage of `graph` after those that it needs; needs outside the graph must have succeeded before.
 
-        A stage that fails keeps those from running that need it; the others go on, until three have failed for the
-        same reason. `on_event` is called in this thread.
+        A failed stage prevents those that need it; the others continue, until three have failed for the same reason.
+        `on_event` is called in this thread.
 
         Raises:
-            KeyboardInterrupt: It was interrupted: running stages have saved and stopped.
-            Exception: What `on_event` raises stops the stages in the same way.
+            KeyboardInterrupt: Interrupted; running stages have saved and stopped.
+            Exception: Any exception from `on_event` stops the stages in the same way.
         """
         ...
 
@@ -37,14 +37,14 @@ def local_engine(
     entry: str,
     devices: Sequence[str] | None = None,
 ) -> Engine:
-    """An engine on this machine, `jobs` processes at a time. Nothing listens, nothing has to be set up.
+    """An engine on this machine with `jobs` concurrent processes; it opens no port and needs no setup.
 
     Args:
-        jobs: Stages that run at a time.
-        preload: Modules that the processes need; they are imported once, beginning when the engine opens.
+        jobs: Number of concurrent stages.
+        preload: Modules that the processes need; they are imported once, starting when the engine opens.
         folder: The run folder. Only one engine at a time may work in it.
-        entry: `package.module:function`, called in each process with (run folder, key), returns the stage.
-        devices: GPUs (numbers or UUIDs) for stages that ask for the resource `GPU`; default: those of
+        entry: `package.module:function`, called in each process with (run folder, key); returns the stage.
+        devices: GPUs (numbers or UUIDs) for stages that need the resource `GPU`; default: those of
             `CUDA_VISIBLE_DEVICES`.
     """
     from ._dask import DaskEngine, Here
@@ -67,15 +67,15 @@ def cluster_engine(
 
     Args:
         where: `listen[:HOST[:PORT]]`: other machines join this one by `infoflow worker RUN_FOLDER`, over TLS;
-            `tls://HOST:8786` or a scheduler file: a Dask cluster that runs already.
-        run_folder: The run folder, under the path that all machines see.
+            `tls://HOST:8786` or a scheduler file: an existing Dask cluster.
+        run_folder: The run folder, under the path common to all machines.
         entry: As in `local_engine`.
         preload: As in `local_engine`, on each worker.
-        jobs: Stages at a time in this process's own worker (`listen` only).
-        insecure: Whether a scheduler elsewhere may be reached without encryption.
+        jobs: Concurrent stages in this process's own worker (`listen` only).
+        insecure: Allow an unencrypted connection to an external scheduler.
 
     Raises:
-        UserError: `where` makes no sense, or is not encrypted.
+        UserError: `where` is invalid or not encrypted.
     """
     from ._dask import DaskEngine, place
 

@@ -1,4 +1,4 @@
-"""A graph while Dask runs it: which stages run, how each ended, and whose fault it was."""
+"""The state of a graph while Dask runs it: running stages, endings, and responsible failures."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,17 +13,17 @@ from ._stage import Ending, Event, Stage, Usage
 from ._supervisor import StageFailed, Stopped
 
 PATIENCE = 30.0
-"""Seconds without a worker, or without an answer, until that is told."""
+"""Seconds without a worker, or without an answer, until that is reported."""
 WATCH = 5.0
-"""Seconds between looks at the workers."""
+"""Seconds between checks of the workers."""
 _LATE = 60.0
-"""Seconds that a stage's last words may take: they come another way than the news that it has ended."""
+"""Seconds that a stage's last messages may take, since they arrive on another path than its ending."""
 GONE = "The cluster's scheduler is gone. What is finished is kept, and the same command goes on."
 
 
 @runtime_checkable
 class Future(Protocol):
-    """What is asked of Dask's."""
+    """The part of a Dask future that is used."""
 
     @property
     def status(self) -> str: ...
@@ -58,11 +58,11 @@ class Following:
             self.on_event(as_event(key, message))
 
     def ended(self) -> list[Stage]:
-        """Stages that have ended since the last look."""
+        """Stages that have ended since the last check."""
         return [stage for stage in self.stages if stage.key not in self.endings and not self._is_open(stage.key)]
 
     def note(self, ended: Sequence[Stage]) -> None:
-        """Keep and tell how these ended; where that makes the rest hopeless, that it is not done."""
+        """Record and report how these ended, and skip the rest if that makes it hopeless."""
         for stage in ended:
             self._end(stage, self._ending(stage))
         if self.hopeless:
@@ -71,9 +71,9 @@ class Following:
                     self._end(stage, Ending(state="stopped"))
 
     def _is_open(self, key: str) -> bool:
-        """Whether the stage runs or waits, or has ended and what it told at its end is still on its way."""
+        """Whether the stage runs or waits, or its final message is still on its way."""
         status = self.futures[key].status
-        if status == "lost":  # its worker died after it; it is looked up again elsewhere
+        if status == "lost":  # its worker died afterwards; the result is looked up on another one
             return key not in self._results
         if status != "finished" or key in self._results:
             return status == "pending"
@@ -88,7 +88,7 @@ class Following:
     def _ending(self, stage: Stage) -> Ending:
         future = self.futures[stage.key]
         if future.status in ("finished", "lost"):
-            if stage.key not in self._results:  # its last words are lost, its files are there
+            if stage.key not in self._results:  # its last messages are lost, its files exist
                 return Ending(state="done")
             result = self._results[stage.key]
             return Ending(state="done", facts=result["facts"], usage=Usage(**result["usage"]))
@@ -105,7 +105,7 @@ class Following:
         return Ending(state="failed", text=error.text, log=error.log)
 
     def _blame(self, stage: Stage, error: BaseException | None) -> str:
-        """The failed stage that this one needs, or nothing."""
+        """Key of the failed stage that this one needs, or ""."""
         if isinstance(error, StageFailed):
             return error.key if error.key != stage.key else ""
         before = [self.endings[need] for need in stage.needs if need in self.endings]

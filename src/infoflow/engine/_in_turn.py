@@ -1,4 +1,4 @@
-"""Stages one after another in the calling process: for `torchrun`, for one process, for debugging."""
+"""Runs stages one after another in the calling process: for `torchrun`, single processes and debugging."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from ._usage import Meter, use_threads
 
 
 class InTurn:
-    """The engine without processes. A bug in a stage is raised as it is, and so is each error under `torchrun`."""
+    """The engine without processes; a bug in a stage is raised unchanged, and under `torchrun` so is each error."""
 
     def __enter__(self) -> "InTurn":
         return self
@@ -22,10 +22,10 @@ class InTurn:
         pass
 
     def run(self, graph: Sequence[Stage], on_event: Callable[[Event], None]) -> dict[str, Ending]:
-        """Do each stage after what it needs; see `Engine`.
+        """Run each stage after those that it needs; see `Engine`.
 
         Raises:
-            KeyboardInterrupt: It was interrupted; the running stage has saved what it can.
+            KeyboardInterrupt: Interrupted; the running stage has saved what it can.
         """
         stages = in_order(graph)
         endings: dict[str, Ending] = {}
@@ -62,7 +62,7 @@ def _run(stage: Stage, on_event: Callable[[Event], None]) -> Ending:
 
 
 def _blame(stage: Stage, endings: dict[str, Ending]) -> str:
-    """Key of the failed stage that keeps this one from being done, or nothing."""
+    """Key of the failed stage that blocks this one, or ""."""
     for need in stage.needs:
         ending = endings.get(need)
         if ending is not None and ending.state != "done":
@@ -72,7 +72,7 @@ def _blame(stage: Stage, endings: dict[str, Ending]) -> str:
 
 @contextmanager
 def _threads_kept() -> Iterator[None]:
-    """Give the caller's number of threads back."""
+    """Restore the caller's number of threads."""
     import sys
 
     before = os.environ.get("OMP_NUM_THREADS")

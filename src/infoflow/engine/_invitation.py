@@ -1,28 +1,50 @@
-"""How other machines find a study: the file `engine.json` in its folder, with what must be the same on all of them."""
+"""How other machines find a study: the file `engine.json` in its folder, with everything that must agree."""
 
 import json
 import os
 import platform
+import re
+import stat
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from infoflow.foundation import UserError, as_written, digest, file_digest, processor, version, writable
+from infoflow.foundation import (
+    UserError,
+    as_written,
+    digest,
+    file_digest,
+    processor,
+    read_object,
+    version,
+    writable,
+)
 
 FILE = "engine.json"
+_LIBRARIES = (
+    *("numpy", "scipy", "scikit-learn", "pandas", "transformers", "tokenizers", "sentencepiece"),
+    *("peft", "sacrebleu", "snowballstemmer", "bm25s", "faiss-cpu", "openTSNE"),
+)
+"""Libraries besides torch that affect numbers; an extra on only one machine would fail there alone."""
+_ADDRESS = re.compile(r"tls://(\[[0-9a-fA-F:.%]{2,60}\]|[^\s/:\[\]\x00-\x1f]{1,253}):([1-9]\d{0,4})", re.ASCII)
+_NONCE = re.compile(r"[0-9a-z]{1,64}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Versions:
-    """What must be the same on all machines for the same numbers, and what is only told."""
+    """Versions that must agree on all machines for equal numbers, and others for information."""
 
     infoflow: str
     code: str
-    """Digest of infoflow's source."""
+    """Digest of infoflow's source code."""
     python: str
     torch: str
     processor: str
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the other libraries that affect numbers."""
 
     @classmethod
     def here(cls) -> "Versions":
@@ -32,38 +54,41 @@ class Versions:
             python=".".join(platform.python_version_tuple()[:2]),
             torch=version("torch"),
             processor=processor(),
+            libraries={name: version(name) for name in _LIBRARIES},
         )
 
     def refusal(self, here: "Versions") -> str:
-        """Why a machine with versions `here` cannot work for this one, or nothing."""
-        for name in ("infoflow", "code", "python", "torch"):
-            study, worker = getattr(self, name), getattr(here, name)
-            if study != worker:
-                what = "code of infoflow" if name == "code" else f"version of {name}"
-                return (
-                    f"{platform.node()} has another {what} than the study: {worker}, not {study}. "
-                    "Install the same on all machines."
-                )
-        return ""
+        """Why a machine with versions `here` cannot work for this one, or ""."""
+        first = {name: (getattr(self, name), getattr(here, name)) for name in ("infoflow", "code", "python", "torch")}
+        libraries = {name: (self.libraries.get(name), here.libraries.get(name)) for name in here.libraries}
+        differing = [
+            f"another {'code of infoflow' if name == 'code' else f'version of {name}'} than the study: {worker}, "
+            f"not {study}"
+            for name, (study, worker) in (first | libraries).items()
+            if study not in (worker, "absent", None)
+        ]
+        if not differing:
+            return ""
+        return f"{platform.node()} has {'; '.join(differing)}. Numbers could differ: install the same on all machines."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Invitation:
-    """What `engine.json` holds. Who can read it can run code as the user: it is for the user's eyes alone."""
+    """The content of `engine.json`. Anyone who can read it can run code as the user, so only the user may read it."""
 
     address: str
     folder: str
-    """The run folder, under the path that all machines must see it by."""
+    """The run folder, under the path common to all machines."""
     certificate: str
     key: str
     nonce: str
     versions: Versions
 
     def write(self, folder: Path | str) -> None:
-        """Put it into the run folder, whole, and readable by its owner alone.
+        """Write it to the run folder atomically, readable only by its owner.
 
         Raises:
-            UserError: It cannot be written there.
+            UserError: The file cannot be written there.
         """
         path = Path(folder) / FILE
         temporary = path.with_name(f".{FILE}.{os.getpid()}.partial")
@@ -77,46 +102,94 @@ class Invitation:
             temporary.replace(path)
 
     def remove(self, folder: Path | str) -> None:
-        """Take it away, unless another study has put its own there."""
+        """Remove it, unless another study has written its own there."""
         with suppress(OSError, UserError):
             if read_invitation(folder) == self:
                 (Path(folder) / FILE).unlink()
 
 
 def read_invitation(folder: Path | str) -> Invitation | None:
-    """What lies in the run folder, if anything does.
+    """The invitation in the run folder, or None.
 
     Raises:
-        UserError: Others may read it, it is another user's, or it makes no sense.
+        UserError: Others may read the file, it belongs to another user, or it is invalid.
     """
     path = Path(folder) / FILE
     try:
-        with path.open(encoding="utf-8") as file:
-            found = os.fstat(file.fileno())
-            text = file.read(1_000_000)
+        found = path.stat()
+        if os.name != "nt" and found.st_mode & 0o077:
+            raise UserError(
+                f"{path} must be readable by you alone: it opens the study to whoever reads it. Its mode is "
+                f"{found.st_mode & 0o777:03o}. Start the study again on a file system that keeps modes."
+            )
+        if hasattr(os, "getuid") and found.st_uid not in (0, os.getuid()):
+            raise UserError(f"{path} was written by another user. A worker only joins its own user's study.")
+        return _invitation(read_object(path))
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+    except OSError as error:
         raise UserError(
-            f"{FILE} in {as_written(str(folder))} cannot be read: {reason}. Name a study's run folder."
+            f"{FILE} in {as_written(str(folder))} cannot be read: {error.strerror}. Name a study's run folder."
         ) from None
-    if os.name != "nt" and found.st_mode & 0o077:
+    except ValueError as error:
         raise UserError(
-            f"{path} must be readable by you alone: it opens the study to whoever reads it. Its mode is "
-            f"{found.st_mode & 0o777:03o}. Start the study again on a file system that keeps modes."
-        )
-    if hasattr(os, "getuid") and found.st_uid not in (0, os.getuid()):
-        raise UserError(f"{path} was written by another user. A worker only joins its own user's study.")
+            f"{path} is no invitation of a study: {error}. Start the study again with --cluster listen."
+        ) from None
+
+
+def _invitation(fields: dict[str, Any]) -> Invitation:
+    """
+    Raises:
+    ValueError: A field is missing or invalid."""
     try:
-        fields = json.loads(text)
-        return Invitation(**{**fields, "versions": Versions(**fields["versions"])})
-    except (ValueError, TypeError, KeyError):
-        raise UserError(f"{path} is no invitation of a study. Start the study again with --cluster listen.") from None
+        invitation = Invitation(**{**fields, "versions": Versions(**fields["versions"])})
+    except (TypeError, KeyError):
+        raise ValueError("its entries are not those of an invitation") from None
+    texts = {**fields, **fields["versions"]}
+    libraries = texts.pop("libraries", {})
+    del texts["versions"]
+    if not isinstance(libraries, dict):
+        raise ValueError("libraries must be an object")
+    for name, value in {**texts, **libraries}.items():
+        if not isinstance(value, str) or "\0" in value:
+            raise ValueError(f"{name} must be text")
+    address = _ADDRESS.fullmatch(invitation.address)
+    if not address or int(address[2]) > 65535:
+        raise ValueError(f"address must be tls://HOST:PORT. It is {as_written(invitation.address)}")
+    if not _NONCE.fullmatch(invitation.nonce):
+        raise ValueError(f"nonce must be letters and digits. It is {as_written(invitation.nonce)}")
+    if not Path(invitation.folder).is_absolute():
+        raise ValueError(f"folder must be a full path. It is {as_written(invitation.folder)}")
+    return invitation
+
+
+def require_own(folder: Path) -> None:
+    """Refuse a run folder that others may change, since its plan can name Python files that a worker runs.
+
+    Raises:
+        UserError: The folder or its content belongs to another user or is writable by everybody.
+    """
+    if not hasattr(os, "getuid"):  # Windows
+        return
+    for entry in [folder, *folder.glob("*"), *folder.glob("work/*"), *folder.glob("work/.engine/*")]:
+        try:
+            found = entry.lstat()
+        except FileNotFoundError:  # replaced at this moment
+            continue
+        if found.st_uid not in (0, os.getuid()):
+            why = "belongs to another user"
+        elif found.st_mode & stat.S_IWOTH and not stat.S_ISLNK(found.st_mode):
+            why = "may be written by everybody"
+        else:
+            continue
+        raise UserError(
+            f"A worker runs what the folder holds as you, so nobody else may change it. {entry} {why}. Work in a "
+            "folder of your own, or take the permission away: chmod -R o-w FOLDER"
+        )
 
 
 @cache
 def _code_digest() -> str:
-    """Of all source files of this package."""
+    """Digest of all source files of this package."""
     root = Path(__file__).parents[1]
     return digest({path.relative_to(root).as_posix(): file_digest(path) for path in sorted(root.rglob("*.py"))})

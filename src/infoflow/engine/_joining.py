@@ -5,13 +5,16 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from infoflow.foundation import Threads, UserError, available_cores, current_display, read_setting
 
 from ._child import engine_folder
-from ._invitation import Invitation, Versions, read_invitation
+from ._invitation import Invitation, Versions, read_invitation, require_own
 
 _LOOK = 1.0
+_FIRST_PAUSE, _LAST_PAUSE = 1.0, 30.0
+"""First and last pause in seconds between attempts to reach a study; each doubles the preceding one."""
 _LATE = 60.0
 """Seconds that a shared file system may take to show a new folder."""
 
@@ -20,7 +23,7 @@ def seconds_of(patience: str) -> float:
     """`90s`, `10m`, `2h` in seconds.
 
     Raises:
-        UserError: It is nothing of that kind.
+        UserError: The text is no such duration.
     """
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|h)?", patience.strip())
     if not found:
@@ -37,20 +40,22 @@ def worker(
 ) -> int:
     """Work for the study in `run_folder` until it ends; returns the exit code, 0.
 
-    Waits for a study that listens there (`--cluster listen`), does its stages, and waits again when it ends. SIGTERM
-    and Ctrl-C make it leave politely: what runs here is saved, and goes on elsewhere.
+    It waits for a study that listens there (`--cluster listen`), runs its stages, and waits again when it ends. If the
+    connection is lost, it joins again. SIGTERM and Ctrl-C make it leave gracefully: running stages are saved and
+    continue elsewhere. It runs whatever the folder defines, so work only in your own folders.
 
     Args:
         run_folder: The study's folder, which this machine must see under the same path.
-        jobs: Stages at a time; default: one for each GPU, else cores / threads.
-        threads: Threads of each stage, as the study's plan says, to count how many fit.
+        jobs: Concurrent stages; default: one for each GPU, else cores / threads.
+        threads: Threads of each stage, as in the study's plan, which determine how many fit.
         gpus: Numbers or UUIDs of GPUs to use; default: those of `CUDA_VISIBLE_DEVICES`.
         patience: How long to wait for a study: `90s`, `10m`, `2h`.
 
     Raises:
-        UserError: The study runs another version, its folder is not seen here, or `engine.json` is not private.
+        UserError: The study uses other versions or cannot be reached, its folder is not visible here or writable by
+            others, or `engine.json` is not private or damaged.
     """
-    from ._worker import serve, visible_devices
+    from ._worker import visible_devices
 
     limit = seconds_of(patience)
     folder = Path(run_folder).absolute()
@@ -59,39 +64,101 @@ def worker(
     threads = read_setting(Threads, threads, "--threads")
     devices = visible_devices()
     jobs = read_setting(Threads, jobs, "--jobs") if jobs else len(devices) or max(1, available_cores() // threads)
-    seen: set[str] = set()
-    while (invitation := _awaited(folder, limit, seen)) is not None:
-        seen.add(invitation.nonce)
-        _check(invitation)
-        if serve(invitation, jobs, devices) == "left":
+    ended: set[str] = set()
+    joined, why = False, ""
+    while (invitation := _awaited(folder, limit, ended)) is not None:
+        _check(invitation, folder)
+        ending = _work_until_it_ends(invitation, folder, jobs, devices, limit)
+        if ending.left:
             current_display().note("Left the study: what ran here is saved, and goes on elsewhere.")
             return 0
+        joined, why = joined or ending.joined, ending.why
+        ended.add(invitation.nonce)
         current_display().note(f"The study has ended. Waiting for another, {patience} at most.")
+    if not joined:
+        raise UserError(f"The study in {folder} has ended without this worker, which could not reach it: {why}.")
     return 0
 
 
-def _awaited(folder: Path, seconds: float, seen: set[str]) -> Invitation | None:
-    """The invitation that is not in `seen`, once it is there; None: nothing came."""
+class _Ending(NamedTuple):
+    """How work for one study ended, and the last reason that prevented this worker from joining."""
+
+    left: bool
+    joined: bool
+    why: str
+
+
+def _work_until_it_ends(
+    invitation: Invitation, folder: Path, jobs: int, devices: Sequence[str], limit: float
+) -> _Ending:
+    """Work for a study until it withdraws its invitation, joining it again whenever the connection is lost.
+
+    Raises:
+        UserError: The study could not be reached for `limit` seconds.
+    """
+    from ._reasons import Unreachable
+    from ._worker import serve
+
+    joined, told = False, ""
+    pause, deadline = _FIRST_PAUSE, time.monotonic() + limit
+    while True:
+        try:
+            if serve(invitation, jobs, devices) == "left":
+                return _Ending(left=True, joined=True, why="")
+            joined, why = True, "the connection broke off"
+            pause, deadline = _FIRST_PAUSE, time.monotonic() + limit
+        except Unreachable as error:
+            why = str(error)
+        if not _stands(invitation, folder):
+            return _Ending(left=False, joined=joined, why=why)
+        if time.monotonic() >= deadline:
+            raise UserError(
+                f"The study in {folder} could not be reached: {why}. Its invitation is still there. Make the study's "
+                "port reachable from this machine; if the study was killed, start it again. --patience sets how long "
+                "to try."
+            )
+        if why != told:
+            current_display().warn(f"The study cannot be reached: {why}. Trying again for {limit:.0f} s.")
+            told = why
+        time.sleep(max(min(pause, deadline - time.monotonic()), 0))
+        pause = min(2 * pause, _LAST_PAUSE)
+        if not _stands(invitation, folder):
+            return _Ending(left=False, joined=joined, why=why)
+
+
+def _stands(invitation: Invitation, folder: Path) -> bool:
+    """Whether the study still invites workers; it removes its invitation when it ends."""
+    found = read_invitation(folder)
+    return found is not None and found.nonce == invitation.nonce
+
+
+def _awaited(folder: Path, seconds: float, ended: set[str]) -> Invitation | None:
+    """The invitation of a study that is not in `ended`, once it exists; None after `seconds` without one."""
     deadline = time.monotonic() + seconds
     told = False
     while True:
         invitation = read_invitation(folder)
-        if invitation is not None and invitation.nonce not in seen:
+        if invitation is not None and invitation.nonce not in ended:
             return invitation
         if time.monotonic() >= deadline:
-            if not seen:
+            if not ended:
                 raise UserError(
                     f"No study listens in {folder}. Start one with --cluster listen, on a machine that shares this "
                     "folder, or wait longer for it with --patience."
                 )
             return None
-        if not told and not seen:
+        if not told and not ended:
             current_display().note(f"Waiting for a study in {folder} (infoflow study ... --cluster listen).")
             told = True
         time.sleep(min(_LOOK, max(deadline - time.monotonic(), 0.01)))
 
 
-def _check(invitation: Invitation) -> None:
+def _check(invitation: Invitation, folder: Path) -> None:
+    """
+    Raises:
+    UserError: This machine has other versions than the study, or does not see its folder; or others may change the
+        folder."""
+    require_own(folder)
     here = Versions.here()
     if refusal := invitation.versions.refusal(here):
         raise UserError(refusal)
@@ -102,9 +169,18 @@ def _check(invitation: Invitation) -> None:
         )
     deadline = time.monotonic() + _LATE
     while not (engine_folder(invitation.folder) / invitation.nonce).is_dir():
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline or not _is_same(invitation.folder, folder):
             raise UserError(
                 f"This machine does not see the study's folder {invitation.folder}: all machines must see it under "
                 "the same path."
             )
+        if not _stands(invitation, folder):
+            return
         time.sleep(_LOOK)
+
+
+def _is_same(study: str, folder: Path) -> bool:
+    try:
+        return Path(study).samefile(folder)
+    except OSError:
+        return False

@@ -1,4 +1,4 @@
-"""The display inside a stage: what it says becomes events, plain JSON, wherever the person sits who waits."""
+"""The display inside a stage, which turns its output into JSON events for the person who waits."""
 
 import math
 import time
@@ -15,7 +15,7 @@ Message = dict[str, Any]
 
 
 class Relay:
-    """A display that hands each event to `tell`: of a running job at most one in `seconds_between`."""
+    """A display that passes each event to `tell`, at most one per `seconds_between` for a running job."""
 
     def __init__(self, tell: Callable[[Message], None], seconds_between: float = 1.0) -> None:
         self._tell, self._between = tell, seconds_between
@@ -34,7 +34,7 @@ class Relay:
 
 
 class _Job:
-    """Counts what is done of one `progress` block."""
+    """Counts the progress of one `progress` block."""
 
     def __init__(self, head: Message, total: float, tell: Callable[[Message], None], seconds_between: float) -> None:
         self._head, self._total, self._done = head, total, 0.0
@@ -50,7 +50,7 @@ class _Job:
             self._say()
 
     def finish(self) -> None:
-        """A total is often an estimate: what was done in the end is the whole."""
+        """Report the final count as the total, which was often an estimate."""
         if self._total:
             self._total = self._done
         self._say()
@@ -65,11 +65,11 @@ class _Job:
 
 
 def _finite(value: float | str) -> float | str | None:
-    """JSON has no NaN or infinity, and a diverged loss is one."""
+    """Replace NaN and infinity, which JSON lacks and a diverged loss may be."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def as_event(stage: str, message: Mapping[str, Any]) -> Event:
-    """The event that a stage's message is."""
+    """The event for a stage's message."""
     fields = {name: value for name, value in message.items() if name not in ("event", "text")}
     return Event(kind=message["event"], stage=stage, text=message.get("text", ""), fields=fields)

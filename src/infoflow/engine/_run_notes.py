@@ -1,4 +1,4 @@
-"""The folder `work/.engine/NONCE` of a run: by it a worker knows that it sees the study's files."""
+"""The folder `work/.engine/NONCE` of a run, by which a worker recognises that it sees the study's files."""
 
 import secrets
 import shutil
@@ -12,7 +12,7 @@ LOCKS = "locks"
 
 
 class RunNotes:
-    """What stages of one run of the engine have told at their end; gone when the engine closes."""
+    """Final messages of the stages in one run of the engine; removed when the engine closes."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = str(Path(folder).absolute())
@@ -20,10 +20,10 @@ class RunNotes:
         self._runs = 0
 
     def open(self) -> None:
-        """Make the folder; what killed engines left here goes. (Who runs an engine in a folder has it to himself.)
+        """Create the folder and remove leftovers of killed engines; only one engine works in a run folder at a time.
 
         Raises:
-            UserError: Nothing can be made there.
+            UserError: The folder cannot be created.
         """
         home = engine_folder(self.folder)
         with writable(home):
@@ -34,7 +34,7 @@ class RunNotes:
             (home / self.nonce).mkdir()
 
     def new_run(self) -> str:
-        """The folder, below `work/.engine`, of one more graph."""
+        """Create a folder, below `work/.engine`, for one more graph, and return its name."""
         self._runs += 1
         name = f"{self.nonce}/{self._runs}"
         (engine_folder(self.folder) / name).mkdir()

@@ -1,4 +1,4 @@
-"""What an engine runs, what it tells meanwhile, and how each stage ended."""
+"""The stages that an engine runs, their messages, and how each one ended."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,48 +10,48 @@ EndingState = Literal["done", "failed", "skipped", "stopped"]
 
 @runtime_checkable
 class Stage(Protocol):
-    """A piece of work that ends in files; what it needs are other stages."""
+    """A piece of work that ends in files and may need other stages."""
 
     @property
     def key(self) -> str:
-        """What the result depends on, as a hash: it names the stage on every machine."""
+        """A hash of the result's dependencies, which identifies the stage on every machine."""
         ...
 
     @property
     def label(self) -> str:
-        """For people: `train causal-lm/seed-0`."""
+        """Display name: `train causal-lm/seed-0`."""
         ...
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Keys of stages that must have ended well."""
+        """Keys of stages that must have succeeded."""
         ...
 
     @property
     def cost(self) -> float:
-        """Seconds: on record, else estimated."""
+        """Seconds: recorded, else estimated."""
         ...
 
     @property
     def threads(self) -> int:
-        """Threads of its process, the same on every machine: another number changes the last bits."""
+        """Threads of its process, equal on every machine, since another number changes the last bits."""
         ...
 
     @property
     def resources(self) -> Mapping[str, float]:
-        """What it takes of a worker beside one of its jobs: `{"GPU": 1}`, or .5 where two may share one."""
+        """Resources of a worker in addition to one of its jobs: `{"GPU": 1}`, or .5 if two may share one."""
         ...
 
     def run(self) -> dict[str, Any]:
-        """Do the work, going on from what an earlier call saved; returns facts that JSON can hold."""
+        """Do the work, continuing from what an earlier call saved; returns facts in JSON form."""
         ...
 
 
 @runtime_checkable
 class Checked(Protocol):
-    """A stage that knows whether its results lie in the run folder.
+    """A stage that knows whether its results are in the run folder.
 
-    An engine's process asks this of each need before it starts: a shared file system may show a file late.
+    An engine's process checks each need before it starts, since a shared file system may show a file late.
     """
 
     def is_done(self) -> bool: ...
@@ -59,20 +59,20 @@ class Checked(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """What a stage took."""
+    """Resources that a stage used."""
 
     seconds: float
     """Wall time of its last process."""
     cpu_seconds: float
-    """CPU time of that process and of those that it started and waited for; without those of earlier attempts."""
+    """CPU time of that process and of child processes that it waited for, without earlier attempts."""
     peak_memory: int
-    """Bytes of that process at most, 0 where the system does not tell."""
+    """Peak bytes of that process, 0 if the system does not report it."""
     host: str
     processor: str
     device: str
-    """The GPU that it was given (as `CUDA_VISIBLE_DEVICES` names it), else `cpu`."""
+    """The assigned GPU (as `CUDA_VISIBLE_DEVICES` names it), else `cpu`."""
     threads: int
-    """Threads that torch has used."""
+    """Threads that torch used."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,33 +81,33 @@ class Ending:
 
     state: EndingState
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """done: what `run` returned."""
+    """done: the return value of `run`."""
     usage: Usage | None = None
-    """done: what it took."""
+    """done: resources used."""
     text: str = ""
-    """failed: why."""
+    """failed: the reason."""
     log: str = ""
-    """failed: the file with all that it said."""
+    """failed: the file with all its output."""
     because: str = ""
     """skipped: key of the stage that failed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """What a stage tells while it runs, or the engine (`stage` is empty then)."""
+    """A message of a running stage, or of the engine if `stage` is empty."""
 
     kind: EventKind
     stage: str = ""
     text: str = ""
-    """note, warning: what is said."""
+    """note, warning: the text."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """start: where it runs (`host`); progress: `label`, `done`, `total`, `unit`, `rate`, `seconds_left`, losses."""
+    """start: the `host`; progress: `label`, `done`, `total`, `unit`, `rate`, `seconds_left`, losses."""
     ending: Ending | None = None
-    """end: how."""
+    """end: how the stage ended."""
 
 
 def in_order(graph: Sequence[Stage]) -> list[Stage]:
-    """The stages, each after those of the graph that it needs, else in the given order."""
+    """The stages, each after its needs within the graph, otherwise in the original order."""
     stages = {stage.key: stage for stage in graph}
     assert len(stages) == len(graph), "two stages have one key"
     ordered: dict[str, Stage] = {}
@@ -126,7 +126,7 @@ def in_order(graph: Sequence[Stage]) -> list[Stage]:
 
 
 def path_lengths(graph: Sequence[Stage]) -> dict[str, float]:
-    """Seconds of the longest chain that begins with each stage: what is longest is done first."""
+    """Seconds of the longest chain that begins with each stage; the longest runs first."""
     stages = in_order(graph)
     rest = dict.fromkeys((stage.key for stage in stages), 0.0)
     lengths: dict[str, float] = {}

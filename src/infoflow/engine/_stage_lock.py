@@ -1,4 +1,4 @@
-"""Never two processes at one stage: one that was cut off may still save while another machine was given its stage."""
+"""Prevents two processes at one stage: one that was cut off may still save while another machine starts the stage."""
 
 import json
 import os
@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from infoflow.foundation import current_display, lock_file
+from infoflow.foundation import current_display, lock_file, read_object
 
 _BEAT, _STALE, _LOOK = 30.0, 300.0, 1.0
-"""Seconds between signs of life, until a silent holder is given up, and between looks at it."""
+"""Seconds between signs of life, until a silent holder is given up, and between checks."""
 
 
 @contextmanager
 def stage_lock(path: Path) -> Iterator[bool]:
-    """Hold the lock `path`, waiting for who holds it; yields whether somebody else had it.
+    """Hold the lock `path`, waiting for its holder; yields whether another process held it before.
 
-    Where the file system refuses locks, a file beside it with a heartbeat takes their place.
+    If the file system refuses locks, a file next to it with a heartbeat replaces the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     waited = False
@@ -32,10 +32,10 @@ def stage_lock(path: Path) -> Iterator[bool]:
                 with _heartbeat(path.with_suffix(".held")) as waited:
                     yield waited
                 return
-            if _is_still(path, descriptor):  # else who held it has removed the file
+            if _is_still(path, descriptor):  # otherwise the previous holder has removed the file
                 os.write(descriptor, _holder().encode())
                 yield waited
-                with suppress(PermissionError):  # Windows keeps an open file, which the next one takes
+                with suppress(PermissionError):  # Windows keeps an open file, which the next process takes
                     path.unlink(missing_ok=True)  # while it is held: nobody else holds a file of this name
                 return
         finally:
@@ -43,7 +43,7 @@ def stage_lock(path: Path) -> Iterator[bool]:
 
 
 def _flock(descriptor: int, path: Path) -> tuple[bool, bool]:
-    """(whether another had it, whether there are locks at all)."""
+    """(whether another process held it, whether locks exist at all)."""
     try:
         return False, lock_file(descriptor)
     except BlockingIOError:
@@ -60,7 +60,7 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 def _say(path: Path) -> None:
     with suppress(OSError, ValueError, KeyError):
-        holder = json.loads(path.read_text(encoding="utf-8"))
+        holder = read_object(path)
         current_display().note(f"Waits for process {holder['process']} on {holder['host']}, which is still at it.")
         return
     current_display().note("Waits for another process, which is still at it.")
@@ -110,7 +110,7 @@ def _beat(ended: Callable[[], bool], path: Path) -> None:
 
 
 def _is_stale(path: Path) -> bool:
-    """Whether its holder is silent, by the clock of the file system: machines' clocks differ."""
+    """Whether its holder is silent by the file system's clock, since the machines' clocks differ."""
     probe = path.with_suffix(f".{platform.node()}-{os.getpid()}")
     try:
         probe.touch()

@@ -1,7 +1,7 @@
-"""Processes for stages: forked from a server that has imported what they need, or spawned where there is no fork.
+"""Processes for stages, forked from a server with their imports, or spawned on systems without fork.
 
-A child made by `multiprocessing` imports its parent's `__main__`, so that a script without the guard
-`if __name__ == "__main__"` would run itself again in each child. Ours never do.
+A child of `multiprocessing` imports its parent's `__main__`, so that a script without the guard `if __name__ ==
+"__main__"` would run itself again in each child. Children started here never do.
 """
 
 import io
@@ -17,8 +17,11 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 PRIMITIVES = "64"
-"""oneDNN keeps a compiled primitive per shape, 1,024 by default: with batches of all lengths a small translation model
-grew to 2.3 GB in twelve minutes. With 16 it stayed at 0.9 GB, at the same speed."""
+"""Cached primitives of oneDNN, one per shape, 1,024 by default.
+
+With batches of all lengths a small translation model grew to 2.3 GB in twelve minutes; with 16 it stayed at 0.9 GB, at
+the same speed.
+"""
 
 _here = threading.local()
 _preparation = spawn.get_preparation_data
@@ -26,7 +29,7 @@ _preparation = spawn.get_preparation_data
 
 def _preparation_without_main(name: str) -> dict[str, Any]:
     data = _preparation(name)
-    if getattr(_here, "starting", False):  # this thread starts one of our processes
+    if getattr(_here, "starting", False):  # this thread is starting one of our processes
         data.pop("init_main_from_name", None)
         data.pop("init_main_from_path", None)
     return data
@@ -36,7 +39,7 @@ spawn.get_preparation_data = _preparation_without_main
 
 
 class Spawner:
-    """Starts each process afresh: where there is no fork server, it imports all it needs itself."""
+    """Starts each process afresh, which then imports everything it needs; for systems without a fork server."""
 
     def open(self) -> None:
         pass
@@ -74,7 +77,7 @@ if sys.platform == "linux":
     from multiprocessing.util import Finalize, close_fds  # pyright: ignore[reportAttributeAccessIssue]
 
     class _Popen(Popen):
-        """As its parent, with a server of our own in place of the one that all of a program's processes share."""
+        """As its parent, but with a server of our own instead of the one that all processes of a program share."""
 
         def __init__(self, process: BaseProcess) -> None:
             self._polling = threading.Lock()
@@ -89,14 +92,14 @@ if sys.platform == "linux":
             finally:
                 set_spawning_popen(None)
             self.sentinel, writable = _here.server.connect_to_new_process(self._fds)
-            kept = os.dup(writable)  # it tells the child whether this process lives
+            kept = os.dup(writable)  # it shows the child whether this process lives
             self.finalizer = Finalize(self, close_fds, (kept, self.sentinel))
             with open(writable, "wb", closefd=True) as file:  # noqa: PTH123 (a descriptor)
                 file.write(buffer.getbuffer())
             self.pid = read_signed(self.sentinel)
 
         def poll(self, flag: int = os.WNOHANG) -> int | None:
-            # The code can be read once. Each start of a process polls all others, in many threads here.
+            # The code can be read only once, and each start of a process polls all others, here from many threads.
             with self._polling:
                 return super().poll(flag)
 
@@ -106,9 +109,9 @@ if sys.platform == "linux":
             return _Popen(process)
 
     class Forker:
-        """Forks processes from a server that imports `preload` once: .3 s for one that needs torch, in place of 6.
+        """Forks processes from a server that imports `preload` once: .3 s instead of 6 for a process that needs torch.
 
-        The server must have no threads and no CUDA: what it imports must not compute.
+        The server must have no threads and no CUDA, so its imports must not compute.
         """
 
         def __init__(self, preload: Sequence[str] = ()) -> None:
@@ -116,7 +119,7 @@ if sys.platform == "linux":
             self._server.set_forkserver_preload(["infoflow.engine._child", *preload])
 
         def open(self) -> None:
-            """Start the server, which goes on importing by itself."""
+            """Start the server, which continues importing by itself."""
             with _environment(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false"):
                 self._server.ensure_running()
 
@@ -127,7 +130,7 @@ if sys.platform == "linux":
             return _start(_Process, target, arguments)
 
         def close(self) -> None:
-            """End the server, once its processes have ended."""
+            """End the server after its processes have ended."""
             self._server._stop()
 
 
@@ -136,7 +139,7 @@ _environment_lock = threading.Lock()
 
 @contextmanager
 def _environment(**variables: str) -> Iterator[None]:
-    """Environment of processes that are started in the block."""
+    """Set environment variables for processes that are started in the block."""
     with _environment_lock:
         before = {name: os.environ.get(name) for name in variables}
         os.environ.update(variables)
@@ -151,5 +154,5 @@ def _environment(**variables: str) -> Iterator[None]:
 
 
 def starter(preload: Sequence[str] = ()) -> "Spawner | Forker":
-    """What starts processes on this system."""
+    """The object that starts processes on this system."""
     return Forker(preload) if sys.platform == "linux" else Spawner()

@@ -1,4 +1,4 @@
-"""Starts the processes of one worker, passes on what they tell, gives each its GPU, and makes them stop."""
+"""Starts the processes of one worker, relays their messages, assigns GPUs, and stops them."""
 
 import json
 import os
@@ -18,8 +18,8 @@ from ._starting import Forker, Spawner
 
 _STARTS = 4
 _LAST_LINES = 40
-_KILLED = 9  # Windows has no name for it
-_LOST = 255  # the fork server died, and the process's code with it
+_KILLED = 9  # undefined on Windows
+_LOST = 255  # the fork server died, and the process's exit code with it
 
 
 class Stopped(Exception):
@@ -27,17 +27,17 @@ class Stopped(Exception):
 
 
 class Leaving(Exception):
-    """The worker leaves: another should go on."""
+    """The worker leaves, and another should continue."""
 
 
 class StageFailed(Exception):
     """A stage failed.
 
     Args:
-        key: Which.
-        reason: In a line or two; the same for the same fault.
-        text: The reason, with what the log says where it is a bug.
-        log: The file with all that it said.
+        key: Key of the stage.
+        reason: One or two lines, equal for equal faults.
+        text: The reason, with an excerpt of the log for a bug.
+        log: The file with all its output.
     """
 
     def __init__(self, key: str, reason: str, text: str, log: str) -> None:
@@ -57,7 +57,7 @@ class _Running:
 
     def stop(self) -> None:
         with suppress(OSError):
-            if self._asked.acquire(blocking=False):  # once
+            if self._asked.acquire(blocking=False):  # only once
                 self.connection.send_bytes(b"stop")
 
     def kill(self) -> None:
@@ -65,7 +65,7 @@ class _Running:
             self.process.kill()
 
     def listen(self, tell: Callable[[Message], None]) -> int:
-        """Pass on what it tells until it ends; returns its exit code."""
+        """Relay its messages until it ends; returns its exit code."""
         ended = False
         while not ended:
             ended = self.process.sentinel in wait([self.connection, self.process.sentinel])
@@ -114,7 +114,7 @@ class Supervisor:
         Raises:
             Stopped: The study stops.
             Leaving: The worker leaves.
-            StageFailed: It failed, or was killed again and again.
+            StageFailed: The stage failed, or was killed repeatedly.
         """
         if (stored := stored_result(order)) is not None:
             return stored
@@ -140,11 +140,11 @@ class Supervisor:
         raise StageFailed(order.key, reason, reason, log)
 
     def stop(self) -> None:
-        """Start nothing more, and ask what runs to save and stop."""
+        """Start nothing more, and ask running stages to save and stop."""
         self._end(stopping=True)
 
     def leave(self) -> None:
-        """The same, for others to go on."""
+        """As `stop`, but other workers continue the stages."""
         self._end(stopping=False)
 
     def _end(self, stopping: bool) -> None:
@@ -157,7 +157,7 @@ class Supervisor:
             child.stop()
 
     def kill(self) -> None:
-        """End what runs at once."""
+        """End all running processes at once."""
         self.stop()
         with self._changed:
             running = list(self._running)
@@ -165,7 +165,7 @@ class Supervisor:
             child.kill()
 
     def give_up(self, key: str) -> None:
-        """Ask the process of one stage to save and stop: it is not wanted here any more."""
+        """Ask the process of one stage that is no longer wanted here to save and stop."""
         with self._changed:
             children = [child for child in self._running if child.key == key]
         for child in children:
@@ -176,7 +176,7 @@ class Supervisor:
         return not self._running
 
     def wait(self, seconds: float) -> bool:
-        """Wait until nothing runs; returns whether that came in time."""
+        """Wait until nothing runs; returns False on timeout."""
         with self._changed:
             return self._changed.wait_for(self.is_idle, seconds)
 
@@ -199,14 +199,14 @@ class Supervisor:
                 self._changed.notify_all()
 
     def _pause(self) -> None:
-        """Who ended it often ends its worker or study too, in a moment."""
+        """Wait a moment, since whoever ended the process often ends its worker or study next."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or self._leaving, 0.5)
         self._check_open()
 
     @contextmanager
     def _device(self, gpus: float) -> Iterator[str | None]:
-        """The least loaded GPUs, while a stage uses so much of them; none for a stage that asks for none."""
+        """The least loaded GPUs, reserved while a stage uses its share; None for a stage without a GPU."""
         if not self._devices:
             yield None
             return
@@ -223,14 +223,14 @@ class Supervisor:
                     _load[device] -= gpus / count
 
 
-_load: dict[str, float] = {}  # of this process: its studies share the devices
+_load: dict[str, float] = {}  # for this process, whose studies share the devices
 _load_lock = threading.Lock()
 
 
 def _started(starter: Forker | Spawner, order: StageMessage) -> tuple[BaseProcess, Connection]:
     try:
         return starter.start(run_stage, order)
-    except AssertionError as error:  # multiprocessing's: daemonic processes are not allowed to have children
+    except AssertionError as error:  # multiprocessing does not allow daemonic processes to have children
         raise RuntimeError(
             "This Dask worker may not start processes: its nanny has made it a daemon. Start it with the setting "
             "distributed.worker.daemon: false, or without a nanny (--no-nanny)."
@@ -254,7 +254,7 @@ _ADVICE = (
 
 
 def last_lines(log: str, count: int = _LAST_LINES) -> str:
-    """The end of a log."""
+    """The last lines of a log."""
     try:
         with Path(log).open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 20_000))

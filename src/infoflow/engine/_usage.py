@@ -1,4 +1,4 @@
-"""What a stage takes of the machine, and the threads it may use."""
+"""Resources that a stage uses, and the threads it may use."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ from ._stage import Usage
 
 
 class Meter:
-    """Measures from its making on what this process uses."""
+    """Measures the resources that this process uses from the meter's creation on."""
 
     def __init__(self) -> None:
         self._start, self._cpu = time.monotonic(), _cpu_seconds()
@@ -29,7 +29,7 @@ class Meter:
 
 
 def use_threads(threads: int) -> None:
-    """Give torch and BLAS that many threads; a torch that is imported later finds the number in the environment."""
+    """Give torch and BLAS that many threads; a later import of torch finds the number in the environment."""
     os.environ["OMP_NUM_THREADS"] = str(threads)
     if "torch" in sys.modules:
         set_threads(threads)
@@ -41,7 +41,7 @@ def _threads_in_use(threads: int) -> int:
 
 
 def _cpu_seconds() -> float:
-    """Of this process, and of its children as far as they have ended."""
+    """CPU seconds of this process and its ended children."""
     return time.process_time() + sum(os.times()[2:4])  # the latter in hundredths
 
 

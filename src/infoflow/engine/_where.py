@@ -1,19 +1,18 @@
-"""What `--cluster` may name: a port of this machine, a scheduler's address, or the file that it has written."""
+"""Values of `--cluster`: a port of this machine, a scheduler's address, or the file that a scheduler wrote."""
 
-import json
 import os
 import re
 import socket
 from pathlib import Path
 
-from infoflow.foundation import UserError, as_written, current_display
+from infoflow.foundation import UserError, as_written, current_display, read_object
 
 
 def parse_listen(where: str) -> tuple[str, int]:
-    """Host and port of `listen[:HOST[:PORT]]`; by default the address of this machine's name, and any port.
+    """Host and port of `listen[:HOST[:PORT]]`; defaults: the address of this machine's name, and any port.
 
     Raises:
-        UserError: It is nothing of that kind, or this machine's name has no address.
+        UserError: The value is malformed, or this machine's name has no address.
     """
     parts = re.fullmatch(r"listen(?::(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d{1,5}))?)?", where)
     if not parts or int(parts[2] or 0) > 65535:
@@ -57,7 +56,10 @@ def require_free(host: str, port: int) -> None:
 
 def address_in(file: str) -> str:
     try:
-        return json.loads(Path(file).read_text(encoding="utf-8"))["address"]
+        address = read_object(Path(file))["address"]
+        if isinstance(address, str):
+            return address
+        raise ValueError("address must be text")
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise UserError(
             f"--cluster must be listen, an address such as tls://HOST:8786, or a scheduler file. Got "
@@ -68,8 +70,7 @@ def address_in(file: str) -> str:
 def require_private(address: str, insecure: bool) -> None:
     """
     Raises:
-        UserError: The address has no port that there can be, or what goes there is not encrypted.
-    """
+    UserError: The address has no valid port, or the connection is not encrypted."""
     scheme, _, rest = address.partition("://")
     host, _, port = rest.rpartition(":")
     host = host.strip("[]")

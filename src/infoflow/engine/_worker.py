@@ -1,6 +1,6 @@
-"""What runs inside a Dask worker: a plugin for each study, and the task that supervises one stage.
+"""Code inside a Dask worker: a plugin for each study, and the task that supervises one stage.
 
-This file and `_dask.py` are all that imports Dask.
+Only this file and `_dask.py` import Dask.
 """
 
 import asyncio
@@ -15,25 +15,29 @@ from typing import Any, Literal
 
 import dask
 from distributed import Reschedule, Status, Worker, WorkerPlugin, get_worker
-from distributed.comm.addressing import get_address_host
+from distributed.comm.addressing import get_address_host, parse_host_port
 from distributed.security import Security
 from distributed.utils import get_ip
 
-from infoflow.foundation import current_display, stop_signals
+from infoflow.foundation import UserError, as_written, current_display, stop_signals
 
 from ._child import StageMessage
-from ._invitation import Invitation, Versions
+from ._invitation import FILE, Invitation, Versions
+from ._reasons import Unreachable, unreachable_because
 from ._relay import Message
 from ._starting import starter
 from ._supervisor import Leaving, StageFailed, Stopped, Supervisor
 
 _REACH = 15.0
-"""Seconds until a study that does not answer is taken for gone."""
+"""Seconds that the study has to answer one request."""
+_SILENCE = 45.0
+"""Seconds without an answer until the connection is given up."""
 _GRACE = 120.0
-"""Seconds that running stages have to save in."""
+"""Seconds that running stages have for saving."""
 
 _SETTINGS = {
-    "distributed.scheduler.allowed-failures": 100,  # workers that die are pre-empted machines
+    "distributed.scheduler.allowed-failures": 100,  # dying workers are pre-empted machines
+    "distributed.scheduler.worker-ttl": "60s",  # a worker silent for this long is lost: its stages go to others
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
     "distributed.worker.profile.enabled": False,
@@ -43,7 +47,7 @@ _SETTINGS = {
 
 @contextmanager
 def own_settings() -> Iterator[None]:
-    """Dask's defaults and ours: the user's configuration and `DASK_*` variables are for clusters of their own."""
+    """Use Dask's defaults and ours: the user's configuration and `DASK_*` variables are for the user's own clusters."""
     with (
         dask.config.set(dask.config.merge(*dask.config.defaults)),
         dask.config.set(_SETTINGS),
@@ -54,12 +58,12 @@ def own_settings() -> Iterator[None]:
 
 
 def plugin_name(nonce: str) -> str:
-    """The name of a study's plugin, and of the topic of its events."""
+    """The name of a study's plugin and of its event topic."""
     return f"infoflow-{nonce}"
 
 
 class StagePlugin(WorkerPlugin):
-    """A study's processes on this worker; the fork server starts with it."""
+    """A study's processes on this worker; its fork server starts with it."""
 
     def __init__(self, nonce: str, folder: str, preload: Sequence[str], devices: Sequence[str] | None = None) -> None:
         self.name = plugin_name(nonce)
@@ -75,18 +79,18 @@ class StagePlugin(WorkerPlugin):
         self.supervisor = Supervisor(self.starter, visible_devices() if self._devices is None else self._devices)
 
     async def _replace_killed(self, worker: Worker) -> None:
-        """End what a killed study has left on this worker: a folder has one study at a time."""
+        """End what a killed study has left on this worker, since a folder has one study at a time."""
         for name, plugin in list(worker.plugins.items()):
             if isinstance(plugin, StagePlugin) and plugin.folder == self.folder and plugin is not self:
                 await worker.plugin_remove(name)
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Stop a stage that nobody wants any more: its study was killed, and its scheduler goes on."""
+        """Stop a stage that is no longer wanted: its study was killed, while its scheduler continues."""
         if (start, finish) == ("executing", "released"):
             self.supervisor.give_up(str(key).rpartition("/")[2])
 
     async def teardown(self, worker: Worker) -> None:
-        """End the processes; those that still run may save first. (At the end of a study none does.)"""
+        """End the processes; those still running may save first, although none runs at the end of a study."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -101,8 +105,8 @@ def supervise(nonce: str, order: StageMessage, gpus: float, *needed: None) -> No
     """The Dask task of a stage; `needed` are the tasks that must be done before it.
 
     Raises:
-        Stopped: The study stops. (As a result it would let Dask start what needs this stage.)
-        Reschedule: This worker leaves, or was told to give the stage up: another goes on; this counts as no failure.
+        Stopped: The study stops. (Returning a result instead would let Dask start the stages that need this one.)
+        Reschedule: This worker leaves or must give up the stage: another continues, and no failure is counted.
         StageFailed: The stage failed.
     """
     worker = get_worker()
@@ -116,7 +120,7 @@ def supervise(nonce: str, order: StageMessage, gpus: float, *needed: None) -> No
     try:
         tell(plugin.supervisor.supervise(order, gpus, tell))
     except Leaving:
-        time.sleep(0.2)  # until the scheduler knows: it could send the stage here again
+        time.sleep(0.2)  # until the scheduler knows: it could assign the stage to this worker again
         raise Reschedule from None
     except (Stopped, StageFailed):
         raise
@@ -126,15 +130,15 @@ def supervise(nonce: str, order: StageMessage, gpus: float, *needed: None) -> No
 
 
 def on_worker(nonce: str, action: str, dask_worker: Worker) -> bool:
-    """`stop`, `kill` or `is_idle` of a study's supervisor; run by the worker's event loop, however busy its threads."""
+    """Call `stop`, `kill` or `is_idle` of a study's supervisor on the event loop, which busy threads cannot delay."""
     plugin = dask_worker.plugins.get(plugin_name(nonce))
     return plugin is None or bool(getattr(plugin.supervisor, action)())
 
 
 def visible_devices(hardware: Path = Path("/dev")) -> tuple[str, ...]:
-    """The GPUs that `CUDA_VISIBLE_DEVICES` names, as numbers or UUIDs; where it is not set, all of this machine.
+    """The GPUs in `CUDA_VISIBLE_DEVICES`, as numbers or UUIDs; if it is not set, all GPUs of this machine.
 
-    CUDA itself is never asked: it cannot be used in a process that is forked afterwards.
+    It never calls CUDA, which cannot be used in a process that is forked afterwards.
     """
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     if setting is None:
@@ -143,17 +147,53 @@ def visible_devices(hardware: Path = Path("/dev")) -> tuple[str, ...]:
     return tuple(name for name in names if name not in ("", "-1", "NoDevFiles"))
 
 
-def serve(invitation: Invitation, jobs: int, devices: Sequence[str]) -> Literal["ended", "left"]:
-    """Work for one study until it ends, or this process is asked to leave."""
-    return asyncio.run(_serve(invitation, jobs, devices))
+def serve(invitation: Invitation, jobs: int, devices: Sequence[str]) -> Literal["lost", "left"]:
+    """Work for one study until the connection ends or this process is asked to leave.
 
-
-async def _serve(invitation: Invitation, jobs: int, devices: Sequence[str]) -> Literal["ended", "left"]:
+    Raises:
+        Unreachable: The study cannot be joined.
+    """
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with own_settings():
+        return asyncio.run(_serve(invitation, jobs, devices))
+
+
+async def _serve(invitation: Invitation, jobs: int, devices: Sequence[str]) -> Literal["lost", "left"]:
+    worker = await _joined(invitation, jobs, devices)
+    worker.http_server.stop()
+    current_display().note(f"Joined the study: {jobs} at a time, {len(devices)} GPUs.")
+    leaving = asyncio.Event()
+    with _signals(leaving) as asked:
+        ends = [asyncio.ensure_future(end) for end in (worker.finished(), leaving.wait(), _silence(worker))]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        if asked and worker.status == Status.running:  # otherwise the study has ended meanwhile
+            await _leave(worker)
+        await worker.close()
+    return "left" if asked else "lost"
+
+
+async def _joined(invitation: Invitation, jobs: int, devices: Sequence[str]) -> Worker:
+    """A worker that the study has admitted.
+
+    Raises:
+        Unreachable: The study cannot be joined.
+        UserError: The study's invitation is damaged.
+    """
+    security = security_of(invitation.certificate, invitation.key)
+    try:
+        security.get_connection_args("worker")
+    except (OSError, ValueError):
+        raise UserError(
+            f"{FILE} in {as_written(invitation.folder)} is damaged: its certificate and key make no sense. Start the "
+            "study again with --cluster listen."
+        ) from None
+    try:
+        await asyncio.wait_for(_knock(invitation.address, security), _REACH)
         worker = Worker(
             invitation.address,
-            security=security_of(invitation),
+            security=security,
             host=get_ip(get_address_host(invitation.address)),
             nthreads=jobs,
             memory_limit=0,
@@ -162,52 +202,60 @@ async def _serve(invitation: Invitation, jobs: int, devices: Sequence[str]) -> L
             dashboard_address="127.0.0.1:0",  # None would open a port on all interfaces
             death_timeout=_REACH,
         )
-        with suppress(OSError, TimeoutError, asyncio.TimeoutError):
-            await worker
-    if worker.status != Status.running:  # an invitation of a study that was killed
+    except (OSError, ValueError) as error:  # includes timeouts
+        raise Unreachable(unreachable_because(error, invitation.address)) from None
+    try:
+        await worker
+    except (OSError, RuntimeError) as error:
         await worker.close()
-        return "ended"
-    worker.http_server.stop()
-    current_display().note(f"Joined the study: {jobs} at a time, {len(devices)} GPUs.")
-    leaving = asyncio.Event()
-    with _signals(leaving) as asked:
-        ends = [asyncio.ensure_future(worker.finished()), asyncio.ensure_future(leaving.wait())]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for end in ends:
-            end.cancel()
-        if asked and worker.status == Status.running:  # else the study has ended meanwhile
-            await _leave(worker)
-        await worker.close()
-    return "left" if asked else "ended"
+        raise Unreachable(unreachable_because(error, invitation.address)) from None
+    return worker
 
 
-def security_of(invitation: Invitation) -> Security:
-    """TLS with the study's one certificate on both sides."""
+async def _knock(address: str, security: Security) -> None:
+    """Connect once, since Dask's worker would retry silently without the reason for its failure."""
+    host, port = parse_host_port(address.removeprefix("tls://"))
+    _, writer = await asyncio.open_connection(host, port, ssl=security.get_connection_args("worker")["ssl_context"])
+    writer.close()
+
+
+async def _silence(worker: Worker) -> None:
+    """Return once the study has not answered for `_SILENCE` seconds; a connection can die unnoticed."""
+    heard = time.monotonic()
+    while time.monotonic() - heard < _SILENCE:
+        await asyncio.sleep(_REACH / 3)
+        with suppress(OSError):
+            await asyncio.wait_for(worker.scheduler.identity(), _REACH)
+            heard = time.monotonic()
+
+
+def security_of(certificate: str, key: str) -> Security:
+    """TLS with the study's single certificate on both sides."""
     roles = {
         f"tls_{role}_{part}": value
         for role in ("client", "scheduler", "worker")
-        for part, value in (("cert", invitation.certificate), ("key", invitation.key))
+        for part, value in (("cert", certificate), ("key", key))
     }
-    return Security(require_encryption=True, tls_ca_file=invitation.certificate, **roles)
+    return Security(require_encryption=True, tls_ca_file=certificate, **roles)
 
 
 async def _leave(worker: Worker) -> None:
-    """Take nothing new, let what runs save, and give it back."""
+    """Accept nothing new, let running stages save, and return them."""
     worker.status = Status.closing_gracefully
     supervisors = [plugin.supervisor for plugin in worker.plugins.values() if isinstance(plugin, StagePlugin)]
     for supervisor in supervisors:
         supervisor.leave()
     for supervisor in supervisors:
         await asyncio.to_thread(supervisor.wait, _GRACE)
-    await asyncio.sleep(0.5)  # until their tasks have been given back
+    await asyncio.sleep(0.5)  # until their tasks have been returned
 
 
 @contextmanager
 def _signals(leaving: asyncio.Event) -> Iterator[list[int]]:
-    """SIGTERM and Ctrl-C set `leaving`; gives the list of those that came.
+    """Let SIGTERM and Ctrl-C set `leaving`; yields the list of received signals.
 
-    `loop.add_signal_handler` would lose one that comes after the loop has turned for the last time in the block: only
-    the loop hears of it then, and nobody asks the loop any more. The list knows it at once.
+    `loop.add_signal_handler` would lose a signal that arrives after the last turn of the loop in the block: only the
+    loop receives it then, and nobody queries the loop any more. The list contains it at once.
     """
     loop = asyncio.get_running_loop()
     asked: list[int] = []

@@ -1,52 +1,41 @@
-"""What a model holds of facts, and what it reads of a document that says them: by layer, head and token."""
+"""What a model stores about facts, and what it reads from a document with them: by layer, head and token."""
 
-from ._answers import answer_log_probabilities as answer_log_probabilities
-from ._answers import choice_log_probabilities as choice_log_probabilities
-from ._asked import READ_KINDS as READ_KINDS
+from ._answers import answer_log_probabilities, choice_log_probabilities
+from ._asked import READ_KINDS
 from ._attention_ranking import EVERY_KIND as EVERY_KIND
 from ._attention_ranking import attention_ranking as attention_ranking
-from ._attention_shares import AttentionShares as AttentionShares
-from ._attention_shares import attention_shares as attention_shares
-from ._blocks import fact_blocks as fact_blocks
-from ._candidates import QuestionCandidates as QuestionCandidates
-from ._candidates import own_log_probabilities as own_log_probabilities
-from ._candidates import question_candidates as question_candidates
+from ._attention_shares import attention_shares
+from ._blocks import fact_blocks
+from ._candidates import own_log_probabilities, question_candidates
 from ._conflict import knowledge_conflict as knowledge_conflict
-from ._course import PREDICTORS as PREDICTORS
-from ._course import RETRIEVAL_COURSE as RETRIEVAL_COURSE
+from ._course import RETRIEVAL_COURSE
 from ._course import later_answers as later_answers
-from ._decoded import decoded_answers as decoded_answers
-from ._elicited import elicitation_entities as elicitation_entities
+from ._decoded import decoded_answers
+from ._elicited import elicitation_entities
 from ._elicited import elicited as elicited
-from ._entry import entry_rows as entry_rows
+from ._entry import entry_rows
 from ._evidence_ablation import evidence_ablation as evidence_ablation
-from ._evidence_flow import FLOW_METHODS as FLOW_METHODS
 from ._evidence_flow import evidence_flow as evidence_flow
 from ._evidence_heads import evidence_heads as evidence_heads
-from ._fact_information import information_rows as information_rows
+from ._fact_information import information_rows
 from ._fact_lens import fact_lens as fact_lens
-from ._fact_probe import probe_rows as probe_rows
-from ._fact_states import half_of_entities as half_of_entities
-from ._groups import EVERY_WEIGHT as EVERY_WEIGHT
-from ._groups import sampled_facts as sampled_facts
-from ._inputs import DOCUMENTS as DOCUMENTS
-from ._inputs import EVIDENCE_PARTS as EVIDENCE_PARTS
-from ._inputs import Document as Document
-from ._inputs import FactInputs as FactInputs
-from ._inputs import TokenPart as TokenPart
-from ._inputs import fact_inputs as fact_inputs
+from ._fact_probe import probe_rows
+from ._fact_states import half_of_entities
+from ._groups import sampled_facts
+from ._inputs import DOCUMENTS, EVIDENCE_PARTS, TokenPart, fact_inputs
 from ._knowledge import knowledge as knowledge
 from ._knowledge_lens import knowledge_lens as knowledge_lens
-from ._readings import OWN as OWN
+from ._readings import OWN
 from ._retrieval_examples import retrieval_examples as retrieval_examples
-from ._tables import ATTENTION_RANKING as ATTENTION_RANKING
-from ._tables import EVIDENCE_ABLATION as EVIDENCE_ABLATION
-from ._tables import EVIDENCE_FLOW as EVIDENCE_FLOW
-from ._tables import EVIDENCE_HEADS as EVIDENCE_HEADS
-from ._tables import EVIDENCE_TABLES as EVIDENCE_TABLES
-from ._tables import KNOWLEDGE as KNOWLEDGE
-from ._tables import KNOWLEDGE_CONFLICT as KNOWLEDGE_CONFLICT
-from ._tables import KNOWLEDGE_LENS as KNOWLEDGE_LENS
-from ._tables import READINGS as READINGS
-from ._tables import RETRIEVAL_EXAMPLES as RETRIEVAL_EXAMPLES
+from ._tables import (
+    ATTENTION_RANKING,
+    EVIDENCE_ABLATION,
+    EVIDENCE_FLOW,
+    EVIDENCE_HEADS,
+    EVIDENCE_TABLES,
+    KNOWLEDGE,
+    KNOWLEDGE_CONFLICT,
+    KNOWLEDGE_LENS,
+    RETRIEVAL_EXAMPLES,
+)
 from ._without_ffn import knowledge_without_ffn as knowledge_without_ffn

@@ -1,4 +1,4 @@
-"""What a reader answers: log-probabilities over the objects that a relation may have."""
+"""A reader's answers: log-probabilities over the possible objects of a relation."""
 
 import numpy as np
 import torch
@@ -16,13 +16,13 @@ def answer_log_probabilities(reader: PreTrainedModel, inputs: FactInputs, batch:
 
     $$ \log p(o) = \sum_j \log p(o_j \mid x) - \log \sum_{o'} \exp \sum_j \log p(o'_j \mid x) $$
 
-    j runs over the masks, all of them hidden at once; of an encoder-decoder over the tokens that it writes, each after
-    those before, and the end. Choices that a relation does not have get −∞. In nats.
+    j runs over the masks, all masked at once; for an encoder-decoder, over the generated tokens, each conditioned on
+    those before, and the end. Choices outside the relation get −∞. In nats.
 
     Args:
         reader: A BERT with the head of a masked LM, or an `EncoderDecoderModel`, in evaluation mode.
         inputs: Questions with their documents.
-        batch: Rows of a forward pass.
+        batch: Rows per forward pass.
     """
     return renormalised(choice_token_log_probabilities(reader, inputs, batch))
 
@@ -31,8 +31,8 @@ def answer_log_probabilities(reader: PreTrainedModel, inputs: FactInputs, batch:
 def choice_token_log_probabilities(reader: PreTrainedModel, inputs: FactInputs, batch: int = BATCH) -> np.ndarray:
     r"""\(\log p(o_j \mid x)\) of each token of each object, over the whole vocabulary, (row, choice, target).
 
-    0 where the object has no such token, −∞ in choices that the relation does not have. Arguments as above; an
-    encoder-decoder has one target more, the end.
+    0 where the object has no such token, −∞ for choices outside the relation. Arguments as above; an encoder-decoder
+    has one more target, the end.
     """
     if isinstance(reader, EncoderDecoderModel):
         return written_token_log_probabilities(reader, inputs)
@@ -49,14 +49,14 @@ def choice_token_log_probabilities(reader: PreTrainedModel, inputs: FactInputs, 
 
 
 def choice_log_probabilities(logits: Tensor, inputs: FactInputs) -> np.ndarray:
-    """`answer_log_probabilities` from logits (row, token, vocabulary) that are there already."""
+    """`answer_log_probabilities` from existing logits (row, token, vocabulary)."""
     masks = torch.from_numpy(inputs.masks).to(logits.device)
     rows = torch.arange(len(inputs), device=logits.device)[:, None]
     return renormalised(_of_choices(logits[rows, masks.clamp(min=0)], inputs))
 
 
 def choice_log_probabilities_at_masks(logits: Tensor, inputs: FactInputs) -> np.ndarray:
-    """The same from logits (row, target, vocabulary) at the masks alone; any at places −1."""
+    """The same from logits (row, target, vocabulary) at the masks only; undefined at positions −1."""
     return renormalised(_of_choices(logits, inputs))
 
 

@@ -1,4 +1,4 @@
-"""What every measure of reading asks: some facts of a kind, a model that has been looked at, and its answers."""
+"""Shared inputs of all measures of reading: facts of each kind, a model with its anatomy, and its answers."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from ._inputs import FactInputs
 from ._readings import FactReadings
 
 READ_KINDS = ("trained", "held out")
-"""Facts that a trained reader can and cannot hold; both stand in a passage."""
+"""Facts that a trained reader can and cannot store; both occur in a passage."""
 
 
 def looked_at(reader: PreTrainedModel) -> Model:
@@ -62,7 +62,7 @@ def asked_by_kind(
     seed: int = 0,
     library: Library | None = None,
 ) -> list[FactReadings]:
-    """At most so many facts of each kind, and how a model reads them; all from one library if it is given.
+    """At most `limit` facts of each kind, with a model's readings; all from `library` if it is given.
 
     Raises:
         UserError: The limit is below 1, the world has no fact of a kind, or no fact has one of the documents.
@@ -81,15 +81,15 @@ def asked_by_kind(
 
 
 def logits_of(model: Model, inputs: FactInputs, times: int = 1) -> Tensor:
-    """Logits (row, token, vocabulary) of the rows, all of them repeated so many times one after the other."""
+    """Logits (row, token, vocabulary) of the rows, with all rows repeated `times` times."""
     named = {name: value for name, value in inputs.tensors(model.device).items() if accepts(model.module, name)}
-    if getattr(model.module.config, "type_vocab_size", 0) < 2:  # RoBERTa takes segments, and knows one
+    if getattr(model.module.config, "type_vocab_size", 0) < 2:  # RoBERTa accepts segments but has only one
         named.pop("token_type_ids", None)
     return model.module(**{name: value.repeat(times, 1) for name, value in named.items()}).logits
 
 
 def batches(inputs: FactInputs, size: int) -> list[FactInputs]:
-    """The rows in parts of at most so many."""
+    """The rows in parts of at most this many."""
     places = np.arange(len(inputs))
     return [inputs.take(places[start : start + size]) for start in range(0, len(inputs), size)]
 
@@ -102,13 +102,13 @@ def mean_estimate(values: np.ndarray, inputs: FactInputs, baseline: float, scale
 def group_estimates(
     values: np.ndarray, inputs: FactInputs, baseline: np.ndarray, scale: Scale = "any"
 ) -> Iterator[dict[str, Any]]:
-    """Rows `facts, weight` and the estimate of every group of facts of which a question counts.
+    """Rows `facts, weight` and the estimate of every group of facts with a question that counts.
 
     Args:
         values: (row,); NaN where a question does not count.
-        inputs: The rows.
-        baseline: (..., row), of which the mean is the control; NaN likewise.
-        scale: What a mean can be.
+        inputs: Input rows.
+        baseline: (..., row), whose mean is the control; NaN likewise.
+        scale: Range of a mean.
     """
     blocks = fact_blocks(inputs.facts)
     for group in fact_groups(inputs.facts):
@@ -126,6 +126,6 @@ def _estimate_of(values: np.ndarray, blocks: np.ndarray, baseline: float, scale:
 
 
 def mean_of(values: np.ndarray) -> float:
-    """The mean of what is not NaN; NaN where nothing is left."""
+    """The mean without NaN; NaN if nothing is left."""
     counted = values[np.isfinite(values)]
     return float(counted.mean()) if len(counted) else float("nan")

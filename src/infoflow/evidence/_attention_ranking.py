@@ -1,4 +1,4 @@
-"""The table `attention_ranking`: does the reader look longer at passages that help it?"""
+"""The table `attention_ranking`: does the reader attend more to passages that help it?"""
 
 # Q question, C candidate, H head
 
@@ -27,7 +27,7 @@ from ._ranked_candidates import answer_logs, candidate_passages, posterior, prio
 from ._tables import ATTENTION_RANKING
 
 EVERY_KIND = "all"
-"""In the column `facts`: all facts that were asked for."""
+"""In the column `facts`: facts of all requested kinds."""
 
 
 def attention_ranking(
@@ -43,7 +43,7 @@ def attention_ranking(
     seed: int = 0,
     batch: int = 64,
 ) -> pd.DataFrame:
-    r"""Rank correlation of attention on a passage with the posterior, and how often its first passage is the gold one.
+    r"""Rank correlation of attention on a passage with the posterior, and how often the top passage is the gold one.
 
     $$ A(z) = \frac{1}{|H|} \sum_{h \in H} \frac{1}{J} \sum_j \sum_{k \in z} a^h_{jk}, \qquad
        \rho(z) \propto \pi(z) \prod_j p(y_j \mid z, x) $$
@@ -55,22 +55,22 @@ def attention_ranking(
     | $k$      | words of the passage, which is read alone with the question                      |
     | \(\pi\)  | of the model's own source with its weights of now; even for a plain reader       |
 
-    Each question has the passage that answers, those about the same entity, and others up to `candidates`. The null
-    passage has no words, so it is not among them. Spearman's correlation is over one question's candidates. Rows are of
-    all facts together (`facts` all), of each kind and of each exposure; heads are those that copy most in the gold
+    Each question has the passage that answers it, those about the same entity, and others up to `candidates`. The null
+    passage has no words, so it is excluded. Spearman's correlation is over one question's candidates. Rows are for all
+    facts (`facts` all), for each kind and for each exposure; heads are those with the highest copy scores on the gold
     documents of `kinds`, or of `ranked_by`.
 
     Args:
         model: A retrieval model with its library, or a reader.
-        world: Whose facts are asked for; the library's passages are the world's.
-        tokenizer: The world's.
-        kinds: Of facts that stand in a passage.
+        world: World of the facts; the library's passages are the world's.
+        tokenizer: The world's tokenizer.
+        kinds: Kinds of facts that occur in a passage.
         ranked_by: Kinds of facts whose gold documents rank the heads; by default `kinds`.
-        candidates: Of each question.
-        facts: At most so many of a kind.
-        draws: Of random heads.
-        seed: Of facts, candidates and random heads.
-        batch: Rows of a forward pass.
+        candidates: Number of candidates per question.
+        facts: Maximum number of facts per kind.
+        draws: Number of draws of random heads.
+        seed: Seeds facts, candidates and random heads.
+        batch: Rows per forward pass.
 
     Raises:
         UserError: There is no masked LM or no fact, fewer than two heads, or too few candidates or draws.
@@ -118,7 +118,7 @@ def attention_ranking(
 
 
 def _first(looked_QC: np.ndarray, ids_QC: np.ndarray) -> np.ndarray:
-    """The passage of each question that most attention goes to."""
+    """The passage of each question with the most attention."""
     return np.take_along_axis(ids_QC, looked_QC.argmax(axis=1)[:, None], axis=1)[:, 0]
 
 
@@ -132,8 +132,11 @@ def _readings(
     limit: int,
     batch: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Attention on each candidate by each set of heads, (heads, question, candidate), and the log-probability of the
-    answer's tokens with it, (question, candidate, token)."""
+    """Attention and likelihood for each candidate.
+
+    Attention by each set of heads, (heads, question, candidate), and the log-probability of the answer's tokens,
+    (question, candidate, token).
+    """
     looked, logs = [], []
     for ids in ids_QC.T:
         inputs = fact_inputs(world, tokenizer, facts, "retrieved", passages=ids.tolist(), limit=limit)

@@ -1,4 +1,4 @@
-"""How much attention goes to some tokens, and how much more than their number would give them."""
+"""The attention on some tokens, absolute and relative to their number."""
 
 from typing import NamedTuple
 
@@ -9,12 +9,12 @@ from infoflow.foundation import UserError
 
 
 class AttentionShares(NamedTuple):
-    """Of each distribution over tokens."""
+    """Shares for each distribution over tokens."""
 
     share: np.ndarray
     """Attention on the tokens, 0 to 1."""
     relative: np.ndarray
-    """The share over the tokens' share of all real tokens: 1 where attention is even; NaN where there is none."""
+    """The share divided by the tokens' share of all real tokens: 1 for even attention; NaN without tokens."""
 
 
 def attention_shares(
@@ -22,7 +22,7 @@ def attention_shares(
     chosen: Bool[np.ndarray, "..."],
     real: Bool[np.ndarray, "..."] | None = None,
 ) -> AttentionShares:
-    r"""Attention on the chosen tokens, as it is and over their share of the tokens.
+    r"""Attention on the chosen tokens, absolute and relative to their share of the tokens.
 
     $$ s = \sum_{k \in C} a_k, \qquad r = s \cdot \frac{n}{|C|} $$
 
@@ -30,15 +30,15 @@ def attention_shares(
     |--------|-----------|----------------------------|
     | $a_k$  | `weights` | [0, 1], rows sum to 1      |
     | $C$    | `chosen`  | tokens                     |
-    | $n$    | `real`    | number of tokens that are no padding |
+    | $n$    | `real`    | number of tokens that are not padding |
 
     Args:
         weights: (..., token).
-        chosen: Of the same shape, or of one that broadcasts to it.
-        real: Likewise; by default every token.
+        chosen: Same shape, or broadcastable to it.
+        real: Likewise; default: every token.
 
     Raises:
-        UserError: Shapes do not fit.
+        UserError: Shapes do not match.
 
     >>> weights = np.array([[0.1, 0.2, 0.05, 0.4, 0.2, 0.05], [0.3, 0.1, 0.1, 0.1, 0.1, 0.3]])
     >>> shares = attention_shares(weights, np.array([[0, 0, 0, 1, 1, 0]], dtype=bool))

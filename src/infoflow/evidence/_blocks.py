@@ -1,4 +1,4 @@
-"""Which facts the bootstrap draws together."""
+"""Bootstrap blocks of facts."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What a retrieval model finds for questions about facts, and what it answers with all of it."""
+"""What a retrieval model retrieves for questions about facts, and its answers from all of it."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ class QuestionCandidates:
     log_prior: np.ndarray  # (question, candidate), log π; −∞ where there is none
 
     def best(self) -> np.ndarray:
-        """The passage with the highest prior, without the null passage; −1 where nothing was found."""
+        """The passage with the highest prior, without the null passage; −1 if nothing was found."""
         if self.ids.shape[1] == 1:
             return self.ids[:, 0]
         chosen = self.log_prior[:, :-1].argmax(axis=1)
@@ -49,21 +49,21 @@ def question_candidates(
     seed: int = 0,
     library: Library | None = None,
 ) -> QuestionCandidates:
-    """What a model finds for every fact, in the wordings that are kept for testing.
+    """What a model retrieves for every fact, in the test wordings.
 
-    The index is built here from the model as it is now, so it is not stale; the model keeps its own. Measures that ask
-    one model about several sets of facts share a `library`, whose index is built once.
+    The index is built here from the current model, so it is not stale; the model's own is unchanged. Measures with one
+    model and several sets of facts share a `library`, whose index is built once.
 
     Args:
         model: In evaluation mode.
-        world: Where the facts are from.
-        tokenizer: The world's.
-        facts: Which ones.
-        edited: Whether passages are those of the edited index.
-        k: How many, for sources that search.
-        seed: Of a random source.
-        library: Instead of the world's passages; ids must be the world's. Its index is searched as it is, so it may be
-            stale; one that has none gets it from the model here, and keeps it.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        facts: Facts to use.
+        edited: Whether to use the passages of the edited index.
+        k: Number of passages, for sources that search.
+        seed: Seeds a random source.
+        library: Replaces the world's passages; ids must be the world's. Its index is used as it is and may be stale;
+            without one, it gets the index built here, and keeps it.
     """
     asked = fact_inputs(world, tokenizer, facts, "none", limit=limit_of(model))
     passages = library or Library(Passages.from_rows(world.passages(edited)), tokenizer, limit_of(model))
@@ -92,21 +92,21 @@ def own_log_probabilities(
     edited: bool = False,
     level: Literal["sequence", "token"] = "sequence",
 ) -> np.ndarray:
-    r"""Each object's log-probability with the passage summed out, renormalised over the relation's objects.
+    r"""Each object's log-probability, marginalised over passages and renormalised over the relation's objects.
 
     $$ \log p(o) \propto \log \sum_z \pi(z) \prod_j p(o_j \mid z, x) $$
 
-    at the sequence level; see `marginal_log_likelihood` for the other. (question, choice), in nats, −∞ in choices that
-    the relation does not have.
+    at the sequence level; see `marginal_log_likelihood` for the other. (question, choice), in nats, −∞ for choices
+    outside the relation.
 
     Args:
         model: In evaluation mode.
-        world: Where the facts are from.
-        tokenizer: The world's.
-        facts: As given to `question_candidates`.
-        found: What that returned.
-        edited: As given to it.
-        level: Where the passage is summed out.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        facts: The facts passed to `question_candidates`.
+        found: Its result.
+        edited: The value passed to it.
+        level: Level of the marginalisation.
     """
     asked = inputs_with_candidates(model, world, tokenizer, facts, found, edited)
     logs = [choice_token_log_probabilities(model.reader, inputs) for inputs in asked]
@@ -129,19 +129,19 @@ def inputs_with_candidates(
     found: QuestionCandidates,
     edited: bool,
 ) -> Iterator[FactInputs]:
-    """All questions with their first candidate, then with their second, and so on; without one where there is none."""
+    """All questions with their first candidate, then with their second, and so on; missing candidates are skipped."""
     for ids in np.where(found.there, found.ids, NULL).T:
         options: Any = {"passages": ids.tolist(), "edited": edited, "limit": limit_of(model)}
         yield fact_inputs(world, tokenizer, facts, "retrieved", **options)
 
 
 def limit_of(model: Any) -> int:
-    """Tokens that the model has positions for."""
+    """Number of the model's positions."""
     return num_positions(model.config)
 
 
 def _queries(asked: FactInputs, device: torch.device) -> tuple[Tensor, Tensor]:
-    """`[CLS] question [SEP]` without the empty passage's `[SEP]`, and what is no padding."""
+    """`[CLS] question [SEP]` without the empty passage's `[SEP]`, and the padding mask."""
     real = (asked.parts != TokenPart.PAD) & (asked.token_type_ids == 0)
     longest = int(real.sum(axis=1).max())
     arrays = asked.input_ids, real.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Whose answer is given where a document contradicts what was trained: the table `knowledge_conflict`."""
+"""Which answer a model gives if a document contradicts training: the table `knowledge_conflict`."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -23,7 +23,7 @@ from ._readings import FactReadings
 from ._tables import KNOWLEDGE_CONFLICT
 
 CONFLICT_KINDS = ("trained", "changed", "held out")
-"""Kinds of facts that stand in a passage."""
+"""Kinds of facts that occur in a passage."""
 _OUTPUT = -1
 
 
@@ -37,7 +37,7 @@ def knowledge_conflict(
     most: int = MOST_FACTS,
     seed: int = 0,
 ) -> pd.DataFrame:
-    r"""How often a model answers as it was trained, and how often as its document says, where these differ.
+    r"""How often a model answers as trained, and how often as its document says, if these differ.
 
     | metric             | value                                                              | a guess |
     |--------------------|--------------------------------------------------------------------|---------|
@@ -47,22 +47,22 @@ def knowledge_conflict(
     | difference         | \(\log p(o') - \log p(o)\), mean, o′ of the document; at the output | 0       |
     |                    | (`layer` −1), and at each state by the tuned lens                  |         |
 
-    The lens is measured on half of the entities and trained on the others, so its last state is the output of fewer
-    facts than the rows of the output are about. `count` of the ratio is of questions with one of the two answers.
+    The lens is measured on half of the entities and trained on the others, so its last state covers fewer facts than
+    the rows of the output. `count` of the ratio is the number of questions with one of the two answers.
 
     Args:
         reader: A BERT with the head of a masked LM, in evaluation mode.
-        world: Where the facts are from.
-        tokenizer: The world's.
-        kinds: Of facts; those without a passage are left out.
-        lens: A tuned lens; by default it is trained here, see `fact_lens`.
-        most: Facts of each kind and exposure, at most.
-        seed: Of what is trained.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        kinds: Kinds of facts; those without a passage are left out.
+        lens: A tuned lens; default: trained here, see `fact_lens`.
+        most: Maximum number of facts per kind and exposure.
+        seed: Seeds all training.
 
     Raises:
-        UserError: No fact stands in a passage, the lens is of another shape, or the world has too few entities.
+        UserError: No fact occurs in a passage, the lens has another shape, or the world has too few entities.
 
-    Source: the ratio is that of [@longpre2021entity].
+    Source: the ratio is from [@longpre2021entity].
     """
     lens = lens or fact_lens(reader, world, tokenizer, seed=seed)
     require_lens(lens, reader)

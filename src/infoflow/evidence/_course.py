@@ -1,4 +1,4 @@
-"""What readers know while they learn, and what of it tells how well they will answer."""
+"""What readers know during training, and which metric predicts their later answers."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from infoflow.foundation import UserError, interval, stream
+from infoflow.foundation import UserError, at_least_fisher, stream, symmetric_interval
 from infoflow.probing import spearman_rows
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 from infoflow.retrieval import RETRIEVAL_SCORES
@@ -27,12 +27,12 @@ RETRIEVAL_COURSE = TableSchema(
     ),
 )
 PREDICTORS: Mapping[str, str] = {"later_by_utility": "utility", "later_by_likelihood": "log_likelihood"}
-"""Metrics of `retrieval_scores` that `later_answers` adds, and what each predicts by."""
+"""Metrics of `retrieval_scores` that `later_answers` adds, and their predictors."""
 _SHUFFLES = 200
 
 
 class _Points(NamedTuple):
-    """Pairs of consecutive kept updates, of all trainings: (1 + R, pair), the estimate before its replicates."""
+    """Pairs of consecutive saved updates, over all trainings: (1 + R, pair), the estimate before its replicates."""
 
     before: np.ndarray  # the predictor at the earlier one
     after: np.ndarray  # right answers at the later one
@@ -40,24 +40,25 @@ class _Points(NamedTuple):
 
 
 def later_answers(course: pd.DataFrame) -> pd.DataFrame:
-    r"""Whether utility or likelihood tells better how well a reader will answer: rows of `RETRIEVAL_SCORES`.
+    r"""Whether utility or likelihood better predicts a reader's later answers: rows of `RETRIEVAL_SCORES`.
 
     $$ \rho_m = \operatorname{Spearman}_{(a, i)}\left(m_{a, u_i},\; \text{P@1}_{a, u_{i+1}}\right) $$
 
-    over trainings a and consecutive kept updates \(u_i\), with m the retrieval utility or the log-likelihood on trained
-    facts and P@1 that on facts held out, which no training question asks for. Replicates resample facts. Control: the
-    same with the updates of each training in random order, mean of 200 orders, which leaves what sets trainings apart.
+    over trainings a and consecutive saved updates \(u_i\), with m the retrieval utility or the log-likelihood on
+    trained facts, and P@1 on held-out facts, which have no training questions. Replicates resample facts. Control: the
+    same with the updates of each training in random order, mean of 200 orders, which keeps the differences between
+    trainings.
 
     Args:
-        course: Rows of `RETRIEVAL_COURSE` of some trainings, with the column `model` that tells them apart. Those
-            without utility (no passages) are left out.
+        course: Rows of `RETRIEVAL_COURSE` of some trainings, identified by the column `model`. Those without utility
+            (no passages) are left out.
 
     Returns:
-        Metrics `later_by_utility` and `later_by_likelihood` of the queries `held out`; empty where there are fewer than
-        3 pairs, or a predictor does not change.
+        Metrics `later_by_utility` and `later_by_likelihood` for the queries `held out`; empty if there are fewer than 3
+        pairs, or a predictor is constant.
 
     Raises:
-        UserError: Two rows are about one number.
+        UserError: Two rows describe the same number.
 
     Source: [@guu2020realm], appendix D.
     """
@@ -78,7 +79,8 @@ def later_answers(course: pd.DataFrame) -> pd.DataFrame:
         row = {"system": "own", "queries": "held out", "metric": name, "k": 0}
         drawn = np.where(np.isfinite(values[1:]), values[1:], values[0])
         pairs = points.before.shape[1]
-        found.append({**row, **estimate(values[0], drawn, _shuffled(points), pairs, ends=interval(drawn))})
+        ends = at_least_fisher(symmetric_interval(values[0], drawn, "correlation"), values[0], pairs)
+        found.append({**row, **estimate(values[0], drawn, _shuffled(points), pairs, ends=ends)})
     return RETRIEVAL_SCORES.conform(pd.DataFrame(found, columns=pd.Index(RETRIEVAL_SCORES.column_names)))
 
 

@@ -1,4 +1,4 @@
-"""What a reader that writes says in its own words: RAG-Sequence and RAG-Token decoding of questions about facts."""
+"""Free-form answers of a generating reader: RAG-Sequence and RAG-Token decoding of questions about facts."""
 
 from collections.abc import Collection
 from typing import Any, Literal
@@ -34,21 +34,21 @@ def decoded_answers(
     decoding: Literal["thorough", "fast"] = "thorough",
     beams: int = 4,
 ) -> np.ndarray:
-    """Whether a beam search over all words, and not over the relation's objects, ends at the right answer, (question,).
+    """Whether a beam search over all words, not only the relation's objects, ends at the right answer, (question,).
 
     Args:
         model: In evaluation mode; its reader is an `EncoderDecoderModel`.
-        world: Where the facts are from.
-        tokenizer: The world's.
-        facts: As given to `question_candidates`.
-        found: What that returned.
-        edited: As given to it.
-        level: Where the passage is summed out: `rag_sequence_answer` or `rag_token_answer`.
-        decoding: Of the former, as `rescore_hypotheses`.
-        beams: Of the search.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        facts: The facts passed to `question_candidates`.
+        found: Its result.
+        edited: The value passed to it.
+        level: Level of the marginalisation: `rag_sequence_answer` or `rag_token_answer`.
+        decoding: For the former, as in `rescore_hypotheses`.
+        beams: Number of beams.
 
     Raises:
-        UserError: The reader writes nothing.
+        UserError: The reader does not generate.
     """
     reader: Any = model.reader
     if not model.writes:

@@ -1,4 +1,4 @@
-"""Edges of attention between parts of question and document, and as many others at random."""
+"""Attention edges between parts of question and document, and equal numbers of random ones."""
 
 # B row, T query token, S key token
 
@@ -13,25 +13,28 @@ from infoflow.models import AttentionCall, without_edges
 from ._inputs import EVIDENCE_PARTS, FactInputs, TokenPart
 
 KNOCK_OUTS = ("mask→evidence", "query→evidence", "evidence→query", "mask→subject", "mask→object")
-"""From the tokens that look to those that are looked at. The evidence is all of a passage, with the [SEP] behind it,
-and the query all before, with its [CLS] and [SEP]: else a special token would hand on what is forbidden."""
+"""From querying to attended tokens.
+
+The evidence is the whole passage with the [SEP] behind it, and the query everything before, with its [CLS] and [SEP];
+otherwise a special token would pass on what is forbidden.
+"""
 
 
 def edges(inputs: FactInputs, what: str) -> np.ndarray:
-    """Which edges a knock-out forbids, bool (row, query, key); none in rows without evidence."""
+    """The edges that a knock-out forbids, bool (row, query, key); none in rows without evidence."""
     start, end = what.split("→")
     sides = _sides(inputs)
     return sides[start][:, :, None] & sides[end][:, None]
 
 
 def random_edges(inputs: FactInputs, forbidden: np.ndarray, what: str, seed: int) -> np.ndarray:
-    """As many others for each row: between real tokens, none from a token to itself; all of them where there are fewer.
+    """The same number of other edges for each row, between different real tokens; all of them if there are fewer.
 
     Args:
-        inputs: The rows.
-        forbidden: The edges that these are a baseline of, bool (row, query, key).
-        what: Their name, a part of the key of the draw.
-        seed: Of the draws: one for each question.
+        inputs: Input rows.
+        forbidden: The edges that these are a baseline for, bool (row, query, key).
+        what: Their name, part of the key of the draw.
+        seed: Seeds the draws: one for each question.
     """
     real = inputs.attention_mask.astype(bool)
     drawn = np.zeros_like(forbidden)
@@ -44,7 +47,7 @@ def random_edges(inputs: FactInputs, forbidden: np.ndarray, what: str, seed: int
 
 
 def question_keys(inputs: FactInputs) -> list[tuple[int, int]]:
-    """Of each row the fact's number, and which question about it this is."""
+    """For each row, the fact's number and the number of the question about it."""
     seen: dict[int, int] = {}
     keys = []
     for fact in inputs.facts:
@@ -54,7 +57,7 @@ def question_keys(inputs: FactInputs) -> list[tuple[int, int]]:
 
 
 class EdgeEdit:
-    """Forbids edges: of each of V variants of the batch its own ones, in its own layers.
+    """Forbids edges: for each of V variants of the batch its own edges, in its own layers.
 
     The model runs on the batch repeated V times (`x.repeat(V, 1)`).
     """

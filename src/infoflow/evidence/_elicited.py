@@ -1,25 +1,23 @@
-"""What a model knows once it was shown how to say it without a document."""
+"""A model's knowledge after a short training to answer without a document."""
 
 import copy
-import tempfile
-from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 from transformers import PreTrainedModel
 
 from infoflow.corpus import FactWorld, Vocabulary
-from infoflow.foundation import UserError, digest, hash64
+from infoflow.foundation import UserError, digest, hash64, scratch_folder
 from infoflow.objectives import Example, make_objective, retrieval_model
 from infoflow.retrieval import NULL
 from infoflow.training import TrainConfig, TrainingData, train
 
-_SHARE = 4  # one entity in so many is taught
-_TOKENS = 10**6  # of an update, more than its questions have
+_SHARE = 4  # one entity in this many is used for training
+_TOKENS = 10**6  # per update, more than its questions have
 
 
 def elicitation_entities(world: FactWorld) -> frozenset[int]:
-    """The quarter of the entities with trained facts that `elicited` teaches, the same for every model.
+    """The quarter of the entities with trained facts that `elicited` trains on, the same for every model.
 
     Raises:
         UserError: There are too few entities to split.
@@ -43,20 +41,20 @@ def elicited(
     rate: float = 3e-4,
     batch: int = 64,
 ) -> PreTrainedModel:
-    """A copy of a reader, trained for a moment to answer without a document.
+    """A copy of a reader after a short training to answer without a document.
 
-    A model that always had a document may know what it was never asked for without one. So it is taught the form, on
-    trained facts of a quarter of the entities, each as often as any other, in the wordings of training; ask the copy
-    for facts of the others: `knowledge(..., reading="elicited")` does. Updates are those of `closed-book`.
+    A model that always had a document may store facts that it cannot express without one. So the copy learns the form,
+    on trained facts of a quarter of the entities, each equally often, in the training wordings; evaluate it on the
+    other entities, as `knowledge(..., reading="elicited")` does. Updates are those of `closed-book`.
 
     Args:
-        reader: A BERT with the head of a masked LM; it stays as it is.
-        world: Where the facts are from.
-        tokenizer: The world's.
-        seed: Of the order of the questions.
+        reader: A BERT with the head of a masked LM; it is not changed.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        seed: Seeds the order of the questions.
         updates: Optimiser steps.
-        rate: Peak learning rate; warm-up and fall as in every run.
-        batch: Questions of an update.
+        rate: Peak learning rate; warm-up and decay as in every run.
+        batch: Questions per update.
 
     Raises:
         UserError: There are too few entities to split.
@@ -75,15 +73,17 @@ def elicited(
         device="cuda" if reader.device.type == "cuda" else "cpu",
     )
     objective: Any = make_objective("closed-book", null_share=0.0)
-    with tempfile.TemporaryDirectory() as folder:
-        train(objective, config, data, retrieval_model(objective, copied), Path(folder) / "elicited")
+    with scratch_folder() as folder:
+        train(objective, config, data, retrieval_model(objective, copied), folder / "elicited")
     return copied.to(reader.device).eval()
 
 
 @final
 class TaughtFacts:
-    """Trained facts of the quarter of entities that eliciting teaches, as `ExampleRows`: each in every wording of
-    training, its object the span to ask for."""
+    """Trained facts of the quarter of entities used for elicitation, as `ExampleRows`.
+
+    Each fact occurs in every training wording, with its object as the target span.
+    """
 
     def __init__(self, world: FactWorld, tokenizer: Any) -> None:
         entities, number = elicitation_entities(world), tokenizer.get_vocab()
@@ -100,11 +100,11 @@ class TaughtFacts:
         self.digest = digest([row.tolist() for row in self._rows])
 
     def row(self, index: int) -> np.ndarray:
-        """Token ids of one question with its answer, specials included."""
+        """Token ids of one question with its answer, special tokens included."""
         return self._rows[index]
 
     def example(self, index: int) -> Example:
-        """The question with what is known of it; no passage."""
+        """The question with its metadata; no passage."""
         labels = {
             "spans": np.array([self._spans[index]], dtype=np.int64),
             "gold": np.array(NULL),

@@ -1,11 +1,11 @@
-"""Where in depth a document's evidence enters, and where memory is read, of each group of facts."""
+"""The depth at which a document's evidence enters, and at which memory is read, for each group of facts."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from infoflow.foundation import NUM_BLOCKS, interval, replicate_weights
+from infoflow.foundation import NUM_BLOCKS, Interval, replicate_weights, symmetric_interval
 from infoflow.results import estimate
 from infoflow.retrieval import evidence_entry
 
@@ -15,14 +15,14 @@ from ._inputs import FactInputs
 
 _AGAINST_NONE = ("gold", "retrieved")
 Curves = Mapping[tuple[str, str], tuple[np.ndarray, FactInputs]]
-"""By lens and document: log-probability of the right object, (state, row), and what was read."""
+"""By lens and document: log-probability of the right object, (state, row), and the inputs."""
 
 
 def entry_rows(curves: Curves) -> Iterator[dict[str, Any]]:
-    """Rows of the metrics half and centre: with gold or what is retrieved, against none; of none, against a guess.
+    """Rows of the metrics half and centre: gold or retrieved against none; none against a guess.
 
-    Questions without a gold passage are left out of the first. Replicates are of the whole curve; `half` is a layer,
-    so its interval is that of percentiles.
+    Questions without a gold passage are left out of the first. Replicates cover the whole curve; `half` is a layer, so
+    its interval extends at least one layer to either side.
     """
     for (lens, document), (logs, inputs) in curves.items():
         if document == "none":
@@ -48,6 +48,9 @@ def _rows(lens: str, document: str, gains: np.ndarray, inputs: FactInputs) -> It
         entries = np.array([evidence_entry(one) if np.isfinite(one).all() else (np.nan, np.nan) for one in drawn])
         units, keys = int(np.count_nonzero(counts)), {"document": document, "lens": lens, "place": "mask"}
         for place, metric in enumerate(("half", "centre")):
-            ends = interval(entries[:, place]) if metric == "half" and np.isfinite(value.half) else None
+            ends = None
+            if metric == "half" and np.isfinite(value.half):
+                ends = symmetric_interval(value.half, entries[:, place], (0.0, len(gains) - 1.0))
+                ends = Interval(*(np.clip(end, 0.0, len(gains) - 1.0) for end in ends.reaching(value.half, 1.0)))
             numbers = estimate(value[place], entries[:, place], np.nan, int(counts.sum()), units=units, ends=ends)
             yield {"facts": group.facts, "weight": group.weight, "layer": -1, "metric": metric, **keys, **numbers}

@@ -1,4 +1,4 @@
-"""The table `evidence_ablation`: answers without the heads that copy most."""
+"""The table `evidence_ablation`: answers without the heads with the highest copy scores."""
 
 # V variant, B row
 
@@ -40,30 +40,32 @@ def evidence_ablation(
     batch: int = 64,
     library: Library | None = None,
 ) -> pd.DataFrame:
-    """P@1 and surprise (−log p, nats) of the right object after the 1, 2, 4, ... heads of highest copy score put out
-    nothing, up to half of all; 0: the model as it is.
+    """P@1 and surprise (−log p, nats) of the right object after ablating the heads with the highest copy scores.
 
-    The baseline is the mean over draws of as many heads among the others. Heads are ranked once, with the gold
-    documents of the facts of all `kinds`, or of `ranked_by`. Evidence heads of their own kind lose P@1 with "gold" and
-    keep it with "none"; with "conflict" the right object is what memory says and the document does not, so that P@1
-    rises where they held memory down. Every number is of all facts of a kind (`weight` −1) and of each exposure.
+    The number of ablated heads is 1, 2, 4, ..., up to half of all; 0 is the intact model.
+
+    The baseline is the mean over draws of the same number of other heads. Heads are ranked once, with the gold
+    documents of the facts of all `kinds`, or of `ranked_by`. If evidence heads are distinct, ablating them lowers P@1
+    with "gold" but not with "none"; with "conflict" the right object comes from memory and contradicts the document, so
+    P@1 rises if these heads suppressed memory. Every number is given for all facts of a kind (`weight` −1) and for each
+    exposure.
 
     Args:
         reader: A masked LM, or a `RetrievalModel`, which also has the document retrieved.
-        world: Whose facts are asked for.
-        tokenizer: The world's.
-        kinds: Of facts.
-        documents: Which ones. A kind of fact that has no such document has no row.
-        ranked_by: Kinds of facts whose gold documents rank the heads; by default `kinds`. With these named, other kinds
-            are asked without the same heads.
-        facts: At most so many of a kind.
-        draws: Of random heads, for each number of them.
-        seed: Of the choice of facts, of random documents and of random heads.
-        batch: Rows of a forward pass.
-        library: Its index is searched instead of one that is built here for each kind; see `question_candidates`.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        kinds: Kinds of facts.
+        documents: Documents to use. Kinds of facts without such a document have no row.
+        ranked_by: Kinds of facts whose gold documents rank the heads; default: `kinds`. If set, other kinds are
+            evaluated without the same heads.
+        facts: Maximum number of facts per kind.
+        draws: Number of draws of random heads, for each number of heads.
+        seed: Seeds the choice of facts, random documents and random heads.
+        batch: Rows per forward pass.
+        library: Its index replaces one built here for each kind; see `question_candidates`.
 
     Raises:
-        UserError: The reader is no masked LM or has fewer than two heads, no fact is left, a document is unknown, or
+        UserError: The reader is not a masked LM or has fewer than two heads, no fact is left, a document is unknown, or
             there is no draw.
     """
     model = looked_at(reader_of(reader))
@@ -83,7 +85,7 @@ def evidence_ablation(
 
 
 def heads_by_copying(model: Model, inputs: FactInputs, batch: int = 64) -> list[Head]:
-    """Every head of the stack that reads, the one that copies most first; ties by attention on the object."""
+    """Every head of the reading stack, by falling copy score; ties by attention on the object."""
     stack = model.anatomy.reads.name
     scores = {
         (stack, "self", layer, head): float(score)
@@ -94,7 +96,7 @@ def heads_by_copying(model: Model, inputs: FactInputs, batch: int = 64) -> list[
 
 
 def random_heads(heads: Sequence[Head], num: int, draws: int, seed: int) -> list[HeadSet]:
-    """Draws of so many of these heads, without replacement within a draw."""
+    """Draws of `num` of these heads, without replacement within a draw."""
     return [
         frozenset(
             heads[place] for place in stream("evidence-heads", seed, num, draw).choice(len(heads), num, replace=False)

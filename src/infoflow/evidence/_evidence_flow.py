@@ -1,4 +1,4 @@
-"""The table `evidence_flow`: by which edges, tokens and blocks an answer gets from the evidence to the mask."""
+"""The table `evidence_flow`: the edges, tokens and blocks through which an answer travels from evidence to mask."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from ._tracing import mention_noise, subject_noise, tracing_rows
 
 _MENTIONS = "tracing every mention"
 FLOW_METHODS = ("knock-out", "removal", "tracing", _MENTIONS)
-"""Attention that is forbidden; a token that is no key; noise, and one output restored; noise on all mentions."""
+"""Forbidden attention edges; a removed key token; noise with one output restored; noise on all mentions."""
 
 
 def evidence_flow(
@@ -51,30 +51,30 @@ def evidence_flow(
     | removal   | the same                                          | a random word of the row        |
     | tracing   | probability, regained; `noise`: lost by the noise | a random word; other words      |
 
-    Heads are redundant, so one block alone loses little: the knock-out from a block upward is the one to read. Of an
-    object of two tokens the last one is removed and restored; at the mask every mask is. Noise has 3 standard
-    deviations of the word embeddings, in question and evidence; what is restored is as in the run without noise. A
-    passage about one entity names the subject in every sentence, and "tracing" leaves those that do not answer as they
-    are; where there are none, "tracing every mention" has no rows.
+    Heads are redundant, so one block alone loses little: prefer the knock-out from a block upward. For an object of two
+    tokens, the last one is removed and restored; at the mask, all masks are. Noise has 3 standard deviations of the
+    word embeddings, in question and evidence; restored outputs come from the run without noise. A passage about one
+    entity names the subject in every sentence, and "tracing" leaves sentences that do not answer unchanged; if there
+    are none, "tracing every mention" has no rows.
 
-    Every number is of all facts of a kind (`weight` −1) and of each exposure. Knock-outs of a passage that does not
-    answer (random, or found instead of the right one) are a control: evidence that is none.
+    Every number is given for all facts of a kind (`weight` −1) and for each exposure. Knock-outs of a passage without
+    the answer (random, or retrieved by mistake) are a control.
 
     Args:
         reader: A masked LM, or a `RetrievalModel`, which also has the document retrieved.
-        world: Whose facts are asked for.
-        tokenizer: The world's.
-        kinds: Of facts.
-        documents: Which ones; "none" has no evidence, so its rows are about the subject and the mask alone. A kind of
-            fact that has no such document has no row.
-        methods: Which of the four.
-        facts: At most so many of a kind.
-        seed: Of the choice of facts, of random documents, edges and words, and of the noise.
-        batch: Rows of a forward pass, each of them for several edits at a time.
-        library: Its index is searched instead of one that is built here for each kind; see `question_candidates`.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        kinds: Kinds of facts.
+        documents: Documents to use; "none" has no evidence, so its rows are about the subject and the mask only. Kinds
+            of facts without such a document have no row.
+        methods: Subset of the four.
+        facts: Maximum number of facts per kind.
+        seed: Seeds the choice of facts, random documents, edges and words, and the noise.
+        batch: Rows per forward pass, each of them for several edits at a time.
+        library: Its index replaces one built here for each kind; see `question_candidates`.
 
     Raises:
-        UserError: The reader is no masked LM, no fact is left, or a document or method is unknown.
+        UserError: The reader is not a masked LM, no fact is left, or a document or method is unknown.
 
     Source: knock-outs [@geva2023dissecting]; removal [@voita2019evolution]; tracing [@meng2022locating].
     """

@@ -1,4 +1,4 @@
-"""The table `evidence_heads`: where each head looks from the mask, and which heads point at the answer."""
+"""The table `evidence_heads`: where each head attends from the mask, and which heads point at the answer."""
 
 # B row, J mask of the row, H head, S key token
 
@@ -25,11 +25,14 @@ from ._readings import reader_of
 from ._tables import EVIDENCE_HEADS
 
 GROUPS = ("evidence", "question", "special", "itself", "object")
-"""Of keys, seen from the mask: words of the passage; words of the question and its other masks; [CLS] and [SEP]; the
-mask itself; the object in the evidence, which `evidence` counts too."""
+"""Groups of keys, seen from the mask.
+
+Words of the passage; words of the question and its other masks; [CLS] and [SEP]; the mask itself; the object in the
+evidence, which `evidence` includes.
+"""
 COPY = "copy"
 BY_EXPOSURE = ("evidence", "object", COPY)
-"""Metrics that are told of each exposure too."""
+"""Metrics that are also reported for each exposure."""
 HeadReadings = dict[str, list[np.ndarray]]
 """By metric, for each layer: (row, head)."""
 
@@ -59,27 +62,28 @@ def evidence_heads(
     | $j$       | masks of the question: one for each token of the object                |
     | $O_q$     | the object's tokens in the evidence                                    |
 
-    The baseline of every number is the same with a random document. Nothing answers there; what counts as the object
-    is a word of it that happens to be one of the answer's.
+    The baseline of every number is the same statistic with a random document. It contains no answer; any word of the
+    answer that happens to occur counts as the object.
 
-    Attention on evidence and object, and the copy score, are of all facts of a kind (`weight` −1) and of each exposure.
+    Attention on evidence and object, and the copy score, are given for all facts of a kind (`weight` −1) and for each
+    exposure.
 
     Args:
         reader: A masked LM, or a `RetrievalModel`, which also has the document retrieved.
-        world: Whose facts are asked for.
-        tokenizer: The world's.
-        kinds: Of facts; those without a passage have no evidence.
-        documents: Which ones; "none" has neither evidence nor object. A kind of fact that has no such document has no
-            row.
-        facts: At most so many of a kind.
-        seed: Of the choice of facts and of random documents.
-        batch: Rows of a forward pass.
-        library: Its index is searched instead of one that is built here for each kind; see `question_candidates`.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        kinds: Kinds of facts; those without a passage have no evidence.
+        documents: Documents to use; "none" has neither evidence nor object. Kinds of facts without such a document have
+            no row.
+        facts: Maximum number of facts per kind.
+        seed: Seeds the choice of facts and random documents.
+        batch: Rows per forward pass.
+        library: Its index replaces one built here for each kind; see `question_candidates`.
 
     Raises:
-        UserError: The reader is no masked LM, no fact is left, or a document is unknown.
+        UserError: The reader is not a masked LM, no fact is left, or a document is unknown.
 
-    Source: copy score after the retrieval score of [@wu2024retrieval].
+    Source: copy score adapted from the retrieval score of [@wu2024retrieval].
     """
     model, rows = looked_at(reader_of(reader)), list[dict[str, Any]]()
     for asked in asked_by_kind(reader, world, tokenizer, kinds, documents, facts, seed, library):
@@ -133,8 +137,10 @@ def head_readings(model: Model, inputs: FactInputs, batch: int = 64) -> HeadRead
 
 
 def mask_attention(model: Model, inputs: FactInputs) -> tuple[Tensor, list[np.ndarray]]:
-    """Logits (row, token, vocabulary), and for each layer the attention from the masks, (row, mask, head, token)
-    float64; that of a mask that is not there is of any token."""
+    """Logits (row, token, vocabulary), and the attention from the masks.
+
+    Attention is float64 (row, mask, head, token) for each layer, undefined for missing masks.
+    """
     stack, found = model.anatomy.reads.name, list[np.ndarray]()
     masks = torch.from_numpy(inputs.masks).clamp(min=0).to(model.device)
     rows = torch.arange(len(inputs), device=model.device)[:, None]
@@ -149,7 +155,7 @@ def mask_attention(model: Model, inputs: FactInputs) -> tuple[Tensor, list[np.nd
 
 
 def object_tokens(inputs: FactInputs) -> np.ndarray:
-    """Bool (row, token): the object in the evidence; in a passage that does not answer, any word of the answer's."""
+    """Bool (row, token): the object in the evidence; in a passage without the answer, any word of the answer."""
     answers = inputs.candidates[np.arange(len(inputs)), inputs.answers]
     same = (inputs.input_ids[:, :, None] == answers[:, None]).any(axis=2) & np.isin(inputs.parts, EVIDENCE_PARTS)
     said = inputs.parts == TokenPart.EVIDENCE_OBJECT
@@ -157,7 +163,7 @@ def object_tokens(inputs: FactInputs) -> np.ndarray:
 
 
 def said_by_document(inputs: FactInputs) -> np.ndarray:
-    """Which choice the document says, (row,)."""
+    """The choice that the document states, (row,)."""
     return inputs.others if inputs.document == "conflict" else inputs.answers
 
 
@@ -173,15 +179,15 @@ def _batch_readings(model: Model, inputs: FactInputs) -> HeadReadings:
             shares = attention_shares(weights_BJHS, chosen_BJS[:, :, None], real_BS[:, None, None])
             found.setdefault(group, []).append(over_masks(shares.share, there_BJ))
             found.setdefault(f"{group}_relative", []).append(over_masks(shares.relative, there_BJ))
-        largest_BJH = np.where(real_BS[:, None, None], weights_BJHS, -1.0).argmax(axis=3)
-        row, mask, _ = np.ogrid[: len(inputs), : there_BJ.shape[1], : weights_BJHS.shape[2]]
-        pointed_BJH = keys["object"][row, mask, largest_BJH] & right[:, None, None]
-        found.setdefault(COPY, []).append(over_masks(pointed_BJH.astype(np.float64), there_BJ))
+        known_BJHS = np.where(real_BS[:, None, None], weights_BJHS, -1.0)
+        best_BJHS = known_BJHS == known_BJHS.max(axis=3, keepdims=True)
+        pointed_BJH = (best_BJHS & keys["object"][:, :, None]).sum(axis=3) / best_BJHS.sum(axis=3)
+        found.setdefault(COPY, []).append(over_masks(pointed_BJH * right[:, None, None], there_BJ))
     return found
 
 
 def _keys(inputs: FactInputs) -> dict[str, np.ndarray]:
-    """Which keys each group has, bool (row, mask, token)."""
+    """The keys of each group, bool (row, mask, token)."""
     parts = inputs.parts[:, None]
     itself = np.arange(parts.shape[2]) == inputs.masks[:, :, None]
     asked = np.isin(parts, [TokenPart.MASK, TokenPart.SUBJECT, TokenPart.RELATION, TokenPart.QUESTION])
@@ -196,6 +202,6 @@ def _keys(inputs: FactInputs) -> dict[str, np.ndarray]:
 
 
 def over_masks(values_BJH: np.ndarray, there_BJ: np.ndarray) -> np.ndarray:
-    """The mean over the masks that are there, (row, head); NaN stays."""
+    """The mean over existing masks, (row, head); NaN stays."""
     there = there_BJ[:, :, None]
     return np.where(there, values_BJH, 0.0).sum(axis=1) / there.sum(axis=1)

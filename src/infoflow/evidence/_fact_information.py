@@ -1,4 +1,4 @@
-"""How much the clusters of states at the mask say about the token to predict."""
+"""The information that clusters of states at the mask carry about the token to predict."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,6 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 from infoflow.representations import corrected_information, discretize, estimate_information
-from infoflow.results import estimate, linear_replicates
 
 from ._blocks import fact_blocks
 from ._groups import EVERY_WEIGHT, fact_groups
@@ -17,22 +16,22 @@ from ._moved_objects import moved_objects
 
 _ROWS_PER_CLUSTER = 20
 LEAST_QUESTIONS = 2 * _ROWS_PER_CLUSTER
-"""Questions that two clusters take."""
+"""Minimum number of questions: enough for two clusters."""
 _CONTROLS = 5  # permutations behind the baseline
 
 
 def information_rows(states: Tensor, inputs: FactInputs, seed: int = 0) -> Iterator[dict[str, Any]]:
     r"""Rows of the metric information: \(I(\text{cluster}; o_1)\) in nats, of each kind of fact and each state.
 
-    States at the first mask fall into clusters, one for twenty questions; o_1 is the first token of the object. The
-    estimate is corrected for the number of questions (`estimate_information`). The baseline is the mean over five
-    tables in which the objects of each relation have changed places: it holds what the type of the object tells, and
-    what is left of the bias. The difference is about the fact.
+    States at the first mask are clustered, one cluster per twenty questions; o_1 is the first token of the object. The
+    estimate is corrected for the number of questions (`estimate_information`), and its interval includes possible
+    remaining bias. The baseline is the mean over five tables with the objects permuted within each relation: it
+    contains the information from the type of the object, and the same bias. The difference is about the fact.
 
     Args:
         states: (state, row, target, width), at `inputs.masks`.
         inputs: What was read.
-        seed: Of clusters and permutations.
+        seed: Seeds clusters and permutations.
 
     Raises:
         UserError: There are fewer than forty questions.
@@ -51,7 +50,6 @@ def information_rows(states: Tensor, inputs: FactInputs, seed: int = 0) -> Itera
             part, here = labels[group.rows], blocks[group.rows]
             found = estimate_information(part, tokens[group.rows], here)
             control = np.mean([corrected_information(part, one[group.rows], here) for one in moved])
-            replicates = linear_replicates(found.value, found.without_block)
-            numbers = estimate(found.value, replicates, float(control), len(part), units=len(np.unique(here)))
+            numbers = found.columns(float(control), len(part), units=len(np.unique(here)))
             keys = {"facts": group.facts, "weight": group.weight, "layer": layer, "metric": "information"}
             yield {**keys, "document": inputs.document, "lens": "clusters", "place": "mask", **numbers}

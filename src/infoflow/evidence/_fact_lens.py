@@ -20,8 +20,8 @@ from ._groups import sampled_facts
 from ._inputs import FactInputs
 from ._readings import FactReadings
 
-_FACTS = 25  # of each kind and exposure, with each document
-_SENTENCES = 600  # of the language: about a quarter of what the lens reads, as in training
+_FACTS = 25  # per kind and exposure, with each document
+_SENTENCES = 600  # about a quarter of the lens's training data, as in the model's training
 
 
 def fact_lens(
@@ -34,15 +34,15 @@ def fact_lens(
 ) -> TunedLens:
     """A tuned lens at masks, for `knowledge_lens` and `knowledge_conflict`.
 
-    It is trained on questions about half of the entities with every document, and on sentences of the language with
-    one random word masked: never on a fact that it is measured on, nor towards any answer but the model's own.
+    It is trained on questions about half of the entities with every document, and on sentences of the language with one
+    random word masked: never on a fact that it is measured on, and only towards the model's own answers.
 
     Args:
         reader: A BERT with the head of a masked LM, in evaluation mode.
-        world: Where the facts are from.
-        tokenizer: The world's.
-        training: Steps and optimiser; by default 200 steps of 64 masks.
-        seed: Of the order, of random documents and of masked words.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        training: Steps and optimiser; default: 200 steps of 64 masks.
+        seed: Seeds the order, random documents and masked words.
 
     Raises:
         UserError: The world has too few entities.
@@ -64,13 +64,13 @@ def fact_lens(
 def lens_answers(
     reader: PreTrainedModel, states: Tensor, inputs: FactInputs, lens: TunedLens | None = None
 ) -> np.ndarray:
-    """Log-probabilities over choices that each state tells at the masks, (state, row, choice).
+    """Log-probabilities over choices from each state at the masks, (state, row, choice).
 
     Args:
         reader: A BERT with the head of a masked LM.
         states: (state, row, target, width), at `inputs.masks`.
-        inputs: What was read.
-        lens: A tuned lens; by default states are read as they are.
+        inputs: Input rows.
+        lens: A tuned lens; default: states are read as they are.
     """
     head, found = reader.get_submodule("cls"), []
     with torch.no_grad():
@@ -87,7 +87,7 @@ def _mask_states(reader: PreTrainedModel, inputs: FactInputs) -> Tensor:
 
 
 def _masked(sentences: list[list[str]], tokenizer: Any, limit: int, seed: int) -> tuple[dict[str, Tensor], np.ndarray]:
-    """Sentences with one random word masked and no document, as a BERT takes them, and where the masks are (row, 1)."""
+    """Sentences with one random word masked and no document, for a BERT, and the positions of the masks (row, 1)."""
     vocabulary, number = Vocabulary.from_tokenizer(tokenizer), tokenizer.get_vocab()
     rows = [[number[word] for word in words][: limit - 3] for words in sentences]
     ids = np.full((len(rows), max(map(len, rows)) + 3), vocabulary.pad, dtype=np.int64)
@@ -104,7 +104,7 @@ def _masked(sentences: list[list[str]], tokenizer: Any, limit: int, seed: int) -
 
 
 def _batches(states: Tensor, training: LensTraining, seed: int) -> Iterator[Tensor]:
-    """As many batches of rows as there are steps, pass after pass in a new order."""
+    """One batch of rows per step, pass after pass in a new order."""
     done, passes = 0, 0
     while done < training.steps:
         order = torch.from_numpy(stream("lens-rows", seed, passes).permutation(states.shape[1])).to(states.device)
@@ -116,7 +116,7 @@ def _batches(states: Tensor, training: LensTraining, seed: int) -> Iterator[Tens
 
 
 def require_lens(lens: TunedLens, reader: PreTrainedModel) -> None:
-    """Raise a `UserError` where a lens is of another shape than the reader."""
+    """Raise a `UserError` if a lens does not match the reader's shape."""
     shape = int(reader.config.num_hidden_layers), int(reader.config.hidden_size)
     if (lens.num_layers, lens.width) != shape:
         raise UserError(

@@ -1,4 +1,4 @@
-"""What a linear probe finds of a fact's object, in states of the question alone."""
+"""The accuracy of a linear probe for a fact's object, on states of the question alone."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,9 +18,11 @@ from ._inputs import FactInputs, fact_inputs
 from ._moved_objects import moved_objects
 
 LEAST_FACTS = 20
-"""Training facts per object, on average, below which a probe learns facts by heart: with two, one read .19 at the top
-of a model whose own P@1 was 1.00."""
-_DEV = 5  # one entity in so many of the probe's decides when to stop
+"""Training facts per object, on average, below which a probe memorises facts.
+
+With two, one had .19 at the top of a model whose own P@1 was 1.00.
+"""
+_DEV = 5  # one in this many of the probe's entities is for early stopping
 _TESTED, _TESTED_TOO = ("trained", "held out", "withheld"), ("changed",)
 _PLACES: tuple[Place, ...] = ("mask", "subject")
 _TASKS = ("accuracy", "control")
@@ -38,22 +40,22 @@ def probe_rows(
     """Rows of `knowledge_lens` for linear probes at the mask and at the subject's last token, states 0..L.
 
     The document is the empty one. A pair of relations that share their objects has one probe, trained on the trained
-    facts of half of the entities and tested on the others: "accuracy". For "control" the objects of a relation change
-    places among its facts. Dates are left out: each has a fact or two. Facts that training never asked for are tested
-    too; a probe should be at chance there. So are facts that change later, which training does ask for.
+    facts of half of the entities and tested on the others: "accuracy". For "control" the objects of a relation are
+    permuted among its facts. Dates are left out: each has only one or two facts. Untrained facts are tested too, where
+    a probe should be at chance, as are facts that change later, which are part of training.
 
     Args:
         reader: A BERT, in evaluation mode.
-        world: Where the facts are from.
-        tokenizer: The world's.
-        least: Training facts per object; where there are fewer, the values are NaN (`layer` −1), with a note.
-        settings: Of the probes.
-        seed: Of the probes and of the control.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        least: Training facts per object; with fewer, the values are NaN (`layer` −1), with a note.
+        settings: Settings of the probes.
+        seed: Seeds the probes and the control.
 
     Raises:
         UserError: The world has too few entities.
 
-    Source: control tasks after [@hewitt2019control], with facts in the place of word types.
+    Source: control tasks adapted from [@hewitt2019control], with facts instead of word types.
     """
     half = half_of_entities(world)
     facts = [fact for fact in world.facts if fact.relation not in world.config.date_relations]
@@ -86,13 +88,13 @@ def probe_rows(
 
 
 def _states(reader: PreTrainedModel, inputs: FactInputs, place: Place) -> np.ndarray:
-    """States 0..L at a place of each question, (row, state, width)."""
+    """States 0..L at one position of each question, (row, state, width)."""
     where = inputs.masks[:, :1] if place == "mask" else last_of_subject(inputs)
     return states_at(reader, inputs, where)[:, :, 0].transpose(0, 1).float().numpy()
 
 
 def _labels(inputs: FactInputs, pairs: Sequence[int], seed: int) -> np.ndarray:
-    """Objects of each set (pair and task) and row, int64 (set, row): its own, and after changing places."""
+    """Objects of each set (pair and task) and row, int64 (set, row): its own, and permuted."""
     relations = np.array([fact.relation for fact in inputs.facts])
     moved = moved_objects(inputs, seed)
     sets = [
@@ -102,7 +104,7 @@ def _labels(inputs: FactInputs, pairs: Sequence[int], seed: int) -> np.ndarray:
 
 
 def _split(facts: Sequence[Fact], half: frozenset[int]) -> dict[str, np.ndarray]:
-    """Rows to train on, to stop by, and to test."""
+    """Rows to train on, for early stopping, and to test."""
     of_half = sorted({fact.entity for fact in facts} & half)
     dev = set(of_half[::_DEV])
     part = np.array(["test" if one.entity not in half else "dev" if one.entity in dev else "train" for one in facts])
@@ -126,14 +128,14 @@ def _trained(
 
 
 def _predicted(probes: TrainedProbes, states: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The likeliest object of each row, (state, set, row), from states (row, state, width)."""
+    """The most likely object of each row, (state, set, row), from states (row, state, width)."""
     return probes.predict(states).reshape(states.shape[1], len(labels), -1)
 
 
 def _scored(
     predicted: np.ndarray, wanted: np.ndarray, tested: Sequence[Fact], place: Place, objects: int
 ) -> Iterator[dict[str, Any]]:
-    """Rows of each state, task and group of facts, from objects (set, row) that are wanted."""
+    """Rows of each state, task and group of facts, from gold objects (set, row)."""
     for layer, of_layer in enumerate(predicted):
         for task, metric in enumerate(_TASKS):
             asked = wanted[task::2] != NOT_ASKED  # of each row, by one pair alone
@@ -144,7 +146,7 @@ def _scored(
 
 
 def _untested(world: FactWorld) -> Iterator[dict[str, Any]]:
-    """Rows that say that there is nothing to say."""
+    """Rows with NaN for untested probes."""
     numbers = estimate(float("nan"), np.full(NUM_REPLICATES, np.nan), 1 / world.config.objects, 0)
     for place in _PLACES:
         for metric in _TASKS:

@@ -1,4 +1,4 @@
-"""States of questions about facts at the tokens that matter: the masks, and the subject's last token."""
+"""States of questions about facts at the relevant tokens: the masks, and the subject's last token."""
 
 from typing import Literal
 
@@ -22,15 +22,15 @@ def states_at(reader: PreTrainedModel, inputs: FactInputs, places: np.ndarray, b
     Args:
         reader: A BERT, in evaluation mode.
         inputs: Questions with their documents.
-        places: int (row, place), indices of tokens; −1 gives a state that means nothing.
-        batch: Rows of a forward pass.
+        places: int (row, place), indices of tokens; the state at −1 is undefined.
+        batch: Rows per forward pass.
     """
     return states_of(reader, inputs.tensors(), places, batch)
 
 
 @torch.no_grad()
 def states_of(reader: PreTrainedModel, named: dict[str, Tensor], places: np.ndarray, batch: int = BATCH) -> Tensor:
-    """`states_at` of what a BERT's forward pass takes, padded at the end."""
+    """`states_at` for a BERT's arguments, padded at the end."""
     found = []
     for start in range(0, len(places), batch):
         rows = slice(start, start + batch)
@@ -44,16 +44,16 @@ def states_of(reader: PreTrainedModel, named: dict[str, Tensor], places: np.ndar
 
 
 def last_of_subject(inputs: FactInputs) -> np.ndarray:
-    """Where the subject's last token stands in each question, int64 (row, 1)."""
+    """Position of the subject's last token in each question, int64 (row, 1)."""
     of_subject = inputs.parts == TokenPart.SUBJECT
     return (of_subject.shape[1] - 1 - of_subject[:, ::-1].argmax(axis=1))[:, None]
 
 
 def half_of_entities(world: FactWorld) -> frozenset[int]:
-    """Half of the entities, the same for every model: lenses and probes are trained on it, and measured on the others.
+    """Half of the entities, the same for every model: lenses and probes train on it, and are measured on the others.
 
     Raises:
-        UserError: There is but one entity of a kind, so that there are no others.
+        UserError: A kind has only one entity, so that there are no others.
     """
     entities = sorted(range(world.config.entities), key=lambda one: hash64("half", one))
     chosen = frozenset(entities[: len(entities) // 2])

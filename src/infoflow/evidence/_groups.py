@@ -1,4 +1,4 @@
-"""Groups of facts that are measured alike, and estimates of each."""
+"""Groups of facts that are measured together, and estimates of each."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -14,11 +14,11 @@ from ._blocks import fact_blocks
 EVERY_WEIGHT = -1
 """In the column `weight`: all facts of the kind."""
 KINDS = ("trained", "changed", "held out", "withheld", "later")
-_WEIGHED = ("trained", "changed")  # kinds that training asks for
+_WEIGHED = ("trained", "changed")  # kinds with training questions
 
 
 class FactGroup(NamedTuple):
-    """Rows of inputs about facts of one kind, and of one exposure or all."""
+    """Rows about facts of one kind, of one exposure or all."""
 
     facts: str
     weight: int
@@ -26,10 +26,10 @@ class FactGroup(NamedTuple):
 
 
 def fact_groups(facts: Sequence[Fact]) -> Iterator[FactGroup]:
-    """Every kind that occurs; then, of trained and changed facts, each exposure.
+    """Every kind that occurs; then each exposure of trained and changed facts.
 
     Args:
-        facts: Of each row.
+        facts: Fact of each row.
     """
     kinds, weights = np.array([fact.kind for fact in facts]), np.array([fact.weight for fact in facts])
     for kind in KINDS:
@@ -40,12 +40,12 @@ def fact_groups(facts: Sequence[Fact]) -> Iterator[FactGroup]:
 
 
 def sampled_facts(world: FactWorld, most: int, among: Collection[Fact] | None = None) -> list[Fact]:
-    """At most so many facts of each kind and exposure, the same ones for every model; in the order of the world.
+    """At most this many facts of each kind and exposure, the same for every model, in the world's order.
 
     Args:
-        world: Where the facts are from.
-        most: Of each kind and exposure.
-        among: Those to choose from; by default all.
+        world: World of the facts.
+        most: Maximum number per kind and exposure.
+        among: Facts to choose from; default: all.
 
     Raises:
         UserError: `most` is below 1, or there is no fact to choose from.
@@ -67,8 +67,8 @@ def mean_estimate(
     Args:
         values: (row,).
         blocks: The block of each row's fact, `fact_blocks`.
-        baseline: The control, one number or (row,), of which the mean is meant.
-        scale: What the mean can be.
+        baseline: The control: one number, or (row,) to be averaged.
+        scale: Range of the mean.
     """
     counts = np.bincount(blocks, minlength=NUM_BLOCKS).astype(float)
     return ratio_estimate(np.bincount(blocks, values, NUM_BLOCKS), counts, float(np.mean(baseline)), scale)
@@ -80,10 +80,10 @@ def group_rows(
     """Rows `facts, weight` and the estimate of every group.
 
     Args:
-        facts: Of each row.
+        facts: Fact of each row.
         values: (row,).
         baseline: (row,), the control.
-        scale: What a mean can be.
+        scale: Range of a mean.
     """
     blocks = fact_blocks(facts)
     for group in fact_groups(facts):

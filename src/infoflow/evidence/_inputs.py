@@ -1,4 +1,4 @@
-"""Questions about facts, each with a document, as a reader sees them, and what every token of them is."""
+"""Questions about facts, each with a document, as a reader's input, and the role of every token."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -16,23 +16,22 @@ from infoflow.retrieval import NULL
 Document = Literal["none", "gold", "random", "conflict", "retrieved"]
 """One of `DOCUMENTS`."""
 DOCUMENTS: tuple[Document, ...] = ("none", "gold", "random", "conflict", "retrieved")
-"""The empty one; the passage with the fact; another passage; the fact's passage with another object in it; what the
-model itself finds."""
+"""The empty document; the gold passage; another passage; the gold passage with another object; the retrieved one."""
 
 
 class TokenPart(IntEnum):
-    """What a token is to the question that it stands in, or to the question that its passage may answer."""
+    """The role of a token in its question, or in the question that its passage may answer."""
 
     PAD = 0
     SPECIAL = 1  # [CLS], [SEP]
     MASK = 2  # stands for the object
     SUBJECT = 3
     RELATION = 4
-    QUESTION = 5  # another word of it
-    EVIDENCE_SUBJECT = 6  # of the passage's sentence that answers
+    QUESTION = 5  # another word of the question
+    EVIDENCE_SUBJECT = 6  # in the passage's answering sentence
     EVIDENCE_RELATION = 7
     EVIDENCE_OBJECT = 8
-    EVIDENCE = 9  # another word of the passage; all words of one that does not answer
+    EVIDENCE = 9  # another word of the passage; all words of a passage without the answer
 
 
 EVIDENCE_PARTS = (
@@ -41,7 +40,7 @@ EVIDENCE_PARTS = (
     TokenPart.EVIDENCE_OBJECT,
     TokenPart.EVIDENCE,
 )
-"""What the words of a passage are."""
+"""Roles of the words of a passage."""
 _IN_QUESTION = {
     "subject": TokenPart.SUBJECT,
     "relation": TokenPart.RELATION,
@@ -59,17 +58,17 @@ _IN_ANSWER = {
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class FactInputs:
-    """Rows `[CLS] question [SEP] passage [SEP]`, segments 0 and 1, as `RetrievalModel` gives them to its reader."""
+    """Rows `[CLS] question [SEP] passage [SEP]`, segments 0 and 1, as the input of a `RetrievalModel`'s reader."""
 
     document: Document
     facts: tuple[Fact, ...]  # of each row
     input_ids: np.ndarray  # int64 (row, token)
     token_type_ids: np.ndarray  # int64 (row, token)
     parts: np.ndarray  # int64 (row, token), values of `Part`
-    masks: np.ndarray  # int64 (row, target), places of the masks; −1: the object has fewer tokens
+    masks: np.ndarray  # int64 (row, target), positions of the masks; −1: the object has fewer tokens
     candidates: np.ndarray  # int64 (row, choice, target), tokens of all objects of the relation; −1: none
-    answers: np.ndarray  # int64 (row,), which choice is the true object now
-    others: np.ndarray  # int64 (row,), which one a conflict document says; that of the edited index where it is edited
+    answers: np.ndarray  # int64 (row,), the currently true object
+    others: np.ndarray  # int64 (row,), the object of a conflict document; after an edit, that of the edited index
 
     def __len__(self) -> int:
         return len(self.facts)
@@ -80,12 +79,12 @@ class FactInputs:
         return (self.parts != TokenPart.PAD).astype(np.int64)
 
     def take(self, rows: np.ndarray) -> "FactInputs":
-        """Some of the rows."""
+        """The rows at these indices."""
         arrays = {name: getattr(self, name)[rows] for name in _ARRAYS}
         return FactInputs(document=self.document, facts=tuple(self.facts[row] for row in rows), **arrays)
 
     def tensors(self, device: torch.device | str = "cpu") -> dict[str, Tensor]:
-        """What a BERT's forward pass takes."""
+        """Arguments of a BERT's forward pass."""
         named = {
             "input_ids": self.input_ids,
             "attention_mask": self.attention_mask,
@@ -108,21 +107,21 @@ def fact_inputs(
     limit: int = 128,
     seed: int = 0,
 ) -> FactInputs:
-    """Every fact in the wordings that are kept for testing, with a document. Facts without one are left out.
+    """Every fact in the test wordings, with a document. Facts without one are left out.
 
     Args:
-        world: Where the facts are from.
-        tokenizer: The world's.
-        facts: Which ones.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        facts: Facts to use.
         document: "gold" and "conflict" leave out facts that no passage holds.
-        passages: For "retrieved": the passage of each question, in the order of `world.questions(facts)`; −1: none was
-            found, which is the empty document.
+        passages: For "retrieved": the passage of each question, in the order of `world.questions(facts)`; −1: nothing
+            found, which means the empty document.
         edited: Whether passages, and the second answer, are those of the edited index.
-        limit: Tokens of a row at most: a longer passage is cut at its end.
-        seed: Of the random documents.
+        limit: Maximum number of tokens per row: longer passages are truncated.
+        seed: Seeds the random documents.
 
     Raises:
-        UserError: No fact is left, or `passages` do not fit.
+        UserError: No fact is left, or `passages` do not match.
     """
     questions = world.questions(facts)
     if (document == "retrieved") != (passages is not None) or (
@@ -155,7 +154,7 @@ _Row = tuple[
 def _sentences(
     world: FactWorld, fact: Fact, document: Document, found: list[int], edited: bool, seed: int
 ) -> list[Question] | None:
-    """The sentences of a fact's document; none of them: it is empty; None: there is no such document."""
+    """The sentences of a fact's document; empty for the empty document; None if there is no such document."""
     gold = world.gold(fact, edited)
     if document in ("gold", "conflict"):
         if gold == NULL:
@@ -225,7 +224,7 @@ def _inputs(
 def _encoded(
     row: _Row, number: dict[str, int], vocabulary: Vocabulary, limit: int
 ) -> tuple[list[int], list[TokenPart], int]:
-    """Tokens, what they are, and how many of them the question has with its `[CLS]` and `[SEP]`."""
+    """Tokens, their roles, and the length of the question with its `[CLS]` and `[SEP]`."""
     words, parts, read, of_read = row
     asked = [
         vocabulary.mask if part == TokenPart.MASK else number[word] for word, part in zip(words, parts, strict=True)

@@ -1,4 +1,4 @@
-"""Rows of `evidence_flow` about attention that is forbidden, and about single tokens that no one may look at."""
+"""Rows of `evidence_flow` for forbidden attention edges, and for single tokens removed as keys."""
 
 # V variant, B row, T query token, S key token
 
@@ -23,7 +23,7 @@ METRICS = ("p1", "nats")
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Forbidden:
-    """Edges that are forbidden in some layers, and what they are compared with."""
+    """Edges that are forbidden in some layers, and their baseline."""
 
     what: str
     scope: str  # block, upward or all
@@ -35,7 +35,7 @@ class Forbidden:
 
 
 def knock_outs(inputs: FactInputs, num_layers: int, seed: int) -> list[Forbidden]:
-    """Each knock-out that the rows have edges for: in each block alone, and from it upward."""
+    """Each knock-out that has edges in the rows: in each block alone, and from it upward."""
     found = []
     for what in KNOCK_OUTS:
         forbidden = edges(inputs, what)
@@ -50,8 +50,11 @@ def knock_outs(inputs: FactInputs, num_layers: int, seed: int) -> list[Forbidden
 
 
 def removals(inputs: FactInputs, num_layers: int, seed: int) -> list[Forbidden]:
-    """One token that no token may look at, in each block alone and in all: the last one of the gold object, of the
-    subject in evidence and question, and another word of the evidence; compared with a random word of the row."""
+    """Removals of one token as a key, in each block alone and in all.
+
+    The token is the last one of the gold object, of the subject in evidence and question, or another word of the
+    evidence; the baseline is a random word of the row.
+    """
     length = inputs.input_ids.shape[1]
     places = {
         "gold object": last_token(inputs, TokenPart.EVIDENCE_OBJECT),
@@ -74,8 +77,8 @@ def removals(inputs: FactInputs, num_layers: int, seed: int) -> list[Forbidden]:
 def forbidden_rows(
     keys: dict[str, Any], model: Model, inputs: FactInputs, tried: Sequence[Forbidden], batch: int
 ) -> list[dict[str, Any]]:
-    """What P@1 and surprise lose, one row for each of `tried`, metric and group of facts."""
-    # What is forbidden in the uppermost block alone is so from it upward; a baseline may be shared.
+    """The loss in P@1 and surprise, one row for each of `tried`, metric and group of facts."""
+    # In the top block, alone and from it upward are the same; a baseline may be shared.
     runs: dict[tuple[int, frozenset[int]], np.ndarray] = {}
     for one in tried:
         for forbidden in (one.edges, one.random):
@@ -88,7 +91,7 @@ def forbidden_rows(
     for one in tried:
         names = {"what": one.what, "scope": one.scope, "layer": one.layer}
         for metric in METRICS:
-            sign = 1 if metric == "p1" else -1  # surprise rises where something is lost
+            sign = 1 if metric == "p1" else -1  # surprise rises with a loss
             lost_VB = np.where(one.counted, sign * (clean[metric] - found[metric]), np.nan)
             value = lost_VB[number[id(one.edges), one.layers]]
             baseline = lost_VB[number[id(one.random), one.layers]]
@@ -105,8 +108,8 @@ def answers_without_edges(
     Args:
         model: A loaded model.
         inputs: Questions with documents.
-        variants: Forbidden edges, bool (row, query, key), and the layers where they are.
-        batch: Rows of a forward pass.
+        variants: Forbidden edges, bool (row, query, key), and their layers.
+        batch: Rows per forward pass.
     """
     stack = model.anatomy.reads.name
     changed = [{(stack, layer) for layer in layers} for _, layers in variants]

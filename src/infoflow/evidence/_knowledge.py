@@ -1,4 +1,4 @@
-"""What a model answers about facts, with each document: the table `knowledge`."""
+"""A model's answers about facts, with each document: the table `knowledge`."""
 
 from collections.abc import Collection, Iterator
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from ._readings import OWN, FactReadings, Level
 from ._tables import KNOWLEDGE
 
 Reading = Literal["raw", "elicited"]
-MOST_FACTS = 150  # of each kind and exposure; a share of .5 is then known to .04
+MOST_FACTS = 150  # per kind and exposure; the standard error of a share of .5 is then .04
 _EDITED_KINDS = ("changed", "later")
 
 
@@ -36,7 +36,7 @@ def knowledge(
     seed: int = 0,
     library: Library | None = None,
 ) -> pd.DataFrame:
-    r"""How often and how surely each kind of fact is answered, with each document.
+    r"""How often and how confidently each kind of fact is answered, with each document.
 
     | metric | value                                                               | a guess |
     |--------|---------------------------------------------------------------------|---------|
@@ -46,25 +46,25 @@ def knowledge(
     | p1_old | of facts that change or come later: share answered as before        | 1 / m   |
     | p1_new | of these: share answered as the edited index says                   | 1 / m   |
 
-    p is renormalised over the m objects of the relation. Questions are in the wordings kept for testing, two a fact.
-    Documents are those of `fact_inputs`, and "own": the passage summed out over all candidates and the null passage, as
-    the model itself reads. "retrieved" is its best candidate by the prior. The index of a retriever is built here.
-    A kind of fact that has no such document (gold of withheld facts) has no row.
+    p is renormalised over the m objects of the relation. Questions use the test wordings, two per fact. Documents are
+    those of `fact_inputs`, and "own": marginalised over all candidates and the null passage, as the model itself reads.
+    "retrieved" is its best candidate by the prior. The index of a retriever is built here. A kind of fact without such
+    a document (gold of withheld facts) has no row.
 
     Args:
-        model: A masked LM in evaluation mode, or a `RetrievalModel`: the documents retrieved and own need one.
-        world: Where the facts are from.
-        tokenizer: The world's.
-        edited: Read the edited index instead; only facts that change or come later are asked for then.
-        reading: What to call this model; `elicited` makes the one that is read after a short training.
-        documents: Which ones; by default all that the model has.
-        facts: To ask for; by default all, of an elicited model all of entities that it was not trained on.
-        most: Facts of each kind and exposure, at most.
-        k: Passages that a search brings, as in training.
-        level: Where the passage is summed out, as in training.
-        seed: Of random documents.
-        library: Its index is searched instead of one that is built here; see `question_candidates`. Of the edited
-            passages where `edited`.
+        model: A masked LM in evaluation mode, or a `RetrievalModel`, which the documents retrieved and own need.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        edited: Read the edited index instead; only facts that change or come later are then used.
+        reading: Name of this reading; `elicited` tests the model after a short training.
+        documents: Documents to use; default: all that the model has.
+        facts: Facts to use; default: all, or for an elicited model all facts of entities that it was not trained on.
+        most: Maximum number of facts per kind and exposure.
+        k: Passages per search, as in training.
+        level: Level of the marginalisation, as in training.
+        seed: Seeds random documents.
+        library: Its index replaces one built here; see `question_candidates`. With `edited` it must hold the edited
+            passages.
 
     Raises:
         UserError: A document is unknown or needs a `RetrievalModel`, or no fact is left.
@@ -111,7 +111,7 @@ def answer_rows(logs: np.ndarray, inputs: FactInputs, edited: bool = False) -> I
 
 
 def _asked(world: FactWorld, edited: bool, reading: Reading, facts: Collection[Fact] | None) -> Collection[Fact]:
-    """Those given, else all that the reading and the index are about."""
+    """The facts given, else all that the reading and the index cover."""
     if facts is not None:
         return facts
     taught = elicitation_entities(world) if reading == "elicited" else frozenset()
@@ -119,6 +119,6 @@ def _asked(world: FactWorld, edited: bool, reading: Reading, facts: Collection[F
 
 
 def _documents(asked: FactReadings, reading: Reading) -> tuple[str, ...]:
-    """All that the model has; without those that an edit of the index or a short training do not change."""
+    """All documents of the model, without those that an edited index or a short training do not affect."""
     wanted = ("none",) if reading == "elicited" else ("none", "gold", "retrieved", OWN) if asked.edited else ()
     return tuple(one for one in asked.available if not wanted or one in wanted)

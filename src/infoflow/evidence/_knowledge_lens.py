@@ -1,4 +1,4 @@
-"""From which layer an answer can be read, with each document: the table `knowledge_lens`."""
+"""The layer from which an answer can be read, with each document: the table `knowledge_lens`."""
 
 from collections.abc import Collection, Iterator
 from math import isnan
@@ -24,7 +24,7 @@ from ._readings import OWN, FactReadings
 from ._tables import KNOWLEDGE_LENS
 
 LENS_KINDS = ("trained", "held out", "withheld")
-"""Stored and readable, readable alone, and neither."""
+"""Stored and readable, only readable, and neither."""
 
 
 def knowledge_lens(
@@ -42,7 +42,7 @@ def knowledge_lens(
     seed: int = 0,
     library: Library | None = None,
 ) -> pd.DataFrame:
-    r"""The answer as a lens reads it off every state at the mask; where it enters; and what a linear probe finds.
+    r"""The answer that a lens reads from every state at the mask; where it enters; and the accuracy of a linear probe.
 
     | lens          | metric            | value                                                              |
     |---------------|-------------------|--------------------------------------------------------------------|
@@ -56,26 +56,27 @@ def knowledge_lens(
     | probe         | accuracy, control | see `probe_rows`                                                   |
 
     Everything is measured on half of the entities; the tuned lens and the probes are trained on the others. `half` and
-    `centre` are NaN, with a note, where the top gains less than .05; a probe is where there are too few facts. Clusters
-    are left out, with a note, where there are fewer than forty questions. Facts that change later may be asked for by
-    `kinds` too: until the index is edited they are trained facts like others. Probes are tested on them anyway.
+    `centre` are NaN, with a note, if the top gains less than .05; probes are NaN if there are too few facts. Clusters
+    are left out, with a note, with fewer than forty questions. `kinds` may include facts that change later: until the
+    index is edited they are ordinary trained facts. Probes are always tested on them.
 
     Args:
         model: A masked LM in evaluation mode, or a `RetrievalModel`, which also has the document retrieved.
-        world: Where the facts are from.
-        tokenizer: The world's.
-        documents: Which ones; by default all that the model has. "own" has no states of its own.
-        kinds: Of facts.
-        lens: A tuned lens; by default it is trained here, see `fact_lens`.
-        clusters: Whether to estimate information too: four fifths of the time then, and rough below thousands of facts.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        documents: Documents to use; default: all that the model has. "own" has no states of its own.
+        kinds: Kinds of facts.
+        lens: A tuned lens; default: trained here, see `fact_lens`.
+        clusters: Whether to estimate information too: it takes four fifths of the time, and is rough below thousands of
+            facts.
         probes: Whether to train probes too.
-        most: Facts of each kind and exposure, at most.
-        k: Passages that a search brings, as in training.
-        seed: Of random documents, and of what is trained.
-        library: Its index is searched instead of one that is built here; see `question_candidates`.
+        most: Maximum number of facts per kind and exposure.
+        k: Passages per search, as in training.
+        seed: Seeds random documents and all training.
+        library: Its index replaces one built here; see `question_candidates`.
 
     Raises:
-        UserError: A document is unknown, the lens is of another shape, or the world has too few entities.
+        UserError: A document is unknown, the lens has another shape, or the world has too few entities.
     """
     half = half_of_entities(world)
     others = [fact for fact in world.facts if fact.entity not in half and fact.kind in kinds]
@@ -113,7 +114,7 @@ def knowledge_lens(
 
 
 def _note_undefined(entries: list[dict[str, Any]]) -> None:
-    """Say of which facts and documents no depth is told."""
+    """Note for which facts and documents no depth is reported."""
     undefined = [
         f"{row['facts']} facts with the document {row['document']}"
         for row in entries

@@ -1,4 +1,4 @@
-"""A control for what is said about objects of facts: the objects of a relation change places."""
+"""A control for statements about objects of facts: the objects are permuted within each relation."""
 
 import numpy as np
 
@@ -8,8 +8,10 @@ from ._inputs import FactInputs
 
 
 def moved_objects(inputs: FactInputs, seed: int = 0) -> np.ndarray:
-    """Of each row another fact's object, int64 (row,): one permutation in each relation, the same for all questions
-    about a fact. The relation still tells which objects there may be, and nothing else does."""
+    """Another fact's object for each row, int64 (row,): one permutation per relation, the same for all questions.
+
+    Only the relation still carries information about the object.
+    """
     relations = np.array([fact.relation for fact in inputs.facts])
     numbers = np.array([fact.number for fact in inputs.facts])
     moved = np.empty(len(inputs), dtype=np.int64)

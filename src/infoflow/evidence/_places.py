@@ -1,4 +1,4 @@
-"""One token of each row: of a part of the question or the evidence, or a random word as its baseline."""
+"""One token of each row: from a part of the question or evidence, or a random word as baseline."""
 
 # B row
 
@@ -14,21 +14,22 @@ _NAMED = (TokenPart.MASK, TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT, TokenPa
 
 
 def last_token(inputs: FactInputs, part: TokenPart) -> np.ndarray:
-    """The place of the last token of a part, int64 (row,); −1 where a row has none."""
+    """The position of the last token of a part, int64 (row,); −1 if a row has none."""
     there = inputs.parts == part
     last = there.shape[1] - 1 - there[:, ::-1].argmax(axis=1)
     return np.where(there.any(axis=1), last, NOWHERE)
 
 
 def random_word(inputs: FactInputs, purpose: str, seed: int, *, of_passage: bool = False) -> np.ndarray:
-    """The place of a word of each row, int64 (row,): no special token, no mask, and neither the subject nor its object;
-    −1 where a row has none.
+    """The position of a random word in each row, int64 (row,); −1 if there is none.
+
+    Special tokens, masks, the subject and its object are excluded.
 
     Args:
-        inputs: The rows.
-        purpose: A part of the key of the draw.
-        seed: Likewise.
-        of_passage: Among the words of the passage alone.
+        inputs: Input rows.
+        purpose: Part of the key of the draw.
+        seed: Also part of the key.
+        of_passage: Draw only from the words of the passage.
     """
     left_out = [TokenPart.PAD, TokenPart.SPECIAL, *_NAMED]
     there = ~np.isin(inputs.parts, left_out)
@@ -43,5 +44,5 @@ def random_word(inputs: FactInputs, purpose: str, seed: int, *, of_passage: bool
 
 
 def at(places: np.ndarray, num_tokens: int) -> np.ndarray:
-    """The places as bool (row, token)."""
+    """The positions as bool (row, token)."""
     return np.arange(num_tokens) == places[:, None]

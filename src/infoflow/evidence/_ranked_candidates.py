@@ -1,4 +1,4 @@
-"""Candidates of each question, as a retrieval model weighs them: prior, likelihood and posterior."""
+"""Weights of each question's candidates in a retrieval model: prior, likelihood and posterior."""
 
 # Q question, C candidate, J token of the answer
 
@@ -16,11 +16,10 @@ from ._inputs import FactInputs
 
 
 def candidate_passages(world: FactWorld, facts: Sequence[Fact], num: int, seed: int) -> np.ndarray:
-    """Passages of each fact in random order, int64 (fact, candidate): the one with the fact, then those about the same
-    entity, then others.
+    """Passages of each fact, int64 (fact, candidate): the one with the fact, others about the entity, then random ones.
 
     Raises:
-        UserError: Fewer than three candidates, the fewest that have ranks worth a correlation, or more than there are.
+        UserError: There are fewer than three candidates (a rank correlation needs three), or more than exist.
     """
     total = world.num_passages()
     if not 3 <= num <= total:
@@ -37,11 +36,12 @@ def candidate_passages(world: FactWorld, facts: Sequence[Fact], num: int, seed: 
 
 
 def prior_scores(model: RetrievalModel | None, asked: FactInputs, ids: np.ndarray) -> np.ndarray:
-    """The logit f(x, z) of each candidate, (question, candidate), with the weights of now; 0 without a retrieval model,
-    whose passages are then all as likely.
+    """The logit f(x, z) of each candidate, (question, candidate), with current weights; 0 without a retrieval model.
+
+    All passages are then equally likely.
 
     Args:
-        model: Whose source of candidates weighs them.
+        model: Its source of candidates provides the weights.
         asked: The questions with the empty document.
         ids: Passages, int64 (question, candidate).
     """
@@ -57,13 +57,13 @@ def prior_scores(model: RetrievalModel | None, asked: FactInputs, ids: np.ndarra
 
 
 def posterior(scores: np.ndarray, log_likelihoods: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """ρ(z) of each candidate, (question, candidate): without the null passage, whose evidence no one can look at."""
+    """ρ(z) of each candidate, (question, candidate), without the null passage, which has no evidence to attend to."""
     given = [torch.from_numpy(one) for one in (scores, log_likelihoods, tokens)]
     return document_posterior(given[0], given[1], tokens=given[2]).numpy()
 
 
 def answer_logs(logits: Tensor, inputs: FactInputs) -> np.ndarray:
-    """The log-probability of each token of the true answer at its mask, (question, token); 0 where it has fewer."""
+    """The log-probability of each token of the true answer at its mask, (question, token); 0 beyond its tokens."""
     places = torch.from_numpy(inputs.masks).to(logits.device)
     answers = torch.from_numpy(inputs.candidates[np.arange(len(inputs)), inputs.answers]).to(logits.device)
     rows = torch.arange(len(inputs), device=logits.device)[:, None]
@@ -73,7 +73,7 @@ def answer_logs(logits: Tensor, inputs: FactInputs) -> np.ndarray:
 
 
 def _queries(asked: FactInputs, device: torch.device) -> tuple[Tensor, Tensor]:
-    """`[CLS] x [SEP]` of each question, and what of it is no padding."""
+    """`[CLS] x [SEP]` of each question, and its padding mask."""
     own = (asked.token_type_ids == 0) & asked.attention_mask.astype(bool)
     longest = int(own.sum(axis=1).max())
     mask = own[:, :longest]
@@ -82,7 +82,7 @@ def _queries(asked: FactInputs, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def _found_scores(model: RetrievalModel, rows: Tensor, mask: Tensor, ids: np.ndarray) -> np.ndarray:
-    """What the source itself scores each candidate, where that is not trained; else 0."""
+    """The source's own untrained score of each candidate, else 0."""
     library = model.passage_library
     if model.source not in ("bm25", "frozen"):
         return np.zeros(ids.shape)

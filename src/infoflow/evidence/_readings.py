@@ -1,4 +1,4 @@
-"""Facts as one model reads them with each document: what it is asked, and what it answers."""
+"""Facts as one model reads them with each document: its inputs and its answers."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from ._candidates import QuestionCandidates, limit_of, own_log_probabilities, qu
 from ._inputs import DOCUMENTS, FactInputs, fact_inputs
 
 OWN = "own"
-"""The document of a model that reads all it found, and sums the passage out."""
+"""The document of a model that reads everything it retrieved, marginalised over passages."""
 Level = Literal["sequence", "token"]
 
 
@@ -27,16 +27,16 @@ def reader_of(model: Any) -> Any:
 @final
 @dataclass(slots=True, kw_only=True)
 class FactReadings:
-    """A model, and the facts that it is asked for."""
+    """A model, and the facts to test."""
 
     model: Any  # a masked LM, or a `RetrievalModel`
     world: FactWorld
     tokenizer: Any
     facts: Collection[Fact]
-    edited: bool = False  # whether passages are those of the edited index
-    k: int = 2  # passages that a search brings
-    level: Level = "sequence"  # where the passage is summed out
-    seed: int = 0  # of random documents
+    edited: bool = False  # whether to use the passages of the edited index
+    k: int = 2  # passages per search
+    level: Level = "sequence"  # level of the marginalisation
+    seed: int = 0  # seeds random documents
     passage_library: Library | None = None  # see `question_candidates`; None: it is built for these facts
     _found: QuestionCandidates | None = field(default=None, init=False)
 
@@ -47,13 +47,13 @@ class FactReadings:
 
     @property
     def available(self) -> tuple[str, ...]:
-        """The documents that this model has, `own` too; a model without a source of passages has none of its own."""
+        """The documents that this model has, `own` included; a model without a source of passages has no `own`."""
         if not isinstance(self.model, RetrievalModel):
             return DOCUMENTS[:-1]
         return (*DOCUMENTS[:-1], OWN) if self.model.source == "none" else (*DOCUMENTS, OWN)
 
     def require(self, documents: Collection[str]) -> None:
-        """Raise a `UserError` where one of these is not available."""
+        """Raise a `UserError` if one of these is not available."""
         if wrong := [one for one in documents if one not in self.available]:
             raise UserError(
                 f"documents must be among {', '.join(self.available)} for a {type(self.model).__name__}. Got "
@@ -67,7 +67,7 @@ class FactReadings:
         return any(self.world.gold(fact, self.edited) >= 0 for fact in self.facts)
 
     def inputs(self, document: str) -> FactInputs:
-        """The questions with a document; of `own` without one, for what there is to answer."""
+        """The questions with a document; for `own` without one."""
         passages = self.found.best().tolist() if document == "retrieved" else None
         kind: Any = "none" if document == OWN else document
         options = {"edited": self.edited, "limit": limit_of(self.reader), "seed": self.seed}
@@ -90,7 +90,7 @@ class FactReadings:
 
     @property
     def found(self) -> QuestionCandidates:
-        """What the model finds: in the library that was given, else from an index that is built now."""
+        """What the model retrieves: from the library given, else from an index built now."""
         if self._found is None:
             options: Any = {"edited": self.edited, "k": self.k, "seed": self.seed, "library": self.passage_library}
             self._found = question_candidates(self.model, self.world, self.tokenizer, self.facts, **options)

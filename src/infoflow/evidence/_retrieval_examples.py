@@ -1,4 +1,4 @@
-"""Single questions for people to look at: what is found, with which probability, and what each layer would answer."""
+"""Example questions: the retrieved passages, their probabilities, and the answer of each layer."""
 
 # Q question, C candidate, L state, O choice
 
@@ -36,23 +36,23 @@ def retrieval_examples(
     seed: int = 0,
     library: Library | None = None,
 ) -> pd.DataFrame:
-    r"""The candidates of a few questions, each with its prior π, its posterior ρ, and what every state says with it.
+    r"""The candidates of a few questions, each with its prior π, its posterior ρ, and every state's answer with it.
 
-    What a state says is the logit lens: the reader's own head on the states at the masks, over the objects of the
-    relation, \(p_l(o) \propto \prod_j p_l(o_j)\). The posterior is that of the right object, passages summed out over
-    the whole answer. Rows of a question are in the order of the prior; the empty passage is one of them.
+    A state's answer is the logit lens: the reader's own head on the states at the masks, over the objects of the
+    relation, \(p_l(o) \propto \prod_j p_l(o_j)\). The posterior is that of the right object, with passages marginalised
+    over the whole answer. A question's rows are in the order of the prior, the empty passage included.
 
     Args:
         model: In evaluation mode.
-        world: Where the facts are from.
-        tokenizer: The world's.
-        kinds: Of facts.
-        facts: Of each kind, in the first wording that is kept for testing; chosen without looking at any answer.
-        k: Passages that are looked for, by sources that search.
-        best: Objects that are told for each state.
-        edited: Whether passages are those of the edited index.
-        seed: Of the choice of facts, and of a random source.
-        library: Its index is searched instead of one that is built here; see `question_candidates`.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        kinds: Kinds of facts.
+        facts: Number per kind, in the first test wording; chosen without reference to any answer.
+        k: Passages to search for, for sources that search.
+        best: Objects to report for each state.
+        edited: Whether to use the passages of the edited index.
+        seed: Seeds the choice of facts, and a random source.
+        library: Its index replaces one built here; see `question_candidates`.
 
     Raises:
         UserError: A number is below 1, or no fact is left.
@@ -100,7 +100,7 @@ def retrieval_examples(
 
 
 def _some(facts: Sequence[Fact], num: int, seed: int) -> list[Fact]:
-    """The same ones for every model."""
+    """A sample of facts, the same for every model."""
     return sorted(facts, key=lambda fact: hash64("retrieval-example", seed, fact.number))[:num]
 
 
@@ -117,8 +117,11 @@ def _read(
     column: int,
     edited: bool,
 ) -> tuple[FactInputs, np.ndarray, np.ndarray]:
-    """Every question with its candidate of one place: the inputs, each state's log-probability of each choice (state,
-    question, choice), and that of the right object's tokens at the top (question, target)."""
+    """Every question with one of its candidates.
+
+    Returns the inputs, each state's log-probability of each choice (state, question, choice), and that of the right
+    object's tokens at the top (question, target).
+    """
     passages = np.where(found.there[:, column], found.ids[:, column], NULL).tolist()
     inputs = fact_inputs(world, tokenizer, facts, "retrieved", passages=passages, edited=edited, limit=limit_of(model))
     head = model.reader.cls
@@ -130,7 +133,7 @@ def _read(
 
 
 def _said(world: FactWorld, inputs: FactInputs, logs_LQO: np.ndarray, row: int, best: int) -> list[dict[str, Any]]:
-    """The likeliest objects of each state."""
+    """The most likely objects of each state."""
     relation = inputs.facts[row].relation
     rows = []
     for layer, logs in enumerate(logs_LQO[:, row]):

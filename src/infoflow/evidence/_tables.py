@@ -1,10 +1,10 @@
-"""The tables about what models hold and what they read. In studies the key columns of the model stand in front: the
-objective is the arm, the variant how it differs from the arm's plain model; an untrained model is a row of update 0."""
+"""Tables about what models store and what they read.
+
+In studies the key columns of the model come first: the objective is the arm, the variant is the difference to the arm's
+plain model; update 0 is an untrained model.
+"""
 
 from infoflow.results import Column, TableSchema, estimate_columns
-
-READINGS = ("raw", "elicited")
-"""Of what a model says: as it is; after a short training to answer without a document, on other entities."""
 
 _FACTS = Column(
     name="facts", dtype="string", unit="", description="kind: trained, changed, held out, withheld or later"
@@ -23,6 +23,7 @@ KNOWLEDGE = TableSchema(
     name="knowledge",
     version=2,
     description="What a model answers about facts, with each document: one row a kind of fact, exposure and metric.",
+    made_by="a plan that says [retrieval] on = true makes it",
     columns=(
         _FACTS,
         _WEIGHT,
@@ -45,6 +46,7 @@ KNOWLEDGE_CONFLICT = TableSchema(
     name="knowledge_conflict",
     version=1,
     description="A document that contradicts what was trained: whose answer is given.",
+    made_by="a plan that says [retrieval] on = true makes it",
     columns=(
         _FACTS,
         _WEIGHT,
@@ -61,8 +63,9 @@ KNOWLEDGE_CONFLICT = TableSchema(
 )
 KNOWLEDGE_LENS = TableSchema(
     name="knowledge_lens",
-    version=2,
+    version=4,
     description="From which layer the answer can be read, with each document.",
+    made_by="a plan that says [retrieval] on = true makes it",
     columns=(
         _FACTS,
         _WEIGHT,
@@ -91,6 +94,7 @@ EVIDENCE_FLOW = TableSchema(
     version=2,
     description="What is lost without attention between parts of question and document, without one token, or regained "
     "by restoring one output.",
+    made_by="a plan that says [retrieval] on = true makes it",
     columns=(
         _FACTS,
         _WEIGHT,
@@ -122,6 +126,7 @@ EVIDENCE_HEADS = TableSchema(
     name="evidence_heads",
     version=2,
     description="Where each head looks from the mask, and how often it points at the answer that the model gives.",
+    made_by="a plan that says [retrieval] on = true makes it",
     columns=(
         _FACTS,
         _WEIGHT,
@@ -142,6 +147,7 @@ EVIDENCE_ABLATION = TableSchema(
     name="evidence_ablation",
     version=2,
     description="Answers after the heads that copy most are removed, beside as many random others.",
+    made_by="a plan that says [retrieval] on = true makes it",
     columns=(
         _FACTS,
         _WEIGHT,
@@ -155,6 +161,7 @@ ATTENTION_RANKING = TableSchema(
     name="attention_ranking",
     version=2,
     description="Whether the reader's attention on a passage says how much the passage helps.",
+    made_by="a plan that says [retrieval] on = true makes it",
     columns=(
         Column(name="facts", dtype="string", unit="", description="kind: trained, changed or held out; all of them"),
         _WEIGHT,
@@ -194,4 +201,4 @@ EVIDENCE_TABLES = (
     ATTENTION_RANKING,
     RETRIEVAL_EXAMPLES,
 )
-"""All tables of the room."""
+"""All tables of this package."""

@@ -1,4 +1,4 @@
-"""Rows of `evidence_flow` about causal tracing: noise on the subject, then one clean output restored."""
+"""Rows of `evidence_flow` for causal tracing: noise on the subject, then one clean output restored."""
 
 # V variant, B row, T token, D width
 
@@ -23,7 +23,7 @@ from ._places import NOWHERE, at, last_token, random_word
 from ._variants import scores_of, variant_answers
 
 DEVIATIONS = 3.0
-"""Standard deviations of the word embeddings that the noise has."""
+"""Standard deviation of the noise, in standard deviations of the word embeddings."""
 SITES = ("ffn", "attention")
 _SUBJECTS = (TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT)
 _RANDOM = "random word"
@@ -32,7 +32,7 @@ _RANDOM = "random word"
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Restored:
-    """Which outputs of a corrupted run are those of the clean one."""
+    """Outputs of a corrupted run that are replaced by the clean ones."""
 
     sites: tuple[tuple[str, int], ...]  # ("ffn" or "attention", layer)
     tokens: np.ndarray  # bool (row, token)
@@ -41,16 +41,17 @@ class Restored:
 def tracing_rows(
     keys: dict[str, Any], model: Model, inputs: FactInputs, noise_BTD: np.ndarray, seed: int, batch: int
 ) -> list[dict[str, Any]]:
-    """By how much the right object's probability rises again, for each site, token, block and group of facts; before,
-    what it lost.
+    """By how much the right object's probability recovers, for each site, token, block and group of facts.
+
+    The first rows are the loss from the noise.
 
     Args:
         keys: Columns of all rows.
         model: A loaded model.
         inputs: Questions with their documents.
-        noise_BTD: What is added to the word embeddings.
-        seed: Of random words.
-        batch: Rows of a forward pass.
+        noise_BTD: Noise to add to the word embeddings.
+        seed: Seeds random words.
+        batch: Rows per forward pass.
     """
     num_layers = len(model.anatomy.reads.layers)
     tokens, counted = _tokens(inputs, seed)
@@ -78,15 +79,14 @@ def tracing_rows(
 def traced_answers(
     model: Model, inputs: FactInputs, noise: np.ndarray, variants: Sequence[Restored], batch: int = 64
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log-probability of each choice: clean and with noise, (row, choice), and with noise and something restored,
-    (variant, row, choice).
+    """Log-probability of each choice: clean and with noise, (row, choice), and restored, (variant, row, choice).
 
     Args:
         model: A loaded model.
         inputs: Questions with documents.
-        noise: What is added to the word embeddings, float32 (row, token, width).
-        variants: What is restored.
-        batch: Rows of a forward pass.
+        noise: Noise to add to the word embeddings, float32 (row, token, width).
+        variants: What to restore.
+        batch: Rows per forward pass.
     """
     stack, parts = model.anatomy.reads.name, []
     changed = [{(stack, layer) for _, layer in one.sites} for one in variants]
@@ -118,13 +118,12 @@ def subject_noise(model: Model, inputs: FactInputs, seed: int) -> np.ndarray:
 
 
 def mention_noise(model: Model, inputs: FactInputs, seed: int) -> np.ndarray:
-    """The same on every mention of the subject, in all sentences of the passage."""
+    """The same noise on every mention of the subject, in all sentences of the passage."""
     return _noise_at(mentions(inputs), model, inputs, seed)
 
 
 def mentions(inputs: FactInputs) -> np.ndarray:
-    """Where the question's subject is named, bool (row, token): in the question, and in the passage wherever its words
-    follow one another."""
+    """Mentions of the question's subject, bool (row, token): in the question, and as adjacent words in the passage."""
     found = np.isin(inputs.parts, _SUBJECTS)
     for row, parts in enumerate(inputs.parts):
         ids, name = inputs.input_ids[row], inputs.input_ids[row, parts == TokenPart.SUBJECT]
@@ -147,7 +146,7 @@ def _noise_at(tokens: np.ndarray, model: Model, inputs: FactInputs, seed: int) -
 
 
 def _elsewhere(inputs: FactInputs, noise: np.ndarray, seed: int) -> np.ndarray:
-    """The same noise on as many random words of each row that have none and are neither subject, mask nor object."""
+    """The same noise on an equal number of random words of each row that are not subject, mask, object or noisy."""
     left_out = [
         TokenPart.PAD,
         TokenPart.SPECIAL,
@@ -168,7 +167,7 @@ def _elsewhere(inputs: FactInputs, noise: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _tokens(inputs: FactInputs, seed: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Where something is restored, bool (row, token), and in which rows there is such a token."""
+    """Positions to restore, bool (row, token), and the rows that have such a token."""
     length = inputs.input_ids.shape[1]
     places = {
         "subject": last_token(inputs, TokenPart.SUBJECT),
@@ -186,7 +185,7 @@ _Outputs = dict[tuple[str, int], Tensor]
 
 
 def _modules(model: Model) -> dict[str, list[str]]:
-    """The module of each layer that gives the output of a site."""
+    """The module of each layer whose output belongs to a site."""
     stack = model.anatomy.reads
     return {
         "ffn": feed_forward_outputs(model, stack.name),
@@ -196,7 +195,7 @@ def _modules(model: Model) -> dict[str, list[str]]:
 
 @torch.no_grad()
 def _clean_run(model: Model, inputs: FactInputs) -> tuple[np.ndarray, _Outputs]:
-    """The log-probability of each choice, and what every site puts out."""
+    """The log-probability of each choice, and the output of every site."""
     found: _Outputs = {}
 
     def keep(site: str, layer: int, output: Tensor) -> None:
@@ -214,7 +213,7 @@ def _clean_run(model: Model, inputs: FactInputs) -> tuple[np.ndarray, _Outputs]:
 
 @contextmanager
 def _restored(model: Model, variants: Sequence[Restored], clean: _Outputs) -> Iterator[None]:
-    """Clean outputs at the tokens of each repetition of the batch."""
+    """Inserts clean outputs at the tokens of each repetition of the batch."""
     modules = _modules(model)
 
     def edit(site: str, layer: int, output: Tensor) -> Tensor | None:
@@ -233,7 +232,7 @@ def _restored(model: Model, variants: Sequence[Restored], clean: _Outputs) -> It
 
 @contextmanager
 def _noisy(model: Model, noise: Tensor, times: int) -> Iterator[None]:
-    """Noise on the word embeddings of each repetition of the batch."""
+    """Adds noise to the word embeddings of each repetition of the batch."""
     handle = model.module.get_input_embeddings().register_forward_hook(
         lambda module, args, output: output + noise.to(output).repeat(times, 1, 1)
     )

@@ -1,4 +1,4 @@
-"""Answers of a model with several edits of its forward pass, one at a time; the blocks below an edit run once."""
+"""Answers of a model under several edits of its forward pass; the blocks below an edit run once."""
 
 # V variant, B row
 
@@ -17,9 +17,8 @@ from ._asked import logits_of
 from ._inputs import FactInputs
 
 Edits = Callable[[Sequence[int]], AbstractContextManager[Any]]
-"""A context in which the model runs on the batch repeated for these variants, each repetition with its own edit; for
-none of them, on the batch once, as it is."""
-_TOKENS = 16_384  # of all variants that run together
+"""A context that applies these variants' edits, one to each repetition of the batch; without variants, no edit."""
+_TOKENS = 16_384  # total of all variants that run together
 
 
 def variant_answers(
@@ -30,14 +29,14 @@ def variant_answers(
     *,
     keep_heads: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The log-probability of each choice, in nats: as the model is, (row, choice), and of each variant,
-    (variant, row, choice).
+    """The log-probability of each choice, in nats: unedited, (row, choice), and of each variant, (variant, row,
+    choice).
 
     Args:
         model: A loaded model of one stack.
         inputs: One batch.
-        changed: The blocks that each variant changes; without any its answers are the model's own.
-        edits: See there.
+        changed: The blocks that each variant changes; if empty, its answers are the model's own.
+        edits: See `Edits`.
         keep_heads: Whether the edits begin at an attention's output projection or above.
     """
     together = max(1, _TOKENS // inputs.input_ids.size)
@@ -57,8 +56,10 @@ def variant_answers(
 
 
 def scores_of(logs: np.ndarray, inputs: FactInputs) -> dict[str, np.ndarray]:
-    """Of log-probabilities (..., row, choice) each metric, (..., row): p1, whether the right object is the first; nats,
-    its surprise −log p; probability."""
+    """Metrics (..., row) of log-probabilities (..., row, choice).
+
+    p1: whether the right object is the first; nats: its surprise −log p; probability.
+    """
     right = np.take_along_axis(logs, np.broadcast_to(inputs.answers[:, None], (*logs.shape[:-1], 1)), axis=-1)[..., 0]
     first = (logs.argmax(axis=-1) == inputs.answers).astype(np.float64)
     return {"p1": first, "nats": -right, "probability": np.exp(right)}

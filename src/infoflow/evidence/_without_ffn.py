@@ -1,4 +1,4 @@
-"""What a model answers where one block's feed-forward network no longer tells tokens apart."""
+"""A model's answers if one block's feed-forward network gives every token the same output."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from ._tables import KNOWLEDGE
 Places = Literal["subject", "all"]
 PLACES: tuple[Places, ...] = ("subject", "all")
 STORED = ("trained", "changed", "held out")
-"""Kinds of facts that a document may hold, or that training asks for. Withheld facts are a control: nothing is lost."""
+"""Kinds of facts with a document or training questions. Withheld facts are a control: they have nothing to lose."""
 _METRICS = ("p1", "bits", "nats")
 
 
@@ -40,18 +40,18 @@ def knowledge_without_ffn(
 
     $$ f_l(h_t) \leftarrow \frac{1}{|S|} \sum_{s \in S} f_l(h_s), \qquad t \in S $$
 
-    S are the subject's tokens in the question ("subject"), or every token that is no padding ("all"), of all questions
-    with one kind of document; f is what the block's FFN adds to the residual stream. What is lost is the difference to
-    the same rows of `knowledge`, whose replicates are paired where `most` and `seed` are equal.
+    S are the subject's tokens in the question ("subject"), or every token except padding ("all"), of all questions with
+    one kind of document; f is the FFN's addition to the residual stream. The loss is the difference to the same rows of
+    `knowledge`, whose replicates are paired if `most` and `seed` are equal.
 
     Args:
         reader: A BERT with the head of a masked LM, in evaluation mode.
-        world: Where the facts are from.
-        tokenizer: The world's.
-        documents: Which ones; not retrieved or own. A kind of fact that has no such document has no row.
-        kinds: Of facts.
-        most: Facts of each kind and exposure, at most.
-        seed: Of random documents.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        documents: Documents to use, except retrieved and own. Kinds of facts without such a document have no row.
+        kinds: Kinds of facts.
+        most: Maximum number of facts per kind and exposure.
+        seed: Seeds random documents.
 
     Raises:
         UserError: A document is unknown, or no fact is left.
@@ -71,7 +71,7 @@ def knowledge_without_ffn(
 
 
 def _without_each(reader: PreTrainedModel, inputs: FactInputs) -> Iterator[tuple[int, Places, np.ndarray]]:
-    """Block, places, and log-probabilities over choices with its FFN replaced there."""
+    """Block, positions, and log-probabilities over choices with its FFN replaced there."""
     chosen: dict[Places, np.ndarray] = {places: _chosen(inputs, places) for places in PLACES}
     ffns = _ffns(reader)
     means = {places: _means(reader, ffns, inputs, where) for places, where in chosen.items()}
@@ -118,7 +118,7 @@ def _means(reader: PreTrainedModel, ffns: list[nn.Module], inputs: FactInputs, w
 
 
 def _ffns(reader: PreTrainedModel) -> list[nn.Module]:
-    """Of each block the map whose output joins the residual stream."""
+    """The module in each block whose output joins the residual stream."""
     return [
         block.get_submodule("output.dense") for block in reader.base_model.get_submodule("encoder.layer").children()
     ]
@@ -126,7 +126,7 @@ def _ffns(reader: PreTrainedModel) -> list[nn.Module]:
 
 @contextmanager
 def _replaced(ffn: nn.Module, where: Tensor, mean: Tensor) -> Iterator[None]:
-    """Outputs are `mean` at the chosen tokens (row, token); padding at the end may have been cut."""
+    """Replaces outputs by `mean` at the chosen tokens (row, token); trailing padding may have been cut."""
 
     def instead(_module: nn.Module, _args: Any, output: Tensor) -> Tensor:
         return torch.where(where[:, : output.shape[1], None], mean.to(output), output)

@@ -1,4 +1,4 @@
-"""What an encoder-decoder answers: each object of a relation is spelt out, its end included."""
+"""Answers of an encoder-decoder: the likelihood of each object of a relation, its end included."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ from transformers import EncoderDecoderModel
 
 from ._inputs import FactInputs
 
-_SEQUENCES = 4096  # answers that the decoder reads at once
+_SEQUENCES = 4096  # answers per decoder pass
 
 
 @torch.no_grad()
 def written_token_log_probabilities(reader: EncoderDecoderModel, inputs: FactInputs) -> np.ndarray:
     r"""\(\log p(o_j \mid x, o_{<j})\) of each token of each object and of its end, (row, choice, target).
 
-    0 where the object has no such token, −∞ in choices that the relation does not have. A question is encoded once, and
-    what its objects share, the decoder's first step, is read once.
+    0 where the object has no such token, −∞ for choices outside the relation. A question is encoded once, and the
+    decoder's first step, which its objects share, runs once.
 
     Args:
         reader: In evaluation mode; its encoder has segments.
@@ -43,7 +43,7 @@ def _of_rows(reader: Any, part: FactInputs) -> np.ndarray:
 
 
 def _logits(reader: Any, named: dict[str, Tensor], answers: Tensor, num_choices: int) -> Tensor:
-    """Before each token of the answers, (row and choice, target, word)."""
+    """Logits before each token of the answers, (row and choice, target, word)."""
     mask = named["attention_mask"]
     states = reader.encoder(**named).last_hidden_state
     start = mask.new_full((len(mask), 1), int(reader.config.decoder_start_token_id))
@@ -61,7 +61,7 @@ def _logits(reader: Any, named: dict[str, Tensor], answers: Tensor, num_choices:
 
 
 def _spelt(part: FactInputs, end: int) -> tuple[np.ndarray, np.ndarray]:
-    """Every object and its end, int64 (row, choice, target), 0 where there is no token; and where there is one."""
+    """Every object and its end, int64 (row, choice, target), 0 for missing tokens; and the mask of existing ones."""
     words = part.candidates >= 0
     num = words.sum(axis=2, keepdims=True)
     places = np.arange(words.shape[2] + 1)

@@ -1,4 +1,4 @@
-"""What is answered to each question, from readings; all of it runs in the worker's thread."""
+"""Responses to requests, computed from readings in the worker's thread."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -24,36 +24,36 @@ _MOST_KEPT = 50
 
 
 class Responses:
-    """Answers as bytes, and strips and sweeps as parts that come one by one."""
+    """Responses as bytes; strips and sweeps as parts that arrive one by one."""
 
     def __init__(self, readings: Readings) -> None:
         self.readings = readings
         self._kept: OrderedDict[str, dict[str, list[dict[str, Any]]]] = OrderedDict()
 
     def kept(self, key: str) -> dict[str, list[dict[str, Any]]]:
-        """What was found out about a reading beside its pass, for its file: relevance, strips."""
+        """Results of a reading beyond its forward pass, for its file: relevance, strips."""
         if key not in self._kept and len(self._kept) >= _MOST_KEPT:
             self._kept.popitem(last=False)
         return self._kept.setdefault(key, {})
 
     def read(self, request: HttpRequest) -> bytes:
-        """All that is wanted of a text.
+        """Everything requested about a text.
 
         Raises:
-            UserError: It cannot be read, or what is wanted cannot be had.
-            Forgotten: Nothing is known of the key.
+            UserError: It cannot be read, or the request cannot be fulfilled.
+            Forgotten: The key is unknown.
         """
         reading = self.readings.of(request)
         return self._answer(request, reading, {})
 
     def change(self, request: HttpRequest) -> bytes:
-        """The same of the text with a change, and what changed."""
+        """The same for the text with a change, and the differences."""
         before = self.readings.of(request)
         after = self.readings.changed(before, request.change)
         return self._answer(request, after, {"changed": effect(before, after), "before": before.key}, before)
 
     def blank(self, request: HttpRequest) -> dict[str, Any]:
-        """Candidates for the blanks of a text, or for what follows it."""
+        """Candidates for the blanks of a text, or for its continuation."""
         readings = self.readings
         subject = readings.subject(request.model)
         sentence = read_blank(subject, request.text, request.translation, readings.longest)
@@ -62,7 +62,7 @@ class Responses:
         return {"key": reading.key, "model": request.model, "tokens": tokens, "blanks": filled(reading)}
 
     def lines(self, request: HttpRequest) -> Iterator[list[dict[str, Any]]]:
-        """Parts of a strip (each token hidden) or of a sweep (each head closed)."""
+        """Parts of a strip (each token hidden) or of a sweep (each head ablated)."""
         reading = self.readings.of(request)
         if request.sweep and request.change:
             reading = self.readings.changed(reading, request.change)
@@ -112,7 +112,7 @@ class Responses:
 
     @staticmethod
     def attempted(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What cannot be had is a reason, beside all that can."""
+        """Unavailable results become a reason, next to the available ones."""
         try:
             return work()
         except UserError as error:
@@ -120,7 +120,7 @@ class Responses:
 
 
 def differences(before: SentenceAttention, after: SentenceAttention) -> dict[str, np.ndarray]:
-    r"""Weights after less before of every layer as signed bytes, $\mathrm{round}(127\, s \sqrt{|d|})$, s the sign."""
+    r"""Weights after minus before of every layer as signed bytes, $\mathrm{round}(127\, s \sqrt{|d|})$, s the sign."""
     found = {}
     for old, new in zip(before.kinds, after.kinds, strict=True):
         for one, other in zip(old.layers, new.layers, strict=True):

@@ -1,4 +1,4 @@
-"""What a page may ask, read from JSON and bounded: nothing but this reaches the models."""
+"""Parses and bounds the JSON requests of a page: nothing else reaches the models."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ _MOST_NUMBER = 1 << 31
 
 
 class BadRequest(Exception):
-    """A request that no page of ours sends; the text says what is wrong."""
+    """A request that our pages never send; the text describes the error."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HttpRequest:
     """One request."""
 
-    page: str  # which page asks: a newer request of the same kind replaces its older one
+    page: str  # requesting page: a newer request of the same kind replaces its older one
     model: int = 0
     text: str = ""
     translation: str | None = None
-    key: str = ""  # of an earlier answer, in place of a text
+    key: str = ""  # of an earlier response, instead of a text
     want: tuple[str, ...] = ()
     position: int | None = None
     target: int | None = None

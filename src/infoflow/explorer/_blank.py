@@ -1,4 +1,4 @@
-"""Words for a blank, or for the end of a text, by layer."""
+"""Candidate words for a blank, or for the end of a text, by layer."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,10 +13,10 @@ BLANK = "___"
 
 
 def with_mask(subject: ExploredModel, text: str) -> str:
-    """The text with the model's own mask in place of each blank.
+    """The text with the model's mask in place of each blank.
 
     Raises:
-        UserError: A masked language model is given no blank, or has no mask.
+        UserError: A masked language model has no blank in the text, or no mask.
     """
     model = subject.model
     if model.task != "masked-lm":
@@ -34,7 +34,7 @@ def with_mask(subject: ExploredModel, text: str) -> str:
 
 
 def read_blank(subject: ExploredModel, text: str, translation: str | None, longest: int) -> ReadSentence:
-    """The tokens of a text with a blank; of a translation that is to be continued, all of it is read.
+    """The tokens of a text with a blank; a translation to be continued is read in full.
 
     Raises:
         UserError: See `with_mask` and `read_tokens`.
@@ -47,12 +47,12 @@ def read_blank(subject: ExploredModel, text: str, translation: str | None, longe
     sentence = read_tokens(model, text, translation or ".", longest)
     if translation:
         return sentence
-    stack = model.anatomy.predicts.name  # nothing is written yet: the start alone
+    stack = model.anatomy.predicts.name  # nothing is written yet: only the start
     return replace(sentence, tokens=sentence.tokens | {stack: sentence.tokens[stack][:1]}, translation="")
 
 
 def blank_positions(reading: SentenceReading) -> list[int]:
-    """Where words are asked for: the masks of a masked language model, else the last token that is not special."""
+    """Positions to predict: the masks of a masked language model, else the last token that is not special."""
     model, tokens = reading.subject.model, reading.sentence.tokens[reading.subject.model.anatomy.predicts.name]
     if model.task == "masked-lm":
         mask = model.require_tokenizer().mask_token_id
@@ -62,5 +62,5 @@ def blank_positions(reading: SentenceReading) -> list[int]:
 
 
 def filled(reading: SentenceReading) -> dict[str, Any]:
-    """Candidates of each blank by layer, as `lens_rows`."""
+    """Candidates for each blank by layer, as in `lens_rows`."""
     return lens_rows(reading, blank_positions(reading))

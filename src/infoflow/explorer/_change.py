@@ -1,4 +1,4 @@
-"""What a person takes away from a model while it reads one sentence: tokens, heads, layers."""
+"""Interventions on a model while it reads one sentence: hidden tokens, ablated heads, skipped layers."""
 
 # S key token, T query token
 
@@ -20,21 +20,21 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """Tokens that no attention sees, heads whose output is replaced, layers that pass their input on."""
+    """Tokens hidden from all attention, heads whose output is replaced, layers that pass their input on."""
 
     hide: tuple[Place, ...] = ()
     heads: tuple[tuple[str, str, int, int], ...] = ()
     layers: tuple[Place, ...] = ()
-    mode: str = "zero"  # what a closed head gives: "zero", or its "mean" over the sentence
+    mode: str = "zero"  # output of an ablated head: "zero", or its "mean" over the sentence
 
     def __bool__(self) -> bool:
         return bool(self.hide or self.heads or self.layers)
 
     def check(self, model: Model, read: ReadSentence) -> None:
-        """Refuse what the model or the sentence does not have.
+        """Refuse a change that the model or the sentence does not support.
 
         Raises:
-            UserError: No such token, head, layer or mode, or no token of a stack would be left.
+            UserError: No such token, head, layer or mode, or all tokens of a stack would be hidden.
         """
         if self.mode not in ("zero", "mean"):
             raise UserError('mode must be "zero" or "mean".')
@@ -56,7 +56,7 @@ class Change:
         return frozenset(index for name, index in self.hide if name == stack)
 
     def blind(self, model: Model, read: ReadSentence) -> dict[str, list[int]]:
-        """By stack: first tokens of a causal one that see nothing, since all that they could see is hidden."""
+        """By stack: first tokens of a causal stack that see nothing, since everything visible to them is hidden."""
         found: dict[str, list[int]] = {}
         for stack, tokens in read.tokens.items():
             hidden, first = self.hidden(stack), 0
@@ -68,11 +68,11 @@ class Change:
 
 @contextmanager
 def changed(model: Model, change: Change) -> Iterator[None]:
-    r"""Run the model with the change inside a `with` block; afterwards, also after an error, all is as before.
+    r"""Run the model with the change inside a `with` block; afterwards, also after an error, the model is restored.
 
-    A hidden token is removed as key and value from every attention that could see it (`without_token` in all blocks):
-    its place and its own query stay. A closed head is `ablate`'s, its mean that over the sentence. A closed layer gives
-    what it got, $h_{l+1} = h_l$; its attention still runs and can be looked at.
+    A hidden token is removed as key and value from every attention (`without_token` in all blocks): its position and
+    its own query stay. Heads are ablated by `ablate`, with means over the sentence. A skipped layer returns its input,
+    $h_{l+1} = h_l$; its attention still runs and can be inspected.
     """
     with ExitStack() as stack:
         if change.layers:

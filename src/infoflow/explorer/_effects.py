@@ -1,4 +1,4 @@
-"""What taking something away does: to the prediction at every position, to the states of every layer."""
+"""Effects of an intervention: on the prediction at every position, and on the states of every layer."""
 
 # V variant, T token, D width
 
@@ -27,16 +27,16 @@ from ._change import changed
 from ._lens import best, names, pairs
 from ._sentence_reading import SentenceReading, token_logits
 
-_TOGETHER = 1024  # tokens, padded, that run at once
+_TOGETHER = 1024  # padded tokens per pass
 
 
 def effect(before: SentenceReading, after: SentenceReading) -> dict[str, Any]:
-    r"""What changed between two readings of one sentence.
+    r"""The changes between two readings of one sentence.
 
     $$ \mathrm{KL}_t = \sum_v p_t(v) \ln \frac{p_t(v)}{p'_t(v)}, \qquad
     d_{lt} = 1 - \cos(h_{lt}, h'_{lt}) $$
 
-    in nats, with the prediction p at token t before and p' after; null for tokens that see nothing any more.
+    in nats, with the prediction p at token t before and p' after; null for tokens that no longer see anything.
     """
     model = before.subject.model
     blind = after.change.blind(model, before.sentence)
@@ -63,7 +63,7 @@ def effect(before: SentenceReading, after: SentenceReading) -> dict[str, Any]:
 
 
 def divergence(log_p: Float[Tensor, "*row vocabulary"], log_q: Float[Tensor, "*row vocabulary"]) -> Tensor:
-    """KL(p || q) in nats, of the logarithms of shares."""
+    """KL(p || q) in nats, from log-probabilities."""
     return torch.linalg.vecdot(log_p.exp(), log_p - log_q).clamp(min=0)
 
 
@@ -78,10 +78,10 @@ def _digits(row: Tensor, left_out: Sequence[int] = ()) -> list[float | None]:
 
 
 def token_effects(reading: SentenceReading, stack: str) -> Iterator[list[dict[str, Any]]]:
-    """What hiding each token of a stack does, some tokens at a time: a row per token.
+    """The effect of hiding each token of a stack, a few tokens at a time: one row per token.
 
-    A row has the mean divergence of the predictions, and by layer how far the states of each other token move
-    (1 − cos); the hidden token itself and tokens that see nothing are left out of means.
+    A row has the mean divergence of the predictions, and by layer the distance (1 − cos) by which each other token's
+    states move; the hidden token itself and tokens that see nothing are left out of means.
     """
     sentence = reading.sentence
     tokens = [one for one in range(len(sentence.tokens[stack])) if one not in reading.change.hidden(stack)]
@@ -128,9 +128,9 @@ def _mean_divergence(reading: SentenceReading, logits: Tensor, blind: dict[str, 
 
 
 def head_effects(reading: SentenceReading, mode: str = "zero") -> Iterator[list[dict[str, Any]]]:
-    """What closing each head does, the heads of a layer together: a row per head. It gives zeros or its mean.
+    """The effect of ablating each head (with zero or its mean), one layer at a time: one row per head.
 
-    Blocks below the head's are not run again.
+    Blocks below the head's are not rerun.
     """
     model = reading.subject.model
     layers: dict[tuple[str, str, int], list[HeadSet]] = {}
@@ -187,7 +187,7 @@ def _zero(call: HeadCall) -> Tensor:
 
 
 def _mean(call: HeadCall) -> Tensor:
-    """Over the tokens of each row: a row is one sentence without padding."""
+    """Mean over the tokens of each row: a row is one sentence without padding."""
     return call.heads.mean(dim=1, keepdim=True)
 
 

@@ -1,5 +1,6 @@
-"""Sentences to begin with, in words that the model knows."""
+"""Example sentences, in words that the model knows."""
 
+from infoflow.foundation import running_words
 from infoflow.models import Model
 
 _GROUPS = (
@@ -23,7 +24,7 @@ _GROUPS = (
 
 
 def examples(model: Model) -> tuple[str, ...]:
-    """Three sentences: of those we have the ones that take the fewest tokens, unknown ones counted ten times."""
+    """Three example sentences: those with the fewest tokens, where an unknown token counts as ten."""
     tokenizer = model.tokenizer
     if tokenizer is None:
         return ("5 6 7 8", "5 6 7 8 9 5 6 7", "9 8 7 6 5")
@@ -31,7 +32,7 @@ def examples(model: Model) -> tuple[str, ...]:
 
     def cost(sentences: tuple[str, ...]) -> float:
         ids = [token for text in sentences for token in tokenizer(text)["input_ids"]]
-        words = sum(len(text.split()) for text in sentences)
+        words = sum(len(running_words(text)) for text in sentences)
         return (len(ids) + 9 * sum(token == unknown for token in ids if unknown is not None)) / words
 
     return min(_GROUPS, key=cost)

@@ -1,4 +1,4 @@
-"""Models that are explored on a page of this computer."""
+"""Explore models on a local page."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ _FILLS = {"masked-lm": "Fill in ___", "causal-lm": "What comes next?", "seq2seq"
 
 
 class Explorer:
-    """A page on which models are explored: `.address` opens it, `.stop()` ends it."""
+    """A page for exploring models: `.address` opens it, `.stop()` ends it."""
 
     def __init__(
         self,
@@ -45,9 +45,8 @@ class Explorer:
         host: str = "",
         command: str = "infoflow explore MODEL",
     ) -> None:
-        if not find_spec("starlette") or not find_spec("uvicorn"):
-            raise missing_extra("The live explorer", "starlette and uvicorn", "explore")
-        _check(models, longest)
+        self.check(len(models), port=port, longest=longest, host=host)
+        _check_attention(models)
         from infoflow.report import explorer_page
 
         from ._routes import Routes
@@ -67,13 +66,28 @@ class Explorer:
         self._server = _server(self.app)
         self._thread: threading.Thread | None = None
 
+    @staticmethod
+    def check(num_models: int, *, port: int = 0, longest: int = LONGEST, host: str = "") -> None:
+        """Checks that need no loaded models.
+
+        Raises:
+            UserError: The extra is not installed, there are too many models, or the port is unavailable.
+        """
+        if not find_spec("starlette") or not find_spec("uvicorn"):
+            raise missing_extra("The live explorer", "starlette and uvicorn", "explore")
+        if not 1 <= num_models <= _MOST_MODELS:
+            raise UserError(f"The explorer shows one model, or two side by side. Got {num_models}.")
+        if longest < 2:
+            raise UserError(f"--longest is the number of tokens at most, 2 or more. Got {longest}.")
+        _bound(host or _LOOPBACK, port).close()
+
     def serve(self) -> None:
         """Serve until Ctrl-C."""
         with _interrupts(self._server):
             self._run()
 
     def start(self) -> "Explorer":
-        """Serve in a thread of its own, until `stop` or the end of Python."""
+        """Serve in a separate thread, until `stop` or the end of Python."""
         self._thread = threading.Thread(target=self._run, name="infoflow-explorer-server", daemon=True)
         self._thread.start()
         return self
@@ -83,7 +97,7 @@ class Explorer:
         webbrowser.open(self.address)
 
     def stop(self) -> None:
-        """End the server; what is being computed ends first."""
+        """End the server after the running computation."""
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join(10)
@@ -122,36 +136,33 @@ def explore(
     port: int = 0,
     longest: int = LONGEST,
 ) -> Explorer:
-    """Start a page on which one model, or two side by side, can be explored: it runs until `.stop()`.
+    """Start a page for exploring one model, or two side by side: it runs until `.stop()`.
 
-    Type a sentence and see all heads, one head, queries and keys, the flow through the layers, what each layer would
-    predict, where a prediction comes from, and what changes when a token, a head or a layer is taken away. It needs the
-    extra `[explore]`. The page is served to this computer alone, to whoever has the address with its token; the models
-    must not be used for anything else meanwhile.
+    Enter a sentence to see all heads, one head, queries and keys, the flow through the layers, each layer's prediction,
+    the sources of a prediction, and the effect of removing a token, a head or a layer. It needs the extra `[explore]`.
+    The page is served only to this computer, and only with the token in its address; do not use the models for anything
+    else meanwhile.
 
     Args:
-        models: From `load_model`, or what it takes: folders or names. One or two.
-        sentence: What the page opens with.
-        translation: What the decoder of an encoder–decoder model reads then; by default the model's own.
+        models: One or two models from `load_model`, or its sources: folders or names.
+        sentence: The initial sentence.
+        translation: Decoder input of an encoder–decoder; default: the model's own translation.
         port: A fixed port; 0 takes a free one.
-        longest: Tokens of a sentence at most.
+        longest: Maximum number of tokens of a sentence.
 
     Returns:
-        Its `address` opens the page; in a notebook it shows the first sentence too.
+        Its `address` opens the page; in a notebook it also shows the first sentence.
 
     Raises:
         UserError: The extra is not installed, there are more than two models, or one has no attention.
     """
+    Explorer.check(len(models), port=port, longest=longest)
     loaded = [model if isinstance(model, Model) else load_model(model) for model in models]
     explorer = Explorer(loaded, sentence=sentence, translation=translation, port=port, longest=longest)
     return explorer.start()
 
 
-def _check(models: Sequence[Model], longest: int) -> None:
-    if not 1 <= len(models) <= _MOST_MODELS:
-        raise UserError(f"The explorer shows one model, or two side by side. Got {len(models)}.")
-    if longest < 2:
-        raise UserError(f"--longest is the number of tokens at most, 2 or more. Got {longest}.")
+def _check_attention(models: Sequence[Model]) -> None:
     for model in models:
         if lacking := model.anatomy.lacks():
             raise UserError(f"{model.name} attends to nothing: {lacking}.")
@@ -165,7 +176,7 @@ def _bound(host: str, port: int) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
-        made.listen()  # a browser may come before the server has started
+        made.listen()  # a browser may connect before the server has started
     except OSError as error:
         made.close()
         where = f"port {port} of {host}" if port else host
@@ -174,7 +185,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 class _NotOurs(logging.Filter):
-    """Leaves out what the server says of requests that are no HTTP: whoever scans ports would fill the terminal."""
+    """Suppresses the server's messages about requests that are not HTTP: a port scan would fill the terminal."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         kind = record.exc_info[0] if record.exc_info else None
@@ -187,10 +198,13 @@ _NOT_OURS = _NotOurs()  # one: a logger takes the same filter once
 def _server(app: Any) -> "uvicorn.Server":
     import uvicorn
 
+    from ._patience import PatientProtocol
+
     logging.getLogger("uvicorn.error").addFilter(_NOT_OURS)
     config = uvicorn.Config(
         app,
-        log_config=None,  # addresses hold the token, and texts are nobody's business
+        http=PatientProtocol,
+        log_config=None,  # addresses contain the token, and texts are private
         access_log=False,
         server_header=False,
         date_header=False,
@@ -200,7 +214,7 @@ def _server(app: Any) -> "uvicorn.Server":
     )
 
     class Server(uvicorn.Server):
-        """Signals are the caller's."""
+        """Leaves signals to the caller."""
 
         @contextlib.contextmanager
         def capture_signals(self) -> Iterator[None]:
@@ -211,7 +225,7 @@ def _server(app: Any) -> "uvicorn.Server":
 
 @contextlib.contextmanager
 def _interrupts(server: "uvicorn.Server") -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the server in order; a second one at once."""
+    """Ctrl-C and SIGTERM end the server cleanly; a second one immediately."""
 
     def end(number: int, frame: Any) -> None:
         server.force_exit = server.should_exit

@@ -1,4 +1,4 @@
-"""What a model would predict if it stopped at a layer, as a few words and their shares."""
+"""A model's prediction at each layer, as a few words with their probabilities."""
 
 # L+1 states, P position, K candidate, V vocabulary
 
@@ -25,16 +25,16 @@ _PART = 128  # of the vocabulary
 def lens_rows(
     reading: SentenceReading, positions: Sequence[int] | None, candidates: int = CANDIDATES
 ) -> dict[str, Any]:
-    r"""The likeliest tokens of every layer, by `logit_lens`: the model's own head on the states of the reading.
+    r"""The most likely tokens of every layer, by `logit_lens`: the model's own head on the states of the reading.
 
     $$ p_l = \mathrm{softmax}\, r(h_l), \qquad l = 0..L $$
 
     Returns:
-        Stack, positions, and for each position and layer a list of (token id, share), the likeliest first; names of
+        Stack, positions, and for each position and layer a list of (token id, probability), most likely first; names of
         all these tokens by id.
 
     Raises:
-        UserError: The model has no head, or no such position.
+        UserError: The model has no head, or there is no such position.
     """
     subject = reading.subject
     stack = subject.readout.stack.name
@@ -58,7 +58,7 @@ def lens_rows(
 def best(shares: Float[Tensor, "row vocabulary"], candidates: int = CANDIDATES) -> tuple[Tensor, Tensor]:
     """Ids of the largest numbers of each row, and the numbers.
 
-    The k largest lie in the k parts with the largest maxima: looking at these alone takes a fifth of `topk`'s time.
+    The k largest are in the k parts with the largest maxima: checking only these takes a fifth of `topk`'s time.
     """
     most = min(candidates, shares.shape[-1])
     num = shares.shape[-1] // _PART
@@ -75,18 +75,20 @@ def best(shares: Float[Tensor, "row vocabulary"], candidates: int = CANDIDATES) 
 
 
 def pairs(ids: Tensor, shares: Tensor) -> list[tuple[int, float]]:
-    """As JSON: a share has four digits that count."""
+    """For JSON: probabilities have four significant digits."""
     return [(token, float(f"{share:.4g}")) for token, share in zip(ids.tolist(), shares.tolist(), strict=True)]
 
 
 def names(model: Model, ids: Tensor) -> dict[int, str]:
-    """What to call the tokens that a model predicts."""
+    """Display names of predicted tokens."""
     return {token: token_name(model, token) for token in sorted(set(ids.flatten().tolist()))}
 
 
 def add_guesses(reading: SentenceReading) -> None:
-    """The likeliest token of every layer and place, for the picture of the flow; left out where the head would have to
-    be read too often."""
+    """The most likely token of every layer and position, for the flow view.
+
+    Left out if the head would have to run too often.
+    """
     if not reading.has_head or reading.seen.guesses is not None:
         return
     try:

@@ -1,4 +1,4 @@
-"""Readings that were made, the oldest of which are forgotten and made anew when they are asked for again."""
+"""A cache of readings: the oldest are dropped and recomputed on demand."""
 
 import time
 from collections import OrderedDict
@@ -17,7 +17,7 @@ _MOST_REQUESTS = 2000
 
 
 class Forgotten(Exception):
-    """A key that nothing is known of: the page was opened before this explorer was started."""
+    """An unknown key: the page was opened before this explorer was started."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,15 +28,15 @@ class _Source:
 
 
 class Readings:
-    """All readings of an explorer. Called by one thread at a time."""
+    """All readings of an explorer. Not thread-safe."""
 
     def __init__(self, subjects: Sequence[ExploredModel], longest: int, most_bytes: int = MOST_BYTES) -> None:
         self.subjects, self.longest, self._most_bytes = tuple(subjects), longest, most_bytes
         self._kept: OrderedDict[str, SentenceReading] = OrderedDict()
         self._sources: OrderedDict[str, _Source] = OrderedDict()
         self._sentences: OrderedDict[tuple[int, str, str | None], ReadSentence] = OrderedDict()
-        self.computed = 0  # passes that were run
-        self.seconds = 0.0  # the latest of them
+        self.computed = 0  # number of passes
+        self.seconds = 0.0  # duration of the latest pass
 
     def subject(self, number: int) -> ExploredModel:
         """A model by its number.
@@ -49,18 +49,18 @@ class Readings:
         return self.subjects[number]
 
     def of(self, request: HttpRequest) -> SentenceReading:
-        """What a request is about: an earlier answer's key, or a model and a text.
+        """The subject of a request: an earlier response's key, or a model and a text.
 
         Raises:
             UserError: The model cannot read the text.
-            Forgotten: Nothing is known of the key.
+            Forgotten: The key is unknown.
         """
         if request.key:
             return self.of_key(request.key)
         return self.of_sentence(self.subject(request.model), self._sentence(request), Change())
 
     def of_key(self, key: str) -> SentenceReading:
-        """The reading that a key names."""
+        """The reading with this key."""
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
@@ -80,7 +80,7 @@ class Readings:
         return self.of_sentence(before.subject, before.sentence, whole)
 
     def trim(self) -> None:
-        """Forget the oldest readings beyond the memory; what an answer added to one counts too."""
+        """Drop the oldest readings beyond the memory limit, including results added to them."""
         total = sum(reading.num_bytes for reading in self._kept.values())
         while total > self._most_bytes and len(self._kept) > 1:
             total -= self._kept.popitem(last=False)[1].num_bytes
@@ -98,7 +98,7 @@ class Readings:
         return reading
 
     def _sentence(self, request: HttpRequest) -> ReadSentence:
-        """Tokens of a text; kept, since a model's own translation takes its time."""
+        """Tokens of a text; cached, since a model's own translation is slow."""
         named = (request.model, request.text, request.translation)
         if named not in self._sentences:
             model = self.subject(request.model).model

@@ -1,4 +1,4 @@
-"""Which tokens and heads a prediction comes from."""
+"""The tokens and heads that a prediction depends on."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from ._change import changed
 from ._sentence_reading import SentenceReading, token_logits
 
 METHODS = ("gradient-x-input", "cp-lrp", "attn-lrp", "voita", "chefer", "alti", "rollout")
-_DIFFERENCES = ("gradient-x-input", "cp-lrp", "attn-lrp", "chefer")  # of two logits: methods that take a number
+_DIFFERENCES = ("gradient-x-input", "cp-lrp", "attn-lrp", "chefer")  # methods that support differences of two logits
 
 
 def default_method(reading: SentenceReading) -> str:
-    """Gradient times input where there is a logit to explain, else ALTI."""
+    """Gradient times input if there is a logit to explain, else ALTI."""
     return "gradient-x-input" if reading.has_head else "alti"
 
 
@@ -25,12 +25,12 @@ def prediction_relevance(
     """Relevance of tokens by stack and of heads for one prediction, or for the difference of two logits.
 
     Args:
-        position: Along the stack that predicts.
-        target: The token whose logit is explained; None for the likeliest.
+        position: Position in the predicting stack.
+        target: The token whose logit is explained; None: the most likely one.
         against: A second token: then $z_\\text{target} - z_\\text{against}$ is explained.
 
     Raises:
-        UserError: The method does not hold for the model, or there is no such token.
+        UserError: The method does not apply to the model, or there is no such token.
     """
     method = method or default_method(reading)
     if method not in METHODS:

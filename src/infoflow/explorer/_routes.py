@@ -1,4 +1,4 @@
-"""The explorer's addresses."""
+"""The explorer's routes."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -24,7 +24,7 @@ _END = object()
 
 
 class Routes:
-    """Turns requests into work for the worker, and its results into answers."""
+    """Passes requests to the worker, and its results back as responses."""
 
     def __init__(self, answers: Responses, worker: Worker, page: tuple[str, str]) -> None:
         self._answers, self._worker = answers, worker
@@ -85,8 +85,10 @@ class Routes:
             return _failed(error)
 
     async def _lines(self, question: HttpRequest) -> Response:
-        """Lines of JSON, each sent when it is ready; between two of them others are served, and a closed connection
-        ends the work."""
+        """JSON lines, each sent when ready.
+
+        Other requests are served in between, and a closed connection ends the work.
+        """
         slot = (question.page, "lines", question.sweep)
         parts = self._answers.lines(question)
 
@@ -122,7 +124,7 @@ def _failed(error: Exception) -> Response:
         return _error(404, "This sentence is not known here any more. It is read again.")
     if isinstance(error, ExplorerStopped):
         return _error(503, "The explorer stops.")
-    # Never a traceback, which would hold the text; its kind says enough to report it.
+    # Never a traceback, which would contain the text; its type is enough for a report.
     return _error(500, f"This failed ({type(error).__name__}). Choose something else, or start the explorer again.")
 
 

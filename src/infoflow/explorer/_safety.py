@@ -1,11 +1,11 @@
-"""What stands between the network and the models: who may ask, from where, how much, how often."""
+"""Access control between the network and the models: host, origin, size and rate of requests."""
 
 import secrets
 import time
 from collections import deque
 from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 MOST_BODY = 20_000  # bytes
 _MOST_REQUESTS, _SECONDS = 30, 10.0
 NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-"""The content security policy of answers that are no page."""
+"""The content security policy of responses that are not a page."""
 
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -26,11 +26,11 @@ _HEADERS = {
 
 
 class TooLong(Exception):
-    """The body has more bytes than are read."""
+    """The body exceeds the maximum size."""
 
 
 class Guard:
-    """Lets through what a person's own page asks, and nothing else.
+    """Accepts only requests of the user's own page.
 
     | given | answer |
     |---|---|
@@ -41,7 +41,7 @@ class Guard:
     | a body of more than 20 kB | 413 |
     | more than 30 questions in 10 seconds | 429 |
 
-    The first visit has the token in its address; it gets a cookie and is sent to the address without it.
+    The first visit has the token in its URL; it gets a cookie and is redirected to the URL without it.
     """
 
     def __init__(
@@ -124,12 +124,12 @@ class Guard:
 
 
 def too_long() -> Response:
-    """The answer to a body that is too long."""
+    """The response to a body that is too long."""
     return PlainTextResponse(f"A question has at most {MOST_BODY:,} bytes.", 413)
 
 
 def _bounded(receive: Receive) -> Receive:
-    """A body without a stated length is counted while it comes."""
+    """A body without a stated length is counted as it arrives."""
     total = 0
 
     async def counted() -> Message:
@@ -144,10 +144,5 @@ def _bounded(receive: Receive) -> Receive:
 
 
 def new_token() -> str:
-    """192 bits for the address."""
+    """192 random bits for the URL."""
     return secrets.token_urlsafe(24)
-
-
-def host_of(address: str) -> str:
-    """The host that an address names."""
-    return urlsplit(address).netloc

@@ -1,4 +1,4 @@
-"""The offline page of what is explored: the same views, numbers and choices in one file."""
+"""The offline page of an exploration: the same views, numbers and settings in one file."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from ._sentence_reading import SentenceReading, add_maps
 
 
 def saved_page(answers: Responses, key: str, changed: str, state: str, suffix: str) -> tuple[str, str]:
-    """Name and text of the file for a reading, and for what a change made of it.
+    """Name and text of the file for a reading, and optionally for its change.
 
     Raises:
-        Forgotten: Nothing is known of a key.
+        Forgotten: A key is unknown.
     """
     before = answers.readings.of_key(key)
     reading = answers.readings.of_key(changed) if changed else before
@@ -43,7 +43,7 @@ def saved_page(answers: Responses, key: str, changed: str, state: str, suffix: s
 
 
 def told(reading: SentenceReading) -> str:
-    """What was taken away, in words."""
+    """The change, in words."""
     change: Change = reading.change
     tokens = reading.sentence.tokens
     parts = [f"“{tokens[stack][index].text}” hidden" for stack, index in change.hide]
@@ -54,7 +54,7 @@ def told(reading: SentenceReading) -> str:
 
 
 def _own(state: str, suffix: str) -> str:
-    """The choices of one model of two under the names that a page of one model knows."""
+    """The settings of one of two models, renamed for a page with one model."""
     if not suffix:
         return state
     pairs = [pair.split("=", 1) for pair in state.lstrip("#").split(";") if "=" in pair]
@@ -63,6 +63,6 @@ def _own(state: str, suffix: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """A model's name as part of a file's."""
+    """A model's name as part of a file name."""
     kept = (char if char.isascii() and (char.isalnum() or char in "-_.") else "-" for char in name)
     return "".join(kept).strip("-.") or "model"

@@ -1,4 +1,4 @@
-"""One forward pass of one sentence, with or without a change: everything that the page shows follows from it."""
+"""One forward pass of one sentence, with or without a change, which provides everything on the page."""
 
 # T token, D width, V vocabulary
 
@@ -25,11 +25,11 @@ from infoflow.models import AttentionCall, Model, Readout, readout, tap
 
 from ._change import Change, changed
 
-_MOST_LOGITS = 1 << 22  # numbers that are kept with a reading; more are made again from its last states
+_MOST_LOGITS = 1 << 22  # numbers kept with a reading; more are recomputed from its last states
 
 
 class ExploredModel:
-    """One of the models that are explored, by its number on the page."""
+    """One of the explored models, with its number on the page."""
 
     def __init__(self, number: int, model: Model) -> None:
         self.number, self.model = number, model
@@ -38,7 +38,7 @@ class ExploredModel:
 
     @property
     def readout(self) -> Readout:
-        """The head as a function of a state; made once.
+        """The head as a function of a state; computed once.
 
         Raises:
             UserError: There is none.
@@ -56,7 +56,7 @@ class ExploredModel:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class SentenceReading:
-    """A sentence as a model read it."""
+    """A sentence as read by a model."""
 
     key: str
     subject: ExploredModel
@@ -65,11 +65,13 @@ class SentenceReading:
     states: dict[str, Float[Tensor, "_ _ _"]]
     """By stack: layer with the embeddings, token, width."""
     logits: Float[Tensor, "token vocabulary"] | None
-    """Of the stack that predicts; None where the model has no head, or where they are too many to keep. Once they were
-    asked for (`log_shares`) less what makes their shares sum to 1."""
+    """Logits of the predicting stack; None if the model has no head, or there are too many to keep.
+
+    After `log_shares` they are normalised to log-probabilities.
+    """
     normalised: bool = False
     maps: dict[Place, UInt8[np.ndarray, "_ _"]] | None = None
-    """ALTI's, once they were asked for; empty where the model does not allow them."""
+    """ALTI's maps, once computed; empty if the model does not support them."""
 
     @property
     def sentence(self) -> ReadSentence:
@@ -81,7 +83,7 @@ class SentenceReading:
 
     @property
     def log_shares(self) -> Float[Tensor, "token vocabulary"]:
-        """Logarithms of the predicted shares, in nats, at every token of the stack that predicts.
+        """Log-probabilities of the predictions, in nats, at every token of the predicting stack.
 
         Raises:
             UserError: The model has no head.
@@ -103,7 +105,7 @@ class SentenceReading:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of its arrays."""
+        """Memory of its arrays, in bytes."""
         tensors = [*self.states.values(), *([] if self.logits is None else [self.logits])]
         layers = [layer for kind in self.seen.kinds for layer in kind.layers]
         arrays = [array for one in layers for array in (one.weights, one.value_norms, one.query, one.key)]
@@ -111,7 +113,7 @@ class SentenceReading:
 
 
 def reading_key(model: Model, sentence: ReadSentence, change: Change, number: int = 0) -> str:
-    """Names what was computed: the model's number, its ids, the change."""
+    """Identifies a computation: the model's number, its ids, the change."""
     ids = {stack: [token.id for token in tokens] for stack, tokens in sentence.tokens.items()}
     parts = [sorted(change.hide), sorted(change.heads), sorted(change.layers), change.mode]
     return digest({"model": number, "name": model.name, "ids": ids, "text": sentence.text, "change": parts})
@@ -146,10 +148,10 @@ def token_logits(output: Any) -> Tensor:
 
 
 def add_maps(reading: SentenceReading) -> Mapping[Place, UInt8[np.ndarray, "_ _"]]:
-    """ALTI's maps of a reading, made when they are first asked for.
+    """ALTI's maps of a reading, computed on first use.
 
-    A closed head gives nothing (mode "zero"), a closed layer leaves every token as it is. Empty where the model, or
-    the mode "mean", does not allow them.
+    An ablated head contributes nothing (mode "zero"), a skipped layer leaves every token unchanged. Empty if the model,
+    or the mode "mean", is not supported.
     """
     if reading.maps is not None:
         return reading.maps
@@ -175,7 +177,7 @@ def add_maps(reading: SentenceReading) -> Mapping[Place, UInt8[np.ndarray, "_ _"
 
 def _maps(reading: SentenceReading) -> dict[Place, np.ndarray]:
     model, change = reading.subject.model, reading.change
-    # Weights of 0 in place of outputs of 0: the same states, and ALTI, which reads weights, knows of them.
+    # Weights of 0 instead of outputs of 0: the states are the same, and ALTI, which reads weights, sees the change.
     closed: dict[Place, list[int]] = {}
     for stack, kind, layer, head in change.heads:
         closed.setdefault((stack, kind, layer), []).append(head)

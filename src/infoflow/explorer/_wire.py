@@ -1,4 +1,4 @@
-"""An answer with arrays: four bytes with the head's length, a head in JSON, then the arrays as they are."""
+"""A response with arrays: four bytes for the head's length, a JSON head, then the raw arrays."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def wired(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The head, which lists name and bytes of every array under `arrays`, and the arrays, little-endian.
+    """The head, which lists name and byte count of every array under `arrays`, and the arrays, little-endian.
 
     >>> answer = wired({"key": "a"}, {"weights": np.array([1, 2], dtype=np.uint8)})
     >>> answer[4:]
@@ -21,7 +21,7 @@ def wired(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def unwired(answer: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The head and the arrays' bytes of what `wired` made."""
+    """The head and the arrays' bytes from the output of `wired`."""
     start = 4 + int.from_bytes(answer[:4], "little")
     head, found = json.loads(answer[4:start]), {}
     for name, size in head.pop("arrays"):

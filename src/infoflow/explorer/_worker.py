@@ -1,4 +1,4 @@
-"""One thread that computes, newest request first."""
+"""One compute thread, newest request first."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ class Replaced(Exception):
 
 
 class Busy(Exception):
-    """Too many requests wait."""
+    """Too many requests are waiting."""
 
 
 class ExplorerStopped(Exception):
@@ -27,16 +27,16 @@ class ExplorerStopped(Exception):
 class _Job:
     slot: Hashable
     work: Callable[[], Any]
-    patient: bool  # a line of a strip or sweep: whatever a person waits for goes first
+    patient: bool  # a line of a strip or sweep: interactive requests go first
     future: "asyncio.Future[Any]"
     loop: asyncio.AbstractEventLoop
 
 
 class Worker:
-    """Runs the work of all requests in a thread of its own, one at a time.
+    """Runs the work of all requests in a separate thread, one at a time.
 
-    torch never runs in the event loop, and a model never runs twice at once: hooks of one request would be seen by the
-    other. Of the waiting jobs the newest runs first; a patient one only when nobody else waits.
+    torch never runs in the event loop, and a model never runs twice at once: otherwise hooks of one request would see
+    the other. Among waiting jobs the newest runs first; patient ones only if no others wait.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Worker:
         self._thread.start()
 
     async def do(self, slot: Hashable, work: Callable[[], Answer], patient: bool = False) -> Answer:
-        """The work's result; `slot` names page and kind of request.
+        """The work's result; `slot` identifies page and kind of request.
 
         Raises:
             Replaced: A newer request with the same slot came before this one ran.
@@ -68,11 +68,11 @@ class Worker:
             return await job.future
         finally:
             with self._changed:
-                if job in self._waiting:  # whoever asked is gone
+                if job in self._waiting:  # the client is gone
                     self._waiting.remove(job)
 
     def stop(self) -> None:
-        """Let the running job end, and no other begin."""
+        """Let the running job finish, and start no other."""
         with self._changed:
             self._stops = True
             for job in self._waiting:
@@ -110,5 +110,5 @@ def _settle(job: _Job, result: Any = None, error: BaseException | None = None) -
         else:
             job.future.set_exception(error)
 
-    with suppress(RuntimeError):  # the event loop has ended: nobody waits any more
+    with suppress(RuntimeError):  # the event loop has ended: no client is waiting
         job.loop.call_soon_threadsafe(settle)

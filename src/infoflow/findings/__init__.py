@@ -1,88 +1,55 @@
-"""Published claims as executable checks: effect, interval, control and verdict, from the tables of a run."""
+"""Published claims as executable checks: effect, interval, control and verdict from the tables of a run."""
 
-from infoflow.heads import removable as removable
+from infoflow.heads import removable
 
-from ._chance import layers_in_any_order as layers_in_any_order
-from ._chance import seeds_alone as seeds_alone
+from ._chance import layers_in_any_order, seeds_alone
 from ._condition import CORRELATION as CORRELATION
 from ._condition import SHARE as SHARE
 from ._condition import Condition as Condition
-from ._condition import Verdict as Verdict
 from ._condition import exceeds as exceeds
-from ._condition import judge_all as judge_all
-from ._condition import stays_below as stays_below
-from ._curves import TASK_DISTANCES as TASK_DISTANCES
-from ._curves import seed_distance as seed_distance
-from ._curves import task_distance as task_distance
-from ._estimates import Estimates as Estimates
+from ._condition import judge_all
+from ._curves import TASK_DISTANCES, seed_distance, task_distance
 from ._evaluate import evaluate as evaluate
 from ._finding import Agreement as Agreement
 from ._finding import Control as Control
 from ._finding import Curves as Curves
 from ._finding import Finding as Finding
-from ._finding import Given as Given
-from ._finding import Untested as Untested
-from ._head_numbers import dominant_heads as dominant_heads
-from ._head_numbers import positional_heads as positional_heads
-from ._interval import largest_t as largest_t
-from ._judged_run import OVER_SCALE as OVER_SCALE
+from ._head_numbers import dominant_heads, positional_heads
+from ._interval import largest_t
+from ._judged_run import OVER_SCALE
 from ._judged_run import JudgedRun as JudgedRun
-from ._model_group import CAUSAL as CAUSAL
 from ._model_group import MASKED as MASKED
-from ._model_group import TRANSLATION as TRANSLATION
-from ._model_group import Absent as Absent
-from ._model_group import model_groups as model_groups
-from ._more_seeds import MOST_SEEDS as MOST_SEEDS
+from ._model_group import Absent, model_groups
+from ._more_seeds import MOST_SEEDS
 from ._more_seeds import seeds_to_decide as seeds_to_decide
-from ._objective_map import MAP_TABLES as MAP_TABLES
-from ._objective_map import OBJECTIVE_DISTANCES as OBJECTIVE_DISTANCES
-from ._objective_map import OBJECTIVE_FAMILIES as OBJECTIVE_FAMILIES
-from ._objective_map import OBJECTIVE_MAP as OBJECTIVE_MAP
-from ._objective_map import objective_map as objective_map
+from ._objective_map import MAP_TABLES, OBJECTIVE_DISTANCES, OBJECTIVE_FAMILIES, OBJECTIVE_MAP, objective_map
 from ._over_scale import findings_over_scale as findings_over_scale
-from ._over_training import FINDINGS_OVER_TRAINING as FINDINGS_OVER_TRAINING
-from ._over_training import FINDINGS_SINCE as FINDINGS_SINCE
-from ._over_training import findings_over_training as findings_over_training
-from ._over_training import movement as movement
-from ._over_training import verdict_runs as verdict_runs
+from ._over_training import FINDINGS_OVER_TRAINING, FINDINGS_SINCE, findings_over_training, movement, verdict_runs
 from ._own_claims import load_claims as load_claims
-from ._pruned_models import alive_by_kind as alive_by_kind
-from ._recovered_models import recovered_gaps as recovered_gaps
+from ._pruned_models import alive_by_kind
+from ._recovered_models import recovered_gaps
 from ._registry import FINDINGS as FINDINGS
 from ._registry import describe as describe
-from ._resampled import plan_rows as plan_rows
-from ._resampled import resampled_curves as resampled_curves
+from ._resampled import plan_rows, resampled_curves
 from ._scale_run import ScaleRun as ScaleRun
-from ._scale_run import scale_runs as scale_runs
+from ._scale_run import scale_runs
 from ._scale_schema import FINDINGS_AT_SCALE as FINDINGS_AT_SCALE
-from ._scale_schema import FINDINGS_BY_RUN as FINDINGS_BY_RUN
+from ._scale_schema import FINDINGS_BY_RUN
 from ._scale_schema import FINDINGS_OVER_SCALE as FINDINGS_OVER_SCALE
 from ._scale_slope import ScalePoint as ScalePoint
-from ._scale_slope import ScaleSlope as ScaleSlope
-from ._scale_slope import course_slope as course_slope
-from ._scale_slope import scale_groups as scale_groups
+from ._scale_slope import ScaleSlope, course_slope, scale_groups
 from ._scale_slope import scale_slope as scale_slope
-from ._scale_trend import FLAT as FLAT
-from ._scale_trend import ScaleTrend as ScaleTrend
+from ._scale_trend import FLAT, ScaleTrend
 from ._scale_trend import scale_trend as scale_trend
 from ._scale_trends import TRENDS as TRENDS
-from ._scale_trends import told_of_claims as told_of_claims
-from ._schema import FINDINGS_TABLE as FINDINGS_TABLE
+from ._scale_trends import told_of_claims
+from ._schema import FINDINGS_TABLE
 from ._shapes import depth_correlation as depth_correlation
-from ._shapes import early_layer as early_layer
-from ._shapes import falls as falls
-from ._shapes import later_over_earlier as later_over_earlier
-from ._shapes import middle_layer as middle_layer
-from ._shapes import pair_names as pair_names
-from ._shapes import spearman as spearman
-from ._shapes import step_names as step_names
+from ._shapes import early_layer, falls, later_over_earlier, middle_layer, pair_names, spearman, step_names
 from ._shapes import total_fall as total_fall
 from ._table import Reading as Reading
 from ._table import SeedRows as SeedRows
 from ._table import Table as Table
 from ._table import baselines as baselines
-from ._table import exact as exact
-from ._table import gather as gather
-from ._table import one_number as one_number
-from ._table import together as together
+from ._table import gather
 from ._table import untrained as untrained

@@ -1,4 +1,4 @@
-"""Readings of what tuned models do: scores over tasks, what tuning changed by layer, heads, layers taken back."""
+"""Readings of tuned models: scores over tasks, change by layer, heads, and blocks reset to pretrained weights."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from infoflow.adaptation import DOMAIN_LOSS, LAYER_SWAPS, TASK_SCORES, TUNING_CHANGE, TUNING_HEADS
 from infoflow.foundation import stream
 from infoflow.results import Spec
 
@@ -19,10 +20,10 @@ from ._table import Reading, SeedRows, Table, check_layers, exact, together
 FULL, FROZEN = "full", "frozen"
 AS_IS, CONTINUED, SCRATCH = "as-is", "continued", "scratch"
 IN_DOMAIN = (CONTINUED, SCRATCH)
-"""Pretraining on the domain: the first that a run has is the one that claims look at."""
+"""Pretraining on the domain: claims use the first of these that a run has."""
 SHUFFLED = "shuffled-labels"
 TEXTS = ("classification", "regression", "choice")
-"""Shapes of tasks about whole texts."""
+"""Shapes of tasks on whole texts."""
 UNDERSTANDING = (*TEXTS, "tagging", "span")
 _TEST: dict[str, Any] = {"part": "test", "main": True, "metric": ...}
 _ORDERS = 400  # random orders of heads
@@ -32,13 +33,13 @@ _LEVEL = 0.95
 def tuned(
     objective: Spec, method: str = FULL, strategy: str | tuple[str, ...] = AS_IS, control: str = "", **how: bool
 ) -> Table:
-    """The scores of an objective's models on test examples, by each task's main metric."""
+    """Scores of an objective's models on test examples, by each task's main metric."""
     way = {FULL: "tuned in full", FROZEN: "read with its body frozen"}[method]
     before = {AS_IS: "", CONTINUED: " after further pretraining on a domain", SCRATCH: " pretrained on a domain alone"}
     domain = " pretrained on a domain" if isinstance(strategy, tuple) else before[strategy]
     labels = " on labels that changed places" if control else ""
     return Table(
-        "tuned_scores",
+        TASK_SCORES.name,
         objective,
         needs=("task", "shape", "tuning_seed", "examples"),
         absent=f"no {{state}} {NAMES[objective]}{domain} was {way}{labels}",
@@ -47,41 +48,41 @@ def tuned(
 
 
 def means(*tables: Table, shapes: Sequence[str] = ()) -> Reading:
-    """A number for each table: its scores with all labelled examples, over the tasks that all of them have, (1 + R, K).
+    """One number per table: its scores with all labelled examples, averaged over the tasks common to all, (1 + R, K).
 
-    `shapes`: of tasks that count; by default all.
+    `shapes`: task shapes to include; default: all.
     """
     return together(partial(_side_by_side, shapes=tuple(shapes)), *tables)
 
 
 def gain_by_size(objective: Spec) -> Reading:
-    """What pretraining gains with fewest and with most labelled examples, over tasks tuned on both, (1 + R, 2)."""
+    """Gain by pretraining with the fewest and the most labelled examples, over tasks tuned on both, (1 + R, 2)."""
     return together(_gains, tuned(objective), tuned(objective, trained=False))
 
 
 def no_gain_by_size(objective: Spec) -> Reading:
-    """The same of untrained models beside themselves under other seeds of tuning."""
+    """The same difference between untrained models under different tuning seeds."""
     return tuned(objective, trained=False).reduce(_gains_of_halves)
 
 
 def order_of_strategies(objective: Spec) -> Reading:
-    """Rank correlation over strategies of the score over tasks with how well domain text is predicted, (1 + R, 1)."""
-    loss = Table("domain_loss", objective, needs=("strategy",)).where(text="domain")
-    scores = Table("tuned_scores", objective, needs=("task", "tuning_seed", "examples", "strategy"))
+    """Rank correlation over strategies between mean task score and loss on domain text, (1 + R, 1)."""
+    loss = Table(DOMAIN_LOSS.name, objective, needs=("strategy",)).where(text="domain")
+    scores = Table(TASK_SCORES.name, objective, needs=("task", "tuning_seed", "examples", "strategy"))
     return together(_order, loss, scores.where(method=FULL, control="", **_TEST))
 
 
 def order_of_halves(objective: Spec) -> Reading:
-    """The same of the scores under half of the seeds of tuning and those under the other half."""
-    scores = Table("tuned_scores", objective, needs=("task", "tuning_seed", "examples", "strategy"))
+    """Rank correlation over strategies between the scores of two halves of the tuning seeds."""
+    scores = Table(TASK_SCORES.name, objective, needs=("task", "tuning_seed", "examples", "strategy"))
     return scores.where(method=FULL, control="", **_TEST).reduce(_order_of_halves)
 
 
 def change(objective: Spec, control: str = "") -> Reading:
-    """How far tuning moved the space of layers 1..L, over tasks, (1 + R, L)."""
+    """How far tuning moved the space of layers 1..L, averaged over tasks, (1 + R, L)."""
     labels = " on labels that changed places" if control else ""
     table = Table(
-        "tuning_change",
+        TUNING_CHANGE.name,
         objective,
         needs=("task", "layer", "examples"),
         absent=f"no {{state}} {NAMES[objective]} tuned in full{labels} was looked at from inside",
@@ -91,37 +92,40 @@ def change(objective: Spec, control: str = "") -> Reading:
 
 
 def regained(objective: Spec) -> Reading:
-    """What upper blocks taken back regain of the pretraining loss, less what as many lower ones do, over numbers of
-    blocks and tasks, (1 + R, 1): each beyond what is regained by the embeddings or the norm above alone."""
+    """Pretraining loss regained by resetting upper blocks, minus that by as many lower ones, (1 + R, 1).
+
+    The mean is over numbers of blocks and tasks; each side counts beyond the gain from resetting only the embeddings or
+    the norm above.
+    """
     needs = ("task", "rewound", "blocks", "examples")
     absent = f"from no {{state}} {NAMES[objective]} tuned in full were layers taken back and its pretraining loss told"
     where = {"method": FULL, "strategy": AS_IS, "control": "", "quantity": "pretraining-loss"}
-    return Table("layer_swaps", objective, needs=needs, absent=absent).where(**where).reduce(_lower_less_upper)
+    return Table(LAYER_SWAPS.name, objective, needs=needs, absent=absent).where(**where).reduce(_lower_less_upper)
 
 
 def agreement(objective: Spec) -> Reading:
-    """Rank correlation between tasks of what each head is worth, the mean over pairs of tasks, (1 + R, 1)."""
+    """Rank correlation of head importance between tasks, averaged over pairs of tasks, (1 + R, 1)."""
     return _heads(objective).reduce(_agreement)
 
 
 def chance_agreement(objective: Spec) -> Reading:
-    """What heads in random orders reach in 5 % of the orders."""
+    """The agreement that random head orders reach in 5 % of the draws."""
     return _heads(objective).reduce(_chance)
 
 
 def most_agreement(objective: Spec) -> Reading:
-    """What `agreement` would be if tasks needed the same heads, each told by its own test examples, (1 + R, 1)."""
+    """`agreement` if all tasks needed the same heads, given the noise of each task's test examples, (1 + R, 1)."""
     return _heads(objective).reduce(_ceiling)
 
 
 def agreement_with_pretraining(objective: Spec) -> Reading:
-    """Rank correlation of what heads are worth for a task with what they were for pretraining, over tasks."""
+    """Rank correlation between head importance for a task and for pretraining, over tasks."""
     return _heads(objective, "cost_before").reduce(_with_pretraining)
 
 
 def _heads(objective: Spec, *needs: str) -> Table:
     table = Table(
-        "tuning_heads",
+        TUNING_HEADS.name,
         objective,
         needs=("task", "layer", "head", "examples", *needs),
         absent=f"no heads of a {{state}} {NAMES[objective]} tuned in full were taken away",
@@ -130,7 +134,7 @@ def _heads(objective: Spec, *needs: str) -> Table:
 
 
 def _of_tasks(rows: SeedRows, shapes: Sequence[str] = ()) -> dict[str, SeedRows]:
-    """The rows of each task, tuned on the most examples that there are."""
+    """The rows of each task, tuned on the largest number of examples."""
     found = {}
     for task, own in rows.groups("task"):
         if not shapes or str(own.frame["shape"].iloc[0]) in shapes:
@@ -140,12 +144,12 @@ def _of_tasks(rows: SeedRows, shapes: Sequence[str] = ()) -> dict[str, SeedRows]
 
 
 def _mean(rows: SeedRows) -> np.ndarray:
-    """Over seeds of tuning, (1 + R,)."""
+    """Mean over tuning seeds, (1 + R,)."""
     return rows.numbers.mean(axis=1)
 
 
 def _cut(found: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Of as many replicates as all have."""
+    """Truncate to the common number of replicates."""
     common = min(map(len, found))
     return [each[:common] for each in found]
 
@@ -185,7 +189,7 @@ def _gains(trained: SeedRows, untrained: SeedRows) -> np.ndarray:
 
 
 def _halves(rows: SeedRows) -> tuple[SeedRows, SeedRows]:
-    """The rows of every other seed of tuning."""
+    """Split the rows by alternate tuning seeds."""
     seeds = sorted(set(rows.column("tuning_seed").astype(int).tolist()))
     if len(seeds) < 2:
         raise Absent("there is one seed of tuning, and none to compare it with")
@@ -198,7 +202,7 @@ def _gains_of_halves(rows: SeedRows) -> np.ndarray:
 
 
 def _of_strategies(rows: SeedRows) -> dict[str, np.ndarray]:
-    """The score of each strategy over the tasks that all of them have."""
+    """The score of each strategy over the tasks common to all."""
     found = {str(name): _of_tasks(own) for name, own in rows.groups("strategy")}
     shared = sorted(set.intersection(*(set(own) for own in found.values())))
     if not shared:
@@ -231,7 +235,7 @@ def _change_by_layer(rows: SeedRows) -> np.ndarray:
     for own in _of_tasks(rows).values():
         above = own.at(own.column("layer") > 0)
         order = np.argsort(above.column("layer"))
-        check_layers(tuple(above.column("layer")[order].astype(int).tolist()), 1, "tuning_change")
+        check_layers(tuple(above.column("layer")[order].astype(int).tolist()), 1, TUNING_CHANGE.name)
         curves.append(above.numbers[:, order])
     return np.mean(_cut(curves), axis=0)
 
@@ -261,12 +265,12 @@ def _lower_less_upper(rows: SeedRows) -> np.ndarray:
 
 
 def _by_head(rows: SeedRows) -> list[SeedRows]:
-    """The rows of each task, heads in the same order."""
+    """The rows of each task, with heads in the same order."""
     return [SeedRows(own.frame.sort_values(["layer", "head"]), own.number) for own in _of_tasks(rows).values()]
 
 
 def _worth(rows: SeedRows) -> list[np.ndarray]:
-    """What each head is worth for each task, (1 + R, H), heads in the same order."""
+    """Importance of each head for each task, (1 + R, H), with heads in the same order."""
     found = [own.numbers for own in _by_head(rows)]
     if len(found) < 2:
         raise Absent("heads were taken away for one task, and agreement needs two")
@@ -292,10 +296,10 @@ def _ceiling(rows: SeedRows) -> np.ndarray:
 
 
 def _reliability(worth: np.ndarray) -> float:
-    """Of the order of heads (1 + R, H): the share T / (T + N) of its variance that is not that of sampling, N.
+    """Reliability of the head order (1 + R, H): the share T / (T + N) of its variance that is not sampling noise N.
 
-    Two bootstrap samples of the examples have T + N in common and N each of their own: their correlation c is
-    (T + N) / (T + 2 N), and the share is 2 − 1 / c.
+    Two bootstrap samples of the examples share T + N and have N each of their own, so their correlation is c = (T + N)
+    / (T + 2 N), and the share is 2 − 1 / c.
     """
     half = len(worth) // 2
     alike = float(np.nanmean(spearman(worth[1 : half + 1], worth[-half:]))) if half else 1.0

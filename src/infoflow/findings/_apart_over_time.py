@@ -1,41 +1,47 @@
-"""What claims read of curves over training that go and return: the dip of identity over layers, two seeds' outputs."""
+"""Readings of curves over training that leave and return: the identity dip over layers, and two seeds' outputs."""
 
 from itertools import combinations
 
 import numpy as np
 
-from infoflow.over_training import last_crossing
+from infoflow.over_training import NGRAM_AGREEMENT, SEED_DIVERGENCE, last_crossing
+from infoflow.representations import MUTUAL_INFORMATION
 from infoflow.results import Spec
 
+from ._bounded_times import EXACT, Bound, Reach, of_crossing, of_difference, of_extremum, with_reach
 from ._model_group import Absent
 from ._table import Reading, SeedRows, Table, exact, together
 
-_LEVEL = 3  # checkpoints that make the level at the end
+_LEVEL = 3  # checkpoints averaged for the final level
 
 
 def identity_dip(objective: Spec, regime: str = "training", *, at_start: bool = False) -> Reading:
-    """Of what states know about the input token: how deep it dips between the first state and the last one at the end
-    of training, in nats; and how many doublings of updates after the minimum of KL(Q2||P) half of that depth is there.
+    """Depth and timing of the dip in token identity over layers.
 
-    The depth is the least of the fall from the first state to the lowest one between, and the rise from there to the
-    last. Its level is the mean of three checkpoints; a dip that is there at the first checkpoint counts from that one
-    on. `at_start`: of step 0 at all checkpoints.
+    It returns how deep the curve dips between the first and the last state at the end of training, in nats; the
+    doublings of updates from the minimum of KL(Q2||P) until half of that depth exists; and the reach of the latter.
+
+    The depth is the smaller of the fall from the first state to the lowest one between, and the rise from there to the
+    last. Its level is the mean of three checkpoints; a dip that exists at the first checkpoint counts from that one on.
+    `at_start`: use step 0 at all checkpoints.
     """
     needs = ("layer", "update", "replicates")
-    states = Table("mutual_information_over_training", objective, needs=needs, course=True)
+    states = Table(MUTUAL_INFORMATION.at_checkpoints, objective, needs=needs, course=True)
     states = states.where(regime=regime, side="input")
-    counts = Table("ngram_agreement_over_training", objective, needs=("update", "replicates"), course=True)
+    counts = Table(NGRAM_AGREEMENT.at_checkpoints, objective, needs=("update", "replicates"), course=True)
     counts = counts.where(measure="kl_from_ngram", order=2, context="before")
     return together(_dip_after_bigrams, states, counts, at_start=at_start)
 
 
 def seeds_apart(objective: Spec, *, at_start: bool = False) -> Reading:
-    """Of the divergence between the predictions of two seeds: its rise from a minimum to a later maximum before the
-    end, and its fall from there to the end, in nats; of all pairs of these the one whose least move is largest.
+    """How the divergence between two seeds' predictions rises and falls again.
 
-    `at_start`: of step 0 alone, resampled as often as there are checkpoints.
+    It returns the rise from a minimum to a later maximum before the end, and the fall from there to the end, in nats,
+    for the pair of points that maximises the smaller move.
+
+    `at_start`: use only step 0, resampled as often as there are checkpoints.
     """
-    table = Table("seed_divergence_over_training", objective, needs=("update", "replicates"), course=True)
+    table = Table(SEED_DIVERGENCE.at_checkpoints, objective, needs=("update", "replicates"), course=True)
     return table.where(position=-1).reduce(_apart, at_start=at_start)
 
 
@@ -48,7 +54,18 @@ def _dip_after_bigrams(states: SeedRows, counts: SeedRows, at_start: bool) -> np
     depth = np.repeat(depth[:, :1], len(updates), axis=1) if at_start else depth
     common = min(len(depth), len(bigrams))
     rows = [_depth_and_time(updates, own, when) for own, when in zip(depth[:common], bigrams[:common], strict=True)]
-    return np.array(rows) if common > 1 else exact(rows[0])
+    found = np.array(rows) if common > 1 else exact(rows[0])
+    of_bigrams = of_extremum(int(ordered.numbers[0].argmin()), len(ordered.frame))
+    return with_reach(found, EXACT if at_start else _reach_of_half(updates, depth, of_bigrams))
+
+
+def _reach_of_half(updates: np.ndarray, depth: np.ndarray, of_bigrams: Bound) -> Reach:
+    level = float(depth[0, -_LEVEL:].mean())
+    if level <= 0:
+        return EXACT
+    half = last_crossing(updates, depth[0], level / 2)
+    began = Bound(earlier=True)  # it existed at step 0 or throughout
+    return of_difference(of_crossing(half, depth) if np.isfinite(half) else began, of_bigrams)
 
 
 def _depths(states: SeedRows) -> tuple[np.ndarray, np.ndarray]:

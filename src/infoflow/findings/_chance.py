@@ -1,8 +1,8 @@
-"""Controls made of a claim's own trainings: what seeds alone do, and what layers do in any order.
+"""Controls made from a claim's own trainings: variation between seeds, and layers in random order.
 
-Two objectives differ by more than their seeds where a claim about them means something. The same test is made on
-trainings of one objective, each seed in the place of an objective; and, of claims about which layers, on layers whose
-order is drawn anew in every training. Both give many replicas (`infoflow.findings._control`).
+For a meaningful claim, two objectives differ by more than their seeds. These controls run the same test on trainings of
+one objective, with seeds in place of objectives; and, for claims about specific layers, on layers permuted in every
+training. Both produce many replicas (`infoflow.findings._control`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,8 +13,8 @@ from math import perm
 import numpy as np
 
 from infoflow.foundation import stream
+from infoflow.results import Samples
 
-from ._estimates import Estimates
 from ._finding import Control
 from ._model_group import Absent
 from ._table import Reading
@@ -22,25 +22,25 @@ from ._table import Reading
 _MOST, _NUM_ORDERS = 400, 400
 
 Side = Mapping[str, str]
-"""The readings that are of one training each, and what each one measures."""
+"""The readings of single trainings, and what each one measures."""
 Draws = Iterator[tuple[dict[str, np.ndarray], float]]
-"""Curves of replicas, and the weight of each among all."""
+"""Curves of replicas, with the weight of each."""
 
 
 def seeds_alone(reads: Mapping[str, Reading], *sides: Side | tuple[str, ...] | str) -> Control:
-    """Trainings of one objective in place of several: each side of the claim gets seeds of its own.
+    """Trainings of one objective in place of several: each side of the claim gets its own seeds.
 
-    A claim is about means over S seeds, and so are its sides here: what a seed differs by from the mean of its
-    objective is divided by √S, as in the mean of so many. Each reading that can stand for all has the same weight.
+    Claims compare means over S seeds, and so do these sides: the deviation of a seed from its objective's mean is
+    divided by √S, as in a mean over S seeds. Every reading that can represent all has the same weight.
 
     Args:
         reads: The readings of the claim.
-        sides: What the claim sets against each other: the names of the readings of one side, or, where they measure
-            several things, what each one measures. Numbers that measure the same take each other's place. It takes as
-            many seeds as there are sides.
+        sides: What the claim compares: the names of the readings of one side or, if they measure several quantities,
+            the quantity of each. Numbers of the same quantity are interchangeable. There must be as many seeds as
+            sides.
 
     Raises:
-        ValueError: A side names what is not read.
+        ValueError: A side names an unknown reading.
     """
     named: list[Side] = [
         side if isinstance(side, Mapping) else dict.fromkeys([side] if isinstance(side, str) else side, "")
@@ -54,9 +54,9 @@ def seeds_alone(reads: Mapping[str, Reading], *sides: Side | tuple[str, ...] | s
 
 
 def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Control:
-    """The layers of every training in an order of its own, drawn at random; a layer has so many numbers of a curve.
+    """Layers permuted at random in every training; a curve has `numbers` numbers per layer.
 
-    With few layers and seeds all trainings have the same order by chance in more than 5 % of the draws: then nothing is
+    With few layers and seeds, all trainings share an order by chance in more than 5 % of the draws; then nothing is
     measured.
     """
     return Control(
@@ -64,8 +64,8 @@ def layers_in_any_order(reads: Mapping[str, Reading], *, numbers: int = 1) -> Co
     )
 
 
-def _by_seed(found: Mapping[str, Estimates], sides: list[Side]) -> Draws:
-    """Of every source the trainings (or pairs of them) for each side, all different; at most `_MOST` of each."""
+def _by_seed(found: Mapping[str, Samples], sides: list[Side]) -> Draws:
+    """For every source the distinct trainings (or pairs of them) for each side; at most `_MOST` of each."""
     sources = [
         source
         for source in _sources(sides)
@@ -84,14 +84,14 @@ def _by_seed(found: Mapping[str, Estimates], sides: list[Side]) -> Draws:
 
 
 def _sources(sides: list[Side]) -> Iterator[dict[str, str]]:
-    """The readings that take the place of all: of one side, one for everything that is measured."""
+    """The readings that replace all others: one side's, one for each quantity."""
     measured = sorted({what for side in sides for what in side.values()})
     for side in sides:
         alternatives = [[name for name, what in side.items() if what == one] for one in measured]
         yield from (dict(zip(measured, names, strict=True)) for names in product(*alternatives))
 
 
-def _size(found: Mapping[str, Estimates], source: dict[str, str]) -> int:
+def _size(found: Mapping[str, Samples], source: dict[str, str]) -> int:
     return len(found[next(iter(source.values()))].units)
 
 
@@ -102,22 +102,27 @@ def _orders(size: int, places: int) -> list[tuple[int, ...]]:
     return [tuple(rng.permutation(size)[:places].tolist()) for _ in range(_MOST)]
 
 
-def _around_mean(one: Estimates) -> np.ndarray:
-    """Each unit's numbers as the mean over so many seeds would lie, (U, K)."""
-    mean_1K = one.estimate()
+def _around_mean(one: Samples) -> np.ndarray:
+    """The numbers of each unit, shrunk to the deviation of a mean over all seeds, (U, K)."""
+    mean_1K = one.mean()
     return mean_1K + (one.values_UK - mean_1K) / np.sqrt(len(one.seeds))
 
 
-def _reordered(found: Mapping[str, Estimates], numbers: int) -> Draws:
+def _reordered(found: Mapping[str, Samples], numbers: int) -> Draws:
     alike = {name: (one.values_UK.shape[1] // numbers) ** (len(one.units) - 1) for name, one in found.items()}
     if min(alike.values()) <= 20:
-        raise Absent("so few layers and trainings are in the same order by chance in one of twenty draws")
+        layers = min(one.values_UK.shape[1] // numbers for one in found.values())
+        trainings = min(len(one.units) for one in found.values())
+        raise Absent(
+            f"too few layers and trainings ({layers} and {trainings}): chance alone puts them into the same order more "
+            "often than once in twenty draws"
+        )
     draws = {name: stream("findings", "layers in any order", name) for name in found}
     for _ in range(_NUM_ORDERS):
         yield {name: _mean_in_any_order(one, numbers, draws[name]) for name, one in found.items()}, 1 / _NUM_ORDERS
 
 
-def _mean_in_any_order(one: Estimates, numbers: int, rng: np.random.Generator) -> np.ndarray:
+def _mean_in_any_order(one: Samples, numbers: int, rng: np.random.Generator) -> np.ndarray:
     by_layer_ULK = one.values_UK.reshape(len(one.units), -1, numbers)
     moved = [layers[rng.permutation(len(layers))].ravel() for layers in by_layer_ULK]
     return np.mean(moved, axis=0, keepdims=True)

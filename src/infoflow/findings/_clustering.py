@@ -1,4 +1,4 @@
-"""What the seed of k-means alone can do to a curve of mutual information."""
+"""How far the seed of k-means alone can change a curve of mutual information."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,6 @@
-"""What claims read of closed self-attention: which share of what a model has learned hangs on it.
+"""Readings of closed self-attention: the share of what a model has learned that depends on it.
 
-Shares are those of models that were trained on with the attention closed, where a seed has them, else of closing it at
-test time.
+Shares come from models retrained with the attention closed if a seed has them, else from closing it at test time.
 """
 
 # R bootstrap replicates; rows of numbers hold the estimate first, then its replicates: (1 + R, …)
@@ -10,6 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from infoflow.heads import ENCODER_CONTEXT
+
 from ._model_group import TRANSLATION, Absent
 from ._table import Reading, SeedRows, Table, one_number, together
 
@@ -17,14 +18,15 @@ ENCODER, DECODER = "encoder-self", "decoder-self"
 
 
 def lost_share(kind: str, less: str = "") -> Reading:
-    """Three numbers: the share lost with the kind closed at all blocks, less that of another kind; whether the model
-    was retrained (1) or not (0); for how many updates."""
+    """The share lost with the kind closed at all blocks, whether the model was retrained, and for how many updates.
+
+    The share is reduced by that of the kind `less`, if named; retrained counts as 1, not retrained as 0.
+    """
     return _shares().reduce(_lost_share, kind=kind, less=less)
 
 
 def untrained_share(kind: str, less: str = "") -> Reading:
-    """The same of the untrained model, closed at test time: of what the trained one of its seed has learned, since it
-    has learned nothing itself."""
+    """Loss of the untrained model closed at test time, as a share of what the trained model of its seed has learned."""
     changes = replace(_table("loss").where(retrained=0), trained=False)
     return together(_untrained_share, changes, _shares(), kind=kind, less=less)
 
@@ -37,14 +39,14 @@ def how_closed(numbers: np.ndarray) -> str:
 
 
 def some_retrained(numbers: np.ndarray) -> str | None:
-    """Why seeds cannot be compared, if so."""
+    """Why seeds are not comparable, or None."""
     if 0 < numbers[0, 1] < 1:
         return "some of its seeds were retrained and others were not: let the study run to its end"
     return None
 
 
 def _table(metric: str) -> Table:
-    return Table("encoder_context", TRANSLATION, needs=("kind", "retrained")).where(which="all", metric=metric)
+    return Table(ENCODER_CONTEXT.name, TRANSLATION, needs=("kind", "retrained")).where(which="all", metric=metric)
 
 
 def _shares() -> Table:

@@ -1,22 +1,25 @@
-"""A claim's test where the claim should not show."""
+"""Runs a claim's test where the claim should not show."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from infoflow.results import Samples
+
 from ._condition import Condition, Outcome, judge_all, short
-from ._estimates import Estimates
 from ._finding import Control, Finding
 from ._model_group import Absent, ModelGroup
 from ._resampled import resampled_curves
 from ._table import gather
+from ._too_few import TooFew, too_few_orders
 
 _NULL_LEVEL = 0.95
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ControlOutcome:
-    """What a control gave, in the terms of the condition that decided the claim."""
+    """Result of a control for the claim's deciding condition."""
 
     name: str
     value: float
@@ -24,6 +27,7 @@ class ControlOutcome:
     shows_claim: bool
     decisive: bool
     missing: str = ""  # why it was not measured
+    too_few: TooFew | None = None  # why it shows the claim regardless of the claim's numbers
 
     def __str__(self) -> str:
         role = "control" if self.decisive else "for comparison"
@@ -39,9 +43,9 @@ def try_control(
 ) -> ControlOutcome:
     """Run the test on the control's curves; `deciding` is the claim's condition number `index`.
 
-    A control shows the claim when it meets every condition, or the deciding one by itself (`_meets_alone`); of many
-    replicas, when more than 5 % do. Replicas of each seed's numbers must meet every condition, the deciding one by no
-    less than the claim.
+    A control shows the claim if it meets every condition, or the deciding one by itself (`_meets_alone`); with many
+    replicas, if more than 5 % do. Replicas of each seed's numbers must meet every condition, and the deciding one at
+    least as clearly as the claim; so must permutations of the claim's own numbers.
     """
     try:
         found = gather(control.reads, models, within=seeds)
@@ -55,6 +59,8 @@ def try_control(
         shows = shows & (_farthest(own) >= _farthest(deciding.condition)[0])
     else:
         shows = shows | (own.met() & _meets_alone(own, deciding))
+    if control.permuted:
+        shows = shows & (_farthest(own) >= _farthest(deciding.condition)[0] - _ROUNDING)
     if own.threshold == 0 and len(shows) == 1 and shows.any():
         shows = shows & _beyond_chance(control, finding, found, index)
     return ControlOutcome(
@@ -63,17 +69,25 @@ def try_control(
         unit=deciding.condition.unit,
         shows_claim=bool(np.average(shows, weights=weights) > 1 - _NULL_LEVEL + 1e-9),
         decisive=control.decisive,
+        too_few=_too_few(control, found),
     )
 
 
+def _too_few(control: Control, found: dict[str, Samples]) -> TooFew | None:
+    if control.permuted is None:
+        return None
+    what, count = control.permuted
+    return too_few_orders(what, count({name: one.mean() for name, one in found.items()}), 1 - _NULL_LEVEL)
+
+
 def _conditions(
-    control: Control, finding: Finding, found: dict[str, Estimates]
+    control: Control, finding: Finding, found: dict[str, Samples]
 ) -> tuple[list[Condition], np.ndarray | None]:
-    """The claim's conditions on the control's curves, a row for each of its replicas, and what each row weighs."""
-    curves = {name: one.estimate() for name, one in found.items()}
+    """The claim's conditions on the control's curves, with one row per replica, and the weights of the rows."""
+    curves = {name: one.mean() for name, one in found.items()}
     if control.replicas is None:
         return finding.conditions(control.transform(curves) if control.transform else curves), None
-    # One by one: a claim may choose by the estimate, which is the first row.
+    # One by one: a claim may select by the estimate, which is the first row.
     drawn, weights = zip(*control.replicas(found), strict=True)
     each = [finding.conditions(curves | replica) for replica in drawn]
     rows = [np.concatenate([one.values for one in alike]) for alike in zip(*each, strict=True)]
@@ -83,19 +97,19 @@ def _conditions(
 def _meets_alone(own: Condition, deciding: Outcome) -> bool:
     """Whether meeting the deciding condition by itself would count.
 
-    Not for a condition that only counts with others (`Condition.alone`), and not where the control leaves the
-    condition as it is: then it is the claim's own number.
+    It does not if the condition counts only with others (`Condition.alone`), or if the control leaves the condition
+    unchanged, so that it is the claim's own number.
     """
     claimed = deciding.condition.values[0]
     same = own.values.shape[1:] == claimed.shape and np.array_equal(own.values[0], claimed, equal_nan=True)
     return own.alone and not (same and len(own.values) == 1)
 
 
-def _beyond_chance(control: Control, finding: Finding, found: dict[str, Estimates], index: int) -> bool:
+def _beyond_chance(control: Control, finding: Finding, found: dict[str, Samples], index: int) -> bool:
     """Whether the control's own interval lies beyond a threshold of 0, which half of all noise passes.
 
-    True without replicates, or where the control is a transformation of the estimates alone: then there is no interval,
-    and the estimate counts.
+    True without replicates, or if the control transforms only the estimates: then there is no interval, and the
+    estimate counts.
     """
     if min(one.num_replicates for one in found.values()) < 2:
         return True
@@ -109,14 +123,14 @@ def _beyond_chance(control: Control, finding: Finding, found: dict[str, Estimate
 
 
 def strongest(controls: list[ControlOutcome], side: str) -> ControlOutcome | None:
-    """The decisive control that comes closest to the claim; None where no decisive control was measured."""
+    """The decisive control that comes closest to the claim; None if none was measured."""
     measured = [control for control in controls if control.decisive and not control.missing]
     sign = 1 if side == "above" else -1
     return max(measured, key=lambda c: (c.shows_claim, np.nan_to_num(sign * c.value, nan=-np.inf)), default=None)
 
 
 def _strongest(condition: Condition, weights: np.ndarray | None) -> float:
-    """The condition's effect: of one row itself, of many replicas the 95 % quantile towards the claim."""
+    """The condition's effect: that of a single row, or the 95 % quantile of many replicas towards the claim."""
     sign = 1 if condition.side == "above" else -1
     effects = _farthest(condition)
     strongest = np.quantile(effects, _NULL_LEVEL, method="inverted_cdf", weights=weights)
@@ -124,5 +138,5 @@ def _strongest(condition: Condition, weights: np.ndarray | None) -> float:
 
 
 def _farthest(condition: Condition) -> np.ndarray:
-    """Of each row how far it lies beyond the threshold: in its weakest column, of a claim on any in its strongest."""
+    """Distance of each row beyond the threshold, in its weakest column or, for a claim on any, its strongest."""
     return np.min(condition.oriented, axis=1) if condition.over == "all" else np.fmax.reduce(condition.oriented, axis=1)

@@ -1,4 +1,4 @@
-"""A claim's test on half of the sentences: a verdict that hangs on an estimate that still moves is none."""
+"""Tests a claim on half of the sentences: an estimate that still moves supports no verdict."""
 
 from ._condition import Condition, Outcome, short
 from ._finding import Finding
@@ -6,21 +6,21 @@ from ._model_group import Absent, ModelGroup
 from ._table import Reading, gather
 
 _AT_HALF = "at_half"
-"""Column of tables that tell what half of the sentences would have given."""
+"""Column with the number that half of the sentences would have given."""
 
 
 def unsettled(finding: Finding, models: ModelGroup, seeds: set[int], outcomes: list[Outcome], index: int) -> str | None:
     """Why more text might turn the verdict, or None.
 
-    The last doubling of the text moved an effect by so much; where a further move as far would pass the threshold, the
-    estimate behind it has not converged. A claim holds by all of its conditions, and fails by the one that decides.
+    The last doubling of the text moved an effect; if another move of the same size would cross the threshold, the
+    estimate has not converged. A claim holds by all of its conditions, and fails by the deciding one.
 
     Args:
         finding: The claim.
         models: ModelGroup of the run.
-        seeds: The seeds that it was tested on.
-        outcomes: What its conditions gave on all sentences.
-        index: Which of them decides.
+        seeds: The seeds of the test.
+        outcomes: Outcomes of its conditions on all sentences.
+        index: Index of the deciding condition.
     """
     halves = {name: _at_half(reading, models) for name, reading in finding.reads.items()}
     if halves == dict(finding.reads):
@@ -29,13 +29,13 @@ def unsettled(finding: Finding, models: ModelGroup, seeds: set[int], outcomes: l
         found = gather(halves, models, within=seeds)
     except Absent:
         return None
-    before = finding.conditions({name: one.estimate() for name, one in found.items()})
+    before = finding.conditions({name: one.mean() for name, one in found.items()})
     at_stake = range(len(outcomes)) if outcomes[index].verdict == "holds" else [index]
     return next((reason for i in at_stake if (reason := _moves(outcomes[i], before[i]))), None)
 
 
 def _moves(outcome: Outcome, before: Condition) -> str | None:
-    """How the effect moved, where that is as far as its threshold is away."""
+    """How the effect moved, if that reaches as far as the distance to its threshold."""
     half, threshold = float(before.values[0, outcome.column]), before.threshold
     if not abs(outcome.effect - threshold) <= abs(outcome.effect - half):
         return None

@@ -1,4 +1,4 @@
-"""Every claim against the tables of a run."""
+"""Judges every claim on the tables of a run."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,13 +8,12 @@ import numpy as np
 import pandas as pd
 
 from infoflow.foundation import Interval
-from infoflow.results import Spec
+from infoflow.results import Samples, Spec
 
 from ._condition import UNTESTABLE, Outcome, Verdict, judge_all, short
 from ._control import ControlOutcome, strongest, try_control
 from ._converged import unsettled
-from ._estimates import Estimates
-from ._finding import Finding, Untested, several
+from ._finding import Finding, several
 from ._given_models import GivenModel, given_models, group_of_given
 from ._learned import shortfall
 from ._model_group import Absent, ModelGroup, model_groups
@@ -22,14 +21,15 @@ from ._more_seeds import seeds_to_count, seeds_to_decide, told_seeds
 from ._registry import FINDINGS
 from ._resampled import resampled_curves
 from ._schema import FINDINGS_TABLE
-from ._table import gather
+from ._table import gather, of_seeds
+from ._too_few import too_few
 
 
-def evaluate(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding | Untested] | None = None) -> pd.DataFrame:
+def evaluate(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding] | None = None) -> pd.DataFrame:
     """The findings table: one row per claim, architecture and update, with effect, interval, control and verdict.
 
-    Nothing but `tables` is read. A claim whose tables, objectives or seeds are absent gets the verdict "not testable
-    here" and the reason; where its numbers exist (one seed, a model that has not learned its task) they are given too.
+    Only `tables` is read. A claim whose tables, objectives or seeds are absent gets the verdict "not testable here"
+    with the reason, and any existing numbers (of one seed, or of a model that has not learned its task).
 
     Args:
         tables: Tables of a run by name, for example `RunFolder(path).tables`; any may be absent.
@@ -41,23 +41,23 @@ def evaluate(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding | Un
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Judged:
-    """A claim on one group of models: its row of the table of findings, and what each of its conditions gave."""
+    """A claim on one group of models: its row of the table of findings, and the outcomes of its conditions."""
 
     row: dict[str, object]
-    outcomes: list[Outcome] = field(default_factory=list)  # empty where nothing was measured
-    deciding: int = 0  # which of them decides
+    outcomes: list[Outcome] = field(default_factory=list)  # empty if nothing was measured
+    deciding: int = 0  # index of the deciding condition
 
 
-def judged(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding | Untested]) -> Iterator[Judged]:
-    """The rows of `evaluate`, each with all conditions behind it."""
+def judged(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding]) -> Iterator[Judged]:
+    """The rows of `evaluate` with all their conditions."""
     chosen = list(findings)
     read = dict.fromkeys(table for finding in chosen for table in finding.tables)
     given = given_models(tables)
-    group = cache(partial(group_of_given, tables, tuple(read)))  # the same few models for all claims
+    group = cache(partial(group_of_given, tables, tuple(read)))  # all claims share these few models
     for place, models in enumerate(model_groups(tables, read)):
         why_not = cache(partial(shortfall, models))
         for finding in chosen:
-            if not given or isinstance(finding, Untested) or finding.given is None:
+            if not given or finding.given is None:
                 yield _judged(finding, models, why_not)
             elif place == 0:
                 yield from (_judged_on(finding, one, group) for one in given)
@@ -66,11 +66,11 @@ def judged(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding | Unte
 _NO_INTERVAL = "there is one seed, and no bootstrap over sentences behind these numbers, so they have no interval"
 
 _WhyNot = Callable[[Spec, int], str | None]
-"""Why the model of an objective and a seed counts as not having learned its task."""
+"""Why the model of an objective and a seed counts as not having learned its task, or None."""
 
 
 def _judged_on(finding: Finding, model: GivenModel, group: Callable[[GivenModel, Spec], ModelGroup]) -> Judged:
-    """The claim on one model that was given."""
+    """The claim on one pretrained or external model."""
     assert finding.given is not None
     asked = finding.given.finding or finding
     models = group(model, asked.learned[0])
@@ -87,15 +87,15 @@ def _judged_on(finding: Finding, model: GivenModel, group: Callable[[GivenModel,
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Seeds:
-    """The seeds a claim is tested on, and what stands against testing it."""
+    """The seeds that a claim is tested on, and obstacles to the test."""
 
     used: list[int]
     obstacles: list[str]
-    left_out: list[str]  # seeds that were set aside, with the reason
+    left_out: list[str]  # excluded seeds, with the reason
 
 
-def _blank(finding: Finding | Untested, models: ModelGroup) -> dict[str, object]:
-    """A row of the table before anything was read."""
+def _blank(finding: Finding, models: ModelGroup) -> dict[str, object]:
+    """A row of the table before anything is read."""
     return {
         "id": finding.id,
         "claim": finding.claim,
@@ -103,7 +103,8 @@ def _blank(finding: Finding | Untested, models: ModelGroup) -> dict[str, object]
         "architecture": models.architecture,
         "update": models.update,
         "published": finding.published,
-        "source": finding.source,
+        "source": str(finding.source),
+        "source_read": finding.source_read,
         "tables": ", ".join(finding.tables),
         **dict.fromkeys(("effect", "low", "high", "threshold", "control"), float("nan")),
         **dict.fromkeys(("covers", "unit", "control_name", "note"), ""),
@@ -113,14 +114,12 @@ def _blank(finding: Finding | Untested, models: ModelGroup) -> dict[str, object]
     }
 
 
-def _judged(finding: Finding | Untested, models: ModelGroup, why_not: _WhyNot) -> Judged:
+def _judged(finding: Finding, models: ModelGroup, why_not: _WhyNot) -> Judged:
     row = _blank(finding, models)
-    if isinstance(finding, Untested):
-        return Judged(row={**row, "verdict": UNTESTABLE, "reason": _sentence(finding.why)})
     try:
         found = gather(finding.reads, models)
         seeds = _seeds(finding, found, why_not)
-        found = {name: one.only(set(seeds.used)) for name, one in found.items()}
+        found = of_seeds(found, set(seeds.used))
         if min(one.num_replicates for one in found.values()) < 2:
             raise Absent("the tables hold no bootstrap replicates, so there is no interval")
     except Absent as absent:
@@ -129,10 +128,10 @@ def _judged(finding: Finding | Untested, models: ModelGroup, why_not: _WhyNot) -
     return Judged(row=row | tested.row, outcomes=tested.outcomes, deciding=tested.deciding)
 
 
-def _seeds(finding: Finding, found: dict[str, Estimates], why_not: _WhyNot) -> _Seeds:
-    """Seeds whose models have all learned their tasks; where those are too few, every seed, with the obstacles.
+def _seeds(finding: Finding, found: dict[str, Samples], why_not: _WhyNot) -> _Seeds:
+    """Seeds whose models have all learned their tasks, or every seed with the obstacles if these are too few.
 
-    Of a study of several seeds no claim is tested on the lucky one: three must have learned, or all there are.
+    A study of several seeds must not test a claim on a lucky one: three must have learned, or all there are.
     """
     present = sorted(set.intersection(*(one.seeds for one in found.values())))
     reasons = {seed: [r for o in finding.learned if (r := why_not(o, seed))] for seed in present}
@@ -146,7 +145,7 @@ def _seeds(finding: Finding, found: dict[str, Estimates], why_not: _WhyNot) -> _
     return _Seeds(used=present, obstacles=[*obstacles, *failures], left_out=[])
 
 
-def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], seeds: _Seeds) -> Judged:
+def _tested(finding: Finding, models: ModelGroup, found: dict[str, Samples], seeds: _Seeds) -> Judged:
     curves, rows = resampled_curves(found, seeds.used)
     outcomes = judge_all(finding.conditions(curves), rows)
     index = min(range(len(outcomes)), key=lambda i: outcomes[i].strength)
@@ -157,9 +156,13 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], s
     alone = [] if covers or len(seeds.used) > 1 else [_NO_INTERVAL]
     obstacles = [*seeds.obstacles, *alone, *_hindrance(finding, curves, deciding), *_noise(finding, models, seeds)]
     uncontrolled = finding.uncontrolled if not any(one.decisive for one in controls) else ""
-    verdict, reason = _verdict(deciding, shown, obstacles, uncontrolled)
+    too_small = [one.missing for one in controls if one.decisive and one.missing.startswith("too few")]
+    verdict, reason = _verdict(deciding, shown, obstacles, uncontrolled, too_small)
     if verdict in ("holds", "fails") and (moves := unsettled(finding, models, set(seeds.used), outcomes, index)):
         verdict, reason = "undetermined", f"{reason} {_sentence(moves)}"
+    if verdict == "undetermined":
+        few = [*too_few(outcomes, len(seeds.used)), *(one.too_few for one in controls if one.decisive and one.too_few)]
+        reason = " ".join([reason, *dict.fromkeys(_sentence(str(one)) for one in few)])
     needed = _seeds_needed(deciding, len(seeds.used)) if verdict == "undetermined" else None
     reason = " ".join(filter(None, [reason, told_seeds(needed, len(seeds.used))]))
     if verdict != UNTESTABLE and len(seeds.used) == 1:
@@ -184,9 +187,9 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], s
 
 
 def _seeds_needed(deciding: Outcome, seeds: int) -> int | None:
-    """How many seeds would decide it; None too where its own interval decides, and something else keeps it open.
+    """How many seeds would decide the claim, or None if its own interval decides and something else keeps it open.
 
-    Of shares of things in each seed, so many that Wilson's interval decides too.
+    For shares of things in each seed, Wilson's interval must decide as well.
     """
     condition = deciding.condition
     needed = seeds_to_decide(
@@ -208,7 +211,7 @@ def _hindrance(finding: Finding, curves: dict[str, np.ndarray], deciding: Outcom
 
 
 def _noise(finding: Finding, models: ModelGroup, seeds: _Seeds) -> list[str]:
-    """The readings whose numbers do not agree with themselves."""
+    """The readings whose halves do not agree."""
     if (asked := finding.reliable) is None:
         return []
     try:
@@ -224,17 +227,21 @@ def _noise(finding: Finding, models: ModelGroup, seeds: _Seeds) -> list[str]:
     ]
 
 
-def _covers(deciding: Outcome, found: dict[str, Estimates]) -> str:
-    """Whose choice the interval allows for, "" of no interval."""
+def _covers(deciding: Outcome, found: dict[str, Samples]) -> str:
+    """The source of choice that the interval covers; "" without an interval."""
     sentences = any(one.sampled for one in found.values())
     return " and ".join(["seeds"] * deciding.covers_seeds + ["sentences"] * sentences)
 
 
 def _verdict(
-    deciding: Outcome, control: ControlOutcome | None, obstacles: list[str], uncontrolled: str
+    deciding: Outcome,
+    control: ControlOutcome | None,
+    obstacles: list[str],
+    uncontrolled: str,
+    unmeasurable: list[str],
 ) -> tuple[Verdict, str]:
     if control is None and not uncontrolled:
-        obstacles = [*obstacles, "no control was measured"]
+        obstacles = [*obstacles, "no control was measured", *unmeasurable]
     if obstacles:
         return UNTESTABLE, " ".join(_sentence(obstacle) for obstacle in obstacles)
     if control is None:

@@ -2,53 +2,57 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from infoflow.results import Spec
+from infoflow.results import Samples, Spec
 
 from ._condition import Condition, Verdict
-from ._estimates import Estimates
 from ._table import Reading
 
 Curves = Mapping[str, np.ndarray]
 """Rows of curves (N, K), by the name of their reading."""
 Test = Callable[[Curves], list[Condition]]
 Hinders = Callable[[Curves, Verdict], str | None]
-"""Of the estimates and the verdict that they would give: why they cannot give it, if so."""
+"""Maps the estimates and the verdict to the reason why they cannot support it, or None."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Control:
-    """Where the claim should not show: the same test on other curves.
+    """The same test on other curves, where the claim should not show.
 
     `transform` turns those curves into one or many replicas of a null; of many, the strongest of the weakest 95 %
-    counts. A control that meets every condition, or the one that decides the verdict by itself, leaves a claim that
-    holds undetermined. `replicas` makes them of each seed's numbers, with weights (`seeds_alone`,
-    `layers_in_any_order`): they must meet every condition, the deciding one by no less than the claim. A control that
-    is not `decisive` is reported and decides nothing.
+    counts. If a control meets every condition, or the deciding one by itself, a claim that holds becomes undetermined.
+    `replicas` makes replicas from each seed's numbers, with weights (`seeds_alone`, `layers_in_any_order`): they must
+    meet every condition, and the deciding one at least as clearly as the claim. A control that is not `decisive` is
+    reported but decides nothing.
     """
 
     name: str
     reads: Mapping[str, Reading]
     transform: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None
-    replicas: Callable[[Mapping[str, Estimates]], Iterable[tuple[dict[str, np.ndarray], float]]] | None = None
+    replicas: Callable[[Mapping[str, Samples]], Iterable[tuple[dict[str, np.ndarray], float]]] | None = None
     decisive: bool = True
+    permuted: tuple[str, Callable[[Curves], int]] | None = None
+    """For a `transform` that permutes: the permuted things, and how many of them the claim's curves have.
+
+    An order then counts only if the deciding condition is at least as strong as in the claim's own.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Agreement:
-    """How far a claim's numbers must agree with themselves: the correlation of two halves of the data, in every seed
-    and for every reading."""
+    """Required agreement between two halves of the data: their correlation, in every seed and for every reading."""
 
     reads: Mapping[str, Reading]
     least: float
-    of: str  # what is correlated
+    of: str  # name of the correlated numbers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """A claim, its source, its test and its controls. One file in `claims` each; the registry finds it."""
+    """A claim with its source, test and controls, declared by `claim` and found by the registry."""
 
     id: str  # room:number, as in the published list
     claim: str
@@ -59,11 +63,11 @@ class Finding:
     test: Test
     controls: tuple[Control, ...]
     learned: tuple[Spec, ...]  # objectives whose models must have learned their task; (): none must
-    hinders: Hinders | None = None  # a condition of the comparison that tables may show not to be met
-    given: "Given | None" = None  # how it is judged on a model that no study trained; None: not at all
-    minimum_seeds: int = 3  # 1 for a claim about each model by itself: nothing in it is a difference between models
-    reliable: Agreement | None = None  # without it no verdict: numbers of chance have none
-    uncontrolled: str = ""  # why no control could show it: the interval alone decides
+    hinders: Hinders | None = None  # a condition of the comparison that tables may show to be violated
+    given: "Given | None" = None  # how it is judged on models that no study trained; None: not at all
+    minimum_seeds: int = 3  # 1 for a claim about each model by itself, which involves no difference between models
+    reliable: Agreement | None = None  # required for a verdict: chance numbers do not agree
+    uncontrolled: str = ""  # why no control could show it, so that only the interval decides
 
     def conditions(self, curves: Curves) -> list[Condition]:
         """The claim's conditions on rows of curves; a ratio to zero is infinite or undefined and decides nothing."""
@@ -71,8 +75,13 @@ class Finding:
             return self.test(curves)
 
     @property
+    def source_read(self) -> str:
+        """How much of the source was read (`SourceRead`); empty if there is no source or no record."""
+        return getattr(self.source, "read", "")
+
+    @property
     def tables(self) -> tuple[str, ...]:
-        """The tables that are read, in order of first use; task scores last."""
+        """The tables that the claim reads, in order of first use; task scores last."""
         readings = [*self.reads.values(), *(r for control in self.controls for r in control.reads.values())]
         readings += self.reliable.reads.values() if self.reliable else ()
         return tuple(dict.fromkeys([*(table for reading in readings for table in reading.sources), "task_scores"]))
@@ -80,28 +89,44 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Given:
-    """How a claim about each model by itself is judged on a model that was given.
+    """How a claim about each model by itself is judged on a pretrained or external model.
 
-    Its readings are of one objective, and take the model for one of it.
+    Its readings name one objective and treat the model as one of it.
     """
 
-    tasks: tuple[str, ...] = ()  # of models that it can be about: "encoder", "causal-lm", ...; (): all
-    finding: Finding | None = None  # the claim on one model, where it reads several; None: as it stands
+    tasks: tuple[str, ...] = ()  # kinds of models that it applies to: "encoder", "causal-lm", ...; (): all
+    finding: Finding | None = None  # version for one model if the claim reads several; None: unchanged
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Untested:
-    """A published claim that no run can test yet: it is in the table of findings, with the reason."""
+def claim(
+    id: str,
+    claim: str,
+    *,
+    source: str,
+    published: str,
+    statistic: str,
+    reads: Mapping[str, Reading],
+    controls: tuple[Control, ...],
+    learned: tuple[Spec, ...],
+    **further: Any,
+) -> Callable[[Test], Finding]:
+    """Declare a claim whose conditions the decorated function states; `further` are other fields of `Finding`."""
 
-    id: str
-    claim: str
-    source: str
-    published: str
-    why: str  # what it would take
+    def declared(test: Test) -> Finding:
+        return Finding(
+            id=id,
+            claim=claim,
+            source=source,
+            published=published,
+            statistic=statistic,
+            reads=reads,
+            test=test,
+            controls=controls,
+            learned=learned,
+            **further,
+        )
 
-    @property
-    def tables(self) -> tuple[str, ...]:
-        return ()
+    return declared
 
 
 def several(num_seeds: int) -> str:

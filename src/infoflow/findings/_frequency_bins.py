@@ -1,4 +1,4 @@
-"""A measure by layer and frequency bin, as one long curve, and what claims ask of it."""
+"""A measure by layer and frequency bin as one long curve, and the statistics that claims use."""
 
 # N rows (estimate, seeds, draws), L layers, R bins of frequency rank
 
@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from infoflow.foundation import stream
+from infoflow.representations import CHANGE_BY_FREQUENCY, INFLUENCE_BY_FREQUENCY
 from infoflow.results import Spec
 
 from ._finding import Control, Curves
@@ -23,17 +24,17 @@ _NUM_REPLICAS = 1000
 
 def change_by_rank(objective: Spec) -> Reading:
     """Change between consecutive layers 1-2 .. (L−1)-L, by published frequency bin."""
-    return _grid(Table("change_by_frequency", objective, needs=("layer", "rank_low")), 1)
+    return _grid(Table(CHANGE_BY_FREQUENCY.name, objective, needs=("layer", "rank_low")), 1)
 
 
 def influence_by_rank(objective: Spec) -> Reading:
     """Influence on all other tokens in blocks 1..L (numbered from 0 in the table), by published frequency bin."""
-    table = Table("influence_by_frequency", objective, needs=("block", "rank_low"))
+    table = Table(INFLUENCE_BY_FREQUENCY.name, objective, needs=("block", "rank_low"))
     return _grid(table.where(pool="others"), 0)
 
 
 def _grid(table: Table, first: int) -> Reading:
-    """The bins of one layer after those of the layer below, NaN where a bin had too few occurrences."""
+    """Concatenate the bins of all layers from the lowest; NaN where a bin has too few occurrences."""
     return Reading((table,), partial(_by_layer_and_bin, name=table.name, layer=table.needs[0], first=first), first)
 
 
@@ -55,34 +56,38 @@ def _by_layer_and_bin(rows: SeedRows, name: str, layer: str, first: int) -> np.n
 
 
 def by_layer(curves: np.ndarray) -> np.ndarray:
-    """The curves as (N, L, R') with the R' bins that were measured, rarest last; two bins of NaN where fewer were."""
+    """The curves as (N, L, R') with the R' measured bins, rarest last; two NaN bins if fewer were measured."""
     grid_NLR = curves.reshape(len(curves), -1, len(RANK_BINS))
     measured = ~np.isnan(grid_NLR[0]).any(axis=0)
     return grid_NLR[:, :, measured] if measured.sum() > 1 else np.full_like(grid_NLR[:, :, :2], np.nan)
 
 
 def rank_correlation(curves: np.ndarray) -> np.ndarray:
-    """Rank correlation of the measure with frequency rank at each layer, (N, L); 1 where it rises with rarity."""
+    """Rank correlation of the measure with frequency rank at each layer, (N, L); 1 if it rises with rarity."""
     grid_NLR = by_layer(curves)
     ranks = np.arange(grid_NLR.shape[2])[None]
     return np.concatenate([spearman(grid_NLR[:, layer], ranks) for layer in range(grid_NLR.shape[1])], axis=1)
 
 
 def frequent_over_rarest(curves: np.ndarray) -> np.ndarray:
-    """The most frequent bin's value over the rarest one's at each layer, (N, L)."""
+    """Ratio of the most frequent bin's value to the rarest one's at each layer, (N, L)."""
     grid_NLR = by_layer(curves)
     return grid_NLR[:, :, 0] / grid_NLR[:, :, -1]
 
 
 def rarest_over_next(curves: np.ndarray) -> np.ndarray:
-    """The rarest bin's value over that of the bin before it at each layer, (N, L)."""
+    """Ratio of the rarest bin's value to that of the preceding bin at each layer, (N, L)."""
     grid_NLR = by_layer(curves)
     return grid_NLR[:, :, -1] / grid_NLR[:, :, -2]
 
 
 def permuted_bins(reads: Mapping[str, Reading]) -> Control:
     """The same numbers with each model's bins in random order, the same for all its layers."""
-    return Control(name="permuted frequency bins", reads=reads, transform=_permute)
+    return Control(name="permuted frequency bins", reads=reads, transform=_permute, permuted=("bins", _fewest_bins))
+
+
+def _fewest_bins(curves: Curves) -> int:
+    return min(by_layer(curve).shape[2] for curve in curves.values())
 
 
 def _permute(curves: dict[str, np.ndarray]) -> Curves:

@@ -1,7 +1,7 @@
-"""Models that were given, not trained by a study: claims about each model by itself are judged on them too.
+"""Pretrained or external models, on which claims about each model by itself are judged too.
 
-Which models these are stands in the table `given_scores`, with a loss on the sentences that were read. What a claim
-says of a masked LM, or of all models, is asked of the model that is there: the note of its row says which one.
+The table `given_scores` lists these models, with a loss on the sentences that were read. A claim about a masked LM, or
+about all models, is tested on each listed model, which the note of its row names.
 """
 
 from collections.abc import Iterable
@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 from infoflow.objectives import OBJECTIVES
-from infoflow.results import END, Spec
+from infoflow.results import END, GIVEN_SCORES, Spec
 
 from ._condition import short
 from ._finding import Finding
 from ._model_group import NAMES, ModelGroup, Tables, group_of
 
-TABLE = "given_scores"
+TABLE = GIVEN_SCORES.name
 _LOSS = OBJECTIVES["causal-lm"].metrics[0]
 
 
@@ -26,14 +26,14 @@ class GivenModel:
     """A model of the table `given_scores`."""
 
     name: str
-    task: str  # what its head predicts; "encoder": it has none
+    task: str  # what its head predicts; "encoder": no head
     architecture: str
-    loss: float  # nats per token; NaN: it has no head to be asked
+    loss: float  # nats per token; NaN: no prediction head
     high: float  # upper end of its interval
-    unigram: float  # what frequencies alone would give
+    unigram: float  # the unigram baseline
 
     def why_not(self) -> str | None:
-        """Why it counts as not having learned its task; None where it has, or has no head that could tell."""
+        """Why it counts as not having learned its task; None if it has learned it or has no head to test."""
         if np.isnan(self.loss) or _LOSS.learned(np.nan, self.high, self.unigram):
             return None
         return (
@@ -42,7 +42,7 @@ class GivenModel:
         )
 
     def notes(self, finding: Finding) -> list[str]:
-        """What a reader of the verdict should know of the model."""
+        """What a reader of the verdict should know about the model."""
         about = finding.learned[0]
         told = [f"judged on {self.name}, which was given"]
         if self.task != about.name:
@@ -56,7 +56,7 @@ _KINDS = {"encoder": "an encoder without a head", "causal-lm": "a causal LM", "m
 
 
 def given_models(tables: Tables) -> list[GivenModel]:
-    """The models that were given, in the order of the table; [] of a study."""
+    """The pretrained or external models, in the order of the table; [] for a study."""
     frame = tables.get(TABLE)
     needed = {"model", "objective", "architecture", "trained", "value", "high", "baseline"}
     if frame is None or not needed <= set(frame.columns):
@@ -76,7 +76,7 @@ def given_models(tables: Tables) -> list[GivenModel]:
 
 
 def group_of_given(tables: Tables, names: Iterable[str], model: GivenModel, objective: Spec) -> ModelGroup:
-    """What the named tables say of one given model and of its control, as of a model of the objective."""
+    """The named tables' rows about one such model and its control, as if it were a model of the objective."""
     kept: dict[str, pd.DataFrame] = {}
     for name in names:
         frame = tables.get(name)

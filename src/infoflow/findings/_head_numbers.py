@@ -1,8 +1,7 @@
-"""What claims read of tables that hold a row per head.
+"""Readings of tables that have one row per head.
 
-Heads do not correspond between seeds, so they are selected seed by seed: by the estimate, and then followed through the
-replicates, since selecting again in each would favour lucky ones. Numbers are of the encoder's self-attention where a
-table holds more.
+Heads do not correspond between seeds, so they are selected seed by seed on one half of the sentences and reported on
+the other. If a table covers more, the numbers describe the encoder's self-attention.
 """
 
 # R bootstrap replicates, N heads or other rows, K numbers
@@ -10,86 +9,92 @@ table holds more.
 import numpy as np
 import pandas as pd
 
+from infoflow.heads import HEAD_ABLATION, HEAD_CONFIDENCE, HEAD_POSITIONAL, HEAD_PRUNING_CURVE, HEAD_RARE_TOKEN
 from infoflow.results import Spec
 
+from ._held_out import held_out, largest
 from ._model_group import TRANSLATION, Absent
 from ._shapes import spearman
 from ._table import Reading, SeedRows, Table, together
 
 POSITIONAL = 0.9  # share of tokens at one offset that makes a head positional
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8)
-"""Shares of the heads removed, at which claims read a curve."""
+"""Shares of removed heads at which claims read a curve."""
 MATTERS = 0.01
-"""Nats per token: a change of the loss by which perplexity moves one per cent."""
+"""Nats per token: the loss change that moves perplexity by one per cent."""
 _HEAD = ["layer", "head"]
 
 
 def heads(name: str, objective: Spec, **alternatives: object) -> Table:
-    """Self-attention heads; each value may be a tuple of alternatives, of which the first that occurs is read."""
+    """Self-attention heads; each value may be a tuple of alternatives, of which the first existing one is read."""
     wide = {key: value if isinstance(value, tuple) else (value,) for key, value in alternatives.items()}
     return Table(name, objective, known=True).where(kind="self", **wide)
 
 
 def best_heads(*tables: Table, less: str = "") -> Reading:
-    """For each table, the largest number over its rows, less a column such as the baseline."""
+    """For each table the largest number over its rows, minus a column such as the baseline if named."""
     return together(_best, *tables, less=less)
 
 
 def one_head(*tables: Table, less_baseline: tuple[bool, ...], thresholds: tuple[float, ...]) -> Reading:
-    """Several numbers of one and the same head of each seed: the head whose weakest number lies highest.
+    """Several numbers of one head per seed: the head that maximises its weakest number.
 
-    Each number may be less the baseline, and counts from its threshold.
+    A number may be reduced by the larger of its controls (the baseline and, for rare tokens, the score with shuffled
+    ranks), and is measured from its threshold.
     """
     return together(_one_head, *tables, less_baseline=less_baseline, thresholds=thresholds)
 
 
-def layer_means(table: Table, *, ratio: bool = False) -> Reading:
-    """The mean over the heads of each layer; with `ratio`, of the values over that of the baselines."""
-    return table.reduce(_layer_means, ratio=ratio)
+def busiest_layer(*tables: Table, relative: Table) -> Reading:
+    """Head means in the layer where that of the first table is largest; for `relative`, as ratios to its baselines."""
+    return together(_busiest, *tables, relative)
 
 
 def positional_heads(objective: Spec = TRANSLATION) -> Reading:
-    """The largest share at offset −1 or +1, the largest share at any other measured offset (NaN where none was
-    measured), and the mean confidence of the heads whose share reaches `POSITIONAL` at some offset (0 where there is
-    no such head).
+    """Shares and confidence of positional heads.
+
+    The columns are the largest share at offset −1 or +1, the largest share at any other measured offset (NaN if none
+    was measured), and the mean confidence of the heads whose share reaches `POSITIONAL` at some offset (0 if there is
+    none).
     """
-    return together(_positional, heads("head_positional", objective), heads("head_confidence", objective))
+    return together(_positional, heads(HEAD_POSITIONAL.name, objective), heads(HEAD_CONFIDENCE.name, objective))
 
 
 def dominant_heads(objective: Spec = TRANSLATION) -> Reading:
-    """For each layer the share of its most relevant head times the number of heads; Spearman's correlation of relevance
-    and confidence over all heads, without the rare-token head of the first layer where rare-token scores were measured;
-    and that head's relevance times the number of heads (NaN where they were not).
+    """Dominance of heads by relevance.
+
+    The columns are, for each layer, the share of its most relevant head times the number of heads; Spearman's
+    correlation of relevance and confidence over all heads, without the first layer's rare-token head if rare-token
+    scores were measured; and that head's relevance times the number of heads (NaN if they were not).
     """
     tables = [heads(f"head_{name}", objective) for name in ("relevance", "confidence")]
-    return together(_dominant, *tables, heads("head_rare_token", objective, rarest=1), optional=1)
+    return together(_dominant, *tables, heads(HEAD_RARE_TOKEN.name, objective, rarest=1), optional=1)
 
 
 def ablations(stack: str, kind: str, removed: str, objective: Spec = TRANSLATION) -> Table:
-    """Change of the loss by each head, ablated alone ("head"), or with all others of its layer ablated ("others")."""
-    table = Table("head_ablation", objective, needs=("layer", "head", "value"))
+    """Change of the loss by ablating each head alone ("head"), or all others of its layer ("others")."""
+    table = Table(HEAD_ABLATION.name, objective, needs=("layer", "head", "value"))
     return table.where(stack=stack, kind=kind, removed=removed, mode="zero", metric="loss")
 
 
 def mattering_share(table: Table) -> Reading:
-    """Share of the ablations that change the loss by more than `MATTERS`, up or down, counted seed by seed; and their
-    number."""
+    """Share of ablations that change the loss by more than `MATTERS` either way, seed by seed, and their number."""
     return table.reduce(_mattering)
 
 
 def best_head_left(stack: str, kind: str) -> Reading:
-    """Change of the loss when each layer keeps the one head that does best alone; of the baseline, a random head."""
+    """Change of the loss if each layer keeps only its best head; baseline: a random head."""
     return Reading((ablations(stack, kind, "others"),), _best_left, 0)
 
 
 def removal_curve(order: str, kind: str = "all", objective: Spec = TRANSLATION, **draw: int) -> Reading:
-    """The loss with the shares `SHARES` of the heads ablated in one order; of random orders their mean, or one draw."""
-    table = Table("head_pruning_curve", objective, needs=("removed", "draw"))
+    """The loss with the shares `SHARES` of the heads ablated in one order; for random orders their mean or one draw."""
+    table = Table(HEAD_PRUNING_CURVE.name, objective, needs=("removed", "draw"))
     return table.where(order=order, kind=kind, mode="zero", metric="loss", **draw).reduce(_removal)
 
 
 def _best(*parts: SeedRows, less: str) -> np.ndarray:
-    return _beside([_largest(rows.numbers - (rows.column(less) if less else 0.0)) for rows in parts])
+    return _beside([largest(rows.numbers - (rows.column(less) if less else 0.0))[:, 0] for rows in parts])
 
 
 def _one_head(*parts: SeedRows, less_baseline: tuple[bool, ...], thresholds: tuple[float, ...]) -> np.ndarray:
@@ -99,25 +104,35 @@ def _one_head(*parts: SeedRows, less_baseline: tuple[bool, ...], thresholds: tup
     numbers = []
     for rows, less in zip(parts, less_baseline, strict=True):
         own = SeedRows(rows.frame.set_index(_HEAD).loc[common], rows.number)
-        numbers.append(own.numbers - own.column("baseline") if less else own.numbers)
+        controls = [own.column(name) for name in ("baseline", "shuffled") if name in own.frame]
+        numbers.append(own.numbers - np.max(controls, axis=0) if less else own.numbers)
     least = min(map(len, numbers))
-    numbers_RNK = np.stack([values[:least] for values in numbers], axis=2)
-    return numbers_RNK[:, (numbers_RNK[0] - np.array(thresholds)).min(axis=1).argmax()]
+    firsts, seconds = zip(*(held_out(values[:least]) for values in numbers), strict=True)
+    best = (np.stack(firsts, axis=1) - np.array(thresholds)).min(axis=1).argmax()
+    return np.stack([second_RN[:, best] for second_RN in seconds], axis=1)
 
 
-def _layer_means(rows: SeedRows, ratio: bool) -> np.ndarray:
-    layers = [own for _, own in rows.groups("layer")]
-    means = [own.numbers.mean(axis=1) / (own.frame["baseline"].mean() if ratio else 1.0) for own in layers]
-    return _beside(means)
+def _busiest(first: SeedRows, *others: SeedRows) -> np.ndarray:
+    means = [{layer: own.numbers.mean(axis=1) for layer, own in rows.groups("layer")} for rows in (first, *others)]
+    layers = list(means[0])
+    layer = layers[int(held_out(_beside(list(means[0].values())))[0].argmax())]
+    if any(layer not in own for own in means):
+        raise Absent(f"a table lacks layer {layer}, which attends most to SEP")
+    relative = others[-1].frame
+    columns = [held_out(own[layer][:, None])[1][:, 0] for own in means]
+    columns[-1] = columns[-1] / relative.loc[relative["layer"] == layer, "baseline"].mean()
+    return _beside(columns)
 
 
 def _positional(shares: SeedRows, confidences: SeedRows) -> np.ndarray:
-    share_RN, confidence_RN = shares.numbers, confidences.numbers
+    first_N, share_RN = held_out(shares.numbers)
+    confidence_RN = held_out(confidences.numbers)[1]
     adjacent = shares.frame["offset"].abs().to_numpy() == 1
-    positional = pd.MultiIndex.from_frame(shares.frame.loc[share_RN[0] >= POSITIONAL, _HEAD])
+    positional = pd.MultiIndex.from_frame(shares.frame.loc[first_N >= POSITIONAL, _HEAD])
     confident = pd.MultiIndex.from_frame(confidences.frame[_HEAD]).isin(positional)
     found = confidence_RN[:, confident].mean(axis=1) if confident.any() else np.full(len(confidence_RN), np.nan)
-    return _beside([_largest(share_RN[:, adjacent]), _largest(share_RN[:, ~adjacent]), found])
+    best = [_at_largest(first_N[which], share_RN[:, which]) for which in (adjacent, ~adjacent)]
+    return _beside([*best, found])
 
 
 def _dominant(relevance: SeedRows, confidence: SeedRows, rare: SeedRows | None) -> np.ndarray:
@@ -126,6 +141,9 @@ def _dominant(relevance: SeedRows, confidence: SeedRows, rare: SeedRows | None) 
     if not both.any():
         raise Absent("head_relevance and head_confidence hold no head in common")
     relevance = relevance.at(both)
+    heads_of = relevance.frame.groupby("layer").size()
+    if np.min(heads_of) < 2:
+        raise Absent(f"too few heads: block {heads_of.idxmin()} has one, which holds all of its relevance")
     confidence = SeedRows(confidence.frame.set_index(_HEAD).loc[list(index[both])], confidence.number)
     layers = relevance.frame["layer"].to_numpy()
     share_RN, confidence_RN = relevance.numbers, confidence.numbers
@@ -135,11 +153,12 @@ def _dominant(relevance: SeedRows, confidence: SeedRows, rare: SeedRows | None) 
     least = min(len(share_RN), len(confidence_RN))
     agreement = spearman(share_RN[:least, others], confidence_RN[:least, others])[:, 0]
     exception = np.full(least, np.nan) if pointer is None else times_heads_RN[:, pointer]
-    return _beside([*(_largest(times_heads_RN[:, layers == one]) for one in sorted(set(layers))), agreement, exception])
+    best = [largest(times_heads_RN[:, layers == one])[:, 0] for one in sorted(set(layers))]
+    return _beside([*best, agreement, exception])
 
 
 def _rare_head(frame: pd.DataFrame, rare: SeedRows) -> int | None:
-    """Place of the first layer's head that points most often to rare tokens."""
+    """Index of the first-layer head that attends most often to rare tokens."""
     first = rare.frame[rare.frame["layer"] == rare.frame["layer"].min()]
     best = first.loc[first[rare.number].idxmax()]
     places = np.flatnonzero((frame["layer"] == best["layer"]) & (frame["head"] == best["head"]))
@@ -152,10 +171,11 @@ def _mattering(rows: SeedRows) -> np.ndarray:
 
 
 def _best_left(rows: SeedRows) -> np.ndarray:
-    best = rows.frame.loc[rows.frame.groupby("layer")["value"].idxmin()]
-    if list(best["layer"]) != list(range(len(best))):
+    losses_N, numbers_RN = held_out(SeedRows(rows.frame).numbers)[0], held_out(_finite(rows))[1]
+    best = pd.Series(losses_N).groupby(rows.frame["layer"].to_numpy()).idxmin()
+    if list(best.index) != list(range(len(best))):
         raise Absent("head_ablation lacks a layer")
-    return _finite(SeedRows(best, rows.number))
+    return numbers_RN[:, best]
 
 
 def _removal(rows: SeedRows) -> np.ndarray:
@@ -175,14 +195,12 @@ def _finite(rows: SeedRows) -> np.ndarray:
     return numbers
 
 
-def _largest(numbers_RN: np.ndarray) -> np.ndarray:
-    """The column that is largest in the first row, (R,); NaN where there is no column."""
-    if numbers_RN.shape[1] == 0:
-        return np.full(len(numbers_RN), np.nan)
-    return numbers_RN[:, numbers_RN[0].argmax()]
+def _at_largest(first_N: np.ndarray, numbers_RN: np.ndarray) -> np.ndarray:
+    """The column at which the first array is largest, (R,); NaN without columns."""
+    return numbers_RN[:, first_N.argmax()] if len(first_N) else np.full(len(numbers_RN), np.nan)
 
 
 def _beside(columns: list[np.ndarray]) -> np.ndarray:
-    """Columns of numbers, cut to the common number of replicates."""
+    """Stack columns of numbers, truncated to the common number of replicates."""
     common = min(map(len, columns))
     return np.stack([column[:common] for column in columns], axis=1)

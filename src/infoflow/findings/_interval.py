@@ -1,12 +1,12 @@
-r"""The interval of a statistic from its rows: seeds and sentences, whatever the statistic is.
+r"""The interval of any statistic from its rows, over seeds and sentences.
 
-A statistic that is nearly linear in the curves has a standard error for the seeds and one for the sentences, which
+A statistic that is nearly linear in the curves has one standard error for the seeds and one for the sentences, which
 `infoflow.foundation.join_halves` joins. Each end is the statistic's percentile over draws with a control variate: the
-same percentile of the draws' linear approximation is taken away and its true value $t s$ put in its place. Of a linear
-statistic nothing else remains, and no draw matters; of a ratio this is nearly Fieller's interval.
+same percentile of the draws' linear approximation is replaced by its true value $t s$. For a linear statistic only that
+value remains, and no draw matters; for a ratio the result is nearly Fieller's interval.
 
-Other statistics, such as a rank correlation, move in steps where curves cross. For them draws of seeds and sentences
-together give the percentiles: whatever might have been observed by chance near a tie is within the interval.
+Other statistics, such as a rank correlation, move in steps where curves cross. Joint draws of seeds and sentences then
+give the percentiles: the interval contains whatever might have been observed by chance near a tie.
 """
 
 # C columns of a condition, N draws, D deviations (seeds, or sentence replicates)
@@ -21,13 +21,13 @@ from infoflow.foundation import join_halves, seed_deviations, sentence_df, share
 from ._resampled import ResampledRows
 
 TAIL = 0.025
-_ROUGH = 0.2  # of the median draw, what a linear approximation may miss
+_ROUGH = 0.2  # share of the median draw that a linear approximation may miss
 _RESOLUTION = 1e-9  # relative deviations below this are rounding
-_NEAR_TIES = 0.4  # of the tail: draws lie round the order that was observed, and miss the true one more often
+_NEAR_TIES = 0.4  # of the tail: draws centre on the observed order and miss the true one more often
 
 
 class _Sorted:
-    """Columns of draws in order, to take percentiles of; what is not finite is left out."""
+    """Sorted columns of draws for percentiles; non-finite values are left out."""
 
     def __init__(self, values_NC: np.ndarray) -> None:
         finite_NC = np.isfinite(values_NC)
@@ -36,7 +36,7 @@ class _Sorted:
         self._enough_C = 2 * self._num_C >= len(values_NC)
 
     def ends(self, tail: float) -> np.ndarray:
-        """The percentiles at `tail` and 1 − `tail`, (2, C), between order statistics; NaN where most are missing."""
+        """The percentiles at `tail` and 1 − `tail`, (2, C), between order statistics; NaN if most draws are missing."""
         position_2C = np.array([[tail], [1 - tail]]) * np.maximum(self._num_C - 1, 0)
         below_2C = position_2C.astype(int)
         above_2C = np.minimum(below_2C + 1, np.maximum(self._num_C - 1, 0))
@@ -46,11 +46,11 @@ class _Sorted:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Part:
-    """What one source of chance does to the columns of a statistic."""
+    """The effect of one source of chance on the columns of a statistic."""
 
     weights_ND: np.ndarray
-    moves_NC: np.ndarray  # the statistic in each draw, less the estimate
-    effects_DC: np.ndarray  # what each deviation alone does to it
+    moves_NC: np.ndarray  # the statistic in each draw, minus the estimate
+    effects_DC: np.ndarray  # the effect of each single deviation
     df: float
 
     @cached_property
@@ -62,7 +62,7 @@ class _Part:
         return _Sorted(self.moves_NC), _Sorted(self.linear_NC)
 
     def halves(self, num_tests: int) -> tuple[np.ndarray, np.ndarray, float]:
-        """Half widths downwards and upwards, (C,), and the quantile they belong to."""
+        """Half widths downwards and upwards, (C,), and their quantile."""
         quantile = largest_t(num_tests, self.df)
         exact_C = quantile * np.sqrt((self.effects_DC**2).sum(axis=0))
         tail = t_tail(quantile, self.df)
@@ -72,18 +72,18 @@ class _Part:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Spread:
-    """What seeds and sentences do to the columns of a statistic."""
+    """The effects of seeds and sentences on the columns of a statistic."""
 
     rows: ResampledRows
     estimate_C: np.ndarray
     sentences: _Part
-    seeds: _Part | None  # None where one seed, or no two pairs of seeds, were measured
+    seeds: _Part | None  # None if fewer than two seeds, or two pairs of seeds, were measured
     shared_C: np.ndarray
-    joint_NC: np.ndarray  # draws of both together, less the estimate
+    joint_NC: np.ndarray  # joint draws of both, minus the estimate
 
     @classmethod
     def of(cls, values: np.ndarray, rows: ResampledRows) -> "Spread":
-        """From a statistic's values on all rows, (rows, C); what is undefined in the estimate stays so."""
+        """Build it from a statistic's values on all rows, (rows, C); undefined estimates stay undefined."""
         with np.errstate(invalid="ignore"):
             return cls._of(values, rows)
 
@@ -127,11 +127,11 @@ class Spread:
         )
 
     def seed_error(self, column: int) -> float:
-        """Standard error by the choice of seeds; NaN where it is not known."""
+        """Standard error by the choice of seeds; NaN if unknown."""
         return float("nan") if self.seeds is None else float(np.sqrt((self.seeds.effects_DC[:, column] ** 2).sum()))
 
     def sentence_error(self, column: int) -> float:
-        """Standard error by the choice of sentences, of the part that the spread over seeds does not hold."""
+        """Standard error by the choice of sentences, apart from the part in the spread over seeds."""
         whole = (self.sentences.effects_DC[:, column] ** 2).sum()
         return float(np.sqrt(np.clip(self.shared_C[column], 0.0, 1.0) * whole))
 
@@ -147,7 +147,7 @@ class Spread:
         return _Sorted(self.joint_NC)
 
     def ends(self, num_tests: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper ends of the columns, (C,), each exceeded with 2.5 %; `num_tests`: see `largest_t`."""
+        """Lower and upper ends of the columns, (C,), each exceeded in 2.5 % of cases; `num_tests`: see `largest_t`."""
         with np.errstate(invalid="ignore"):
             down, up, t_sentences = self.sentences.halves(num_tests)
             linear, df = self._nearly_linear, self.sentences.df
@@ -166,12 +166,13 @@ class Spread:
 
 @lru_cache(maxsize=256)
 def largest_t(num: int, df: float) -> float:
-    """What the largest of `num` independent normal variables, over one standard error, exceeds with 2.5 %.
+    """The 97.5 % quantile of the largest of `num` independent normal variables over one standard error.
 
-    Student's quantile for one. The standard error has `df` degrees of freedom and is that of the largest alone, so
-    this is far less than Bonferroni's quantile, which guards against the smallest standard error of all.
+    For one variable this is Student's quantile. The standard error has `df` degrees of freedom and belongs to the
+    largest only, so this is far less than Bonferroni's quantile, which guards against the smallest standard error of
+    all.
     """
-    from scipy.special import gammaincinv, ndtr  # take long to import
+    from scipy.special import gammaincinv, ndtr  # slow imports
 
     if num == 1:
         return t_quantile(df, TAIL)
@@ -185,8 +186,8 @@ def largest_t(num: int, df: float) -> float:
 
 
 def t_tail(quantile: float, df: float) -> float:
-    """How often Student's t exceeds `quantile`."""
-    from scipy.special import stdtr  # takes long to import
+    """Probability that Student's t exceeds `quantile`."""
+    from scipy.special import stdtr  # slow import
 
     return float(stdtr(df, -quantile))
 

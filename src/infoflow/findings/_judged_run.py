@@ -1,4 +1,4 @@
-"""A run whose claims are judged: what a comparison needs of it, and keeps."""
+"""A run with judged claims, as far as a comparison needs and keeps it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _CLAIM = ["id", "architecture"]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class JudgedRun:
-    """What a comparison over scale keeps of one run: enough to compare it again, with others, without its tables."""
+    """What a comparison over scale keeps of one run, enough to repeat the comparison without the run's tables."""
 
     entry: Mapping[str, Any]
     """Its part of the comparison's run.json: `ScaleRun.entry`."""
@@ -40,16 +40,16 @@ class JudgedRun:
 
     @property
     def plan(self) -> Mapping[str, Any]:
-        """Of its plan the models and their training."""
+        """The plan's sections about the models and their training."""
         return self.entry.get("plan", {})
 
     @property
     def has_course(self) -> bool:
-        """Whether it has findings at checkpoints, which are scales too."""
+        """Whether it has findings at checkpoints, which also are scales."""
         return bool((self.rows["update"] != END).any())
 
     def costs(self) -> list[float]:
-        """Of each of its findings what the training of the claim's models cost: tokens times parameters."""
+        """Training cost of the claim's models for each of its findings: tokens times parameters."""
         ends = self.rows[self.rows["update"] == END].drop_duplicates(_CLAIM).set_index(_CLAIM)
         cost = (ends["tokens"] * ends["parameters"]).fillna(0.0)
         return [float(cost[id, family]) for id, family in self.findings[_CLAIM].itertuples(index=False)]
@@ -59,7 +59,7 @@ def judged_runs(folder: RunFolder) -> list[JudgedRun]:
     """The runs of an earlier comparison.
 
     Raises:
-        UserError: It is damaged, or of another version.
+        UserError: The comparison is damaged or of another version.
     """
     again = "Compare its studies again: infoflow over-scale."
     entries = folder.read().get("runs")
@@ -72,7 +72,7 @@ def judged_runs(folder: RunFolder) -> list[JudgedRun]:
         stored = folder.tables.stored(schema.name)
         if stored.schema.version != schema.version or set(stored.frame) != set(schema.column_names):
             raise UserError(f"{folder.path} was compared by another version of infoflow. {again}")
-        effects = [list(each) for each in stored.frame["effects"]]  # not arrays, as they come from a file
+        effects = [list(each) for each in stored.frame["effects"]]  # not arrays, since they come from a file
         frames[schema.name] = schema.conform(stored.frame.assign(effects=effects))
     scale, findings = frames[FINDINGS_OVER_SCALE.name], frames[FINDINGS_BY_RUN.name]
     found = []

@@ -1,7 +1,7 @@
-"""Whether a model has learned its task: a claim about an objective says nothing about a model that has not.
+"""Whether a model has learned its task, since a claim about an objective says nothing about a model that has not.
 
-The rule was fixed before any verdict was seen and looks at task scores only, on the test split where there is one. It
-is the one that the objective declares (`metrics`); of most:
+The rule was fixed before any verdict was seen and uses only task scores, on the test split if there is one. Each
+objective declares it (`metrics`); for most:
 
 - the loss lies at least 10 % below that of a model that knows token frequencies and nothing else (the upper end of the
   loss's interval below 0.9 times the unigram loss): the model uses context, beyond what a few updates teach;
@@ -9,11 +9,11 @@ is the one that the objective declares (`metrics`); of most:
   Below about 10 points machine translation is commonly read as useless, and a decoder that ignores the source
   gets there no more than a copy does.
 
-Models that were trained with passages are judged by the share of their own training queries that they answer: the
-study writes `learned` into the table retrieval_scores, 1 or 0; where it says nothing the model counts as one that has.
+Models trained with passages are judged by the share of their own training queries that they answer: the study writes
+`learned` (1 or 0) to the table retrieval_scores, and a model without the entry counts as having learned.
 
-Of replaced tokens the area under the curve must lie .1 above a half, of pairs the accuracy above the more frequent
-answer; a distilled model is judged by its own loss on masked tokens.
+For replaced tokens the area under the curve must exceed a half by .1, and for pairs the accuracy must exceed the share
+of the more frequent answer by .05; a distilled model is judged by its own loss on masked tokens.
 """
 
 from collections.abc import Iterator
@@ -22,6 +22,7 @@ import pandas as pd
 
 from infoflow.objectives import OBJECTIVES, RETRIEVAL_OBJECTIVES, Metric
 from infoflow.results import Spec
+from infoflow.retrieval import RETRIEVAL_SCORES
 
 from ._model_group import Absent, Ambiguous, ModelGroup
 
@@ -29,9 +30,9 @@ _COLUMNS = ["seed", "trained", "split", "metric", "value", "low", "high", "basel
 
 
 def shortfall(models: ModelGroup, objective: Spec, seed: int) -> str | None:
-    """Why the model of that objective and seed counts as not having learned its task, or None where it has.
+    """Why the model of that objective and seed counts as not having learned its task, or None if it has.
 
-    Where scores are of several corpora (a column `corpus`), there is a model on each, and all must have learned.
+    If the scores cover several corpora (a column `corpus`), there is one model for each, and all must have learned.
     """
     model = f"the model {objective.label}/seed-{seed}"
     if objective.name in RETRIEVAL_OBJECTIVES:
@@ -49,7 +50,7 @@ def shortfall(models: ModelGroup, objective: Spec, seed: int) -> str | None:
 def _unread(models: ModelGroup, objective: Spec, seed: int, model: str) -> str | None:
     """Why a model with passages counts as not having learned to answer."""
     try:
-        scores = models.rows("retrieval_scores", objective, ["seed", "metric", "value"])
+        scores = models.rows(RETRIEVAL_SCORES.name, objective, ["seed", "metric", "value"])
     except Ambiguous as several:
         return f"whether {model} has learned its task is not known: {several}"
     except Absent:

@@ -1,7 +1,7 @@
-"""What the claims about training read: shares of layers and components in the loss change, and who hurt when.
+"""Readings of claims about training: shares of layers and components in the loss change, and which parts hurt when.
 
-Where a number has no bootstrap over sentences (counts of steps, figures of a whole run), its replicates repeat it, so
-that intervals come from the seeds alone. Numbers are of the training sentences and the first term of the loss.
+If a number has no bootstrap over sentences (counts of steps, figures of a whole run), its replicates repeat it, so that
+intervals come only from seeds. Numbers refer to the training sentences and the first term of the loss.
 """
 
 # S stacks' series of windows: (layer, window); K entries of a profile, R bootstrap replicates
@@ -13,9 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from infoflow.dynamics import ALLOCATION_CORPORA, ALLOCATION_SIMILARITY
 from infoflow.foundation import stream
 from infoflow.results import Spec
 
+from ._bounded_times import limit
 from ._condition import Condition, exceeds
 from ._finding import Agreement, Curves
 from ._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION, Absent
@@ -30,25 +32,25 @@ ATTENTION, FEED_FORWARD = COMPONENTS[:4], COMPONENTS[4:6]
 def profile(objective: Spec, stack: str = "", number: Literal["value", "parameters"] = "value") -> Reading:
     """Loss change of each layer and component inside a stack's blocks, as shares of their sum (layer by layer).
 
-    Self-attention, feed-forward and norms; positive shares helped. Baselines: what equal allocations of all parameters
-    would give; `"parameters"`: shares of the parameters.
+    Components are self-attention, feed-forward and norms; positive shares helped. The baseline is an equal allocation
+    to all parameters; `"parameters"` gives shares of the parameters.
     """
     table = _recorded("groups", objective, stack or MAIN_STACK[objective], "component", "layer", "kind", "parameters")
     return table.reduce(_profile).changed(number=number)
 
 
 def profile_similarity(first: Spec, second: Spec, *stacks: str) -> Reading:
-    """Rank correlation of the share profiles of two stacks (by default the main ones), for pairs of different seeds.
+    """Rank correlation of the share profiles of two stacks (default: the main ones), for pairs of different seeds.
 
     Its baseline has no replicates.
     """
-    table = _profile_pairs("allocation_similarity", first, second, "ordered", stacks)
+    table = _profile_pairs(ALLOCATION_SIMILARITY.name, first, second, "ordered", stacks)
     return table.reduce(_one_similarity)
 
 
 def corpus_similarity(first: Spec, second: Spec, corpora: Literal["same", "other"]) -> Reading:
-    """The same mean over pairs of corpora: of two trainings on different corpora, or on one; for each pair of seeds."""
-    table = _profile_pairs("allocation_corpora", first, second, "unordered", ())
+    """The same mean over pairs of corpora, for trainings on different corpora or on one, for each pair of seeds."""
+    table = _profile_pairs(ALLOCATION_CORPORA.name, first, second, "unordered", ())
     names = f"{NAMES[first]} ({MAIN_STACK[first]}) and {NAMES[second]} ({MAIN_STACK[second]})"
     absent = f"no two trainings of {names} on {corpora} corpora, under different seeds, were compared"
     return replace(table, absent=absent).reduce(_mean_similarity, same=corpora == "same")
@@ -61,27 +63,30 @@ def hurting(objective: Spec, components: tuple[str, ...]) -> Reading:
 
 
 def last_hurting(objective: Spec) -> Reading:
-    """The last step in which any component, summed over the layers of a stack, hurt, as a share of the training."""
+    """The last step in which a component, summed over a stack's layers, hurt, as a share of the training.
+
+    A second number says whether that is the end of training, after which some may continue to hurt.
+    """
     table = _recorded("hurting", objective, ..., *_HURTING, "chords", number="last_hurt")
     return table.reduce(_last_hurting, components=(*ATTENTION, *FEED_FORWARD))
 
 
 def window_mean(objective: Spec, column: Literal["helping", "alternated", "top_share"]) -> Reading:
-    """A share of the parameters, mean over the whole training."""
+    """A share of the parameters, averaged over the whole training."""
     number = "helped" if column == "helping" else column
     table = _recorded("windows", objective, None, "hurt", "alternated", "top_share", number=number)
     return table.reduce(_window_mean)
 
 
 def reliability(objective: Spec, statistic: str, rule: str = "") -> Reading:
-    """A figure of the recording itself."""
+    """A number about the recording itself."""
     return _recorded("reliability", objective).where(statistic=statistic, rule=rule).reduce(_only)
 
 
 def halves_agree(objectives: Sequence[Spec] = OBJECTIVES, *, parameters: bool = False) -> Agreement:
-    """Totals of groups of parameters, or of single ones, on two halves of the evaluated sentences (threshold ours).
+    """Agreement of two halves of the sentences on totals of parameter groups, or of single ones (our threshold).
 
-    At a correlation of .7 the mean of both halves would correlate by 2 · .7 / 1.7 = .82 with that of other sentences.
+    At a correlation of .7, the mean of both halves would correlate by 2 · .7 / 1.7 = .82 with that of other sentences.
     """
     which = "parameters" if parameters else "groups without embeddings"
     absent = (
@@ -94,17 +99,20 @@ def halves_agree(objectives: Sequence[Spec] = OBJECTIVES, *, parameters: bool = 
 
 
 def synchrony(objective: Spec, *, turned: bool = False) -> Reading:
-    """How often the layers of the main stack learn most at once: mean share of common peaks, over pairs of layers.
+    """How often the layers of the main stack learn most at the same time: mean share of common peaks, over layer pairs.
 
-    A peak of a layer is a window in which it lowered the loss more than in both neighbouring ones. `turned`: the same
-    after each layer's series was turned round by a random number of windows.
+    A layer peaks in a window that lowers the loss more than both neighbouring ones. `turned`: the same after rotating
+    each layer's series by a random number of windows.
     """
     return _recorded("steps", objective, MAIN_STACK[objective], "window", "layer").reduce(_synchrony, turned=turned)
 
 
 def head_spread(objective: Spec) -> Reading:
-    """How unequal the heads of a layer are: standard deviation over heads, beyond what the choice of sentences gives,
-    in units of the layer's mean absolute head; mean over layers. Baseline: what that choice alone gives."""
+    """Inequality of the heads of a layer, averaged over layers.
+
+    It is the standard deviation over heads, beyond that from the choice of sentences, in units of the layer's mean
+    absolute head. Baseline: the part from that choice.
+    """
     table = _recorded("heads", objective, MAIN_STACK[objective], "layer", "head", "value", "replicates")
     return table.where(kind="self").reduce(_head_spread)
 
@@ -120,7 +128,7 @@ def total_of(curve: np.ndarray, components: tuple[str, ...]) -> np.ndarray:
 
 
 def own_over_others(name: str, curves: Curves) -> Condition:
-    """Of every two objectives, what either has in common with itself less what they have with each other."""
+    """For every two objectives, similarity of each with itself minus similarity with the other."""
     pairs = [(own, one, other) for one, other in combinations(OBJECTIVES, 2) for own in (one, other)]
     gaps = [curves[own.name] - curves[f"{one.name}, {other.name}"] for own, one, other in pairs]
     labels = [f"{NAMES[own]}, over {NAMES[one]} and {NAMES[other]}" for own, one, other in pairs]
@@ -151,7 +159,7 @@ def _first_term(rows: SeedRows) -> SeedRows:
 
 
 def _profile(rows: SeedRows) -> np.ndarray:
-    """Shares in the order layer, component (the kinds of norms added up), and their replicates, (1 + R, K)."""
+    """Shares by layer and component (norms summed), with their replicates, (1 + R, K)."""
     rows = _first_term(rows)
     inside = (rows.frame["layer"] >= 0) & (rows.frame["kind"] != "cross") & rows.frame["component"].isin(COMPONENTS)
     rows = rows.at(inside)
@@ -197,7 +205,8 @@ def _hurting(rows: SeedRows, components: tuple[str, ...]) -> np.ndarray:
 
 def _last_hurting(rows: SeedRows, components: tuple[str, ...]) -> np.ndarray:
     rows = _steps_of_blocks(rows, components)
-    return exact([(rows.frame["last_hurt"].clip(lower=0) / rows.frame["chords"]).max()])
+    share = (rows.frame["last_hurt"].clip(lower=0) / rows.frame["chords"]).max()
+    return exact([share, limit(share >= 1)])
 
 
 def _window_mean(rows: SeedRows) -> np.ndarray:
@@ -205,7 +214,7 @@ def _window_mean(rows: SeedRows) -> np.ndarray:
     share = frame[rows.number]
     if rows.number == "helped":
         share = share / (share + frame["hurt"]).replace(0, np.nan)
-    mean = share.groupby(frame["seed"]).mean()  # sums as pandas does, over windows one after the other
+    mean = share.groupby(frame["seed"]).mean()  # sums in the order of pandas, window after window
     if np.isnan(mean.to_numpy()).any():
         raise Absent("single parameters were not followed")
     return exact(mean)
@@ -246,6 +255,8 @@ def _head_spread(rows: SeedRows) -> np.ndarray:
     rows = rows.at(rows.frame["head"] >= 0)
     if len(rows.replicates) < 2:
         raise Absent("allocation_heads has no heads with intervals")
+    if np.min(rows.frame.groupby("layer").size()) < 2:
+        raise Absent("too few heads: a layer with one has no spread over heads")
     return exact([np.mean([_spread_of(heads) for _, heads in rows.groups("layer")])])
 
 

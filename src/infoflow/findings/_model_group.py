@@ -1,6 +1,6 @@
-"""The models that claims are tested on: of one architecture, at one point of their training, and before it.
+"""The models that claims are tested on: of one architecture, at one point of training and before it.
 
-Readings get rows of models from here alone, so that no number is ever of two models of one objective and seed.
+Readings get model rows only from here, so that no number ever mixes two models of one objective and seed.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -11,7 +11,8 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from infoflow.results import END, UNTRAINED, AmbiguousModels, Spec, first_architecture, select, with_keys
+from infoflow.over_training import SUFFIX
+from infoflow.results import END, TABLES, UNTRAINED, AmbiguousModels, Spec, first_architecture, select, with_keys
 
 from ._zoo import CAUSAL as CAUSAL
 from ._zoo import MASKED as MASKED
@@ -24,97 +25,18 @@ Tables = Mapping[str, pd.DataFrame]
 Found = TypeVar("Found")
 
 
-# What makes the tables that not every study has.
-_LEFT_OUT = ", and a plan that does not leave it out"
-_TREES = f"it needs a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy{_LEFT_OUT}"
-_PRUNING, _DYNAMICS = "a plan that says [pruning] on = true makes it", "a plan that says [dynamics] on = true makes it"
-_TUNED = "a plan with tables [[tune]] makes it"
-_MADE_BY = {
-    "ablation_transfer": "a plan whose [corpus] has a transfer_name, a corpus of another domain, makes it",
-    "alignment": "a plan with masked-lm and translation, and [alignment] on = true, makes it",
-    "allocation_groups": _DYNAMICS,
-    "allocation_heads": _DYNAMICS,
-    "allocation_hurting": _DYNAMICS,
-    "allocation_reliability": _DYNAMICS,
-    "allocation_similarity": _DYNAMICS,
-    "allocation_steps": _DYNAMICS,
-    "allocation_windows": _DYNAMICS,
-    **dict.fromkeys(
-        (
-            "convergence",
-            "convergence_time",
-            "effective_rank_over_training",
-            "embedding_change_over_training",
-            "head_role_events",
-            "in_context_learning_over_training",
-            "loss_by_frequency_over_training",
-            "ngram_agreement_over_training",
-            "phases",
-            "prediction_divergence_over_training",
-            "role_turnover",
-            "task_scores_over_training",
-            "mutual_information_over_training",
-            "translation_stages_over_training",
-        ),
-        "a plan with a schedule in [checkpoints] makes it",
-    ),
-    "probe_scores_over_training": "a plan whose [checkpoints] name probe_scores in heavy, with tasks in "
-    "[probing], makes it",
-    "minimal_pairs_over_training": "a plan whose [checkpoints] name minimal_pairs in heavy, with that task in "
-    "[probing], makes it",
-    "seed_divergence_over_training": "a plan whose [checkpoints] name seed_divergence in light makes it, of "
-    "two seeds or more",
-    "domain_loss": "a plan with tables [[tune]] and a [domain] makes it",
-    **dict.fromkeys(
-        (
-            "attention_ranking",
-            "evidence_ablation",
-            "evidence_flow",
-            "evidence_heads",
-            "knowledge",
-            "knowledge_conflict",
-            "knowledge_lens",
-            "retrieval_scores",
-        ),
-        "a plan that says [retrieval] on = true makes it",
-    ),
-    "bert_score": "infoflow bert-score with pairs that people scored makes it",
-    "encoder_context": "infoflow study on the run's folder makes it, without training again",
-    "head_coreference": f"it needs a corpus with coreference annotation, such as CoNLL-2012 or CorefUD{_LEFT_OUT}",
-    "head_probe": _TREES,
-    "head_relations": _TREES,
-    "match": "infoflow study on the run's folder makes it, without training again",
-    "head_special_gradient": f"it needs a tokenizer with a SEP token{_LEFT_OUT}",
-    "prunable_by_update": 'a plan with a schedule in [checkpoints] makes it, and heavy = ["head_pruning_curve"]',
-    "pruned_heads": _PRUNING,
-    "pruned_roles": _PRUNING,
-    "pruning": _PRUNING,
-    **dict.fromkeys(("transplant_curves", "transplanted_heads"), "a plan that says [transplant] on = true makes it"),
-    "source_contribution_over_training": "a plan with a schedule in [checkpoints] makes it, and heavy = "
-    '["source_contribution"]',
-    **dict.fromkeys(("layer_swaps", "tuned_scores", "tuning_change", "tuning_heads"), _TUNED),
-    "tag_neighbours": "it needs a corpus with tags, such as grammar, a CoNLL-U treebank or a .tagged file" + _LEFT_OUT,
-}
-_SEVERAL_RUNS = {
-    "allocation_corpora": "it needs recordings on several corpora, and a study has one: run one study for each and "
-    "compare their folders, infoflow dynamics RUN RUN ...",
-    "stages_by_warmup": "it needs two studies that differ in their warm-up alone, one four times as long, with a "
-    "schedule in [checkpoints]: compare their folders, infoflow over-scale RUN RUN",
-}
-
-
 class Absent(Exception):
-    """What a claim needs was not measured; the message says what, for the findings table."""
+    """A measurement that a claim needs is missing; the message for the findings table names it."""
 
 
 class Ambiguous(Absent):
-    """More than one model was measured where one was meant: no table that a claim may do without is left out for it."""
+    """Several models were found where one was expected; the claim cannot fall back to leaving the table out."""
 
 
 class _KeyedTables(Mapping[str, pd.DataFrame]):
-    """Tables with all columns that tell models apart, completed when first asked for.
+    """Tables with all columns that identify models, completed on first use.
 
-    A table that names no architecture is of an earlier version: its models are of the first one.
+    A table that names no architecture comes from an earlier version; its models belong to the first one.
     """
 
     def __init__(self, tables: Tables) -> None:
@@ -124,7 +46,7 @@ class _KeyedTables(Mapping[str, pd.DataFrame]):
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self._known:
             frame = self._tables[name]
-            if name == "alignment" and "objective" not in frame:  # its models were not named, but always the same
+            if name == "alignment" and "objective" not in frame:  # its models were unnamed, but always the same
                 frame = frame.assign(objective=MASKED.name)
             frame = frame if frame.empty else with_keys(frame)
             columns = [c for c in ("architecture", "architecture_a", "architecture_b") if c in frame]
@@ -141,18 +63,18 @@ class _KeyedTables(Mapping[str, pd.DataFrame]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelGroup:
-    """One model of each objective and seed, none of which began from another one; and its tables."""
+    """One model of each objective and seed, trained from random weights, with its tables."""
 
     tables: Tables
     architecture: str
     update: int
-    _known: dict = field(default_factory=dict, repr=False)  # what was found, of all groups of a run
+    _known: dict = field(default_factory=dict, repr=False)  # results found so far, shared by all groups of a run
 
     def rows(self, name: str, objective: Spec, columns: Iterable[str] = (), *, trained: bool = True) -> pd.DataFrame:
-        """The rows of a table that are about the objective's models, or about the same models before training.
+        """The rows of a table about the objective's models, or about the same models before training.
 
         Raises:
-            Absent: The table is absent or lacks one of the columns, or two models have one seed.
+            Absent: The table is absent or lacks one of the columns, or two models share a seed.
         """
         frame = self.table(name, ["objective", *columns])
         return self.once((name, objective), lambda: self._select(frame, objective, trained), trained=trained)
@@ -160,7 +82,7 @@ class ModelGroup:
     def pairs(
         self, name: str, first: Spec, second: Spec, columns: Iterable[str] = (), *, trained: bool = True
     ) -> pd.DataFrame:
-        """The rows of a table of pairs that are about models of these objectives, `first` always as model a."""
+        """The rows of a table of pairs about models of these objectives, always with `first` as model a."""
         frame = self.table(name, ["objective_a", "objective_b", *columns])
 
         def select_both(one: Spec, other: Spec) -> pd.DataFrame:
@@ -175,7 +97,7 @@ class ModelGroup:
         return self.once((name, first, second), select_pairs, trained=trained)
 
     def course(self, name: str, objective: Spec, columns: Iterable[str] = ()) -> pd.DataFrame:
-        """The rows of a table over training that are about the objective's models, at all checkpoints.
+        """The rows of a table over training about the objective's models, at all checkpoints.
 
         Raises:
             Absent: The table is absent or lacks one of the columns.
@@ -190,18 +112,17 @@ class ModelGroup:
         return frame[np.all([frame[column] == value for column, value in own.items()], axis=0)]
 
     def table(self, name: str, columns: Iterable[str] = ()) -> pd.DataFrame:
-        """The whole table, of all models, which must have these columns."""
+        """The whole table with all models, which must have these columns."""
         frame = self.tables.get(name)
         if frame is None or frame.empty:
-            made_by = f": {_MADE_BY[name]}" if name in _MADE_BY else ""
-            raise Absent(_SEVERAL_RUNS.get(name, f"the table {name} is absent{made_by}"))
+            raise Absent(f"the table {name} is absent{_made_by(name)}")
         missing = [column for column in columns if column not in frame.columns]
         if missing:
             raise Absent(f"the table {name} has no column {', '.join(missing)}")
         return frame
 
     def once(self, key: Hashable, find: Callable[[], Found], *, trained: bool) -> Found:
-        """What `find` gives, found once: of untrained models once for all updates of an architecture."""
+        """The result of `find`, computed once; for untrained models, once for all updates of an architecture."""
         where = (self.architecture, self.update if trained else UNTRAINED, trained, key)
         if where not in self._known:
             self._known[where] = find()
@@ -216,9 +137,9 @@ class ModelGroup:
 
 
 def model_groups(tables: Tables, names: Iterable[str]) -> list[ModelGroup]:
-    """The groups of models that the named tables are about: the first architecture and the end of training first.
+    """The groups of models in the named tables: the first architecture and the end of training come first.
 
-    Where they are about no trained model, one group that has none.
+    Without any trained model, there is one empty group.
     """
     keyed = _KeyedTables(tables)
     found = dict.fromkeys(place for name in names if name in keyed for place in _places(keyed[name]))
@@ -230,14 +151,14 @@ def model_groups(tables: Tables, names: Iterable[str]) -> list[ModelGroup]:
 
 
 def group_of(tables: Tables, architecture: str, update: int) -> ModelGroup:
-    """The models of one architecture and update, of tables that are about no others."""
+    """The models of one architecture and update, from tables that cover no others."""
     return ModelGroup(_KeyedTables(tables), architecture, update)
 
 
 def _places(frame: pd.DataFrame) -> Iterator[tuple[str, int]]:
-    """Architectures and updates of the trained models that a table is about; of pairs, those of both models.
+    """Architectures and updates of a table's trained models; for pairs, those of both models.
 
-    Tables over training are read as a whole, at the end of it.
+    Tables over training are read as a whole, at its end.
     """
     if "lr_share" in frame.columns:
         frame = frame.assign(update=END)
@@ -252,3 +173,15 @@ def _places(frame: pd.DataFrame) -> Iterator[tuple[str, int]]:
 @cache
 def _other_side(column: str) -> str:
     return {"_a": f"{column[:-2]}_b", "_b": f"{column[:-2]}_a"}.get(column[-2:], column)
+
+
+def _made_by(name: str) -> str:
+    """What a run needs to have the table, to be appended to a sentence; "" if every study has it."""
+    measured = TABLES.get(name.removesuffix(SUFFIX))
+    if measured is None:
+        return ""
+    needs = [measured.made_by] if measured.made_by else []
+    if name.endswith(SUFFIX):
+        heavy = "" if measured.light else f", and {measured.name} in their light or heavy,"
+        needs.append(f"a plan with a schedule in [checkpoints]{heavy} makes it at checkpoints")
+    return ": " + "; ".join(dict.fromkeys(needs)) if needs else ""

@@ -1,4 +1,4 @@
-"""How many seeds would decide a claim that is undetermined."""
+"""How many seeds would decide an undetermined claim."""
 
 import math
 
@@ -7,36 +7,36 @@ from infoflow.foundation import NUM_REPLICATES, Interval, sentence_df, t_quantil
 from ._condition import wilson
 
 MOST_SEEDS = 1000
-"""Beyond so many, more seeds are no answer."""
+"""Maximum number of seeds that is reported as an answer."""
 
 
 def seeds_to_decide(
     effect: float, interval: Interval, threshold: float, *, seeds: int, seed_error: float, sentence_error: float
 ) -> int | None:
-    r"""The least number of seeds whose interval would leave the threshold out, if the effect is what it seems to be.
+    r"""The least number of seeds whose interval would exclude the threshold, if the effect equals its estimate.
 
     With $k$ seeds the squared standard error is $e^2$ by the seeds, and $s^2$ by the sentences beyond what the spread
-    over seeds holds. $n$ seeds on the same sentences have $a^2 = e^2 k / n$ and the half width
+    over seeds contains. $n$ seeds on the same sentences have $a^2 = e^2 k / n$ and the half width
 
     $$ h(n) = \max\left(\frac{t_{n-1}\, a^2 + t_s\, s^2}{\sqrt{a^2 + s^2}},\ t_s\, s\right) $$
 
-    as `infoflow.foundation.join_halves` has it, with $t_{n-1}$ Student's quantile. The interval's reach towards the
-    threshold, which may be wider (several layers, a rank correlation), is taken to shrink as $h(n) / h(k)$; the answer
-    is the least $n > k$ at which it falls short of the threshold. It is a plan, no promise: an effect that truly is
-    this large is decided by $n$ seeds about every second time, and the spread of few seeds is itself known to a factor
-    of two.
+    as in `infoflow.foundation.join_halves`, with $t_{n-1}$ as Student's quantile. The interval's extent towards the
+    threshold, which may be wider (several layers, a rank correlation), is assumed to shrink as $h(n) / h(k)$; the
+    answer is the least $n > k$ at which it falls short of the threshold. The answer is a plan, not a guarantee: an
+    effect of exactly this size is decided by $n$ seeds about every second time, and few seeds determine their own
+    spread only up to a factor of two.
 
     Args:
         effect: The estimate.
         interval: Its 95 % interval, with `seeds` seeds.
-        threshold: What the interval must leave out.
-        seeds: $k$, how many there are.
-        seed_error: $e$, standard error of the effect by the choice of seeds, in its unit; NaN: not known.
-        sentence_error: $s$, likewise by that of sentences.
+        threshold: Value that the interval must exclude.
+        seeds: $k$, the current number of seeds.
+        seed_error: $e$, standard error of the effect by the choice of seeds, in its unit; NaN: unknown.
+        sentence_error: $s$, likewise by the choice of sentences.
 
     Returns:
-        The number; None where there is nothing to tell: one seed, an interval that leaves the threshold out already, or
-        one that does not come from the seeds' spread. `MOST_SEEDS` + 1: no number up to `MOST_SEEDS` would do.
+        The number. None without an answer: one seed, an interval that already excludes the threshold, or one that does
+        not come from the seeds' spread. `MOST_SEEDS` + 1: no number up to `MOST_SEEDS` suffices.
     """
     gap = abs(effect - threshold)
     reach = abs((interval.low if effect > threshold else interval.high) - effect)
@@ -62,15 +62,17 @@ def seeds_to_decide(
 
 
 def seeds_to_count(share: float, of: int, threshold: float, *, seeds: int) -> int | None:
-    """The least number of seeds at which Wilson's interval of a share of `of` things in each leaves the threshold out;
-    None where that of `seeds` does already, and where no number up to `MOST_SEEDS` would."""
+    """The least number of seeds whose Wilson interval for a share of `of` things in each excludes the threshold.
+
+    None if that of `seeds` already does, and if no number up to `MOST_SEEDS` would.
+    """
     ends = ((number, wilson(share, of * number)) for number in range(seeds, MOST_SEEDS + 1))
     needed = next((number for number, (low, high) in ends if not low <= threshold <= high), None)
     return None if needed == seeds else needed
 
 
 def told_seeds(needed: int | None, seeds: int) -> str:
-    """The same as a sentence, empty where there is nothing to tell."""
+    """The same as a sentence, or "" without an answer."""
     if needed is None:
         return ""
     many = f"about {needed:,}" if needed <= MOST_SEEDS else f"no number up to {MOST_SEEDS:,}"

@@ -1,4 +1,4 @@
-"""How far apart objectives are: by the spaces of their models, by their heads, by what their training changed."""
+"""Distances between objectives: by the spaces of their models, by their heads, and by their loss changes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,21 +8,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infoflow.dynamics import ALLOCATION_SIMILARITY
 from infoflow.foundation import interval_over_seeds
-from infoflow.heads import head_roles
+from infoflow.heads import HEAD_PATTERNS, HEAD_POSITIONAL, HEAD_RARE_TOKEN, HEAD_RELATIONS, HEAD_SURFACE, head_roles
+from infoflow.representations import MODEL_DISTANCE, SPACE_SIMILARITY
 from infoflow.results import UNTRAINED, Spec
 
 from ._model_group import ModelGroup
 
 Pair = tuple[str, str]
 
-_ROLE_TABLES = ("head_positional", "head_relations", "head_rare_token", "head_surface", "head_patterns")
+_ROLE_TABLES = (HEAD_POSITIONAL.name, HEAD_RELATIONS.name, HEAD_RARE_TOKEN.name, HEAD_SURFACE.name, HEAD_PATTERNS.name)
 _LEAST_ROLES = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ObjectiveDistance:
-    """Of two models: of two objectives from one seed, or of one objective from two."""
+    """Distance between two models: of two objectives with one seed, or of one objective with two seeds."""
 
     objectives: Pair  # in alphabetical order
     seeds: tuple[int, ...]
@@ -32,7 +34,7 @@ class ObjectiveDistance:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Likeness:
-    """Something in which models may be alike."""
+    """An aspect in which models may be similar."""
 
     name: str
     measure: str
@@ -41,7 +43,7 @@ class Likeness:
 
 
 def summary(distances: list[ObjectiveDistance]) -> dict[str, Any]:
-    """Mean over seeds with its interval over seeds and sentences."""
+    """Mean over seeds, with its interval over seeds and sentences."""
     values = np.array([one.value for one in distances])
     common = min(len(one.replicates) for one in distances)
     replicates = np.array([one.replicates[:common] for one in distances]) if common > 1 else None
@@ -52,15 +54,15 @@ def summary(distances: list[ObjectiveDistance]) -> dict[str, Any]:
 
 def spaces_by_pwcca(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistance]:
     """1 − PWCCA between equal layers, mean over those above the embeddings."""
-    frame = models.tables.get("model_distance")
+    frame = models.tables.get(MODEL_DISTANCE.name)
     if frame is None:
         return
     yield from _of_layers(_pairs(frame, models, trained), "layer", flip=False)
 
 
 def spaces_by_cka(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistance]:
-    """1 − CKA, without its bias, between equal layers, mean over those above the embeddings."""
-    frame = models.tables.get("space_similarity")
+    """1 − unbiased CKA between equal layers, mean over those above the embeddings."""
+    frame = models.tables.get(SPACE_SIMILARITY.name)
     if frame is None:
         return
     equal = (frame["metric"] == "cka_debiased") & (frame["layer_a"] == frame["layer_b"])
@@ -68,11 +70,11 @@ def spaces_by_cka(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistan
 
 
 def learning(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistance]:
-    """1 − rank correlation of the shares of layers × components in the loss change, of the stacks that read the text.
+    """1 − rank correlation of the shares of layers × components in the loss change, for stacks that read the text.
 
-    The training is one thing with no state before it, so that there is no untrained one.
+    A training has no preceding state, so there is no untrained counterpart.
     """
-    frame = models.tables.get("allocation_similarity")
+    frame = models.tables.get(ALLOCATION_SIMILARITY.name)
     if frame is None or not trained:
         return
     main = _main_stacks(frame)
@@ -84,13 +86,13 @@ def learning(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistance]:
 
 
 def heads(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistance]:
-    r"""The energy distance between the heads of two models: heads are points, coordinates their scores for each role.
+    r"""The energy distance between the heads of two models: heads are points whose coordinates are their role scores.
 
     $$ D^2 = 2 E|X - Y| - E|X - X'| - E|Y - Y'| $$
 
-    X and Y are heads of the two models, in the self-attention of the stack that reads the text; no head corresponds to
-    any other, and models need not have equally many. Coordinates are the roles that every head of every model has a
-    score for (`head_roles`), all of them shares.
+    X and Y are heads of the two models, in the self-attention of the stack that reads the text; heads need not
+    correspond, and the models may differ in number of heads. Coordinates are the roles for which every head of every
+    model has a score (`head_roles`), all of them shares.
 
     Source: [@szekely2013].
     """
@@ -105,24 +107,27 @@ def heads(models: ModelGroup, trained: bool) -> Iterator[ObjectiveDistance]:
 
 ASPECTS = (
     Likeness(
-        name="spaces", measure="1 − PWCCA, mean over layers", tables=("model_distance",), distances=spaces_by_pwcca
+        name="spaces", measure="1 − PWCCA, mean over layers", tables=(MODEL_DISTANCE.name,), distances=spaces_by_pwcca
     ),
     Likeness(
-        name="spaces by CKA", measure="1 − CKA, mean over layers", tables=("space_similarity",), distances=spaces_by_cka
+        name="spaces by CKA",
+        measure="1 − CKA, mean over layers",
+        tables=(SPACE_SIMILARITY.name,),
+        distances=spaces_by_cka,
     ),
     Likeness(name="heads", measure="energy distance of scores for roles", tables=_ROLE_TABLES, distances=heads),
     Likeness(
         name="learning",
         measure="1 − rank correlation of shares of the loss change",
-        tables=("allocation_similarity",),
+        tables=(ALLOCATION_SIMILARITY.name,),
         distances=learning,
     ),
 )
-"""In the order of the report; what a plan did not measure is left out."""
+"""The aspects in the order of the report; those that a plan did not measure are left out."""
 
 
 def _pairs(frame: pd.DataFrame, models: ModelGroup, trained: bool) -> pd.DataFrame:
-    """Rows about two models of the group's architecture that began from random weights."""
+    """Rows about two models of the group's architecture, trained from random weights."""
     at = models.update if trained else UNTRAINED
     keep = np.ones(len(frame), dtype=bool)
     for side in "ab":
@@ -136,7 +141,7 @@ _ENDS = ["objective_a", "variant_a", "seed_a", "objective_b", "variant_b", "seed
 
 
 def _of_layers(frame: pd.DataFrame, layer: str, flip: bool) -> Iterator[ObjectiveDistance]:
-    """The mean over layers from 1 on; a pair without a number at one of them is left out."""
+    """The mean over layers from 1 on; pairs with a missing layer are left out."""
     for ends, own in frame[frame[layer] >= 1].groupby(_ENDS, sort=True):
         lists = [_numbers(row) for row in own.to_dict("records")]
         common = min(map(len, lists))
@@ -151,7 +156,7 @@ def _numbers(row: Mapping[str, Any]) -> np.ndarray:
 
 
 def _distance(row: Mapping[str, Any], value: float, replicates: np.ndarray) -> Iterator[ObjectiveDistance]:
-    """The pair's distance, if it is of one seed or of one objective, and a number; below 0 it is 0."""
+    """The pair's distance, if it has one seed or one objective and is a number; negative values become 0."""
     ends = [(Spec(row[f"objective_{s}"], row[f"variant_{s}"]).label, int(row[f"seed_{s}"])) for s in "ab"]
     (one, seed), (other, other_seed) = sorted(ends)
     if np.isfinite(value) and (one == other) != (seed == other_seed):
@@ -161,14 +166,14 @@ def _distance(row: Mapping[str, Any], value: float, replicates: np.ndarray) -> I
 
 
 def _main_stacks(frame: pd.DataFrame) -> dict[str, str]:
-    """Of each model the stack that reads the text: the encoder where there is one."""
+    """For each model the stack that reads the text: the encoder if there is one."""
     ends = [frame[[f"model_{side}", f"stack_{side}"]].set_axis(["model", "stack"], axis=1) for side in "ab"]
     found = pd.concat(ends).drop_duplicates().groupby("model")["stack"].agg(set)
     return {model: "encoder" if "encoder" in stacks else min(stacks) for model, stacks in found.items()}  # type: ignore[misc]
 
 
 def _clouds(models: ModelGroup, trained: bool) -> dict[tuple[str, str, int], np.ndarray]:
-    """Of each model its heads' scores, (head, role)."""
+    """The heads' scores of each model, (head, role)."""
     at = models.update if trained else UNTRAINED
     parts: dict[tuple[str, str, int], dict[str, pd.DataFrame]] = {}
     for name in _ROLE_TABLES:

@@ -1,8 +1,7 @@
-"""A map of a study's objectives: which are near each other, and whether near ones are of one family.
+"""The objective map of a study: which objectives are near each other, and whether neighbours share a family.
 
-Computed from the tables of pairs and of heads alone. Distances are means over seeds; the picture of each seed is turned
-onto that of the mean. The control is the same of untrained models, which differ by their masks and not by what they
-learned.
+It uses only the tables of pairs and heads. Distances are means over seeds, and the picture of each seed is rotated onto
+that of the mean. The control uses untrained models, which differ by their masks and not by learning.
 """
 
 # O objectives, S seeds
@@ -24,9 +23,9 @@ from ._scaling import Scaled, aligned, scale, shuffled_stress, turn
 
 LEAST_OBJECTIVES = 5
 MEAN = -1
-"""In the column `seed`: the mean of all seeds."""
+"""The value of the column `seed` for the mean of all seeds."""
 _PERMUTATIONS = 9999
-_DIGITS = 9  # of a distance: untrained models that are one and the same differ by rounding
+_DIGITS = 9  # threshold for distances: identical untrained models differ by rounding
 
 
 def _text(name: str, description: str) -> Column:
@@ -99,30 +98,30 @@ OBJECTIVE_FAMILIES = TableSchema(
     ),
 )
 MAP_TABLES = (OBJECTIVE_DISTANCES, OBJECTIVE_MAP, OBJECTIVE_FAMILIES)
-"""The three tables of the map of objectives."""
+"""The three tables of the objective map."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Matrices:
-    """Distances between all of some objectives."""
+    """Distances between all pairs of some objectives."""
 
     names: list[str]
     mean_OO: np.ndarray
-    by_seed: dict[int, np.ndarray]  # where a seed has all pairs
+    by_seed: dict[int, np.ndarray]  # for seeds that have all pairs
 
 
 def objective_map(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """The tables `MAP_TABLES` of a run, by name; none where fewer than 5 objectives were compared with each other.
+    """The tables `MAP_TABLES` of a run, by name; none if fewer than 5 objectives were compared with each other.
 
-    Of each architecture and aspect, trained and untrained. An objective that was not compared with some others is left
-    out, those first that lack most: a plan whose `pairs` hold "objectives" compares all that have no variant.
+    They cover each architecture and aspect, trained and untrained. Objectives that lack comparisons are left out, those
+    that lack most first; a plan whose `pairs` contain "objectives" compares all objectives without a variant.
     """
     read = dict.fromkeys(name for aspect in ASPECTS for name in aspect.tables)
     parts: dict[str, list[dict]] = {schema.name: [] for schema in MAP_TABLES}
     for models in model_groups(tables, read):
         if models.update != END:
             continue
-        picture: dict[str, np.ndarray] = {}  # of the first aspect: the others are turned onto it
+        picture: dict[str, np.ndarray] = {}  # of the first aspect; the others are rotated onto it
         for aspect in ASPECTS:
             for trained in (True, False):
                 for name, rows in _told(models, aspect, trained, picture).items():
@@ -134,7 +133,7 @@ def objective_map(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]
 def _told(models: ModelGroup, aspect: Likeness, trained: bool, picture: dict[str, np.ndarray]) -> dict[str, list[dict]]:
     try:
         found = list(aspect.distances(models, trained))
-    except (KeyError, ValueError, TypeError, IndexError):  # a damaged table concerns only its own map
+    except (KeyError, ValueError, TypeError, IndexError):  # a damaged table affects only its own map
         return {}
     matrices = complete(found)
     if len(matrices.names) < LEAST_OBJECTIVES:
@@ -155,7 +154,7 @@ def _told(models: ModelGroup, aspect: Likeness, trained: bool, picture: dict[str
 
 
 def complete(distances: list[ObjectiveDistance]) -> _Matrices:
-    """The largest set of objectives, each compared with all others, that leaving out the least compared ones finds."""
+    """A large set of objectives that are all compared with each other, found by dropping the least compared ones."""
     cells: dict[Pair, list[ObjectiveDistance]] = {}
     for one in distances:
         if one.objectives[0] != one.objectives[1]:
@@ -177,7 +176,7 @@ def complete(distances: list[ObjectiveDistance]) -> _Matrices:
 
 
 def _matrix(names: list[str], cells: Mapping[Pair, list[ObjectiveDistance]], seeds: set[int]) -> np.ndarray:
-    """Means over the seeds; NaN where a pair has none of them."""
+    """Means over the seeds; NaN if a pair has none of them."""
     matrix = np.zeros((len(names), len(names)))
     for i, first in enumerate(names):
         for j, second in enumerate(names[:i]):
@@ -187,26 +186,26 @@ def _matrix(names: list[str], cells: Mapping[Pair, list[ObjectiveDistance]], see
 
 
 def family_of(name: str) -> str:
-    """The family that an objective declares, whatever its variant; "" where no registry knows it."""
+    """The family that an objective declares, whatever its variant; "" if no registry contains it."""
     known = OBJECTIVES.get(name.partition("+")[0])
     return known.family if known else ""
 
 
 def nearest(matrix_OO: np.ndarray) -> np.ndarray:
-    """Of each which others are its nearest neighbours, (O, O): one, or several that are equally near."""
+    """The nearest neighbours of each objective, (O, O): one, or several at equal distance."""
     apart = matrix_OO + np.diag(np.full(len(matrix_OO), np.inf))
     return apart <= apart.min(axis=1, keepdims=True)
 
 
 def _places(matrices: _Matrices, picture: dict[str, np.ndarray]) -> list[dict]:
-    """A row for each objective of the mean, then of each seed where there are several."""
+    """A row for each objective of the mean, then of each seed if there are several."""
     mean = scale(matrices.mean_OO)
     common = [name for name in matrices.names if name in picture]
     points = mean.points_OD
     if len(common) > 2:
         own = [matrices.names.index(name) for name in common]
         onto = np.array([picture[name] for name in common])
-        # The turn is decided by the objectives that both pictures have.
+        # The objectives common to both pictures determine the rotation.
         points = (points - points.mean(axis=0)) @ turn(points[own], onto)
     mean = Scaled(points_OD=points, stress=mean.stress)
     if not picture:
@@ -241,7 +240,7 @@ def _rows(matrices: _Matrices, matrix_OO: np.ndarray, drawn: Scaled, seed: int, 
 
 
 def _shares(matrices: _Matrices) -> list[dict]:
-    """The one row of `OBJECTIVE_FAMILIES`, or none where no two objectives are of one family."""
+    """The single row of `OBJECTIVE_FAMILIES`, or none if no two objectives share a family."""
     families = np.array([family_of(name) for name in matrices.names])
     related = np.array([(families == family).sum() > 1 and family != "" for family in families])
     if not related.any():
@@ -267,14 +266,17 @@ def _shares(matrices: _Matrices) -> list[dict]:
 
 
 def _share(families: np.ndarray, related: np.ndarray, neighbours_OO: np.ndarray) -> float:
-    """Of the objectives with relatives; one with several nearest neighbours counts by the share of its relatives."""
+    """Share over the objectives with relatives; ties count by the share of relatives among the nearest neighbours."""
     same_OO = families[:, None] == families[None]
     hits = (same_OO & neighbours_OO).sum(axis=1) / neighbours_OO.sum(axis=1)
     return float(hits[related].mean())
 
 
 def chance(families: list[str], num: int) -> float:
-    r"""Expected share when families are dealt out at random among `num` objectives: $\sum_f n_f (n_f - 1) / (n (O -
-    1))$, where $n_f$ are the sizes of the families with relatives and $n$ is their sum."""
+    r"""Expected share if families are assigned at random to the `num` objectives.
+
+    It is $\sum_f n_f (n_f - 1) / (n (O - 1))$, where $n_f$ are the sizes of the families with relatives and $n$ is
+    their sum.
+    """
     sizes = [families.count(family) for family in set(families)]
     return sum(size * (size - 1) for size in sizes) / (len(families) * (num - 1))

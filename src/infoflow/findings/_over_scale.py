@@ -1,4 +1,4 @@
-"""Every claim in every run of a grid of scales: effects beside threshold and published value, and how they change."""
+"""Every claim in every run of a grid of scales: effects with threshold and published value, and how they change."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from infoflow.results import BERT, END, UNTRAINED, RunFolder, TableSchema
 
 from ._condition import UNTESTABLE, Condition, Outcome, short
 from ._evaluate import Judged, judged
-from ._finding import Finding, Untested
+from ._finding import Finding
 from ._judged_run import JudgedRun
 from ._over_training import claims_over_training
 from ._registry import FINDINGS
@@ -24,14 +24,14 @@ from ._scale_trends import TRENDS, told_of_claims, trends
 def findings_over_scale(runs: Iterable[ScaleRun | JudgedRun | RunFolder | Path | str]) -> dict[str, pd.DataFrame]:
     """`FINDINGS_OVER_SCALE`, `TRENDS`, `FINDINGS_BY_RUN` and `FINDINGS_AT_SCALE` of several studies, in any order.
 
-    Each run is judged by itself, as `evaluate` and `findings_over_training` do: with its own seeds and controls, and
-    with the same refusals. **Of a claim with several conditions one is followed** over all runs and checkpoints: the
-    one that decides the verdict in most runs (of as many, the first). What is weakest in the largest run would be
-    chosen partly for its bad luck there, and seem to fall.
+    Each run is judged separately, as in `evaluate` and `findings_over_training`: with its own seeds and controls, and
+    the same reasons for no verdict. **For a claim with several conditions one is followed** over all runs and
+    checkpoints: the one that decides the verdict in most runs (ties: the first). Choosing the weakest in the largest
+    run would select it partly for bad luck there, and it would appear to fall.
 
     Args:
-        runs: Folders of studies, or what `ScaleRun` says of them; folders of earlier comparisons, which stand for the
-            studies that they compared: what they say of each is taken as it is, and the result is that of all at once.
+        runs: Folders of studies, or `ScaleRun`s of them. Folders of earlier comparisons stand for the studies that they
+            compared: their stored results are reused, and the result covers all studies.
 
     Raises:
         UserError: See `scale_runs`.
@@ -87,7 +87,7 @@ def _judged(run: ScaleRun) -> Iterator[Judged]:
 
 
 def _largest(findings: pd.DataFrame, told: Mapping[tuple[str, str], str]) -> pd.DataFrame:
-    """Of each claim and architecture the row of the run that cost most, among those that test it."""
+    """For each claim and architecture the row of the most expensive run among those that test it."""
     findings = findings.assign(tested=findings["verdict"] != UNTESTABLE)
     keys = ["id", "architecture"]
     down = findings.sort_values(["tested", "cost", "run"], ascending=False, kind="stable")
@@ -98,7 +98,7 @@ def _largest(findings: pd.DataFrame, told: Mapping[tuple[str, str], str]) -> pd.
 
 
 def _of_claim(run: ScaleRun, found: Judged) -> Iterator[dict[str, Any]]:
-    """A row for each condition; one without a number where nothing was measured."""
+    """A row for each condition, without a number if nothing was measured."""
     row = found.row
     finding = FINDINGS[str(row["id"])]
     keys = {name: row[name] for name in ("id", "claim", "update", "verdict", "reason", "seeds")}
@@ -115,7 +115,7 @@ def _of_claim(run: ScaleRun, found: Judged) -> Iterator[dict[str, Any]]:
 
 
 def _distinct(conditions: list[Condition]) -> list[str]:
-    """Their names; of the two ends of a range, with what each must pass."""
+    """The condition names; the two ends of a range also get their thresholds."""
     counts = Counter(one.name for one in conditions)
     sign = {"above": ">", "below": "<"}
     return [
@@ -140,24 +140,25 @@ def _numbers(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _scale(run: ScaleRun, finding: Finding | Untested, architecture: str, update: int) -> dict[str, float]:
-    """Of the claim's models; a checkpoint has read its share of the updates' tokens: batches are of one size."""
-    learned = finding.learned if isinstance(finding, Finding) else ()
-    scale = run.scale(learned, architecture)
+def _scale(run: ScaleRun, finding: Finding, architecture: str, update: int) -> dict[str, float]:
+    """Scale of the claim's models; a checkpoint has read its share of the tokens, since batches have equal sizes."""
+    scale = run.scale(finding.learned, architecture)
     share = 1.0 if update == END else update / scale["updates"]
     return {**scale, "tokens": scale["tokens"] * share}
 
 
 def _followed(found: pd.DataFrame) -> pd.DataFrame:
-    """With `followed`, which is true of one condition of each claim on each architecture."""
+    """Add `followed`, which is true for one condition of each claim on each architecture."""
     chosen = {key: _most_decisive(own) for key, own in found.groupby(["id", "architecture"], sort=False)}
     keys = zip(found["id"], found["architecture"], found["condition"], strict=True)
     return found.assign(followed=[condition in (chosen[id, family], "") for id, family, condition in keys])
 
 
 def _most_decisive(rows: pd.DataFrame) -> str:
-    """The condition that decides in most runs; checkpoints count where no run's end was tested, and what could not be
-    tested where nothing was."""
+    """The condition that decides in most runs.
+
+    Checkpoints count only if no run was tested at its end, and untestable rows only if nothing was tested.
+    """
     tested, ended = rows["verdict"] != UNTESTABLE, rows["update"] == END
     for counted in (tested & ended, tested, ended, ended | ~ended):
         deciding = rows[counted & rows["decides"]]

@@ -17,12 +17,12 @@ from ._schema import FINDINGS_TABLE
 
 _CLOCKS = [column.name for column in CLOCKS]
 _LEARNED = "task_scores"
-_LAST = 3  # checkpoints that tell whether an effect still moves
+_LAST = 3  # checkpoints that decide whether an effect still moves
 
 FINDINGS_OVER_TRAINING = replace(
     FINDINGS_TABLE,
     name=f"findings{SUFFIX}",
-    version=1,
+    version=2,
     description="Published claims, each tested on the models at every checkpoint, in the sizes that checkpoints are "
     "measured in: not those of `findings`.",
 )
@@ -67,13 +67,13 @@ FINDINGS_SINCE = TableSchema(
 
 
 def findings_over_training(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """`FINDINGS_OVER_TRAINING` and `FINDINGS_SINCE`; nothing where no table over training is there.
+    """`FINDINGS_OVER_TRAINING` and `FINDINGS_SINCE`; empty without any table over training.
 
-    Claims are those whose tables were all measured at checkpoints. The controls are those of the claims; "before
-    training" is step 0, in the same sizes.
+    It covers the claims whose tables were all measured at checkpoints, with the claims' own controls; "before training"
+    is step 0, with the same sample sizes.
 
     Args:
-        tables: Of a run, by name.
+        tables: The tables of a run, by name.
     """
     view, claims = claims_over_training(tables)
     if not claims:
@@ -90,18 +90,18 @@ def findings_over_training(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.D
 
 
 def claims_over_training(tables: Mapping[str, pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], list[Finding]]:
-    """What a run measured at its checkpoints, under the names that claims read, and the claims that can be tested."""
+    """Checkpoint tables under the names that claims read, and the claims that they can test."""
     view = measured_over_training(tables)
     view = {name: frame.drop(columns=_CLOCKS, errors="ignore") for name, frame in view.items()}
     if _LEARNED in view and _LEARNED in tables:
         view[_LEARNED] = _as_at_the_end(view[_LEARNED], tables[_LEARNED])
-    return view, [one for one in FINDINGS.values() if isinstance(one, Finding) and set(one.tables) <= view.keys()]
+    return view, [one for one in FINDINGS.values() if set(one.tables) <= view.keys()]
 
 
 def _as_at_the_end(checkpoints: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    """Scores by which a model counts as having learned its task: at every checkpoint those of its end.
+    """Final scores copied to every checkpoint, to decide whether a model has learned its task.
 
-    What it does before is what claims over time ask; a model that never learns says nothing about them.
+    Claims over time ask what happens before that, and a model that never learns says nothing about them.
     """
     end, start = scores[scores["update"] == END], checkpoints[checkpoints["update"] == UNTRAINED]
     later = sorted(set(checkpoints["update"]) - {UNTRAINED})
@@ -110,16 +110,16 @@ def _as_at_the_end(checkpoints: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFr
 
 @dataclass(frozen=True, slots=True)
 class VerdictRun:
-    """A verdict that neighbouring checkpoints share."""
+    """Neighbouring checkpoints with the same verdict."""
 
     verdict: str
     first: int  # updates
     last: int
-    before: int  # the checkpoint before the first; -1: none
+    before: int  # the preceding checkpoint; -1: none
 
 
 def verdict_runs(rows: pd.DataFrame) -> list[VerdictRun]:
-    """Of one claim on one architecture, in order of `update`."""
+    """The verdict runs of one claim on one architecture, in order of `update`."""
     runs, before = list[VerdictRun](), -1
     ordered = rows.sort_values("update", kind="stable")
     for verdict, update in zip(ordered["verdict"].astype(str), ordered["update"].astype(int), strict=True):
@@ -132,7 +132,7 @@ def verdict_runs(rows: pd.DataFrame) -> list[VerdictRun]:
 
 
 def _since(rows: pd.DataFrame) -> dict[str, Any]:
-    """One claim on one architecture, from its rows at every checkpoint."""
+    """The row of one claim on one architecture, from its rows at all checkpoints."""
     rows = rows.sort_values("update", kind="stable")
     run, last = verdict_runs(rows)[-1], rows.iloc[-1]
     holds = run.verdict == "holds"

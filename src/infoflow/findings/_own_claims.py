@@ -1,4 +1,4 @@
-"""Claims of one's own: the `Finding`s of a Python file that the user names."""
+"""The user's own claims: the `Finding`s of a Python file."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -10,24 +10,24 @@ from infoflow.foundation import UserError, as_written, run_python_file, told_err
 from infoflow.results import Spec
 
 from ._condition import Condition
-from ._finding import Agreement, Control, Curves, Finding, Untested
+from ._finding import Agreement, Control, Curves, Finding
 from ._registry import FINDINGS
 
 
-def load_claims(path: Path | str) -> list[Finding | Untested]:
-    """The claims in a Python file: every `Finding` or `Untested` among its names, or in a list or tuple there.
+def load_claims(path: Path | str) -> list[Finding]:
+    """The claims in a Python file: every `Finding` among its names, or in a list or tuple there.
 
-    **The file's code is executed**: name only files you trust. A claim is written as those of the package are, with the
+    **The file's code is executed**: name only files you trust. A claim is written like those of the package, with the
     public names of `infoflow.findings`: `Table(...)` and `together` make readings, `untrained` and `baselines` the
     readings of controls, `exceeds` and `stays_below` the conditions.
 
     Raises:
-        UserError: The file cannot be run, holds no claim, or a claim has no id of its own, such as `mine:1`.
+        UserError: The file cannot be run or holds no claim, or a claim lacks a unique id, such as `mine:1`.
     """
     module = run_python_file(path)
-    found: dict[str, Finding | Untested] = {}
+    found: dict[str, Finding] = {}
     for claim in _claims_in(vars(module).values()):
-        if FINDINGS.get(claim.id) is claim or found.get(claim.id) is claim:  # imported, or named twice
+        if FINDINGS.get(claim.id) is claim or found.get(claim.id) is claim:  # imported, or bound to two names
             continue
         if not isinstance(claim.id, str):
             raise UserError(
@@ -46,29 +46,27 @@ def load_claims(path: Path | str) -> list[Finding | Untested]:
         raise UserError(
             f"{path} holds no claim: no infoflow.findings.Finding among its names. Write FINDING = Finding(...)."
         )
-    return [_guarded(claim, path) if isinstance(claim, Finding) else claim for claim in found.values()]
+    return [_guarded(claim, path) for claim in found.values()]
 
 
-def _claims_in(values: Any) -> Iterator[Finding | Untested]:
+def _claims_in(values: Any) -> Iterator[Finding]:
     for value in values:
-        if isinstance(value, Finding | Untested):
+        if isinstance(value, Finding):
             yield value
         elif isinstance(value, list | tuple):
-            yield from (each for each in value if isinstance(each, Finding | Untested))
+            yield from (each for each in value if isinstance(each, Finding))
 
 
-def _fault(claim: Finding | Untested) -> str:
-    """What of a claim is of another kind than it must be; nothing types hold a user's file to that."""
-    texts = ["claim", "source", "published", *(["statistic"] if isinstance(claim, Finding) else ["why"])]
+def _fault(claim: Finding) -> str:
+    """Describe a claim field of the wrong type, since nothing enforces types in a user's file."""
+    texts = ["claim", "source", "published", "statistic"]
     if wrong := [name for name in texts if not isinstance(getattr(claim, name), str)]:
         return f"{wrong[0]} must be text"
-    if isinstance(claim, Untested):
-        return ""
     if not isinstance(claim.controls, tuple) or not all(isinstance(one, Control) for one in claim.controls):
         return "controls must be a tuple of Control(...)"
     for reads in (claim.reads, *(control.reads for control in claim.controls)):
         if not isinstance(reads, Mapping) or not reads or not all(hasattr(one, "sources") for one in reads.values()):
-            return 'reads must name readings, such as {"input": Table("mutual_information", MASKED)}'
+            return 'reads must name readings, such as {"change": Table("layer_distance", MASKED)}'
     if not isinstance(claim.learned, tuple) or not all(isinstance(one, Spec) for one in claim.learned):
         return "learned must be a tuple of objectives, such as (MASKED,)"
     if not callable(claim.test):
@@ -85,7 +83,7 @@ def _fault(claim: Finding | Untested) -> str:
 
 
 def _guarded(claim: Finding, path: Path | str) -> Finding:
-    """The claim, whose test says which file is to be mended where it raises or returns something else."""
+    """The claim with a test whose errors name the file, if it raises or returns something else."""
 
     def test(curves: Curves) -> list[Condition]:
         here, num_rows = Path.cwd(), {len(rows) for rows in curves.values()}
@@ -93,7 +91,7 @@ def _guarded(claim: Finding, path: Path | str) -> Finding:
             conditions = claim.test(curves)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # also what would end the process, which must not happen without a word
+        except BaseException as error:  # includes exceptions that would end the process silently
             shapes = ", ".join(f"{name} {rows.shape}" for name, rows in curves.items())
             raise UserError(
                 f"The test of {claim.id} in {path} raised {told_error(error)}. "

@@ -1,4 +1,4 @@
-"""Readings of what probes found: accuracies, selectivity, description lengths, depths, over layers and tasks."""
+"""Readings of probes over layers and tasks: accuracies, selectivity, description lengths and depths."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,8 +6,10 @@ from functools import partial
 import numpy as np
 
 from infoflow.foundation import stream
+from infoflow.probing import PROBE_CODELENGTH, PROBE_DEPTH, PROBE_MIXING, PROBE_SCORES, PROBE_TREES
 from infoflow.results import Spec
 
+from ._held_out import largest
 from ._model_group import Absent
 from ._table import Reading, SeedRows, Table, check_layers, together
 
@@ -15,9 +17,9 @@ from ._table import Reading, SeedRows, Table, check_layers, together
 
 _NUM_REPLICAS = 1000
 WHOLE = 1.0
-"""The share of the training sentences that a probe learns from, unless a claim is about less."""
+"""Share of the training sentences that a probe learns from, unless a claim concerns less."""
 TOKEN_TASKS = ("upos", "xpos", "ccg", "parent")
-"""Of each word a label: the first that a run has is the one that claims look at."""
+"""Tasks with a label per word: claims use the first one that a run has."""
 
 
 def accuracy(
@@ -32,30 +34,30 @@ def accuracy(
 
 
 def at_best(objective: Spec, task: str | tuple[str, ...], share: float, *, labels: str = "task") -> Reading:
-    """Accuracy in the layer that is best by the estimate, of probes that learned from a share of the sentences."""
+    """Accuracy in the best layer by the estimate, for probes trained on a share of the sentences."""
     return _scores(objective, task, labels, "accuracy", "linear", share).reduce(_best)
 
 
 def bits(objective: Spec, labels: str = "task", code: str = "online", metric: str = "bits") -> Reading:
-    """Description length of the labels of words, or what else `metric` names, over layers 0..L."""
+    """Description length of word labels, or another `metric`, over layers 0..L."""
     place = {"probe_layer": 0} if metric == "surviving" else {}
     return (
-        Table("probe_codelength", objective)
+        Table(PROBE_CODELENGTH.name, objective)
         .where(task=TOKEN_TASKS, labels=labels, code=code, metric=metric, units="bits", **place)
         .by(first=0)
     )
 
 
 def depths(objective: Spec, tasks: Sequence[str | tuple[str, ...]], statistic: str) -> Reading:
-    """A statistic of where in depth each task lies, (1 + R, T)."""
+    """A statistic of each task's depth, (1 + R, T)."""
     return together(
-        _side_by_side, *(Table("probe_depth", objective).where(task=task, statistic=statistic) for task in tasks)
+        _side_by_side, *(Table(PROBE_DEPTH.name, objective).where(task=task, statistic=statistic) for task in tasks)
     )
 
 
 def trees(objective: Spec, metric: str, *, beyond_chain: bool = False) -> Reading:
-    """A score of structural probes of distance over layers 0..L, or how far it lies above that of a chain of words."""
-    table = Table("probe_trees", objective, needs=("layer", "baseline"))
+    """A structural probe's distance score over layers 0..L, optionally minus that of a chain of words."""
+    table = Table(PROBE_TREES.name, objective, needs=("layer", "baseline"))
     return Reading(
         (table.where(structure="distance", probe="structural", metric=metric),),
         partial(_tree_curve, beyond_chain=beyond_chain),
@@ -64,13 +66,16 @@ def trees(objective: Spec, metric: str, *, beyond_chain: bool = False) -> Readin
 
 
 def cumulative_shape(objective: Spec) -> Reading:
-    """Share of steps at which a cumulative score falls, share of tasks that are best below the top, number of tasks:
-    (1 + R, 3)."""
-    return Table("probe_mixing", objective, needs=("layer",)).where(task=..., statistic="score").reduce(_shape)
+    """Shape of cumulative scores, (1 + R, 3).
+
+    The columns are the share of steps at which the score falls, the share of tasks that peak below the top, and the
+    number of tasks.
+    """
+    return Table(PROBE_MIXING.name, objective, needs=("layer",)).where(task=..., statistic="score").reduce(_shape)
 
 
 def shuffled_layers(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Every curve with its layers in an order of its own."""
+    """Every curve with its layers in a separate random order."""
     orders = stream("probing", "shuffled layers")
     found = {}
     for name, curve in curves.items():
@@ -82,7 +87,7 @@ def shuffled_layers(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _scores(
     objective: Spec, task: str | tuple[str, ...], labels: str, metric: str, probe: str, share: float = WHOLE
 ) -> Table:
-    return Table("probe_scores", objective).where(
+    return Table(PROBE_SCORES.name, objective).where(
         task=task, probe=probe, labels=labels, words="all", metric=metric, share=share
     )
 
@@ -91,7 +96,7 @@ def _best(rows: SeedRows) -> np.ndarray:
     numbers = rows.numbers
     if not np.isfinite(numbers[0]).any():
         raise Absent("a probe has no number in any layer")
-    return numbers[:, [int(np.nanargmax(numbers[0]))]]
+    return largest(numbers)
 
 
 def _side_by_side(*parts: SeedRows) -> np.ndarray:
@@ -104,7 +109,7 @@ def _side_by_side(*parts: SeedRows) -> np.ndarray:
 
 def _tree_curve(rows: SeedRows, beyond_chain: bool) -> np.ndarray:
     order = np.argsort(rows.column("layer"))
-    check_layers(tuple(rows.column("layer")[order].astype(int).tolist()), 0, "probe_trees")
+    check_layers(tuple(rows.column("layer")[order].astype(int).tolist()), 0, PROBE_TREES.name)
     return rows.numbers[:, order] - (rows.column("baseline")[order] if beyond_chain else 0.0)
 
 

@@ -1,7 +1,7 @@
-"""What claims read of pruned models: how many heads can go, whether training from scratch does as well, and which heads
-are left: of which kind, in which layers, with which functions, how decided.
+"""Readings of pruned models: how many heads can be removed, and which ones remain.
 
-Shares of heads have no bootstrap over sentences: their replicates repeat them, so that intervals come from seeds alone.
+They compare with training from scratch, and describe the remaining heads by kind, layer, function and gate. Shares of
+heads have no bootstrap over sentences: their replicates repeat them, so that intervals come only from seeds.
 """
 
 # R bootstrap replicates, P points of a sweep; rows of numbers hold the estimate first, then its replicates: (1 + R, …)
@@ -15,74 +15,74 @@ import numpy as np
 import pandas as pd
 
 from infoflow.heads import removable
+from infoflow.pruning import PRUNED_HEADS, PRUNED_ROLES, PRUNING
 
 from ._model_group import TRANSLATION, Absent
 from ._table import Reading, SeedRows, Table, exact, together
 
 CHEAP = {"bleu": 0.5, "loss": 0.05}
-"""What heads may cost to count as removable: BLEU, or nats per token."""
+"""Maximum cost of removable heads: BLEU, or nats per token."""
 GATES, SCRATCH, RANDOM = "hard-concrete", "scratch", "random"
 ENCODER, ALL = "encoder-self", "all"
-"""Scopes: the heads of the encoder, or those of every kind of attention."""
+"""Scopes: the heads of the encoder, or of every kind of attention."""
 WHOLE = ("unpruned", "importance", "iterative", "confidence", "relevance", "random", SCRATCH)
-"""Methods of which a point with all heads is the converged model itself."""
+"""Methods whose step with all heads is the converged model itself."""
 KINDS = ("encoder-self", "decoder-self", "decoder-cross")
 PUBLISHED_LEFT = 17 / 48
-"""Share of the encoder's heads that the paper left in the model whose functions it counted."""
+"""Share of the encoder's heads left in the paper's model whose functions were counted."""
 
 _METRICS = ("bleu", "loss")
 _HEAD = ("stack", "kind", "layer", "head")
-_CONVERGED = -1  # the point before the sweep, in the table of roles
+_CONVERGED = -1  # the step before the sweep, in the table of roles
 
 
 def pruning_quality() -> Table:
-    """Scores of pruned translation models, unknown ones left out."""
+    """Scores of pruned translation models, without unknown ones."""
     needs = ("method", "scope", "draw", "point", "baseline", "replicates", "kept", "total", "kept_decoder_self")
-    return Table("pruning", TRANSLATION, needs=(*needs, "kept_decoder_cross"), known=True)
+    return Table(PRUNING.name, TRANSLATION, needs=(*needs, "kept_decoder_cross"), known=True)
 
 
 def removable_share(method: str = GATES) -> Reading:
     """Largest share of the encoder's heads whose removal costs at most `CHEAP`, in BLEU or, without it, in loss.
 
-    The curve of each seed and draw starts at the unpruned model, is straight between points, and is followed up to
-    where it first costs more; seeds' numbers are means over draws. Where some curve holds the unpruned model as a
-    point, costs are differences on the same sentences; elsewhere intervals count the sentences of the pruned one alone.
+    The curve of each seed and draw starts at the unpruned model, is linear between steps, and is followed until it
+    first exceeds that cost; a seed's number is the mean over draws. If a curve contains the unpruned model as a step,
+    costs are differences on the same sentences; otherwise intervals include only the sentences of the pruned model.
     """
     table = pruning_quality().where(metric=_METRICS)
     return together(_removable_share, _chosen_by(table, method, ENCODER), table.where(scope=...))
 
 
 def pruned_less_scratch(pruned: str = GATES) -> Reading:
-    """Quality of the pruned models less that of models trained from scratch with the same heads, in BLEU and in loss.
+    """Quality of the pruned models minus that of models trained from scratch with the same heads, in BLEU and in loss.
 
-    Mean over the points that have both, positive where the pruned model is better; NaN for a metric that was not
-    scored. All heads where they were pruned, else the encoder's. With `pruned="random"`: as many random heads of the
-    converged model, interpolated along the mean random order.
+    The mean is over the steps that have both, and positive if the pruned model is better; NaN for an unscored metric.
+    It uses all heads if they were pruned, else the encoder's. `pruned="random"`: as many random heads of the converged
+    model, interpolated along the mean random order.
     """
     return pruning_quality().where(metric=..., scope=...).reduce(_pruned_less_scratch, pruned=pruned)
 
 
 def alive_by_kind(method: str = GATES, *, uniform: bool = False) -> Reading:
-    """Mean share of the heads that are alive, over the points of a sweep among all heads that left
-    some but not all.
+    """Mean share of living heads over the sweep steps among all heads that left some but not all.
 
-    One number for each of `KINDS`, then the lower half of the layers less the upper half for the decoder's
-    self-attention, and the upper less the lower for cross-attention (the middle layer of an odd number in neither; NaN
-    with one layer). `uniform`: what removing the same share of every kind and layer would leave.
+    It returns one number for each of `KINDS`, then the lower half of the layers minus the upper half for the decoder's
+    self-attention, and the upper minus the lower for cross-attention (the middle layer of an odd number is in neither;
+    NaN with one layer). `uniform`: for removal of the same share from every kind and layer.
     """
-    table = _sweep("pruned_heads", *_HEAD, number="alive").where(stack=...)
+    table = _sweep(PRUNED_HEADS.name, *_HEAD, number="alive").where(stack=...)
     return _chosen_by(table, method, ALL).reduce(_alive_by_kind, uniform=uniform)
 
 
 def surviving_roles(kept: Literal["sweep", "random"] = "sweep") -> Reading:
-    """Share of the functions of the encoder's heads that some living head still has, where under half of them are left.
+    """Share of the encoder's head functions that a living head still has, with under half of the heads left.
 
-    Of the points of a sweep with fewer than half of the heads left the one nearest to `PUBLISHED_LEFT`. A function is a
-    role of the table `head_roles`, which some head of the converged model holds. `kept="random"`: expected share for as
-    many heads drawn at random from the converged model, exactly: 1 − C(n − m, k) / C(n, k) for a function that m of n
-    heads hold, k of them drawn. Then the number of functions.
+    It uses the sweep step nearest to `PUBLISHED_LEFT` among those with fewer than half of the heads left. A function is
+    a role of the table `head_roles` that some head of the converged model holds. `kept="random"`: exact expected share
+    for as many heads drawn at random from the converged model: 1 − C(n − m, k) / C(n, k) for a function that m of n
+    heads hold, with k heads drawn. The second number is the number of functions.
     """
-    table = _sweep("pruned_roles", *_HEAD, "role", "present", number="alive")
+    table = _sweep(PRUNED_ROLES.name, *_HEAD, "role", "present", number="alive")
     table = replace(table, absent="no head of the converged models held a function, or none of the sweeps was told of")
     return table.where(stack="encoder", kind="self", scope=ENCODER).reduce(_surviving_roles, kept=kept)
 
@@ -90,22 +90,22 @@ def surviving_roles(kept: Literal["sweep", "random"] = "sweep") -> Reading:
 def undecided_gates(at: Literal["largest", "zero"] = "largest") -> Reading:
     """Share of the gates that are neither 0 nor 1 in evaluation, at one end of the sweep of penalties.
 
-    `at="largest"` penalty, or at a penalty of 0. Gates on the encoder's heads where they were learned, else on all.
-    Then the number of gates.
+    `at`: the largest penalty, or a penalty of 0. It uses gates on the encoder's heads if these were learned, else on
+    all. The second number is the number of gates.
     """
     curve = _sweep("pruning", "setting", number="undecided").where(metric=..., method=GATES, scope=(ENCODER, ALL))
-    gates = _sweep("pruned_heads", number="log_alpha").where(stack=..., method=GATES, scope=(ENCODER, ALL))
+    gates = _sweep(PRUNED_HEADS.name, number="log_alpha").where(stack=..., method=GATES, scope=(ENCODER, ALL))
     return together(_undecided, replace(curve, absent=_not_chosen(GATES, ENCODER)), gates, at=at)
 
 
 def paired_difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Paired, replicate by replicate; a single row is a number without replicates."""
+    """Difference, paired by replicate; a single row is a number without replicates."""
     common = min(len(first), len(second)) if len(second) > 1 else len(first)
     return first[:common] - (second[:common] if len(second) > 1 else second)
 
 
 def side_by_side(gaps: Sequence[np.ndarray | None]) -> np.ndarray:
-    """Numbers with their replicates, (1 + R,) each, as columns of their common length; NaN for what is not known."""
+    """Numbers with their replicates, (1 + R,) each, as columns of their common length; NaN for unknown ones."""
     common = min((len(gap) for gap in gaps if gap is not None), default=1)
     return np.stack([np.full(common, np.nan) if gap is None else gap[:common] for gap in gaps], axis=1)
 
@@ -139,7 +139,7 @@ def _removable_share(rows: SeedRows, every: SeedRows) -> np.ndarray:
 
 
 def _cost_curve(rows: SeedRows, metric: str, whole: SeedRows) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of the encoder's heads removed, and costs there in units of what is allowed, (1 + R, P)."""
+    """Shares of the encoder's heads removed, and their costs relative to the allowed cost, (1 + R, P)."""
     heads = rows.frame["total"] - rows.frame["kept_decoder_self"] - rows.frame["kept_decoder_cross"]
     removed = ((rows.frame["total"] - rows.frame["kept"]) / heads).to_numpy(dtype=float)
     start = SeedRows(whole.frame.head(1)).numbers if len(whole.frame) else np.full((1, 1), rows.column("baseline")[0])
@@ -161,7 +161,7 @@ def _pruned_less_scratch(rows: SeedRows, pruned: str) -> np.ndarray:
 
 
 def _gap(pruned: SeedRows, scratch: SeedRows, metric: str, method: str) -> np.ndarray | None:
-    """Mean difference over the points of one seed, (1 + R,); None where the metric was not scored."""
+    """Mean difference over the steps of one seed, (1 + R,); None if the metric was not scored."""
     if pruned.frame.empty or scratch.frame.empty:
         return None
     sign = 1 if metric == "bleu" else -1
@@ -192,7 +192,7 @@ def _alive_by_kind(rows: SeedRows, uniform: bool) -> np.ndarray:
 
 
 def _rise(frame: pd.DataFrame) -> float:
-    """Alive share of the upper half of the layers less that of the lower half."""
+    """Living share of the upper half of the layers minus that of the lower half."""
     layers = sorted(set(frame["layer"]))
     half = len(layers) // 2
     if not half:
@@ -214,7 +214,7 @@ def _surviving_roles(rows: SeedRows, kept: str) -> np.ndarray | None:
 
 
 def _surviving_share(holders: pd.Series, sweep: pd.DataFrame, kept: str) -> float:
-    """Of one draw, where so many heads held each role of the converged model."""
+    """Surviving share of one draw; `holders` counts the heads with each role in the converged model."""
     heads = sweep.drop_duplicates(["point", *_HEAD])
     left = heads.groupby("point")["alive"].mean()
     few = left[left < 0.5]

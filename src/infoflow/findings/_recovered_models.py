@@ -1,4 +1,4 @@
-"""What claims read of pruned models that were trained on."""
+"""Readings of pruned models that were trained further."""
 
 # R bootstrap replicates, the estimate in their row 0
 
@@ -12,18 +12,18 @@ from ._table import Reading, SeedRows
 
 UNPRUNED = "unpruned"
 RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL = "recovered", "recovered-random", "recovered-all"
-"""Trained on: what gates left, as many random heads, and all heads."""
+"""Trained further: the heads that gates left, as many random heads, and all heads."""
 FEW = 10 / 48
-"""Share of the encoder's heads that the paper left at .15 BLEU."""
+"""Share of the encoder's heads that the paper left at a cost of .15 BLEU."""
 _METRICS = ("bleu", "loss")
 _NONE_LEFT_FEW = "no point at which fewer than half of the encoder's heads were left was trained on"
 
 
 def recovered_gaps(way: str = RECOVERED, than: Sequence[str] = (UNPRUNED, RECOVERED_ALL, RECOVERED_RANDOM)) -> Reading:
-    """Quality of pruned encoders that were trained on, less that of other models: a number for each of `than`.
+    """Quality of pruned encoders after further training, minus that of other models: one number for each of `than`.
 
-    In BLEU, then the same in loss; positive where the pruned ones are better, NaN where the metric was not scored. At
-    the point nearest to `FEW` among those with fewer than half of the encoder's heads left. Paired by sentences.
+    Numbers are in BLEU, then in loss; positive if the pruned models are better, NaN for an unscored metric. They use
+    the step nearest to `FEW` among those with fewer than half of the encoder's heads left, and are paired by sentences.
     """
     return pruning_quality().where(metric=..., scope=...).reduce(_gaps, way=way, than=tuple(than))
 
@@ -55,7 +55,7 @@ def _point(rows: SeedRows) -> int:
 
 
 def _score(rows: SeedRows, way: str, point: int) -> np.ndarray | None:
-    """(1 + R,): of that point, or of the only one where all heads are there."""
+    """(1 + R,): the score of that step, or of the only one if all heads are kept."""
     found = rows.frame["method"] == way
     if way not in (UNPRUNED, RECOVERED_ALL):
         found &= (rows.frame["scope"] == ENCODER) & (rows.frame["point"] == point)

@@ -1,8 +1,7 @@
-"""The rows that a claim's statistic is taken of: the estimate, each seed, and curves as other seeds or sentences might
-have given them.
+"""Rows of curves for a claim's statistic: the estimate, each seed, and draws of other seeds and sentences.
 
-A statistic is any function of a row. It is taken of curves averaged over seeds, as a figure shows them; so rows are
-made of curves, and what they do to the statistic is seen afterwards (`infoflow.findings._interval`).
+A statistic is any function of a row. It uses curves averaged over seeds, as a figure shows them, so rows consist of
+curves, and their effect on the statistic is determined afterwards (`infoflow.findings._interval`).
 """
 
 # N draws, S seeds, R sentence replicates, P replicates that are also taken without each seed, K points of a curve
@@ -14,21 +13,20 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from infoflow.foundation import means_without_each, seed_deviations, sentence_df, stream
-
-from ._estimates import Estimates
+from infoflow.results import Samples
 
 NUM_DRAWS = 600
-_NUM_APART = 600  # rows of replicates without each seed
+_NUM_APART = 600  # rows of replicates that leave out each seed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ResampledRows:
-    """Which row is what.
+    """The role of each row.
 
-    Draws are the estimate plus random sums of deviations, times the scale of Student's t: of the seeds' deviations
-    with S − 1 degrees of freedom, of the sentences' replicates with those of their bootstrap. Of a linear statistic
-    such a draw is distributed as its t interval is, whatever the number of seeds; of a ratio its percentiles are
-    Fieller's interval. Draws come in pairs that mirror each other.
+    Draws are the estimate plus random sums of deviations, times the scale of Student's t: the seeds' deviations with S
+    − 1 degrees of freedom, and the sentences' replicates with those of their bootstrap. For a linear statistic, such a
+    draw has the distribution of its t interval for any number of seeds; for a ratio its percentiles form Fieller's
+    interval. Draws come in mirrored pairs.
     """
 
     num_seeds: int
@@ -38,12 +36,12 @@ class ResampledRows:
 
     @property
     def num_apart(self) -> int:
-        """P: replicates that are taken without each seed too."""
+        """P: replicates that are also computed without each seed."""
         return 0 if self.num_seeds < 2 else min(self.num_replicates, max(2, _NUM_APART // self.num_seeds))
 
     @property
     def seeds(self) -> slice:
-        """Each seed alone."""
+        """Each single seed."""
         return slice(1, 1 + self.num_seeds)
 
     @cached_property
@@ -86,7 +84,7 @@ class ResampledRows:
 
 @lru_cache(maxsize=16)
 def plan_rows(num_seeds: int, num_replicates: int, redraw: int = 0) -> ResampledRows:
-    """The rows for so many seeds and replicates; the same draws serve every claim. `redraw` asks for other draws."""
+    """The rows for these numbers of seeds and replicates; all claims share the draws, which `redraw` varies."""
     weights_NS = np.empty((0, num_seeds))
     if num_seeds > 1:
         weights_NS = _mirrored("seeds", num_seeds, num_seeds - 1, redraw)
@@ -99,24 +97,22 @@ def plan_rows(num_seeds: int, num_replicates: int, redraw: int = 0) -> Resampled
     )
 
 
-def resampled_curves(
-    estimates: Mapping[str, Estimates], seeds: list[int], redraw: int = 0
-) -> tuple[dict, ResampledRows]:
-    """Each one as rows of curves, and which row is what."""
+def resampled_curves(estimates: Mapping[str, Samples], seeds: list[int], redraw: int = 0) -> tuple[dict, ResampledRows]:
+    """Each reading as rows of curves, and the role of the rows."""
     rows = plan_rows(len(seeds), min(one.num_replicates for one in estimates.values()), redraw)
     return {name: _rows_of(one, seeds, rows) for name, one in estimates.items()}, rows
 
 
 def _mirrored(name: str, num_deviations: int, df: float, redraw: int) -> np.ndarray:
-    """Normal weights times the scale of Student's t, (N, deviations): the second half is the first with other signs."""
+    """Normal weights times the scale of Student's t, (N, deviations); the second half negates the first."""
     rng = stream("findings", name, num_deviations, *([redraw] if redraw else []))
     half = rng.standard_normal((NUM_DRAWS // 2, num_deviations))
     half *= np.sqrt(df / rng.chisquare(df, (NUM_DRAWS // 2, 1)))
     return np.concatenate([half, -half])
 
 
-def _rows_of(one: Estimates, seeds: list[int], rows: ResampledRows) -> np.ndarray:
-    mean_1K = one.estimate()
+def _rows_of(one: Samples, seeds: list[int], rows: ResampledRows) -> np.ndarray:
+    mean_1K = one.mean()
     noise_URK = one.noise(rows.num_replicates)
     noise_RK = noise_URK.mean(axis=0)
     by_sentence_NK = rows.sentence_weights_NR @ (noise_RK / np.sqrt(len(noise_RK) - 1))

@@ -1,8 +1,8 @@
 """Readings of what models with and without passages store, read and find.
 
-Tables of the rooms `evidence` and `retrieval`; of the latter's `retrieval_scores`, beside hits: null_prior (what the
-empty passage gets), utility, log_likelihood, loss, p1, posterior_entropy_1 and _2, later_by_utility and
-later_by_likelihood, and of readers that came able to read read_updates. A model's own search is the system "own".
+They use tables of the rooms `evidence` and `retrieval`. Besides hits, `retrieval_scores` holds null_prior (the prior of
+the empty passage), utility, log_likelihood, loss, p1, posterior_entropy_1 and _2, later_by_utility and
+later_by_likelihood, and read_updates for pretrained readers. A model's own search is the system "own".
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,20 @@ from typing import Any
 
 import numpy as np
 
+from infoflow.dynamics import ALLOCATION_STEPS
+from infoflow.evidence import (
+    ATTENTION_RANKING,
+    EVIDENCE_ABLATION,
+    EVIDENCE_FLOW,
+    EVIDENCE_HEADS,
+    KNOWLEDGE,
+    KNOWLEDGE_CONFLICT,
+    KNOWLEDGE_LENS,
+)
 from infoflow.results import Spec
+from infoflow.retrieval import RETRIEVAL_SCORES
 
+from ._held_out import largest
 from ._model_group import NAMES, Absent
 from ._table import Function, Reading, SeedRows, Table, exact, one_number, together, untrained
 from ._zoo import RETRIEVE_LEARNED
@@ -20,41 +32,41 @@ from ._zoo import RETRIEVE_LEARNED
 # R bootstrap replicates, K numbers
 
 TRAINED, HELD_OUT, CHANGED, LATER = "trained", "held out", "changed", "later"
-"""Kinds of facts; "all of T" is trained and changed ones, and changed ones are trained like the others."""
+"""Kinds of facts; "all of T" combines trained and changed facts, which are trained like the others."""
 RARE, COMMON = 1, 16
-"""The exposures that claims compare: the rarest class and the most frequent one, as `exposures` of a plan has them."""
+"""The exposures that claims compare: the rarest and the most frequent class of a plan's `exposures`."""
 WEIGHTS = (1, 4, 16)
 OWN = ("own", "retrieved")
-"""All candidates as the model weighs them, or else the first passage that it finds."""
+"""All candidates as weighted by the model, or else the first retrieved passage."""
 FULL_SHARE = 0.95
-"""Of all bits that an object has: a model that holds more of a class has no room left to differ in."""
+"""Share of an object's total bits; models that hold more of a class are too full to differ in it."""
 _RAW: dict[str, Any] = {"reading": "raw", "layer": -1, "index": "as-trained", "metric": "p1", "weight": -1}
 
 
 def knows(objective: Spec, facts: str, document: str | tuple[str, ...], **where: Any) -> Reading:
-    """A number of the table `knowledge`: by default the share of right answers on all facts of a kind."""
+    """A number of the table `knowledge`; default: the share of correct answers on all facts of a kind."""
     which = "" if isinstance(document, tuple) else f' with the document "{document}"'
     absent = f"no {{state}} {NAMES[objective]} was asked about {facts} facts{which}"
     return _said("knowledge", objective, absent, **{**_RAW, "facts": facts, "document": document, **where})
 
 
 def bits_of_classes(objective: Spec, reading: str = "raw") -> Reading:
-    """Stored bits of the trained facts of each exposure, and how many there are to store, (1 + R, 2K).
+    """Stored bits of the trained facts of each exposure, and the total number of bits, (1 + R, 2K).
 
-    All bits of an object are log2 m; in the mean over facts log2 p, which is bits less log2 m, is `nats` in other
-    units, so that the two metrics together say what log2 m is.
+    An object has log2 m bits in total; the mean of log2 p over facts, which is bits minus log2 m, is `nats` in other
+    units, so the two metrics together determine log2 m.
     """
     absent = f"no {{state}} {NAMES[objective]} was asked about trained facts without a document ({reading})"
     where = {"facts": TRAINED, "document": "none", "index": "as-trained", "reading": reading, "layer": -1}
     where |= {"weight": ...}
-    table = Table("knowledge", objective, needs=("weight",), absent=absent)
+    table = Table(KNOWLEDGE.name, objective, needs=("weight",), absent=absent)
     return table.where(**where, metric=...).reduce(_bits)
 
 
 def stored(curves: np.ndarray, others: Sequence[np.ndarray] = ()) -> int | None:
-    """Which class of `bits_of_classes` to compare: the most frequent one in which not all models hold nearly all bits.
+    """Which class of `bits_of_classes` to compare: the most frequent one that some model does not nearly fill.
 
-    None: there is none.
+    None if there is none.
     """
     num = len(WEIGHTS)
     for place in reversed(range(num)):
@@ -65,7 +77,7 @@ def stored(curves: np.ndarray, others: Sequence[np.ndarray] = ()) -> int | None:
 
 
 def full(name: str, *others: str) -> Any:
-    """For `Finding.hinders`: says so where every class of every model is full."""
+    """A function for `Finding.hinders` that reports if every class of every model is full."""
 
     def hinders(curves: Any, verdict: str) -> str | None:
         if stored(curves[name], [curves[other] for other in others]) is not None:
@@ -81,21 +93,21 @@ def full(name: str, *others: str) -> Any:
 def found(
     objective: Spec, metric: str = "hit", queries: str | tuple[str, ...] = ("facts", "all", HELD_OUT), k: Any = 1
 ) -> Reading:
-    """A number of the table `retrieval_scores` about what a model finds itself."""
+    """A number of the table `retrieval_scores` about the model's own search."""
     absent = f"of no {{state}} {NAMES[objective]} is {metric} known"
-    return _said("retrieval_scores", objective, absent, system="own", queries=queries, metric=metric, k=k)
+    return _said(RETRIEVAL_SCORES.name, objective, absent, system="own", queries=queries, metric=metric, k=k)
 
 
 def told(objective: Spec, metric: str, queries: str | tuple[str, ...] = ("all", "facts")) -> Reading:
-    """The same of a metric without a cut-off."""
+    """The same for a metric without a cut-off."""
     return found(objective, metric, queries, k=0)
 
 
 def unable_to_read(reads: Mapping[str, Reading]) -> dict[str, Reading]:
-    """The same readings before training, where readers began with random weights.
+    """The same readings before training, if readers started with random weights.
 
-    Of readers that came able to read (`read_updates` of a plan) there are none. Passages help these before they were
-    trained on this world, and without one they know nothing of it: as controls they would show every gain by passages.
+    Pretrained readers (`read_updates` of a plan) have none. Passages help them even before training on this world, and
+    without a passage they know nothing about it: as controls they would show every gain by passages.
     """
     return {
         name: Reading(
@@ -109,34 +121,34 @@ def unable_to_read(reads: Mapping[str, Reading]) -> dict[str, Reading]:
 
 
 def by_passages(objective: Spec, metric: str = "p1", queries: str = "dates") -> Reading:
-    """Share of right answers by the number of passages that are read, (1 + R, K)."""
+    """Share of correct answers by the number of passages read, (1 + R, K)."""
     absent = f"no {{state}} {NAMES[objective]} was asked about {queries} with several numbers of passages"
-    table = Table("retrieval_scores", objective, needs=("k",), absent=absent)
+    table = Table(RETRIEVAL_SCORES.name, objective, needs=("k",), absent=absent)
     return table.where(system="own", queries=queries, metric=metric).reduce(_by_k)
 
 
 def followed(objective: Spec, *, slope: bool = False) -> Reading:
-    """Memorisation ratio on trained facts; with `slope` its slope over the logarithm of the exposure."""
+    """Memorisation ratio on trained facts; with `slope`, its slope over the logarithm of the exposure."""
     absent = f"no {{state}} {NAMES[objective]} read documents that contradict what was trained"
     where = {"facts": TRAINED, "layer": -1, "metric": "memorisation_ratio"}
     if not slope:
-        return _said("knowledge_conflict", objective, absent, weight=-1, **where)
-    table = Table("knowledge_conflict", objective, needs=("weight",), absent=absent)
+        return _said(KNOWLEDGE_CONFLICT.name, objective, absent, weight=-1, **where)
+    table = Table(KNOWLEDGE_CONFLICT.name, objective, needs=("weight",), absent=absent)
     return table.where(**where, weight=...).reduce(_slope)
 
 
 def lost(objective: Spec, what: str, facts: tuple[str, ...] = (HELD_OUT, TRAINED)) -> Reading:
-    """Share of right answers that is lost where attention is forbidden in all blocks, with the right document."""
+    """Share of correct answers lost if attention is blocked in all blocks, with the gold document."""
     absent = f'in no {{state}} {NAMES[objective]} was attention "{what}" forbidden'
     needs = ("scope", "layer")
     where = {"document": "gold", "method": "knock-out", "what": what, "metric": "p1", "facts": facts}
-    return Table("evidence_flow", objective, needs=needs, absent=absent).where(**where).reduce(_in_all_blocks)
+    return Table(EVIDENCE_FLOW.name, objective, needs=needs, absent=absent).where(**where).reduce(_in_all_blocks)
 
 
 def traced(objective: Spec) -> Reading:
-    """Largest effect over blocks and outputs of restoring one at the subject's last token: without, with a document."""
+    """Largest effect, over blocks and outputs, of restoring the subject's last token: without and with a document."""
     absent = f"through no {{state}} {NAMES[objective]} were answers traced"
-    table = Table("evidence_flow", objective, needs=("what", "layer"), absent=absent)
+    table = Table(EVIDENCE_FLOW.name, objective, needs=("what", "layer"), absent=absent)
     sides = [
         table.where(facts=TRAINED, document=document, method="tracing", metric="probability", scope=..., what=...)
         for document in ("none", "gold")
@@ -145,9 +157,9 @@ def traced(objective: Spec) -> Reading:
 
 
 def copying(objective: Spec, document: str = "gold", least: float = 0.1) -> Reading:
-    """Share of heads whose copy score is at least `least`, and how many heads there are, (1 + R, 2)."""
+    """Share of heads with a copy score of at least `least`, and the number of heads, (1 + R, 2)."""
     absent = f'of no {{state}} {NAMES[objective]} are copy scores known with the document "{document}"'
-    table = Table("evidence_heads", objective, needs=("layer", "head"), absent=absent)
+    table = Table(EVIDENCE_HEADS.name, objective, needs=("layer", "head"), absent=absent)
     where = {"facts": (HELD_OUT, TRAINED), "document": document, "metric": "copy"}
     return table.where(**where).reduce(_share_of_heads, least=least)
 
@@ -155,21 +167,21 @@ def copying(objective: Spec, document: str = "gold", least: float = 0.1) -> Read
 def without_heads(
     objective: Spec, document: str, facts: tuple[str, ...] = (HELD_OUT, TRAINED), least: float = 0.0
 ) -> Reading:
-    """Right answers as the model is, without the quarter of its heads that copy most, without random ones, (1 + R, 3).
+    """Accuracy of the whole model, without the quarter of heads that copy most, and without random ones, (1 + R, 3).
 
-    Where no quarter was removed: the nearest number below it. Where fewer than `least` are right with all heads there
-    is nothing that removing some could cost.
+    If no quarter was removed, the nearest smaller number counts. If fewer than `least` answers are correct with all
+    heads, removal cannot cost anything.
     """
     absent = f'from no {{state}} {NAMES[objective]} were heads removed with the document "{document}"'
     where = {"document": document, "metric": "p1", "facts": facts}
-    ablation = Table("evidence_ablation", objective, needs=("removed", "baseline"), absent=absent).where(**where)
-    heads = Table("evidence_heads", objective, needs=("layer", "head"), absent=absent)
+    ablation = Table(EVIDENCE_ABLATION.name, objective, needs=("removed", "baseline"), absent=absent).where(**where)
+    heads = Table(EVIDENCE_HEADS.name, objective, needs=("layer", "head"), absent=absent)
     of = f'{NAMES[objective]}, {facts[0]} facts, document "{document}"'
     return together(_without, ablation, heads.where(facts=..., document=..., metric="copy"), least=least, of=of)
 
 
 def without_random_heads(objective: Spec, document: str) -> Reading:
-    """Right answers as the model is, without random heads, and as it is once more, (1 + R, 3)."""
+    """Accuracy of the whole model, without random heads, and of the whole model again, (1 + R, 3)."""
     reading = without_heads(objective, document)
     return Reading(reading.tables, partial(_of_random, function=reading.function))
 
@@ -177,44 +189,46 @@ def without_random_heads(objective: Spec, document: str) -> Reading:
 def ranking(objective: Spec, metric: str = "spearman") -> Reading:
     """How attention on passages ranks them."""
     absent = f"of no {{state}} {NAMES[objective]} is known how its attention ranks passages"
-    return _said("attention_ranking", objective, absent, metric=metric)
+    return _said(ATTENTION_RANKING.name, objective, absent, metric=metric)
 
 
 def entry(objective: Spec, facts: str, document: str, weight: int = -1) -> Reading:
-    """Where an answer enters: half and centre over states, by tuned lens at the mask, in the number of states.
+    """Where an answer enters: half and centre over states, by tuned lens at the mask, in numbers of states.
 
-    Of the facts of one exposure, or of all of a kind (−1).
+    It uses the facts of one exposure, or all of a kind (−1).
     """
     about = f"{facts} facts{f' asked {weight} times as often' if weight > 0 else ''}, document {document}"
     absent = f"through no {{state}} {NAMES[objective]} was looked with a lens ({about})"
-    table = Table("knowledge_lens", objective, needs=("metric",), absent=absent)
+    table = Table(KNOWLEDGE_LENS.name, objective, needs=("metric",), absent=absent)
     where = {"facts": facts, "weight": weight, "document": document, "lens": ("tuned", "logit"), "place": "mask"}
     return table.where(**where, metric=...).reduce(_entry, of=f"{NAMES[objective]}, {about}")
 
 
 def best_layer(reading: Reading) -> Reading:
-    """Of a curve over layers its highest value by the estimate, (1 + R, 1)."""
+    """The value of the layer that is highest on the other half of the sentences, (1 + R, 1)."""
     return Reading(reading.tables, partial(_highest, function=reading.function))
 
 
 def part_by_window(part: str, objective: Spec = RETRIEVE_LEARNED, since: str = "retriever") -> Reading:
     """Loss change of a part (a component or a stack) in each window, then that of all parts, (1 + R, 2K).
 
-    Of the windows from the first one on in which the part `since` changes: as long as it is frozen its share is 0,
-    which says nothing about when it learns.
+    Windows count from the first one in which the part `since` changes: while it is frozen its share is 0, which says
+    nothing about when it learns.
     """
     absent = f"no training of a {NAMES[objective]} was recorded"
-    table = Table("allocation_steps", objective, needs=("component", "window", "term"), absent=absent, no_model=absent)
+    table = Table(
+        ALLOCATION_STEPS.name, objective, needs=("component", "window", "term"), absent=absent, no_model=absent
+    )
     return table.where(set="train", stack=...).reduce(_by_window, part=part, since=since)
 
 
 def _said(table: str, objective: Spec, absent: str, **where: Any) -> Reading:
-    """The one number of these rows."""
+    """The single number of these rows."""
     needs = ("baseline",)
     return Table(table, objective, needs=needs, absent=absent).where(**where).reduce(partial(_only, what=absent))
 
 
-_ABLE = Table("retrieval_scores", RETRIEVE_LEARNED).where(system="own", queries="trained", metric="read_updates")
+_ABLE = Table(RETRIEVAL_SCORES.name, RETRIEVE_LEARNED).where(system="own", queries="trained", metric="read_updates")
 
 
 def _unless_able(*rows: Any, function: Function) -> np.ndarray | None:
@@ -230,7 +244,7 @@ def _only(rows: SeedRows, what: str) -> np.ndarray:
 
 
 def _places(rows: SeedRows) -> list[str]:
-    """What the first row is about."""
+    """The subjects of the first row."""
     names = ("facts", "document", "queries", "metric")
     return [f"{name} {rows.frame[name].iloc[0]}" for name in names if name in rows.frame]
 
@@ -280,7 +294,7 @@ def _largest(*parts: SeedRows) -> np.ndarray:
         subject = rows.at(["subject" in what and "evidence" not in what for what in rows.frame["what"].astype(str)])
         if subject.frame.empty or not np.isfinite(subject.numbers[0]).any():
             raise Absent("answers were traced at no token of the subject")
-        found.append(subject.numbers[:, int(np.nanargmax(subject.numbers[0]))])
+        found.append(largest(subject.numbers)[:, 0])
     return _stacked(found)
 
 
@@ -321,7 +335,7 @@ def _entry(rows: SeedRows, of: str) -> np.ndarray:
 
 def _highest(rows: SeedRows, function: Function) -> np.ndarray | None:
     curve = function(rows)
-    return None if curve is None else curve[:, [int(curve[0].argmax())]]
+    return None if curve is None else largest(curve)
 
 
 def _by_window(rows: SeedRows, part: str, since: str) -> np.ndarray:
@@ -341,7 +355,7 @@ def _by_window(rows: SeedRows, part: str, since: str) -> np.ndarray:
 
 
 def _rows_of_part(rows: SeedRows, part: str) -> np.ndarray:
-    """Which rows are about a component, or a stack, of that name."""
+    """Mask of the rows about a component or stack of that name."""
     names = zip(rows.frame["component"].astype(str), rows.frame["stack"].astype(str), strict=True)
     own = np.array([part in pair for pair in names])
     if not own.any():

@@ -1,4 +1,4 @@
-"""A run as a point on the axes of scale: what was trained, on how much, of which size."""
+"""A run as a point on the axes of scale: its models, their data and their size."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,17 +9,17 @@ import pandas as pd
 
 from infoflow.foundation import UserError
 from infoflow.over_training import SUFFIX
-from infoflow.results import BERT, RunFolder, Spec, first_architecture, with_keys
+from infoflow.results import BERT, TRAINING_RUNS, RunFolder, Spec, first_architecture, with_keys
 
 from ._judged_run import OVER_SCALE, JudgedRun, judged_runs
 
-_TRAININGS, _MATCH = "training_runs", "match"
+_TRAININGS, _MATCH = TRAINING_RUNS.name, "match"
 _COUNTED = {"tokens": "source_tokens", "parameters": "parameters", "updates": "updates", "cpu_seconds": "cpu_seconds"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ScaleRun:
-    """A finished study: its tables, and what run.json says of it."""
+    """A finished study: its tables, and the facts in run.json."""
 
     name: str
     tables: Mapping[str, pd.DataFrame]
@@ -36,7 +36,7 @@ class ScaleRun:
 
     @property
     def decoder_layers(self) -> int:
-        """Of a decoder beside an encoder: as many as the encoder has, unless the plan says otherwise."""
+        """Layers of an encoder-decoder's decoder: those of the encoder, unless the plan says otherwise."""
         given = self.manifest["plan"]["model"].get("decoder_layers", 0)
         return given if isinstance(given, int) and given > 0 else self.layers
 
@@ -56,12 +56,12 @@ class ScaleRun:
 
     @property
     def has_course(self) -> bool:
-        """Whether something was measured at its checkpoints, which are scales too."""
+        """Whether measurements exist at its checkpoints, which also are scales."""
         return any(name.endswith(SUFFIX) for name in self.tables)
 
     @property
     def entry(self) -> dict[str, Any]:
-        """What a comparison's run.json keeps of it: see `JudgedRun`."""
+        """The entry of a comparison's run.json, see `JudgedRun`."""
         plan = {part: self.plan[part] for part in ("model", "training") if part in self.plan}
         return {**self.facts(), **self.scale((), self.architecture), "weights": self.weights, "plan": plan}
 
@@ -72,8 +72,10 @@ class ScaleRun:
         return {str(one["sha256"]): str(one.get("model", "a model")) for one in models if one.get("sha256")}
 
     def scale(self, objectives: Sequence[Spec], architecture: str) -> dict[str, Any]:
-        """What the models of these objectives had, means over them: tokens of the source, parameters, updates, FLOPs,
-        CPU seconds; NaN where it is not known."""
+        """Mean scale of these objectives' models; NaN if unknown.
+
+        It has source tokens, parameters, updates, FLOPs and CPU seconds.
+        """
         key = (tuple(objectives), architecture)
         if key not in self._scales:
             own = _of(self.tables.get(_TRAININGS), objectives, architecture)
@@ -83,7 +85,7 @@ class ScaleRun:
         return self._scales[key]
 
     def facts(self) -> dict[str, Any]:
-        """What is the same of all its models."""
+        """Facts shared by all its models."""
         return {
             "run": self.name,
             "corpus": self.corpus,
@@ -101,13 +103,13 @@ class ScaleRun:
 
 
 def scale_runs(sources: Iterable[ScaleRun | JudgedRun | RunFolder | Path | str]) -> list[ScaleRun | JudgedRun]:
-    """The runs, each once, with names that tell them apart; for an earlier comparison the runs that it compared.
+    """The distinct runs, with unique names; an earlier comparison contributes the runs that it compared.
 
-    A study takes the place of what an earlier comparison says of its models.
+    A study replaces an earlier comparison's data about its models.
 
     Raises:
-        UserError: There are fewer than two, and no checkpoints; one is neither study nor comparison, holds no tables,
-            or was given twice; or two have one name, or hold the very same model, which would count twice.
+        UserError: There are fewer than two, without checkpoints; one is neither study nor comparison, holds no tables,
+            or is listed twice; or two share a name, or the very same model, which would count twice.
     """
     runs: list[ScaleRun | JudgedRun] = []
     studies: list[RunFolder] = []
@@ -156,7 +158,7 @@ def _read(folder: RunFolder, name: str) -> ScaleRun:
 
 
 def _distinct(paths: Sequence[Path]) -> list[str]:
-    """The last part of each path, or as many parts as tell the runs apart."""
+    """The last part of each path, or as many parts as distinguish the runs."""
     parts = [path.resolve().parts for path in paths]
     if len(set(parts)) < len(parts):
         twice = next(path for place, path in enumerate(paths) if parts[place] in parts[:place])
@@ -181,7 +183,7 @@ def _refuse_same_models(runs: Sequence[ScaleRun | JudgedRun]) -> None:
 
 
 def _of(frame: pd.DataFrame | None, objectives: Sequence[Spec], architecture: str) -> pd.DataFrame:
-    """Rows about models of these objectives that began from random weights; of all objectives where none is named."""
+    """Rows about models of these objectives (all if none is named) that were trained from random weights."""
     if frame is None or frame.empty:
         return pd.DataFrame()
     frame = with_keys(frame)

@@ -103,13 +103,14 @@ _RUN = Column(name="run", dtype="string", unit="", description="name of the run 
 FINDINGS_BY_RUN = replace(
     FINDINGS_TABLE,
     name="findings_by_run",
-    version=1,
+    version=2,
     description="Published claims, each as tested on every run that was compared, at the end of its trainings.",
     columns=(*FINDINGS_TABLE.columns, _RUN),
 )
 
 FINDINGS_AT_SCALE = replace(
     FINDINGS_TABLE,
+    declare=False,
     description="Published claims, each as tested on the largest run that can test it, and how its effect changes over "
     "all runs.",
     columns=(

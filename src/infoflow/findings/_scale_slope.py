@@ -1,21 +1,20 @@
-r"""The slope of an effect over the logarithm of scale, with an interval that knows where each effect's own comes from.
+r"""The slope of an effect over the logarithm of scale, with an interval that respects the source of each effect's own.
 
 $$ b = \sum_k c_k y_k, \quad c_k = w_k (x_k - \bar x) / \sum_j w_j (x_j - \bar x)^2, \quad
 w_k = 1 / (\hat\sigma^2 / n_k + s_k^2), \quad x_k = \log_{10} \text{scale} $$
 
 y_k is the effect of run k, \(\bar x\) the weighted mean. The variance V_k behind its interval has a part by its n_k
-seeds and one by sentences, s_k², both stretched where the interval is wider than these two make it. Weights take the
-seeds' part from all runs together, \(\hat\sigma^2\): that of three seeds may be a tenth of the true one by chance, and
-would make that run most of the regression (with weights by each run's own variance .91 of six scales' slopes were
-covered).
+seeds and one by sentences, s_k²; both are stretched if the interval is wider than these two imply. Weights pool the
+seeds' part over all runs, \(\hat\sigma^2\): that of three seeds may by chance be a tenth of the true one, and would let
+that run dominate the regression (weights by each run's own variance covered .91 of the slopes over six scales).
 
-The variance of b is \(\sum_k c_k^2 V_k\), in parts of their own degrees of freedom: the seeds of each run, their
-sentences, and the seeds of runs that have one. The interval is Student's, with Satterthwaite's degrees of freedom.
-**A run with one seed** has an interval over sentences alone; the spread of one seed comes from runs that have several.
-**Where no run has several**, nothing but the runs' distance from the line tells what a seed does: Student's interval of
-a weighted regression, with as many degrees of freedom as runs less two.
+The variance of b is \(\sum_k c_k^2 V_k\), with parts that have their own degrees of freedom: the seeds of each run,
+their sentences, and the pooled seeds for runs with one seed. The interval is Student's, with Satterthwaite's degrees of
+freedom. **A run with one seed** has an interval over sentences alone; the spread of one seed comes from runs that have
+several. **If no run has several**, only the runs' distance from the line shows the effect of a seed: Student's interval
+of a weighted regression, with two degrees of freedom fewer than runs.
 
-Runs may be measured on the same sentences, which then move all effects together: the interval is wider than it need be.
+Runs may share their sentences, which then shift all effects together: the interval is wider than necessary.
 
 Source: [@satterthwaite1946]; simulations in experiments/coverage.
 """
@@ -31,36 +30,36 @@ import numpy as np
 from infoflow.foundation import sentence_df, t_quantile
 
 LEAST_SCALES = 3
-SAME_SCALE = 1.25  # sizes that differ by less count as one scale
+SAME_SCALE = 1.25  # sizes closer than this count as one scale
 _SENTENCES = sentence_df(200)
 
 Method = Literal["intervals", "residuals", "seeds", ""]
-"""Where a slope's interval comes from: the runs' own, their distance from the line, or each seed's own slope."""
+"""Source of a slope's interval: the runs' own, their distance from the line, or each seed's own slope."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScalePoint:
-    """The effect of one run at a scale."""
+    """The effect of one run at one scale."""
 
     size: float  # tokens, or width
     effect: float
     low: float
     high: float
     seeds: int = 1
-    seed_error: float = np.nan  # standard error by the choice of seeds; NaN where the interval does not cover it
-    sentence_error: float = 0.0  # by that of sentences, beyond what the spread over seeds holds
+    seed_error: float = np.nan  # standard error by the choice of seeds; NaN if the interval does not cover it
+    sentence_error: float = 0.0  # by sentences, beyond what the spread over seeds contains
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScaleSlope:
-    """How an effect changes while a scale grows tenfold."""
+    """How an effect changes per tenfold scale."""
 
     value: float
     low: float
     high: float
-    fit: float  # root mean square of the distances from the line, in standard errors; NaN where they made the interval
+    fit: float  # root mean square distance from the line, in standard errors; NaN if the distances define the interval
     method: Method
-    turns: str = ""  # where a step clearly goes against the slope
+    turns: str = ""  # the first step that clearly contradicts the slope
 
 
 NO_SLOPE = ScaleSlope(value=np.nan, low=np.nan, high=np.nan, fit=np.nan, method="")
@@ -68,11 +67,11 @@ NO_SLOPE = ScaleSlope(value=np.nan, low=np.nan, high=np.nan, fit=np.nan, method=
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Variances:
-    """What chance does to each point: independent sources, each with its degrees of freedom."""
+    """Variances of each point by independent sources, each with its degrees of freedom."""
 
     sources_SP: np.ndarray
     df_S: np.ndarray
-    smooth_P: np.ndarray  # with the seeds' part of all runs together: for weights
+    smooth_P: np.ndarray  # pools the seeds' part over all runs, for weights
 
     def half(self, weights_P: np.ndarray) -> float:
         """Half width of the 95 % interval of a weighted sum of the points."""
@@ -84,12 +83,12 @@ class _Variances:
 
 
 def num_scales(sizes: Sequence[float]) -> int:
-    """How many scales there are, of which each is `SAME_SCALE` times the one before or more."""
+    """The number of distinct scales, each at least `SAME_SCALE` times the preceding one."""
     return len(set(scale_groups(sizes)))
 
 
 def scale_groups(sizes: Sequence[float]) -> list[int]:
-    """The number of the scale of each size, from the smallest on."""
+    """The scale number of each size, from the smallest."""
     groups, number, first = [0] * len(sizes), -1, 0.0
     for place in sorted(range(len(sizes)), key=lambda place: sizes[place]):
         if number < 0 or sizes[place] > SAME_SCALE * first:
@@ -99,7 +98,7 @@ def scale_groups(sizes: Sequence[float]) -> list[int]:
 
 
 def scale_slope(points: Sequence[ScalePoint]) -> ScaleSlope:
-    """The slope over runs, a point each; `NO_SLOPE` of fewer than three scales."""
+    """The slope over runs, one point each; `NO_SLOPE` for fewer than three scales."""
     if num_scales([point.size for point in points]) < LEAST_SCALES:
         return NO_SLOPE
     points = sorted(points, key=lambda point: (point.size, point.effect))  # any order gives the same bits
@@ -116,13 +115,14 @@ def scale_slope(points: Sequence[ScalePoint]) -> ScaleSlope:
 
 
 def course_slope(sizes: Sequence[float], effects: Sequence[Sequence[float]]) -> ScaleSlope:
-    """The slope over checkpoints of one run: of each seed by itself, then Student's interval over the seeds.
+    """The slope over checkpoints of one run: one slope per seed, then Student's interval over the seeds.
 
-    Checkpoints of a training depend on each other, seeds do not: a seed counts once, however many checkpoints it has.
+    Checkpoints of a training depend on each other but seeds do not, so a seed counts once for any number of
+    checkpoints.
 
     Args:
-        sizes: Of the checkpoints.
-        effects: Of each checkpoint the effect of each seed.
+        sizes: Sizes of the checkpoints.
+        effects: Effects of all seeds at each checkpoint.
     """
     if len({len(own) for own in effects}) != 1 or num_scales(sizes) < LEAST_SCALES:
         return NO_SLOPE
@@ -140,7 +140,7 @@ def course_slope(sizes: Sequence[float], effects: Sequence[Sequence[float]]) -> 
 
 
 def _line(x_P: np.ndarray, y_P: np.ndarray, variances_P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The weights of the points in the slope, and what the line leaves of them."""
+    """The weights of the points in the slope, and the residuals of the line."""
     weights_P = 1 / variances_P
     weights_P = weights_P / weights_P.sum()
     centred_P = x_P - weights_P @ x_P
@@ -149,9 +149,9 @@ def _line(x_P: np.ndarray, y_P: np.ndarray, variances_P: np.ndarray) -> tuple[np
 
 
 def _by_residuals(x_P: np.ndarray, y_P: np.ndarray) -> ScaleSlope:
-    """Student's interval of the plain regression, for points whose own intervals leave out what a seed does.
+    """Student's interval of the plain regression, for points whose own intervals exclude the seeds' effect.
 
-    That a seed's spread is alike at all scales is all that can be said of it: sentences do not weigh.
+    Only an equal seed spread at all scales can be assumed, so sentences have no weight.
     """
     c_P, rest_P = _line(x_P, y_P, np.ones_like(x_P))
     df, value = len(x_P) - 2, float(c_P @ y_P)
@@ -160,7 +160,7 @@ def _by_residuals(x_P: np.ndarray, y_P: np.ndarray) -> ScaleSlope:
 
 
 def _variances(points: Sequence[ScalePoint]) -> _Variances | None:
-    """The sources of chance of all points; None where a point has one seed and no point has several."""
+    """The sources of variance of all points; None if a point has one seed and no point has several."""
     places_PP = np.eye(len(points))
     sources, dfs = [], []
     for place_P, point in zip(places_PP, points, strict=True):
@@ -176,15 +176,15 @@ def _variances(points: Sequence[ScalePoint]) -> _Variances | None:
         sources.append(alone_P * spread)
         dfs.append(df)
     smooth_P = share_P * spread + np.array([_parts(point)[1] for point in points])
-    smooth_P = np.maximum(smooth_P, 1e-12 + 1e-3 * smooth_P.max())  # that of a share at its bound may be nothing
+    smooth_P = np.maximum(smooth_P, 1e-12 + 1e-3 * smooth_P.max())  # the variance of a share at its bound may vanish
     return _Variances(sources_SP=np.array(sources), df_S=np.array(dfs, dtype=float), smooth_P=smooth_P)
 
 
 def _parts(point: ScalePoint) -> tuple[float, float]:
-    """The variances by seeds (0 where they are not known) and by sentences that make an interval of this width.
+    """The variances by seeds (0 if unknown) and by sentences that produce an interval of this width.
 
     The interval of a rank correlation, of the weakest among many layers or of a counted share is wider than its two
-    standard errors say: both are stretched alike.
+    standard errors imply: both are stretched equally.
     """
     half = abs(point.high - point.low) / 2
     known = point.seeds > 1 and not np.isnan(point.seed_error)
@@ -206,7 +206,7 @@ def _pooled(points: Sequence[ScalePoint]) -> tuple[float, int]:
 
 
 def _turns(points: Sequence[ScalePoint], y_P: np.ndarray, slope: float, variances: _Variances) -> str:
-    """The first step from one scale to the next that clearly goes against the slope, in words."""
+    """The first step between successive scales that clearly contradicts the slope, in words."""
     groups = scale_groups([point.size for point in points])
     for place in range(len(points) - 1):
         if groups[place] == groups[place + 1]:

@@ -1,4 +1,4 @@
-"""The word for a slope over scale: grows, flat, falls or undetermined."""
+"""Classifies a slope over scale: grows, flat, falls or undetermined."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,18 +8,17 @@ from ._scale_slope import ScaleSlope
 Trend = Literal["grows", "flat", "falls", "undetermined"]
 
 FLAT = 0.1
-"""Of the distance from the threshold to the published value, what an effect may change by per tenfold scale and still
-be called flat.
+"""Maximum change of a flat effect per tenfold scale, as a share of the distance from threshold to published value.
 
-From a million tokens, where small studies begin, to the hundred thousand million of large models lie five decades. An
-effect that changes by less than a tenth of the distance in each would not go half of it on the whole way: a claim at
-its threshold would not come to the published value, nor one at the published value to its threshold.
+From a million tokens, where small studies begin, to the hundred thousand million of large models there are five
+decades. An effect that changes by less than a tenth of the distance in each would not cover half of it over the whole
+range: a claim at its threshold would not reach the published value, nor one at the published value its threshold.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScaleTrend:
-    """The word, its sentence, and how far from zero the slope's interval may reach where it is flat."""
+    """The word, its sentence, and the largest distance from zero of a flat slope's interval."""
 
     word: Trend
     told: str  # the word with its direction
@@ -30,19 +29,19 @@ class ScaleTrend:
 def scale_trend(
     slope: ScaleSlope, *, effect: float, threshold: float, above: bool, published: float = float("nan")
 ) -> ScaleTrend:
-    """What a slope says of a claim.
+    """What a slope means for a claim.
 
     - *flat*: the whole interval lies within `FLAT` times the distance from the threshold to the published value, or,
-      where the source gives none, to the effect;
+      if the source gives none, to the effect;
     - *grows*, *falls*: it does not, and the whole interval lies on the side of zero in which the claim holds, or on the
       other side;
     - *undetermined*: neither, or one step from a scale to the next clearly goes against the slope.
 
     Args:
-        slope: Of the effect over log10 of the scale.
+        slope: Slope of the effect over log10 of the scale.
         effect: Mean over the scales.
-        threshold: What the effect must pass.
-        above: Whether the claim says that it lies above it.
+        threshold: Value that the effect must pass.
+        above: Whether the claim says that the effect lies above it.
         published: The source's value; NaN: none.
     """
     known = published == published

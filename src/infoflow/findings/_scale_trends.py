@@ -1,4 +1,4 @@
-"""How each claim's effect changes over scale: with tokens, with width, and from checkpoint to checkpoint of one run."""
+"""How each claim's effect changes with tokens, with width, and over the checkpoints of one run."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from ._scale_slope import LEAST_SCALES, ScalePoint, ScaleSlope, course_slope, nu
 from ._scale_trend import FLAT, scale_trend
 
 LATE = 0.1
-"""Of a training's tokens, from where on its checkpoints count: before that a model is unfinished, not small."""
+"""Share of a training's tokens from which its checkpoints count: earlier ones are unfinished, not small."""
 _CLAIM = ["id", "architecture", "condition"]
 _DEPTH = ["corpus", "layers", "decoder_layers"]
 
@@ -71,10 +71,10 @@ TRENDS = TableSchema(
 
 
 def trends(found: pd.DataFrame) -> pd.DataFrame:
-    """`TRENDS`, from `FINDINGS_OVER_SCALE`: wherever an effect was tested at two scales that can be compared.
+    """`TRENDS`, from `FINDINGS_OVER_SCALE`: wherever an effect was tested at two comparable scales.
 
-    Effects at the end of training are a point a run. Checkpoints of one run are no independent points: they are never
-    mixed with runs, a seed's checkpoints give one slope, and the interval is over seeds (see `course_slope`).
+    Effects at the end of training are one point per run. Checkpoints of one run are not independent points: they are
+    never mixed with runs, a seed's checkpoints give one slope, and the interval is over seeds (see `course_slope`).
     """
     tested = found[(found["verdict"] != UNTESTABLE) & found["effect"].notna() & found["tokens"].gt(0)]
     ended = tested[tested["update"] == END]
@@ -91,10 +91,10 @@ def trends(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def told_of_claims(table: pd.DataFrame) -> dict[tuple[str, str], str]:
-    """What `TRENDS` says of each claim on each architecture, by the condition that is followed, in a few words.
+    """Summary of `TRENDS` for each claim on each architecture, by the followed condition, in a few words.
 
-    Over tokens where runs can tell, else over widths, else over checkpoints; where several widths or corpora say
-    different things, each with its word.
+    It uses tokens if runs decide, else widths, else checkpoints; if several widths or corpora disagree, it names each
+    with its word.
     """
     followed = table[table["followed"]]
     parts = [own for _, own in followed.groupby(["id", "architecture"], sort=False)]
@@ -130,7 +130,7 @@ def _over(rows: pd.DataFrame, axis: str, keys: list[str], slope: _Slope) -> Iter
 
 
 def _at_one_size(rows: pd.DataFrame) -> pd.DataFrame:
-    """With `size`: the number of each run's tokens among those of its claim, corpus and depth."""
+    """Add `size`: the rank of each run's tokens among those of its claim, corpus and depth."""
     parts = [
         own.assign(size=scale_groups(own["tokens"].tolist())) for _, own in rows.groupby([*_CLAIM, *_DEPTH], sort=False)
     ]

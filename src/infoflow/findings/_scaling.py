@@ -1,4 +1,4 @@
-"""Multidimensional scaling: points in a plane whose distances come as close as they can to given ones."""
+"""Multidimensional scaling: points in a plane whose distances approximate the input distances."""
 
 # O objects, D dimensions of the picture
 
@@ -13,26 +13,26 @@ from sklearn.manifold import smacof
 from infoflow.foundation import stream
 
 _STEPS, _STILL = 2000, 1e-8
-_STARTS = 3  # beside classical scaling: a picture of a dozen points has worse minima than its best
+_STARTS = 3  # besides classical scaling: local minima of a dozen points may be worse than the best
 _SHUFFLES = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Scaled:
-    """A picture of distances, and how far it is from them."""
+    """A picture of distances, and its error."""
 
     points_OD: np.ndarray
     stress: float  # Kruskal's stress-1, see `scale`
 
 
 def scale(distances_OO: Float[np.ndarray, "object object"], start_OD: np.ndarray | None = None, num: int = 2) -> Scaled:
-    r"""Metric scaling by SMACOF, the best of several starts, or from a given one: the same input, the same picture.
+    r"""Metric scaling by SMACOF, the best of several starts or from one start; equal input gives an equal picture.
 
     $$ \sigma_1 = \sqrt{\sum_{i<j} (d_{ij} - \delta_{ij})^2 / \sum_{i<j} d_{ij}^2} $$
 
-    δ are the given distances and d those of the points; scikit-learn's SMACOF lowers the numerator. Starts are
-    classical scaling and random pictures; a random one is taken where it ends clearly lower. A stress of 0.05 is called
-    good, of 0.2 poor.
+    δ are the input distances and d those of the points; scikit-learn's SMACOF lowers the numerator. Starts are
+    classical scaling and random pictures; a random one is chosen only if it ends clearly lower. A stress of 0.05 is
+    considered good, 0.2 poor.
 
     Source: [@deleeuw1977], [@kruskal1964].
     """
@@ -57,7 +57,7 @@ def _descend(points_OD: np.ndarray, distances_OO: np.ndarray) -> Scaled:
 
 
 def classical_scaling(distances_OO: Float[np.ndarray, "object object"], num: int = 2) -> np.ndarray:
-    """Principal coordinates of the doubly centred squared distances; of each axis the largest coordinate is positive.
+    """Principal coordinates of the doubly centred squared distances; the largest coordinate of each axis is positive.
 
     Source: [@torgerson1952].
     """
@@ -71,20 +71,20 @@ def classical_scaling(distances_OO: Float[np.ndarray, "object object"], num: int
 
 
 def aligned(points_OD: np.ndarray, onto_OD: np.ndarray) -> np.ndarray:
-    """The points turned, mirrored and moved, not stretched, so that they come nearest to others."""
+    """The points rotated, mirrored and moved, but not stretched, to come as near as possible to others."""
     return (points_OD - points_OD.mean(axis=0)) @ turn(points_OD, onto_OD) + onto_OD.mean(axis=0)
 
 
 def turn(points_OD: np.ndarray, onto_OD: np.ndarray) -> np.ndarray:
-    """The turn, or turn and mirror, (D, D), that brings points about their mean nearest to others about theirs.
+    """The rotation, with or without reflection, (D, D), that brings centred points nearest to other centred points.
 
-    Sizes do not matter to it. Source: [@schonemann1966].
+    It does not depend on sizes. Source: [@schonemann1966].
     """
     return orthogonal_procrustes(points_OD - points_OD.mean(axis=0), onto_OD - onto_OD.mean(axis=0))[0]
 
 
 def shuffled_stress(distances_OO: Float[np.ndarray, "object object"]) -> float:
-    """The mean stress of pictures of the same distances, dealt out among the pairs at random."""
+    """The mean stress of pictures whose distances are assigned to the pairs at random."""
     size = len(distances_OO)
     upper, rng = np.triu_indices(size, 1), stream("shuffled-stress", size)
     found = []

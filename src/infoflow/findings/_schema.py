@@ -13,7 +13,7 @@ def _number(name: str, description: str) -> Column:
 
 FINDINGS_TABLE = TableSchema(
     name="findings",
-    version=4,
+    version=5,
     description="Published claims, each tested on this run: effect, interval, control and verdict.",
     columns=(
         _text("id", "room and number of the claim"),
@@ -39,7 +39,14 @@ FINDINGS_TABLE = TableSchema(
         _number("control", "the same number where the claim should not show: see control_name"),
         _text("control_name", "what the control is"),
         _text("published", "the source's own numbers"),
-        _text("source", "where the claim was published"),
+        _text(
+            "source",
+            "where the claim was published; what begins with ours rests on that source, but is not in what was read",
+        ),
+        _text(
+            "source_read",
+            "how much of the source was read: whole, numbers only, abstract, second hand; empty: no source",
+        ),
         _text("reason", "what decided the verdict, in one or two sentences"),
         _text("tables", "the tables that were read, comma separated"),
         Column(name="seeds", dtype="int64", unit="seeds", description="number of seeds behind the effect"),

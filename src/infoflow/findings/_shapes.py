@@ -1,12 +1,13 @@
 """Shapes of curves: steps, ratios, rank correlations; rows are draws, columns are layers."""
 
+from collections.abc import Mapping
 from itertools import combinations
 
 import numpy as np
 
 
 def falls(curves: np.ndarray) -> np.ndarray:
-    """How much each layer's value lies below the one before, (N, K − 1)."""
+    """How far each layer's value lies below the preceding one, (N, K − 1)."""
     return -np.diff(curves, axis=1)
 
 
@@ -17,7 +18,7 @@ def total_fall(curves: np.ndarray) -> np.ndarray:
 
 def spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Rank correlation of each row, (N, 1), ties by average rank; NaN for a constant row."""
-    from scipy.stats import rankdata  # takes long to import
+    from scipy.stats import rankdata  # slow import
 
     first, second = np.broadcast_arrays(first, second)
     ranks = [rankdata(rows, axis=1) for rows in (first, second)]
@@ -44,6 +45,11 @@ def pair_names(num: int, first: int) -> list[str]:
 
 def layer_names(num: int, first: int) -> list[str]:
     return [f"layer {layer}" for layer in range(first, first + num)]
+
+
+def num_layers(curves: Mapping[str, np.ndarray]) -> int:
+    """The number of layers of the shortest curve."""
+    return min(curve.shape[1] for curve in curves.values())
 
 
 def step_names(num: int, first: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a claim reads: `Table(name, objective).where(...)`, and what becomes of the rows that each seed has there.
+"""The rows that a claim reads, `Table(name, objective).where(...)`, and their reduction for each seed.
 
 `Table(...).by("layer")` is a curve, `Table(...).reduce(function)` any numbers of the rows; `together` takes rows of
 several tables.
@@ -14,17 +14,16 @@ import numpy as np
 import pandas as pd
 
 from infoflow.foundation import NUM_REPLICATES
-from infoflow.results import Spec
+from infoflow.results import Samples, Spec, replicates_of
 
-from ._estimates import Estimates
 from ._model_group import NAMES, Absent, Ambiguous, ModelGroup
 
 # R bootstrap replicates, N rows of one seed, K numbers
 
 Unit = tuple[int, ...]
-_Open = tuple | EllipsisType  # of a setting: alternatives, or all
+_Open = tuple | EllipsisType  # all alternatives of a setting
 
-# Where a table holds several settings of a measure, claims read the one that the published numbers used.
+# If a table has several settings of a measure, claims read the one that the published numbers used.
 _SETTINGS: dict[str, Any] = {
     "stack": "encoder",
     "stack_a": "encoder",
@@ -43,25 +42,21 @@ _SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeedRows:
-    """What one seed has in a table."""
+    """The rows of one seed in a table."""
 
     frame: pd.DataFrame
     number: str = "value"
 
     @property
     def numbers(self) -> np.ndarray:
-        """Each row's number and, of values, its replicates: (1 + R, N)."""
+        """Each row's number and, for values, its replicates: (1 + R, N)."""
         values = self.column(self.number)[None]
         return np.concatenate([values, self.replicates]) if self.number == "value" else values
 
     @property
     def replicates(self) -> np.ndarray:
-        """The replicates of each row, (R, N), cut to their common length; R is 0 where a row has none."""
-        if "replicates" not in self.frame.columns or self.frame.empty:
-            return np.empty((0, len(self.frame)))
-        lists = [np.asarray([] if row is None else row, dtype=float).ravel() for row in self.frame["replicates"]]
-        common = min(len(row) for row in lists)
-        return np.stack([row[:common] for row in lists]).T
+        """The replicates of each row, (R, N), truncated to their common number; R is 0 if a row has none."""
+        return replicates_of(self.frame)
 
     @property
     def sampled(self) -> bool:
@@ -81,29 +76,29 @@ class SeedRows:
 
 
 Function = Callable[..., np.ndarray | None]
-"""Of the rows that one seed has in each table: K numbers, (1 + R, K), the estimate first; None leaves the seed out."""
+"""Maps the rows of one seed in each table to K numbers, (1 + R, K), estimate first; None leaves the seed out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of a table that are about the models of an objective, or about pairs of models of two.
+    """Rows of a table about the models of an objective, or about pairs of models of two objectives.
 
-    A value of `where` that is a tuple gives alternatives, of which the first that occurs is read; `...` stands for all.
+    A tuple in `where` lists alternatives, of which the first existing one is read; `...` selects all.
     """
 
     name: str
     objective: Spec
     other: Spec | None = None  # pairs with models of this objective
-    seeds: Literal["one", "ordered", "unordered"] = "one"  # of a pair: the same one, or two
+    seeds: Literal["one", "ordered", "unordered"] = "one"  # seeds of a pair: equal or different
     settings: tuple[tuple[str, Any], ...] = ()
-    needs: tuple[str, ...] = ()  # further columns
-    known: bool = False  # rows without the number are passed over
+    needs: tuple[str, ...] = ()  # additional columns
+    known: bool = False  # skip rows without the number
     trained: bool = True
-    course: bool = False  # rows of all checkpoints of a training, of a table over training
+    course: bool = False  # rows of all checkpoints, for a table over training
     number: str = "value"
-    architecture: str = ""  # of the models; "": the one that the claim is tested on
-    absent: str = ""  # what to say where there are no such rows
-    no_model: str = ""  # what to say where the table has no model of the objective
+    architecture: str = ""  # architecture of the models; "": the one that the claim is tested on
+    absent: str = ""  # message if there are no such rows
+    no_model: str = ""  # message if the table has no model of the objective
 
     def where(self, **settings: Any) -> "Table":
         return replace(self, settings=(*self.settings, *settings.items()))
@@ -120,7 +115,7 @@ class Table:
         """The rows of each seed, or pair of seeds.
 
         Raises:
-            Absent: There are none.
+            Absent: There are no such rows.
         """
         frame = self._rows(models)
         columns = ["seed"] if self.other is None else ["seed_a"] if self.seeds == "one" else ["seed_a", "seed_b"]
@@ -150,7 +145,7 @@ class Table:
         return found
 
     def _require(self, found: pd.DataFrame, models: ModelGroup) -> None:
-        """Say what is missing where no rows were found."""
+        """Report what is missing if no rows were found."""
         if not found.empty:
             return
         if self.other is None:
@@ -180,7 +175,7 @@ class Reading:
 
     tables: tuple[Table, ...]
     function: Function
-    first_layer: int | None = None  # of curves over layers: those of one claim must be of models of one depth
+    first_layer: int | None = None  # for curves over layers: all curves of one claim must have the same depth
     optional: int = 0  # how many of the last tables may be absent: the function gets None for their rows
 
     @property
@@ -189,19 +184,19 @@ class Reading:
         return tuple(dict.fromkeys(table.name for table in self.tables))
 
     def changed(self, **changes: Any) -> "Reading":
-        """The same of other rows: of untrained models (`trained=False`), of baselines (`number="baseline"`)."""
+        """The same reading of other rows: untrained models (`trained=False`) or baselines (`number="baseline"`)."""
         return replace(self, tables=tuple(replace(table, **changes) for table in self.tables))
 
-    def estimates(self, models: ModelGroup) -> Estimates:
+    def estimates(self, models: ModelGroup) -> Samples:
         """The numbers of all seeds that have rows in every table.
 
         Raises:
-            Absent: The tables do not hold them.
+            Absent: The tables lack them.
         """
         state = any(table.trained for table in self.tables)
         return models.once(self, lambda: self._estimates(models), trained=state)
 
-    def _estimates(self, models: ModelGroup) -> Estimates:
+    def _estimates(self, models: ModelGroup) -> Samples:
         needed = len(self.tables) - self.optional
         parts = [table.units(models) for table in self.tables[:needed]]
         parts += [_units_or_none(table, models) for table in self.tables[needed:]]
@@ -221,16 +216,16 @@ class Reading:
             for rows in known.values()
         )
         depth = 0 if self.first_layer is None else self.first_layer + sizes.pop() - 1
-        return Estimates.of(known, depth=depth, sampled=sampled)
+        return Samples.of_units(known, depth=depth, sampled=sampled)
 
 
 def together(function: Function, *tables: Table, optional: int = 0, **options: Any) -> Reading:
-    """Numbers of the rows that a seed has in several tables."""
+    """Numbers computed from the rows of a seed in several tables."""
     return Reading(tables, partial(function, **options) if options else function, optional=optional)
 
 
 def untrained(reads: Mapping[str, Reading]) -> dict[str, Reading]:
-    """The same readings of the untrained controls."""
+    """The same readings for the untrained controls."""
     return {name: reading.changed(trained=False) for name, reading in reads.items()}
 
 
@@ -248,11 +243,11 @@ def one_number(rows: SeedRows) -> np.ndarray:
 
 
 class Exact(np.ndarray):
-    """Numbers without a bootstrap over sentences; those of a bootstrap may be constant too, as a share of few tasks."""
+    """Numbers without a bootstrap over sentences; bootstrapped ones may be constant too, as a share of few tasks."""
 
 
 def exact(values: Any) -> Exact:
-    """Numbers without a bootstrap over sentences: replicates repeat them, so that intervals come from seeds alone."""
+    """Mark numbers without a bootstrap: replicates repeat them, so that intervals come only from seeds."""
     return np.tile(np.asarray(values, dtype=float), (1 + NUM_REPLICATES, 1)).view(Exact)
 
 
@@ -261,11 +256,11 @@ def varies(rows: np.ndarray) -> bool:
     return len(rows) > 1 and bool(np.ptp(np.nan_to_num(rows), axis=0).any())
 
 
-def gather(reads: Mapping[str, Reading], models: ModelGroup, within: set[int] | None = None) -> dict[str, Estimates]:
-    """The numbers of a claim over the seeds that all of its readings have.
+def gather(reads: Mapping[str, Reading], models: ModelGroup, within: set[int] | None = None) -> dict[str, Samples]:
+    """The numbers of a claim for the seeds common to all its readings.
 
     Raises:
-        Absent: One is not there, or they are of models of different depth.
+        Absent: A reading is missing, or the models differ in depth.
     """
     found, missing = {}, []
     for name, reading in reads.items():
@@ -273,7 +268,7 @@ def gather(reads: Mapping[str, Reading], models: ModelGroup, within: set[int] | 
             found[name] = reading.estimates(models)
         except Absent as absent:
             missing.append(str(absent))
-        except (KeyError, ValueError, TypeError, IndexError):  # a damaged table concerns only its claims
+        except (KeyError, ValueError, TypeError, IndexError):  # a damaged table affects only its claims
             missing.append(
                 f"the table {', '.join(reading.sources)} lacks rows or columns, or holds values of other kinds"
             )
@@ -282,7 +277,19 @@ def gather(reads: Mapping[str, Reading], models: ModelGroup, within: set[int] | 
     seeds = set.intersection(*(one.seeds for one in found.values()), *([within] if within is not None else []))
     if len({one.depth for one in found.values()}) > 1:
         raise Absent("the models differ in depth")
-    return {name: one.only(seeds) for name, one in found.items()}
+    return of_seeds(found, seeds)
+
+
+def of_seeds(found: Mapping[str, Samples], seeds: set[int]) -> dict[str, Samples]:
+    """The units whose seeds are all among `seeds`.
+
+    Raises:
+        Absent: A reading has none.
+    """
+    chosen = {name: one.only(seeds) for name, one in found.items()}
+    if not all(chosen.values()):
+        raise Absent("no seed was measured in every table that the claim needs")
+    return chosen
 
 
 def _curve(rows: SeedRows, column: str, first: int, name: str) -> np.ndarray:
@@ -297,7 +304,7 @@ def _curve(rows: SeedRows, column: str, first: int, name: str) -> np.ndarray:
 
 
 def check_layers(layers: tuple[int, ...], first: int, name: str) -> None:
-    """Say which layers of a model are missing, doubled or too few."""
+    """Report which layers of a model are missing, duplicated or too few."""
     if layers != tuple(range(first, first + len(layers))):
         raise Absent(f"{name} lacks a layer or holds one twice: it has {', '.join(map(str, layers)) or 'none'}")
     if len(layers) < 3:
@@ -314,7 +321,7 @@ def _units_or_none(table: Table, models: ModelGroup) -> dict[Unit, SeedRows]:
 
 
 def _chosen(frame: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows of `where` and, for settings it leaves open, of the published setting or the only one there is."""
+    """The rows of `where`; settings that it leaves open take the published or the only value."""
     keep = np.ones(len(frame), dtype=bool)
     for column, wanted in where.items():
         if not isinstance(wanted, _Open):

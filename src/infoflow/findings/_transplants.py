@@ -1,25 +1,25 @@
-"""What claims read of fresh models with heads of a trained one: by how much one arm's loss lies below another's."""
+"""Readings of fresh models with transplanted heads: how far one variant's loss lies below another's."""
 
 # R bootstrap replicates, P points of a learning curve; rows of numbers hold the estimate first: (1 + R, ...)
 
 import numpy as np
 
-from infoflow.heads import log_mean
+from infoflow.heads import TRANSPLANT_CURVES, log_mean
 
 from ._model_group import TRANSLATION, Absent
 from ._table import Reading, SeedRows, Table
 
 WAYS = ("heads that learn on", "frozen heads")
-"""Whether the heads that were put in change."""
+"""Whether the transplanted heads change."""
 
 
 def gain(slower: str, faster: str) -> Reading:
-    """Held-out loss of the arm `slower` less that of `faster`, at equal updates, in nats per token.
+    """Held-out loss of the variant `slower` minus that of `faster`, at equal updates, in nats per token.
 
-    Four numbers: over the whole curve (mean over the logarithm of updates) of `WAYS`, then at the last update of
-    `WAYS`; NaN for a way that was not trained. Random draws count as their mean; sentences are paired.
+    The four numbers are means over the whole curve (over the logarithm of updates) for `WAYS`, then values at the last
+    update for `WAYS`; NaN for a method that was not trained. Random draws are averaged, and sentences are paired.
     """
-    table = Table("transplant_curves", TRANSLATION, needs=("arm", "frozen", "draw", "step"))
+    table = Table(TRANSPLANT_CURVES.name, TRANSLATION, needs=("arm", "frozen", "draw", "step"))
     return table.where(metric="loss").reduce(_gains, slower=slower, faster=faster)
 
 
@@ -38,7 +38,7 @@ def _gains(rows: SeedRows, slower: str, faster: str) -> np.ndarray:
 
 
 def _gap(first: tuple[list[int], np.ndarray], second: tuple[list[int], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Over the curve and at its end, (1 + R,) each."""
+    """The gap over the curve and at its end, (1 + R,) each."""
     (steps, slow_RP), (others, fast_RP) = first, second
     if steps != others:
         raise Absent("transplant_curves has curves with different points: run the study again with one schedule")
@@ -48,7 +48,7 @@ def _gap(first: tuple[list[int], np.ndarray], second: tuple[list[int], np.ndarra
 
 
 def _curve(rows: SeedRows, arm: str, frozen: bool) -> tuple[list[int], np.ndarray] | None:
-    """Steps from 1 on and losses there, (1 + R, P), the mean over draws; None where there is no such model."""
+    """Steps from 1 on and their losses, (1 + R, P), averaged over draws; None without such a model."""
     frame = rows.frame
     own = rows.at((frame["arm"] == arm) & (frame["frozen"] == frozen) & (frame["step"] > 0))
     if own.frame.empty:

@@ -1,24 +1,27 @@
-"""What claims read of two trainings that differ in their warm-up."""
+"""Readings of two trainings that differ in their warm-up."""
 
 import numpy as np
 
+from infoflow.over_training import STAGES_BY_WARMUP
 from infoflow.results import Spec
 
 from ._model_group import Absent
 from ._table import Reading, SeedRows, Table
 
 FACTOR = 1.5
-"""How much later a stage must come to count as later: the square root of a warm-up's growth by 4 would be 2."""
+"""How much later a stage must occur to count as later: the square root of a fourfold warm-up would be 2."""
 
 
 def unigram_stage(objective: Spec, compared: str = "warm-up") -> Reading:
-    """Where the divergence from unigrams is least: doublings of updates, and of the sum of learning rates, by which it
-    comes later with the longer warm-up; then by how many doublings of updates checkpoints lie apart there.
+    """How much later the divergence from unigrams is least with the longer warm-up.
 
-    `compared="seed"`: in the next seed with the same warm-up, later or earlier; by its updates alone, with 0 for the
-    sum, which says something of another warm-up only.
+    The columns are doublings of updates, doublings of the sum of learning rates, and the spacing of checkpoints there
+    in doublings of updates.
+
+    `compared="seed"`: the difference to the next seed with the same warm-up in either direction, by its updates alone;
+    the sum, which only describes another warm-up, is 0.
     """
-    table = Table("stages_by_warmup", objective, needs=("measure", "gap", "replicates"))
+    table = Table(STAGES_BY_WARMUP.name, objective, needs=("measure", "gap", "replicates"))
     return table.where(compared=compared, order=1).reduce(_grown, signed=compared == "warm-up")
 
 

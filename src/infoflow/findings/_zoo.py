@@ -1,4 +1,4 @@
-"""The objectives that claims speak of, and what findings call them."""
+"""The objectives in claims, and their names in findings."""
 
 from infoflow.results import Spec
 
@@ -20,7 +20,7 @@ DECODER_LM, DENOISE_FULL, DENOISE_MASK = Spec("seq2seq-lm"), Spec("denoise-full"
 REPLACE_SPANS, DROP_TOKENS = Spec("replace-spans"), Spec("drop-tokens")
 DESHUFFLING, BART = Spec("deshuffling"), Spec("bart")
 BART_NOISES = tuple(Spec("bart", noise) for noise in ("masking", "deletion", "infilling", "permutation", "rotation"))
-"""Variants of BART with one noise each; without a name, both that its authors chose."""
+"""Variants of BART with one noise each; the one without a name has both that its authors chose."""
 
 CLOSED_BOOK, READ_GOLD, READ_RANDOM = Spec("closed-book"), Spec("read-gold"), Spec("read-random")
 RETRIEVE_BM25, RETRIEVE_FROZEN, RETRIEVE_LEARNED = (
@@ -37,7 +37,7 @@ SAME_BM25, SAME_FROZEN, SAME_LEARNED = (
 )
 GOLD_PAIRS = Spec("read-gold", "pairs")
 EXCHANGED = tuple(Spec("retrieve-learned", f"exchange-{parts}") for parts in ("both", "reader", "retriever", "neither"))
-"""Which parts are those of the trained model; the others are as at its start."""
+"""Which parts come from the trained model; the others are initial."""
 
 NAMES = {
     CAUSAL: "causal LM",

@@ -1,56 +1,33 @@
 """One pass over a corpus for any number of measures."""
 
-from ._accepted import accepted_corpus as accepted_corpus
-from ._accepted import accepted_model as accepted_model
+from ._accepted import accepted_corpus, accepted_model
 from ._activations import Activations as Activations
-from ._activations import AttentionKey as AttentionKey
-from ._activations import Need as Need
-from ._activations import Regime as Regime
+from ._activations import AttentionKey, Need, Regime
 from ._activations import Stream as Stream
-from ._compare import MODEL as MODEL
-from ._compare import MODEL_A as MODEL_A
-from ._compare import MODEL_B as MODEL_B
+from ._compare import MODEL, compare_samples, match_words
 from ._compare import compare as compare
-from ._compare import compare_samples as compare_samples
-from ._compare import match_words as match_words
-from ._distributed import agree as agree
-from ._distributed import first_then_others as first_then_others
-from ._distributed import is_first as is_first
+from ._distributed import agree, first_then_others, is_first, wait_for_all
 from ._distributed import processes as processes
-from ._distributed import wait_for_all as wait_for_all
-from ._failures import Failure as Failure
-from ._failures import Failures as Failures
+from ._failures import Failure, Failures
 from ._measure import AbstractMeasure as AbstractMeasure
 from ._measure import Intervention as Intervention
 from ._measure import Measure as Measure
-from ._measure import NothingToRead as NothingToRead
-from ._measure import Origin as Origin
+from ._measure import NothingToRead, Origin, describe_measure
 from ._measure import PairMeasure as PairMeasure
 from ._measure import SampleMeasure as SampleMeasure
-from ._measure import describe_measure as describe_measure
-from ._measure_of import measure_of as measure_of
+from ._measure_of import measure_of
 from ._options import PassOptions as PassOptions
-from ._own_measures import given_measures as given_measures
-from ._own_measures import load_measures as load_measures
-from ._pass import SampleKey as SampleKey
-from ._pass import check_finite as check_finite
-from ._pass import forward as forward
-from ._reader import PaddedBatch as PaddedBatch
+from ._own_measures import given_measures, load_measures
+from ._pass import SampleKey, check_finite, forward
+from ._reader import PaddedBatch, Row
 from ._reader import Reader as Reader
-from ._reader import Row as Row
-from ._runner import Measured as Measured
+from ._runner import Measured
 from ._runner import collect as collect
 from ._runner import measure as measure
-from ._sample import NO_LABEL as NO_LABEL
-from ._sample import SampleFacts as SampleFacts
+from ._sample import NO_LABEL, SAMPLE_COLUMNS, SampleFacts
 from ._sample import SampleRequest as SampleRequest
 from ._sample import TokenSample as TokenSample
-from ._sample_columns import Occurrences as Occurrences
-from ._shards import job_key as job_key
-from ._shards import measure_shard as measure_shard
-from ._shards import merge_shards as merge_shards
-from ._shards import read_manifest as read_manifest
-from ._strata import RankStrata as RankStrata
-from ._strata import TypeStrata as TypeStrata
-from ._tags import Tag as Tag
-from ._tags import tag_columns as tag_columns
+from ._sample_columns import Occurrences
+from ._shards import job_key, measure_shard, merge_shards
+from ._strata import RankStrata, TypeStrata
+from ._tags import Tag, tag_columns

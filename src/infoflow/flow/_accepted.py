@@ -1,4 +1,4 @@
-"""What `measure` and `compare` accept in place of loaded models, loaded corpora and lists of measures."""
+"""Inputs that `measure` and `compare` accept in place of loaded models, loaded corpora and lists of measures."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +14,10 @@ Measures = Sequence[AbstractMeasure] | AbstractMeasure
 
 
 def accepted_model(model: Any) -> Model:
-    """A loaded model as it is; a name, a folder or an instance of transformers by `load_model`.
+    """A loaded model as it is; a name, a folder or an instance of transformers via `load_model`.
 
     Raises:
-        UserError: It is something else, or cannot be loaded.
+        UserError: The model is something else, or cannot be loaded.
     """
     if isinstance(model, Model):
         return model
@@ -29,10 +29,10 @@ def accepted_model(model: Any) -> Model:
 
 
 def accepted_models(models: Any) -> list[Model]:
-    """The same of several.
+    """The same for several models.
 
     Raises:
-        UserError: One model was given alone, or cannot be loaded.
+        UserError: `models` is a single model, or one cannot be loaded.
     """
     if not isinstance(models, list | tuple):
         raise UserError(
@@ -43,10 +43,10 @@ def accepted_models(models: Any) -> list[Model]:
 
 
 def accepted_corpus(corpus: Any) -> Corpus:
-    """A corpus as it is; a name, a path, a list, a frame or a dataset by `load_corpus`.
+    """A corpus as it is; a name, a path, a list, a frame or a dataset via `load_corpus`.
 
     Raises:
-        UserError: It cannot be read.
+        UserError: The corpus cannot be read.
     """
     if isinstance(corpus, Model):
         raise UserError("The corpus comes after the model, or the list of models. Got a second model in its place.")
@@ -54,10 +54,10 @@ def accepted_corpus(corpus: Any) -> Corpus:
 
 
 def accepted_measures(measures: Any) -> Sequence[AbstractMeasure]:
-    """A list of measures; one alone becomes such a list.
+    """A list of measures; a single one becomes such a list.
 
     Raises:
-        UserError: There is something else among them.
+        UserError: The list contains something else.
     """
     measures = [measures] if isinstance(measures, AbstractMeasure) else measures
     check_measures(measures)

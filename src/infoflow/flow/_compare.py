@@ -1,6 +1,5 @@
 """`compare`: two or more models on the same words."""
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -12,7 +11,7 @@ import pandas as pd
 from transformers import PreTrainedModel
 
 from infoflow.corpus import NOT_A_WORD, tokenizer_digest
-from infoflow.foundation import UserError, current_display
+from infoflow.foundation import UserError, current_display, scratch_folder
 from infoflow.models import Model
 from infoflow.results import Column
 
@@ -26,10 +25,6 @@ from ._sample import TokenSample
 
 MODEL = Column(name="model", dtype="string", unit="", description="name of the model")
 """The key column of tables of one model."""
-MODEL_A = Column(name="model_a", dtype="string", unit="", description="name of the first model")
-"""The first key column of tables of two models."""
-MODEL_B = Column(name="model_b", dtype="string", unit="", description="name of the second model")
-"""The second key column of tables of two models."""
 
 
 def compare(
@@ -45,10 +40,10 @@ def compare(
     are compared token by token, others word by word, see `PairMeasure.words`.
 
     Args:
-        models: Two or more, each as `measure` takes it.
-        corpus: As `measure` takes it.
-        measures: Any measures, or one alone.
-        options: As of `measure`.
+        models: Two or more, each as for `measure`.
+        corpus: As for `measure`.
+        measures: Any measures, or a single one.
+        options: As for `measure`.
 
     Returns:
         The tables of `measure` with a column `model` in front, and those of pair measures with `model_a`, `model_b`.
@@ -67,9 +62,9 @@ def compare(
     options = options or PassOptions()
     if len({tokenizer_digest(model.require_tokenizer()) for model in models}) > 1:
         options = replace(options, white_space_words=True)
-    with tempfile.TemporaryDirectory(prefix="infoflow-") as folder:
+    with scratch_folder() as folder:
         measured = [
-            collect(model, corpus, measures, Path(folder) / str(index), options) for index, model in enumerate(models)
+            collect(model, corpus, measures, folder / str(index), options) for index, model in enumerate(models)
         ]
         tables = _stack_tables(models, measured)
         for (i, a), (j, b) in combinations(enumerate(models), 2):
@@ -100,20 +95,20 @@ def compare_samples(
 
 
 def text_sample(samples: dict[SampleKey, TokenSample], regime: Regime = "clean") -> TokenSample:
-    """The sample of the stack that reads the corpus's text: an encoder where there is one."""
+    """The sample of the stack that reads the corpus's text: the encoder if there is one."""
     return samples["encoder" if ("encoder", regime) in samples else "decoder", regime]
 
 
 def match_words(first: TokenSample, second: TokenSample, words: str = "token") -> tuple[TokenSample, TokenSample]:
-    """Both samples on the occurrences they share, in the first one's order.
+    """Both samples restricted to their common occurrences, in the first one's order.
 
     Args:
-        first: The one model's sample.
-        second: The other's.
-        words: What is matched, see `PairMeasure.words`.
+        first: The first model's sample.
+        second: The second model's sample.
+        words: Unit of matching, see `PairMeasure.words`.
 
     Raises:
-        UserError: Words are to be matched and a tokenizer is slow, or no sampled word is shared.
+        UserError: Word matching meets a slow tokenizer, or no sampled word is shared.
     """
     same_tokens = words == "token" and first.facts.tokenizer == second.facts.tokenizer
     if not same_tokens:

@@ -1,4 +1,4 @@
-"""What a model's training did to its text, done again to the text that it is measured on."""
+"""Applies a model's training corruption to the text on which it is measured."""
 
 import numpy as np
 
@@ -8,17 +8,17 @@ from infoflow.objectives import AbstractObjective, Corrupted, Example, MaskedLM
 
 
 def corruption_of(objective: AbstractObjective | None) -> AbstractObjective:
-    """Whose noise a masked LM reads: its own objective's, or, where nobody says how it was trained, `MaskedLM`'s."""
+    """The noise for a masked LM: that of its own objective, or `MaskedLM`'s if its training is unknown."""
     return (objective or MaskedLM()).on_text()
 
 
 def corrupt_text(
     objective: AbstractObjective, tokens: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary
 ) -> Corrupted:
-    """One text with an objective's noise, token by token.
+    """Corrupt one text with an objective's noise, token by token.
 
     Raises:
-        UserError: The noise adds or removes tokens, so that states cannot be set beside the tokens of the text.
+        UserError: The noise adds or removes tokens, so that states cannot be matched to the tokens of the text.
     """
     corrupted = objective.corrupt(Example(texts=(tokens.astype(np.int64),)), generator, vocabulary)
     if len(corrupted.input_ids) != len(tokens):

@@ -1,4 +1,4 @@
-"""Several processes, started by `torchrun` or `accelerate launch`: who am I, and what have the others seen?"""
+"""Several processes started by `torchrun` or `accelerate launch`: ranks, and exchange of results."""
 
 import atexit
 import os
@@ -23,7 +23,7 @@ def processes() -> tuple[int, int]:
     """(rank, number of processes); joins the process group (gloo) that the launcher's environment describes.
 
     Raises:
-        UserError: The environment makes no sense, or some processes never came.
+        UserError: The environment is invalid, or some processes never joined.
     """
     if not dist.is_available():
         return 0, 1
@@ -37,7 +37,7 @@ def processes() -> tuple[int, int]:
 
 
 def _join(rank: int, size: int) -> None:
-    """Meet the others in the launcher's store within minutes, then form the group that has hours."""
+    """Meet the others in the launcher's store within minutes, then form the group, whose timeout is hours."""
     try:
         store, rank, size = next(dist.rendezvous("env://", timeout=_MEETING))
         store.set(f"infoflow/here/{rank}", "1")
@@ -54,7 +54,7 @@ def _join(rank: int, size: int) -> None:
 
 @cache
 def _watch() -> None:
-    """Notice processes that stop; leave the group when the interpreter ends."""
+    """Detect processes that stop, and leave the group when the interpreter ends."""
     heartbeat = None
     if dist.get_world_size() > 1:
         store = dist.distributed_c10d._get_default_store()
@@ -64,7 +64,7 @@ def _watch() -> None:
 
 
 def _leave(heartbeat: Heartbeat | None) -> None:
-    """The threads of a group that is still there when the interpreter ends now and then abort the process."""
+    """Leave the group, whose threads may otherwise abort the process when the interpreter ends."""
     if heartbeat is not None:
         heartbeat.leave()
     if dist.is_initialized():
@@ -79,12 +79,12 @@ def exchange(state: Any) -> list[Any]:
 
 
 def is_first() -> bool:
-    """Whether this process writes what all have computed."""
+    """Whether this process writes the common results."""
     return processes()[0] == 0
 
 
 def agree(value: Any) -> Any:
-    """The first process's `value`, on every process; where there is one process, `value`."""
+    """The first process's `value`, on every process."""
     if processes()[1] == 1:
         return value
     values = [value]
@@ -93,13 +93,13 @@ def agree(value: Any) -> Any:
 
 
 def wait_for_all() -> None:
-    """Return when every process has come here."""
+    """Return once every process has called this."""
     if processes()[1] > 1:
         dist.barrier()
 
 
 def first_then_others(load: Callable[[], T]) -> T:
-    """`load()` on every process, the first one alone before the others: what it caches, they find."""
+    """`load()` on every process, first on the first one alone, so that the others find its cache."""
     if is_first():
         loaded = load()
     wait_for_all()

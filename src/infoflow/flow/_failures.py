@@ -1,4 +1,4 @@
-"""A measure that fails on a model leaves its own table out, and no other."""
+"""Isolates failures: a measure that fails on a model loses only its own table."""
 
 import traceback
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from infoflow.foundation import UserError, current_display, told_error, told_in_
 
 from ._measure import AbstractMeasure, Origin
 
-# Types differ from library to library (Arrow, safetensors, torch): some carry only the text.
+# Types differ between libraries (Arrow, safetensors, torch): some carry only the text.
 _OF_THE_MACHINE = (
     "out of memory",
     "can't allocate memory",
@@ -25,7 +25,7 @@ _OF_THE_MACHINE = (
 
 @runtime_checkable
 class Named(Protocol):
-    """What makes a table: a measure, or whatever else bears the table's name."""
+    """The producer of a table: a measure, or another object with the table's name."""
 
     @property
     def name(self) -> str: ...
@@ -33,20 +33,20 @@ class Named(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """Why a table is left out."""
+    """Why a table is missing."""
 
     table: str
     model: str
-    reason: str  # for the user; of an unexpected exception its type and message
-    traceback: str = ""  # of an unexpected exception, a fault of infoflow or of the user's own code
+    reason: str  # for the user; for an unexpected exception its type and message
+    traceback: str = ""  # for an unexpected exception: a fault of infoflow or of the user's own code
 
 
 class Failures:
-    """Failures of measures while one model is measured, by table.
+    """Failures of measures on one model, by table.
 
     Args:
         model: The model's name.
-        keep_going: Whether a failure is told and the other measures go on; otherwise it is raised.
+        keep_going: Whether a failure is reported and the other measures continue; otherwise it is raised.
     """
 
     def __init__(self, model: str, keep_going: bool) -> None:
@@ -55,19 +55,19 @@ class Failures:
         self._found: dict[str, Failure] = {}
 
     def __contains__(self, measure: Named) -> bool:
-        """Also where another measure of its table failed: the table would not be whole."""
+        """Also true if another measure of its table failed, since the table would be incomplete."""
         return measure.name in self._found
 
     @contextmanager
     def of(self, measure: Named) -> Iterator[None]:
-        """What `measure` raises inside is told and noted here; a lack of memory or disk, and an interruption, pass."""
+        """Report and record errors of `measure`, except interruptions and a lack of memory or disk space."""
         origin = measure.origin if isinstance(measure, AbstractMeasure) else None
         try:
             yield
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or _is_of_the_machine(error, origin):
                 raise
-            # The user's own code may also end the process, which must not happen without a word.
+            # The user's own code may also exit, which must not happen silently.
             if not isinstance(error, Exception) and origin is None:
                 raise
             failure = _failure(self._model, measure, error, origin)
@@ -79,12 +79,12 @@ class Failures:
             current_display().warn(f"{measure.name} of {self._model} failed and is left out: {failure.reason}")
 
     def add(self, others: Sequence["Failures"]) -> None:
-        """What failed in other processes."""
+        """Add failures from other processes."""
         for other in others:
             self._found |= other._found
 
     def listed(self) -> tuple[Failure, ...]:
-        """By table."""
+        """All failures, by table."""
         return tuple(self._found[table] for table in sorted(self._found))
 
 
@@ -105,8 +105,10 @@ def _traced(error: BaseException) -> str:
 
 
 def _is_of_the_machine(error: BaseException, origin: Origin | None) -> bool:
-    """No room in memory or on disk, no permission: the other measures would meet it too. One's own code may look for a
-    file that is not there."""
+    """Whether the machine is at fault, so that other measures would fail too: memory, disk or permission.
+
+    A user's own code may also look for a missing file, which does not count.
+    """
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or (isinstance(error, OSError) and origin is None):
         return True
     return any(sign in str(error) for sign in _OF_THE_MACHINE)

@@ -1,10 +1,11 @@
-"""States of the selected occurrences, written to a memory-mapped file as batches pass by."""
+"""Writes the states of selected occurrences to a memory-mapped file, batch by batch."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 import torch
+
+from infoflow.foundation import reserve_space
 
 from ._activations import Activations
 from ._reader import PaddedBatch
@@ -14,7 +15,7 @@ from ._tags import Tag
 
 
 class SampleFiller:
-    """Collects one stack's states for chosen occurrences, whatever the order of batches."""
+    """Collects one stack's states for selected occurrences, in any order of batches."""
 
     def __init__(
         self,
@@ -31,12 +32,12 @@ class SampleFiller:
         folder.mkdir(parents=True, exist_ok=True)
         shape = (num_states, len(occurrences), width)
         self._states = np.lib.format.open_memmap(folder / STATES, mode="w+", dtype=np.float32, shape=shape)
-        _reserve(folder / STATES)
+        reserve_space(folder / STATES)
         order = np.lexsort((occurrences.row, occurrences.draw))
         self._order, self._rows, self._draws = order, occurrences.row[order], occurrences.draw[order]
 
     def update(self, batch: PaddedBatch, activations: Activations, draw: int) -> None:
-        """Take from a batch what belongs to the sample."""
+        """Store the sampled states of a batch."""
         index, sentence = self._find(batch.rows, draw)
         if len(index) == 0:
             return
@@ -48,7 +49,7 @@ class SampleFiller:
         self.filled[index] = True
 
     def _find(self, rows: np.ndarray, draw: int) -> tuple[np.ndarray, np.ndarray]:
-        """Sample indices whose sentence is in the batch, and where in the batch it is."""
+        """Sample indices whose sentence is in the batch, and their positions in the batch."""
         start = np.searchsorted(self._draws, draw, side="left")
         stop = np.searchsorted(self._draws, draw, side="right")
         of_draw = self._rows[start:stop]
@@ -58,30 +59,19 @@ class SampleFiller:
         return index, np.repeat(np.arange(len(rows)), high - low)
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        """What this shard has filled."""
+        """The states that this shard has filled."""
         index = np.flatnonzero(self.filled)
         return {"index": index, "states": np.asarray(self._states[:, index])}
 
     def load(self, state: dict[str, np.ndarray]) -> None:
-        """Add what another shard has filled."""
+        """Add the states that another shard has filled."""
         self._states[:, state["index"]] = state["states"]
         self.filled[state["index"]] = True
 
     def sample(self) -> TokenSample:
-        """The finished sample."""
+        """The complete sample."""
         assert self.filled.all(), f"{(~self.filled).sum()} sampled occurrences were never seen"
         self._states.flush()
         sample = TokenSample(self.occurrences, self._states, self.facts, tags=self._tags)
         sample.save(self._folder)
         return sample
-
-
-def _reserve(path: Path) -> None:
-    """Take the file's room now: a full disk would end the process where a mapped page finds none.
-
-    Raises:
-        OSError: There is not as much room.
-    """
-    if hasattr(os, "posix_fallocate"):
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)

@@ -1,4 +1,4 @@
-"""Are the other processes still alive? A collective call waits for hours; a heartbeat tells within minutes."""
+"""Detects dead processes within minutes by a heartbeat, while a collective call would wait for hours."""
 
 import os
 import sys
@@ -8,20 +8,20 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 _INTERVAL = 5.0  # seconds between two beats
-_SILENCE = 120.0  # seconds after which a process counts as lost: longer than Python holds its lock in any measure
+_SILENCE = 120.0  # seconds after which a process counts as lost: longer than any measure holds Python's lock
 _LOST = 2  # exit code
 
 
 class Heartbeat:
-    """A thread that counts in the launcher's store, and ends this process when another one stops counting.
+    """A thread that counts in the launcher's store, and ends this process if another one stops counting.
 
-    A process that is stopped (SIGSTOP, a frozen machine, a cut network) keeps its connections, so a collective call
-    waits for it until its timeout. Nothing interrupts such a call: this process is ended, and the launcher ends the
-    others. What is finished is kept.
+    A stopped process (SIGSTOP, a frozen machine, a cut network) keeps its connections, so a collective call waits for
+    it until its timeout and cannot be interrupted. Therefore this process is ended, and the launcher ends the others.
+    Finished results are kept.
     """
 
     def __init__(self, store: Any, rank: int, size: int) -> None:
-        self._store = store.clone() if hasattr(store, "clone") else store  # a client of its own: one call at a time
+        self._store = store.clone() if hasattr(store, "clone") else store  # its own client: one call at a time
         self._rank, self._size = rank, size
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._ending = threading.Event()
@@ -30,10 +30,10 @@ class Heartbeat:
         self._thread.start()
 
     def leave(self) -> None:
-        """Tell the others that this process is done, not lost."""
+        """Announce that this process is done, not lost."""
         self._ending.set()
         self._thread.join(timeout=_INTERVAL)
-        with suppress(RuntimeError):  # the store is gone with the process that held it
+        with suppress(RuntimeError):  # the store is gone with its process
             self._store.add(_key("left", self._rank), 1)
 
     def _run(self) -> None:
@@ -41,7 +41,7 @@ class Heartbeat:
         before = contact = time.monotonic()
         while not self._ending.wait(_INTERVAL):
             now = time.monotonic()
-            if now - before > 4 * _INTERVAL:  # this process was stopped itself: the others count from now
+            if now - before > 4 * _INTERVAL:  # this process was stopped itself: count the others from now
                 contact, heard = now, dict.fromkeys(heard, now)
             before = now
             try:

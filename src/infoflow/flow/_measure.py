@@ -1,4 +1,4 @@
-"""The contract of a measure."""
+"""The interface of measures."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -19,40 +19,40 @@ from ._options import PassOptions
 from ._reader import Reader
 from ._sample import SampleRequest, TokenSample
 
-_VERSION = 2  # raise when all tables change: which sentences and tokens are chosen, how intervals are made
+_VERSION = 3  # increase when all tables change: the selection of sentences and tokens, or intervals
 
 
 class NothingToRead(UserError):
-    """The corpus, or the model on it, has nothing for a measure: beside others it is skipped with this note."""
+    """The corpus, or the model on it, has nothing for a measure; among others it is skipped with this note."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a measure of the user's own comes from."""
+    """Where a user's own measure comes from."""
 
-    file: Path | None  # None: given as an object
-    digest: str  # of the code: another one means a result recomputed
+    file: Path | None  # None: passed as an object
+    digest: str  # digest of the code; another one makes results be computed again
 
 
 class AbstractMeasure(ABC):
-    """What every measure says of itself. Subclass `Measure` (streaming), `SampleMeasure` or `PairMeasure`.
+    """Base class of all measures. Subclass `Measure` (streaming), `SampleMeasure` or `PairMeasure`.
 
-    Public attributes are settings and hold plain values, since results are keyed by them; state is private.
+    Public attributes are settings and hold plain values, since they are part of the results' keys; state is private.
     """
 
     table: ClassVar[TableSchema]
-    """The table it writes; measures that share a table are concatenated."""
+    """The table it writes; rows of measures that share a table are concatenated."""
     regime: Regime = "clean"
-    """`"training"`: the input is corrupted as the model's objective does (masked LM); a second pass."""
+    """`"training"`: the input is corrupted as in the model's objective (masked LM), in a second pass."""
     _origin: Origin | None = None
 
     @property
     def origin(self) -> Origin | None:
-        """Of a measure of the user's own, which `analyze` was given: its file. None: the package's."""
+        """The file of a user's own measure that was passed to `analyze`; None for the package's measures."""
         return self._origin
 
     def from_origin(self, origin: Origin) -> "AbstractMeasure":
-        """A copy that says where it comes from."""
+        """A copy with that origin."""
         marked = copy.copy(self)
         marked._origin = origin
         return marked
@@ -62,45 +62,47 @@ class AbstractMeasure(ABC):
         return self.table.name
 
     static: ClassVar[bool] = False
-    """Whether it says something about a model without layers, whose tokens have one vector each."""
+    """Whether it applies to models without layers, with one vector per token."""
 
     def refusal(self, model: Model) -> str | None:
-        """Why this measure says nothing about `model` (then it is skipped with that note), or None."""
+        """Why this measure does not apply to `model` (it is then skipped with that note), or None."""
         return None
 
     def why_not(self, model: Model) -> str | None:
-        """`refusal`, or what in the model's anatomy leaves nothing to measure."""
+        """`refusal`, or why the model's anatomy has nothing to measure."""
         layers = any(stack.layers for stack in model.anatomy.stacks)
         lacking = not self.static if not layers else self.of_heads
         return (model.anatomy.lacks() if lacking else None) or self.refusal(model)
 
     @property
     def of_heads(self) -> bool:
-        """Whether it looks at attention: by default where its table has a row for each head or kind of attention."""
+        """Whether it reads attention: by default if its table has a row for each head or kind of attention."""
         return bool({"head", "head_a", "kind"} & set(self.table.column_names))
 
 
 class Measure(AbstractMeasure):
-    """A streaming measure: it sees every batch once and keeps sums, so its memory does not grow with the corpus.
+    """A streaming measure, which sees every batch once and keeps sums, so its memory does not grow with the corpus.
 
-    Keep sums per bootstrap block (leading axis 64): `result` then has replicates at no further cost.
+    Keep sums per bootstrap block (leading axis 64): `result` then has replicates at no additional cost.
     """
 
     needs: frozenset[Need] = frozenset()
-    """Which activations it reads; only these are computed."""
+    """Activations that it reads; only these are computed."""
     top_types: int | None = None
-    """Regime "training" draws the replacements among this many most frequent types, at least."""
+    """Regime "training" draws the replacements among at least this many most frequent types."""
 
     def prepare(self, reader: Reader) -> None:
-        """Take what is needed of the corpus, its annotation and the tokenizers; called once, before the pass."""
+        """Prepare from the corpus, its annotation and the tokenizers; called once before the pass."""
 
     def draws(self, reader: Reader) -> int:
-        """How many passes of training noise over the corpus it wants to see; asked in the regime "training" only."""
+        """Number of passes of training noise over the corpus; only called in the regime "training"."""
         return 1
 
     def begin(self, reader: Reader, options: PassOptions) -> None:
-        """Run the model where something must be fitted first; called once before the first batch of each process or
-        shard, and not where shards are merged."""
+        """Run the model to fit something first.
+
+        It is called once before the first batch of each process or shard, but not when shards are merged.
+        """
 
     @abstractmethod
     def update(self, activations: Activations) -> None:
@@ -108,7 +110,7 @@ class Measure(AbstractMeasure):
 
     @abstractmethod
     def merge(self, other: Any) -> None:
-        """Add what another instance of the same class saw (another shard or process)."""
+        """Add what another instance of the same class (another shard or process) saw."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, np.ndarray]:
@@ -124,7 +126,7 @@ class Measure(AbstractMeasure):
 
 
 class SampleMeasure(AbstractMeasure):
-    """A measure of individual states: it draws on the one token sample that all such measures share."""
+    """A measure of individual states, from the token sample that all such measures share."""
 
     request: SampleRequest
 
@@ -134,14 +136,14 @@ class SampleMeasure(AbstractMeasure):
 
 
 class Intervention(AbstractMeasure):
-    """A measure that runs the model itself, changed or with something added; it comes after the one pass.
+    """A measure that runs a modified or extended model itself, after the pass.
 
-    Under `torchrun` every process runs it whole, and in shards it runs where they are merged.
+    Under `torchrun` every process runs it in full; with shards it runs when they are merged.
     """
 
     @abstractmethod
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
-        """The table's rows for the model and corpus that `reader` serves."""
+        """The table's rows for the model and corpus of `reader`."""
 
 
 class PairMeasure(AbstractMeasure):
@@ -149,19 +151,22 @@ class PairMeasure(AbstractMeasure):
 
     request: SampleRequest
     words: str = "token"
-    """What a row stands for. `"token"`: tokens where both models read the same ones, else whole words with the state of
-    their last token. `"mean"`, `"first"`, `"last"`: always whole words, with that state of their tokens."""
+    """The unit of a row.
+
+    `"token"`: tokens if both models read the same ones, else whole words with the state of their last token. `"mean"`,
+    `"first"`, `"last"`: always whole words, with that state of their tokens.
+    """
 
     @abstractmethod
     def compute(self, first: TokenSample, second: TokenSample) -> pd.DataFrame:
-        """The table's rows for two samples that hold the same occurrences in the same order."""
+        """The table's rows for two samples of the same occurrences in the same order."""
 
 
 def check_measures(measures: Any) -> None:
-    """Refuse anything but measures.
+    """Refuse anything except measures.
 
     Raises:
-        UserError: `measures` is no sequence of them: names of tables, a class.
+        UserError: `measures` is not a sequence of measures but, for example, table names or a class.
     """
     if isinstance(measures, str) or not isinstance(measures, Sequence):
         strange = [measures]
@@ -179,7 +184,7 @@ def check_measures(measures: Any) -> None:
 
 
 def describe_measure(measure: AbstractMeasure) -> dict[str, Any]:
-    """A measure's settings as plain values, for content keys: a setting changed means a result recomputed."""
+    """A measure's settings as plain values, for content keys: changed settings make results be computed again."""
     settings = {name: value for name, value in vars(measure).items() if not name.startswith("_") and name != "request"}
     if odd := [name for name, value in settings.items() if not isinstance(value, str | int | float | tuple | None)]:
         raise TypeError(f"{type(measure).__name__}.{odd[0]} is no plain value: keep settings plain, and state private.")

@@ -1,4 +1,4 @@
-"""A streaming measure of a function: sums, bootstrap blocks and merging are done here."""
+"""Makes a streaming measure from a function; it handles sums, bootstrap blocks and merging."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
@@ -21,30 +21,30 @@ Function = Callable[[Tensor], Tensor]
 def measure_of(
     function: Function, *, of: Need = "hidden", name: str = "", unit: str = "", description: str = ""
 ) -> Measure:
-    r"""A measure of a function of one layer: its mean over tokens, with an interval, for each layer (and head).
+    r"""A measure from a function of one layer: its mean over tokens, with an interval, for each layer (and head).
 
     $$ m = \frac{\sum_s \sum_t f(x)_{st}}{\sum_s n_s} $$
 
-    over sentences s and their tokens t that are neither padding nor special; n_s is their number. The sums are kept
-    per bootstrap block, so shards and processes can be merged.
+    over sentences s and their tokens t that are neither padding nor special; n_s is the number of these tokens. The
+    sums are kept per bootstrap block, so shards and processes can be merged.
 
-    | `of`        | what `function` is given, of one layer               | what it returns |
+    | `of`        | input of `function`, for one layer                   | its output      |
     |-------------|------------------------------------------------------|-----------------|
     | `hidden`    | states (sentence, token, width)                      | (sentence, token) |
     | `attention` | weights (sentence, head, query, key), rows sum to 1  | (sentence, head, query) |
     | `heads`     | inputs of the output projection (sentence, token, head, width) | (sentence, token, head) |
 
-    It must be a function of each sentence by itself, since batches may come in any order.
+    The function must treat each sentence separately, since batches may come in any order.
 
     Args:
-        function: Numbers of one layer.
-        of: What it reads; only this is computed.
-        name: Of the table; by default the function's own.
-        unit: Of the values.
-        description: What a value is; by default the first line of the function's docstring.
+        function: Maps one layer to numbers.
+        of: Input of the function; only this is computed.
+        name: Name of the table; default: the function's name.
+        unit: Unit of the values.
+        description: Meaning of a value; default: the first line of the function's docstring.
 
     Raises:
-        UserError: It is no function, has no name, or `of` is none of the three; while measuring, a shape is another.
+        UserError: `function` is no function or has no name, or `of` is invalid; while measuring, a shape is wrong.
 
     >>> measure_of(lambda states: states.norm(dim=-1), name="state_norm").name
     'state_norm'
@@ -63,16 +63,16 @@ def measure_of(
     keys += [("head", "int64", "head of the block, from 0")] if of != "hidden" else []
     columns = tuple(Column(name=key, dtype=dtype, unit="", description=about) for key, dtype, about in keys)  # type: ignore[arg-type]
     values = estimate_columns(unit, told, "none (NaN): compare with the untrained control", "tokens")
-    own = {"table": TableSchema(name=name, version=1, description=told, columns=(*columns, *values))}
+    own = {"table": TableSchema(name=name, version=1, description=told, columns=(*columns, *values), declare=False)}
     return type("MeasureOf", (_FunctionMeasure,), own)(function, of)
 
 
 class _FunctionMeasure(Measure):
-    """Each function has a subclass of its own, which holds its table and nothing else."""
+    """Base of one subclass per function, which only holds its table."""
 
     def __init__(self, function: Function, of: Need) -> None:
         self._function, self._of = function, of
-        self._sums: dict[str, np.ndarray] = {}  # "stack/kind" → (layers + 1, heads, 64); the last: the tokens counted
+        self._sums: dict[str, np.ndarray] = {}  # "stack/kind" → (layers + 1, heads, 64); the last: number of tokens
 
     @property
     def needs(self) -> frozenset[Need]:  # type: ignore[override]
@@ -91,7 +91,7 @@ class _FunctionMeasure(Measure):
             np.add.at(sums, (slice(None), slice(None), blocks), found)
 
     def _sentence_sums(self, layer: Tensor, valid: Tensor) -> np.ndarray:
-        """Each sentence's sum over its tokens, (B, heads); one head where the function knows none."""
+        """Each sentence's sum over its tokens, (B, heads); one head if the function has none."""
         values = self._function(layer)
         heads = {"hidden": (), "attention": layer.shape[1:2], "heads": layer.shape[2:3]}[self._of]
         wanted = (valid.shape[0], *heads, valid.shape[1]) if self._of == "attention" else (*valid.shape, *heads)
@@ -102,7 +102,7 @@ class _FunctionMeasure(Measure):
                 f"Got {_told(values)}."
             )
         by_token = values.movedim(1, 2) if self._of == "attention" else values.reshape(*valid.shape, -1)
-        # No product: at padding a function may give infinities, and infinity times zero is no zero.
+        # No product: a function may return infinities at padding, and infinity times zero is not zero.
         kept = by_token.double().masked_fill(~valid[..., None], 0.0)
         return kept.sum(1).cpu().numpy()
 

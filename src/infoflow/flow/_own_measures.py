@@ -1,4 +1,4 @@
-"""Measures of one's own: those of a Python file that the user names, or objects given in Python."""
+"""The user's own measures, from a Python file or as Python objects."""
 
 import inspect
 import re
@@ -20,18 +20,20 @@ _KEYS = {column.name for column in KEYS}
 
 
 def load_measures(path: Path | str, taken: Collection[str] = ()) -> list[AbstractMeasure]:
-    """The measures in a Python file: every measure among its names, or in a list or tuple there, and every class of
-    measures that the file itself defines, of which it makes none, and that needs no arguments.
+    """The measures in a Python file.
 
-    **The file's code is executed**: name only files you trust. Results are kept by the text of the file: one that was
-    changed is measured anew; what it imports from other files is not seen.
+    These are all measures among its names, or in a list or tuple there, and an instance of each measure class that the
+    file defines but does not instantiate, if it needs no arguments.
+
+    **The file's code is executed**: name only files you trust. Results are keyed by the text of the file: a changed
+    file is measured again, but changes in its imports are not noticed.
 
     Args:
         path: The file.
-        taken: Names of tables that no measure of it may have.
+        taken: Table names that its measures must not use.
 
     Raises:
-        UserError: The file cannot be run, holds no measure, or one that cannot be used; two have one name.
+        UserError: The file cannot be run, holds no measure or an unusable one, or two measures share a name.
     """
     path = Path(path)
     module = run_python_file(path)
@@ -44,10 +46,10 @@ def load_measures(path: Path | str, taken: Collection[str] = ()) -> list[Abstrac
 
 
 def given_measures(measures: Any, taken: Collection[str] = ()) -> list[AbstractMeasure]:
-    """Measures that were given as objects. Their code cannot be known for sure, so they are measured in each call.
+    """Measures passed as objects; their code is not known for certain, so every call measures them again.
 
     Raises:
-        UserError: There is something else among them, or a measure that cannot be used; two have one name.
+        UserError: `measures` contains something else or an unusable measure, or two measures share a name.
     """
     measures = accepted_measures(measures)
     if not measures:
@@ -64,7 +66,7 @@ def _measures_in(values: Any) -> Iterator[AbstractMeasure]:
 
 
 def _made(module: ModuleType, path: Path, made: set[type]) -> list[AbstractMeasure]:
-    """One of each class of measures that the file defines and uses for no other one."""
+    """An instance of each measure class that the file defines and does not use as a base."""
     known = dict.fromkeys(value for value in vars(module).values() if _is_measure_of(value, module))
     own = [one for one in known if not any(issubclass(other, one) for other in [*made, *(known.keys() - {one})])]
     return [_instance(one, path) for one in own]
@@ -89,7 +91,7 @@ def _instance(kind: type[AbstractMeasure], path: Path) -> AbstractMeasure:
         return kind()
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # also what would end the process, which must not happen without a word
+    except BaseException as error:  # includes exceptions that would end the process silently
         raise UserError(f"{name}() in {path} failed: {told_in_file(error, path)}. Mend it.") from error
 
 
@@ -108,7 +110,7 @@ def _marked(
 
 
 def _fault(measure: AbstractMeasure) -> str:
-    """Why it cannot be used; "" where it can. Types are not checked in the user's hands."""
+    """Why it is unusable, or ""; nothing else checks types in user code."""
     table = getattr(measure, "table", None)
     if not isinstance(table, TableSchema):
         return f"its table must be a TableSchema, got {as_written(table)}"

@@ -1,4 +1,4 @@
-"""One pass: every batch runs once, and every measure and sample takes from it what it needs."""
+"""One pass: every batch runs once, and every measure and sample takes what it needs."""
 
 import copy
 import math
@@ -30,7 +30,7 @@ from ._tags import read_tags
 _WIDE = 256  # width from which a CPU reads small batches, see `_small_batches`
 _CPU_TOKENS, _CPU_ATTENTION_BYTES = 512, 1 << 23  # of such a batch in float32: padded tokens, attention weights
 _MAX_DRAWS = 16  # passes over the corpus in the training regime, where a sentence yields few occurrences
-_TYPES = 1000  # replacements in the training regime where no measure asks for a number of types
+_TYPES = 1000  # replacements in the training regime if no measure requests a number of types
 SampleKey = tuple[str, Regime]  # (stack, regime)
 """(stack, regime) of a sample of states."""
 
@@ -120,9 +120,13 @@ class Pass:
         occurrences = select_occurrences(self.reader, stack, regime, num, draws, strata)
         affordable = self.options.sample_bytes // (num_states * layers.width * 4)
         if affordable < len(occurrences):
+            needed = len(occurrences) * num_states * layers.width * 4
             current_display().note(
-                f"The token sample holds {affordable:,} of {len(occurrences):,} occurrences (its byte budget)."
+                f"The token sample of {self.model.name}'s {stack} keeps {affordable:,} of the {len(occurrences):,} "
+                f"tokens requested: their states would take {needed:,} bytes, and sample_bytes is "
+                f"{self.options.sample_bytes:,}. Raise it (in a plan, and with --set: analysis.sample_bytes)."
             )
+        selected = min(num, len(occurrences))
         occurrences, uniform = within_budget(occurrences, self.reader.ranks[stack], num, strata, affordable)
         facts = SampleFacts(
             model=self.model.name,
@@ -135,6 +139,7 @@ class Pass:
             ranks=self.reader.ranks[stack],
             symbols=self.reader.symbols(stack),
             uniform=uniform,
+            selected=selected,
         )
         tags = read_tags(self.reader.corpus, occurrences) if stack == self.reader.source_stack else {}
         return SampleFiller(occurrences, facts, tags, self._folder / f"{stack}-{regime}", num_states, layers.width)
@@ -167,7 +172,7 @@ class Pass:
         return int(min(self.options.tokens_per_batch, _CPU_TOKENS * _small_batches(self.model)))
 
     def _batches(self, regime: Regime) -> list[np.ndarray]:
-        """Batches under the token budget, and under a byte budget where attention weights are held."""
+        """Batches under the token budget, and under a byte budget if attention weights are held."""
         batches = self.reader.batches(self._token_budget)
         if "attention" not in self._needs(regime):
             return batches
@@ -208,6 +213,7 @@ class Pass:
             sentence_ids=batch.sentence_ids,
             blocks=batch.blocks,
             streams=batch.streams,
+            visible=tapped.visible,
             **{need: _filled(getattr(tapped, need)) for need in needs},
         )
         check_finite(self.model, activations.hidden, batch)
@@ -229,7 +235,7 @@ class Pass:
         return states | {f"sample-{stack}-{regime}": f.state_dict() for (stack, regime), f in self.fillers.items()}
 
     def load(self, states: Sequence[dict[str, dict[str, np.ndarray]]]) -> None:
-        """Replace what was seen by the sum of all shards' states."""
+        """Replace the state by the sum of all shards' states."""
         for index, measure in enumerate(self.streaming):
             if measure in self._failures:
                 continue
@@ -247,23 +253,23 @@ class Pass:
 
 
 def _filled(layers_by_place: Mapping[Any, list[Tensor]]) -> dict[Any, list[Tensor]]:
-    """Without the kinds of attention of which a pruned model has no head left."""
+    """Drop kinds of attention in which a pruned model has no head left."""
     return {place: layers for place, layers in layers_by_place.items() if any(layer.numel() for layer in layers)}
 
 
 def _small_batches(model: Model) -> float:
-    """Size of this model's batches in units of `_CPU_TOKENS` and `_CPU_ATTENTION_BYTES`: infinite where none need be.
+    """Size of this model's batches in units of `_CPU_TOKENS` and `_CPU_ATTENTION_BYTES`, or infinity without a limit.
 
-    On a CPU a wide model's states of a large batch leave the cache. At width 384 in float32, batches of 512 tokens ran
-    about as fast as of 1,024 and held 40 MB in place of 85; of 2,048 they took a fifth longer. In bf16, 1,024 were
-    the fastest (benchmarks/streaming.py).
+    On a CPU a wide model's states of a large batch exceed the cache. At width 384 in float32, batches of 512 tokens ran
+    about as fast as those of 1,024 and held 40 MB instead of 85; those of 2,048 took a fifth longer. In bf16, 1,024
+    were the fastest (benchmarks/streaming.py).
     """
     wide = max(stack.width for stack in model.anatomy.stacks) >= _WIDE
     return 4 / model.module.dtype.itemsize if wide and model.device.type == "cpu" else math.inf
 
 
 def _no_target(model: Model, corpus: Corpus, denoiser: AbstractObjective | None) -> str | None:
-    """Why the decoder of an encoder–decoder cannot be fed, or None; `denoiser`: what it was trained for on one text."""
+    """Why an encoder–decoder's decoder cannot be fed, or None; `denoiser` is its training objective on one text."""
     if denoiser is not None:
         whole = denoiser.writes == "text"
         return None if whole else f"Its decoder was trained on parts of texts ({denoiser.name})"
@@ -272,12 +278,12 @@ def _no_target(model: Model, corpus: Corpus, denoiser: AbstractObjective | None)
     tokenizer = model.target_tokenizer or model.require_tokenizer()
     source, target = (getattr(tokenizer, f"{side}_lang", None) for side in ("src", "tgt"))
     if hasattr(tokenizer, "tgt_lang") and target in (None, source):
-        return "Its tokenizer does not say which language to translate into (set tokenizer.tgt_lang)"
+        return "No target language was given (--target-language; target_language in Python)"
     return None
 
 
 def forward(model: Model, batch: PaddedBatch) -> None:
-    """Run the stacks that the batch has streams for, without the output head where it can be left out."""
+    """Run the stacks for which the batch has streams, without the output head if possible."""
     streams = batch.streams
     with FastLinear():
         if len(model.anatomy.stacks) > 1:
@@ -296,12 +302,12 @@ def forward(model: Model, batch: PaddedBatch) -> None:
 
 
 def check_finite(model: Model, hidden: Mapping[str, Sequence[Tensor]], batch: PaddedBatch) -> None:
-    """Name the layer and the sentence where a model's states stop being numbers.
+    """Name the layer and the sentence in which a model's states become non-finite.
 
     Args:
         model: The model that ran.
-        hidden: Its states by stack, as `tap` shows them.
-        batch: What it read.
+        hidden: Its states by stack, from `tap`.
+        batch: The batch that it read.
 
     Raises:
         UserError: A state of a real token is NaN or infinite.

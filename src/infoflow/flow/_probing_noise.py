@@ -1,11 +1,11 @@
-"""The training regime of a masked LM: its own corruption, with occurrences that tell input from output.
+"""The training regime of a masked LM: its own corruption, with occurrences that distinguish input from output.
 
-Mutual information with the input and with the output differ only where the two differ, so Voita, Sennrich and Titov
-(2019) keep the occurrences whose input is a *random replacement* of the token to predict. Natural corruption yields
-1.5 % of them. Here a quarter of the selected positions, rounded at random so that every token has the same chance
-whatever its sentence's length, becomes a replacement drawn uniformly from the most frequent types; all others are
-corrupted as usual. Where few positions are selected (short sentences) the context is distributed as in training; in
-long ones somewhat more of it is replaced.
+Mutual information with the input and with the output differs only at positions where the two differ, so Voita, Sennrich
+and Titov (2019) keep the occurrences whose input is a *random replacement* of the token to predict. Natural corruption
+yields 1.5 % of them. Here a quarter of the selected positions, rounded at random so that every token has the same
+chance for any sentence length, gets a replacement drawn uniformly from the most frequent types; all others are
+corrupted as usual. If few positions are selected (short sentences), the context is distributed as in training; in long
+sentences slightly more of it is replaced.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from infoflow.objectives import AbstractObjective
 from ._corruption import corrupt_text
 
 PROBED_SHARE = 0.25
-"""Of the positions that the objective selects."""
+"""Share of the positions that the objective selects."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -30,7 +30,7 @@ class NoisySentence:
 
 
 class ProbingNoise:
-    """Corrupts sentences; the noise depends on (seed, draw, sentence id) alone."""
+    """Corrupts sentences; the noise depends only on (seed, draw, sentence id)."""
 
     def __init__(
         self, objective: AbstractObjective, vocabulary: Vocabulary, replacements: np.ndarray, seed: int

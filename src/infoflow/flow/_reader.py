@@ -1,10 +1,9 @@
-"""The corpus as one model reads it: encoded rows, batches by length, padded streams."""
+"""The corpus in one model's encoding: rows, batches by length, padded streams."""
 
 # B sentence, T token
 
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -22,7 +21,7 @@ from infoflow.corpus import (
     token_frequencies,
     tokenizer_digest,
 )
-from infoflow.foundation import UserError, block_of, stream
+from infoflow.foundation import UserError, block_of, running_word_spans, stream
 from infoflow.models import Model, decoder_inputs
 from infoflow.objectives import AbstractObjective, Corrupted, pad_arrays
 
@@ -32,12 +31,10 @@ from ._probing_noise import PROBED_SHARE, ProbingNoise
 from ._sample import NO_LABEL
 from ._symbols import symbol_ids
 
-_WORD = re.compile(r"\S+")
-
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Row:
-    """One sentence for one stack: what it reads, what it is to predict."""
+    """One sentence for one stack: its input and its prediction targets."""
 
     tokens: np.ndarray
     clean: np.ndarray  # the same before corruption
@@ -86,6 +83,7 @@ class Reader:
         ranks_from: Corpus | None = None,
         corruption: AbstractObjective | None = None,
         decoder_side: Side = "translation",
+        word_spans: Callable[[str], Sequence[tuple[int, int]]] = running_word_spans,
     ) -> None:
         tokenizer = model.require_tokenizer()
         if len(corpus) == 0:
@@ -103,16 +101,17 @@ class Reader:
         if not (self._shorter > 0).any():
             raise UserError(f"No sentence of {corpus.name} has a token for {model.name}: there is nothing to measure.")
         self._white_space_words = white_space_words and "words" not in corpus.columns
+        self._word_spans = word_spans
         self._ranks_from, self._max_length = ranks_from, max_length
         self._noise: ProbingNoise | None = None
 
     def tokenizer(self, stack: str) -> PreTrainedTokenizerBase:
-        """The tokenizer of what the stack reads."""
+        """The tokenizer of the stack's input."""
         own = self.model.target_tokenizer
         return own if own is not None and stack != self.source_stack else self.model.require_tokenizer()
 
     def tokenizer_digest(self, stack: str) -> str:
-        """What decides how the stack's text is cut into tokens."""
+        """Digest of everything that determines the stack's tokenization."""
         return tokenizer_digest(self.tokenizer(stack))
 
     def _encode_target(self, max_length: int) -> Encoded:
@@ -122,23 +121,23 @@ class Reader:
 
     @property
     def has_target(self) -> bool:
-        """Whether the decoder reads something: the corpus's translations, or the text again."""
+        """Whether the decoder has an input: the corpus's translations, or the text again."""
         return self._target is not None
 
     @property
     def no_target(self) -> str:
-        """Why the decoder has nothing to read, where it has nothing."""
+        """Why the decoder has no input, if so."""
         if self.decoder_side == "text":
             return "its decoder was trained on parts of texts, and whole ones do not say which"
         if "translation" in self.corpus.columns:
-            return "its decoder needs to be told what to read"
+            return "nothing was given for its decoder to read"
         return (
             f"its decoder needs translations to read, and {self.corpus.name} has none. Give a parallel corpus: two "
             "files, or one .tsv of two columns"
         )
 
     def num_tokens(self, rows: np.ndarray) -> int:
-        """Tokens read in these rows, special tokens included, padding not."""
+        """Tokens in these rows, including special tokens but not padding."""
         target = 0 if self._target is None else int(self._target.lengths[rows].sum())
         return int(self._source.lengths[rows].sum()) + target
 
@@ -154,16 +153,16 @@ class Reader:
         }
 
     def symbols(self, stack: str) -> tuple[int, ...]:
-        """Token ids of the stack's text without letter or digit: punctuation."""
+        """Token ids of the stack's text without any letter or digit: punctuation."""
         return symbol_ids(self.tokenizer(stack), np.flatnonzero(self.frequencies[stack]))
 
     @property
     def counted(self) -> Corpus:
-        """The corpus that tokens are counted in: the model's training corpus where the caller knows it, else this."""
+        """The corpus for token frequencies: the model's training corpus if the caller knows it, else this one."""
         return self._ranks_from or self.corpus
 
     def counted_rows(self, stack: str) -> Encoded:
-        """That corpus as the stack reads it."""
+        """That corpus in the encoding of the stack."""
         side: Side = "text" if stack == self.source_stack else self.decoder_side
         return self.counted.encode(self.tokenizer(stack), side=side, max_length=self._max_length)
 
@@ -171,7 +170,7 @@ class Reader:
     def ranks(self) -> dict[str, np.ndarray]:
         """Frequency rank of each token id by stack: 1 = most frequent, 0 = never seen.
 
-        Counted in the corpus that the model was trained on where the caller knows it, else in this one.
+        Counted in the model's training corpus if the caller knows it, else in this one.
         """
         counts = self.frequencies
         if self._ranks_from is not None:
@@ -179,19 +178,19 @@ class Reader:
         return {stack: _ranks(count) for stack, count in counts.items()}
 
     def use_training_noise(self, top_types: int) -> None:
-        """Prepare regime "training": replacements come from the `top_types` most frequent tokens."""
+        """Prepare regime "training", whose replacements come from the `top_types` most frequent tokens."""
         frequent = np.argsort(-self.frequencies[self.source_stack], kind="stable")[:top_types]
         frequent = frequent[self.frequencies[self.source_stack][frequent] > 0]
         self._noise = ProbingNoise(self._corruption, self._vocabulary, frequent, self.seed)
 
     @property
     def probed_share(self) -> float:
-        """Share of the tokens that one pass of training noise replaces, about."""
+        """Approximate share of the tokens that one pass of training noise replaces."""
         return PROBED_SHARE * self.predicted_share
 
     @property
     def predicted_share(self) -> float:
-        """About which share of the tokens that a masked LM reads it is to predict."""
+        """Approximate share of a masked LM's input tokens that it predicts."""
         return self._corruption.predicted_share
 
     @cached_property
@@ -202,14 +201,14 @@ class Reader:
         return vocabulary.with_counts(token_frequencies(self.counted_rows(self.source_stack), vocabulary.size))
 
     def corrupted(self, tokens: np.ndarray, *key: int | str) -> Corrupted:
-        """A sentence as the model read it in its training; the noise is a function of `key`."""
+        """A sentence as the model read it in training; the noise is a function of `key`."""
         return corrupt_text(self._corruption, tokens, stream(*key), self._vocabulary)
 
     def corrupted_batch(self, batch: PaddedBatch, *key: int | str) -> PaddedBatch:
-        """The text of a batch, alone, as the model read it in its training, with the tokens that it is to predict.
+        """The text of a batch, alone, as the model read it in training, with the tokens to predict.
 
-        The noise of a sentence is a function of (`key`, sentence id), so every measure and variant with this key reads
-        the same.
+        The noise of a sentence is a function of (`key`, sentence id), so all measures and variants with this key share
+        it.
         """
         source = batch.streams[self.source_stack]
         inputs, labels = source.input_ids.numpy().copy(), np.full(source.input_ids.shape, NO_LABEL)
@@ -220,25 +219,25 @@ class Reader:
         return replace(batch, streams={self.source_stack: source})
 
     def draws_for(self, occurrences: int) -> int:
-        """Passes of training noise that are expected to yield so many occurrences."""
+        """Number of passes of training noise expected to yield `occurrences` occurrences."""
         return math.ceil(1.3 * occurrences / (self.probed_share * int(self.frequencies[self.source_stack].sum())))
 
     def batches(self, token_budget: int) -> list[np.ndarray]:
-        """Rows of each batch, by length; the longer side counts. Sentences without any token are left out."""
+        """Rows of each batch, by length of the longer side; sentences without any token are left out."""
         batches = length_batches(self._lengths[self.rows], token_budget)
         return [self.rows[batch] for batch in self.even(self.rows, batches)]
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """Rows of the sentences that have a token, in an order that their text decides (`Corpus.content_ids`)."""
+        """Rows of sentences with tokens, in an order that their text determines (`Corpus.content_ids`)."""
         rows = np.flatnonzero(self._shorter > 0)
         return rows[np.argsort(self.corpus.content_ids[rows], kind="stable")]
 
     def even(self, rows: np.ndarray, batches: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Batches (indices of `rows`) as they are; cut where lengths change if padding changes what the model computes.
+        """The batches (indices of `rows`) unchanged, or split by length if padding affects the model's results.
 
         Args:
-            rows: Rows of the corpus, each as often as it is read.
+            rows: Rows of the corpus, repeated as often as they are read.
             batches: Indices of `rows`.
         """
         if self.model.pads:
@@ -290,33 +289,45 @@ class Reader:
         return rows
 
     def _words(self, encoded: Encoded, row: int) -> np.ndarray:
-        """The word of each token: the corpus's own, or white-space words where tokenizers are to be compared."""
+        """The word of each token: the corpus's own, or running words if tokenizers are to be compared."""
         if encoded.flat_words is None:
             return np.full(int(encoded.lengths[row]), NOT_A_WORD)
         if not (self._white_space_words and encoded is self._source):
             return encoded.words(row)
-        starts = np.array([match.start() for match in _WORD.finditer(self.corpus[row].text)])
-        first_characters = encoded.spans(row)[:, 0]
-        words = np.searchsorted(starts, first_characters, side="right") - 1
-        return np.where(encoded.special(row), NOT_A_WORD, np.maximum(words, 0))
+        return np.where(encoded.special(row), NOT_A_WORD, self._word_ranges(row)[:, 0])
+
+    def _word_ranges(self, row: int) -> np.ndarray:
+        """The first and the last running word that overlaps each token: int (token, 2)."""
+        starts = [start for start, _ in self._word_spans(self.corpus[row].text)]
+        first, last = self._source.spans(row).T
+        found = np.searchsorted(starts, first, side="right"), np.searchsorted(starts, last, side="left")
+        return np.maximum(np.stack(found, axis=1) - 1, 0)
+
+    def covered_words(self, row: int) -> dict[int, int]:
+        """Words in which no token begins, mapped to the earlier word whose token covers them.
+
+        In scripts without spaces a token may cover several words.
+        """
+        if not self._white_space_words or self._source.flat_words is None:
+            return {}
+        ranges = self._word_ranges(row)[~self._source.special(row)]
+        begun = set(ranges[:, 0].tolist())
+        return {
+            word: first for first, last in ranges.tolist() for word in range(first + 1, last + 1) if word not in begun
+        }
 
     def characters(self, row: int, position: int) -> tuple[int, int]:
-        """Where in its sentence's text a token of the stack that reads it begins and ends; (0, 0) where the tokenizer
-        does not know, or the token is special."""
+        """Start and end of a text token in its sentence's characters.
+
+        (0, 0) if the tokenizer does not know, or the token is special.
+        """
         if self._source.flat_spans is None or bool(self._source.special(row)[position]):
             return 0, 0
         start, end = (int(place) for place in self._source.spans(row)[position])
-        sentence = self.corpus[row]
-        if sentence.words is None:
-            return start, end
-        word, begin = int(self._source.words(row)[position]), 0
-        for before in sentence.words[:word]:
-            begin = sentence.text.find(before, begin) + len(before)
-        begin = sentence.text.find(sentence.words[word], begin)
-        return begin + start, begin + end
+        return start, end
 
     def _target_row(self, row: int) -> Row:
-        """The decoder reads its start token and the target without its last; it predicts the target."""
+        """The decoder reads its start token and the target without its last token, and predicts the target."""
         assert self._target is not None
         tokens, special = self._target.row(row), self._target.special(row)
         words = self._words(self._target, row)
@@ -332,7 +343,7 @@ class Reader:
         """The sentences `rows` as right-padded tensors.
 
         Raises:
-            UserError: Padding changes what the model computes, and the sentences differ in length (see `even`).
+            UserError: Padding affects the model's results, and the sentences differ in length (see `even`).
         """
         sentences = [self.sentence_rows(int(row), regime, draw) for row in rows]
         streams = {stack: self._stream([sentence[stack] for sentence in sentences], stack) for stack in sentences[0]}
@@ -362,7 +373,7 @@ class Reader:
         )
 
     def candidates(self, stack: str, regime: Regime, draw: int) -> Iterator[tuple[int, Row]]:
-        """Every row of the corpus as `stack` reads it, sentences without any token left out."""
+        """Every row of the corpus in the encoding of `stack`, without sentences that have no token."""
         for row in self.rows.tolist():
             yield row, self.sentence_rows(row, regime, draw)[stack]
 
@@ -388,7 +399,7 @@ def _vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
 
 
 def _check_vocabulary(encoded: Encoded, module: PreTrainedModel, name: str) -> None:
-    """Raise a UserError where a token has no embedding: the tokenizer belongs to another model."""
+    """Raise a UserError if a token has no embedding, since the tokenizer belongs to another model."""
     table = getattr(module.get_input_embeddings(), "weight", None)
     if table is None or encoded.num_tokens == 0:
         return

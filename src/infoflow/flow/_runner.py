@@ -1,7 +1,6 @@
 """`measure`: any number of measures in one pass over a corpus."""
 
 import copy
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +11,7 @@ import pandas as pd
 from transformers import PreTrainedModel
 
 from infoflow.corpus import Corpus
-from infoflow.foundation import UserError, current_display
+from infoflow.foundation import UserError, current_display, scratch_folder
 from infoflow.models import Model
 from infoflow.results import Table
 
@@ -29,7 +28,7 @@ Tables = dict[str, pd.DataFrame]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Measured:
-    """What one pass leaves: the tables, and the samples that comparisons of models draw on."""
+    """The result of one pass: the tables, and the samples for comparisons of models."""
 
     tables: Tables
     samples: dict[SampleKey, TokenSample]
@@ -44,34 +43,33 @@ def measure(
     options: PassOptions | None = None,
     ranks_from: Corpus | None = None,
 ) -> Tables:
-    """Run `measures` on `model` reading `corpus`; the model runs once per batch whatever their number.
+    """Run `measures` on `model` reading `corpus`; the model runs once per batch for any number of measures.
 
-    Under `torchrun` the batches are shared among the processes and every process returns the whole result.
+    Under `torchrun` the batches are shared among the processes, and every process returns the complete result.
 
     Args:
-        model: From `load_model`, with a tokenizer; or what `load_model` takes, such as a name or folder.
-        corpus: From `load_corpus` or one of `Corpus.from_…`; or what `load_corpus` takes, such as a path or a list.
-        measures: Streaming, sample or pair measures, or one alone; pair measures wait for `compare`. The objects
-            stay as they are.
+        model: From `load_model`, with a tokenizer; or its argument, such as a name or folder.
+        corpus: From `load_corpus` or one of `Corpus.from_…`; or its argument, such as a path or a list.
+        measures: Streaming, sample or pair measures, or a single one; pair measures wait for `compare`. The objects
+            stay unchanged.
         options: Seed, batch size, maximum length, byte budget of the token sample.
-        ranks_from: The corpus that tells how frequent tokens are: the training corpus, where it is known; by default
-            `corpus`.
+        ranks_from: The corpus for token frequencies: the training corpus, if known; default: `corpus`.
 
     Returns:
-        A table per measure, by the table's name; measures that write the same table are concatenated. Of several
-        measures, one that fails is left out with a warning.
+        A table per measure, by the table's name; rows of measures that share a table are concatenated. Among several
+        measures, a failing one is left out with a warning.
 
     Raises:
         UserError: No measure applies to the model, the corpus is empty, or states are not finite.
     """
     measures = accepted_measures(measures)
     model, corpus = accepted_model(model), accepted_corpus(corpus)
-    with tempfile.TemporaryDirectory(prefix="infoflow-") as folder:
-        return known(collect(model, corpus, measures, Path(folder), options, ranks_from).tables, measures)
+    with scratch_folder() as folder:
+        return known(collect(model, corpus, measures, folder, options, ranks_from).tables, measures)
 
 
 def known(tables: Tables, measures: Sequence[AbstractMeasure]) -> Tables:
-    """The tables, each with its schema, and shown without its replicates."""
+    """The tables with their schemas, shown without replicates."""
     schemas = {each.name: each.table for each in measures}
     return {name: Table.of(frame, schemas.get(name)) for name, frame in tables.items()}
 
@@ -85,16 +83,16 @@ def collect(
     ranks_from: Corpus | None = None,
     keep_going: bool | None = None,
 ) -> Measured:
-    """`measure`, keeping the token samples in `folder`.
+    """`measure`, with the token samples kept in `folder`.
 
-    `keep_going` says whether a measure that fails is left out with a warning, or its error raised: by default left out
-    where there are several.
+    `keep_going` says whether a failing measure is left out with a warning or its error raised; default: left out if
+    there are several.
     """
     check_measures(measures)
     failures = Failures(model.name, len(measures) > 1 if keep_going is None else keep_going)
     chosen = applicable(model, measures, failures)
     rank, world = processes()
-    # Each process fills a sample file of its own, even where they share a disk.
+    # Each process fills its own sample file, even on a shared disk.
     own = folder if world == 1 else folder / f"process-{rank}"
     run = Pass(model, corpus, chosen, options or PassOptions(), own, ranks_from, failures)
     run.run(rank, world)
@@ -105,10 +103,10 @@ def collect(
 
 
 def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Failures) -> list[AbstractMeasure]:
-    """Fresh copies of the measures that say something about `model`; the others are skipped with a note.
+    """Fresh copies of the measures that apply to `model`; the others are skipped with a note.
 
     Raises:
-        UserError: None is left.
+        UserError: No measure is left.
     """
     reasons: dict[AbstractMeasure, str | None] = {}
     for measure in measures:
@@ -131,10 +129,10 @@ def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Fail
 def finish(
     run: Pass, measures: Sequence[AbstractMeasure], failures: Failures, share: tuple[int, int] = (0, 1)
 ) -> Measured:
-    """Turn what was seen into tables; of several processes each computes a share, and all get the whole."""
+    """Turn the collected state into tables; each of several processes computes a share, and all get the whole."""
     samples = run.samples()
 
-    @cache  # one object for equal requests, so that measures can share what they found in it
+    @cache  # one object for equal requests, so that measures can share what they computed from it
     def serve(key: SampleKey, request: SampleRequest) -> TokenSample:
         return samples[key].serve(request)
 
@@ -169,7 +167,7 @@ def finish(
 
 
 def _tables(measures: Sequence[AbstractMeasure], computed: dict[int, list[pd.DataFrame]], failures: Failures) -> Tables:
-    """By name; a table of which one measure failed is no whole one."""
+    """Tables by name; a table is left out if any measure that contributes to it failed."""
     frames: dict[str, list[pd.DataFrame]] = {}
     for index, each in enumerate(measures):
         if each not in failures:

@@ -1,9 +1,9 @@
-"""The token sample: individual states of a bounded set of occurrences, the same for every model and order of batches.
+"""The token sample: individual states of a bounded set of occurrences, equal for every model and order of batches.
 
-Which occurrences are sampled follows from tokens alone, before any model runs: each has the hash of
-(seed, sentence id, word), and the lowest hashes are taken. The text decides a sentence's id. So a smaller sample is the
-beginning of a larger one, and neither the order of lines or batches nor the number of shards or processes matters. The
-states then fill a memory-mapped file.
+The selection depends only on tokens, before any model runs: each occurrence has the hash of (seed, sentence id, word),
+and the lowest hashes are taken. The text determines a sentence's id. So a smaller sample is the beginning of a larger
+one, and neither the order of lines or batches nor the number of shards or processes matters. The states then fill a
+memory-mapped file.
 """
 
 import json
@@ -15,6 +15,7 @@ import numpy as np
 
 from infoflow.corpus import NOT_A_WORD
 from infoflow.foundation import UserError, block_of
+from infoflow.results import Column
 
 from ._activations import Regime
 from ._sample_columns import Occurrences
@@ -29,32 +30,50 @@ _OCCURRENCES, _TYPES, _TAGS, _FACTS = "occurrences.npz", "types.npz", "tags.npz"
 _OF_TYPES = ("frequencies", "ranks")
 
 
+SAMPLE_COLUMNS = (
+    Column(
+        name="tokens_requested",
+        dtype="int64",
+        unit="tokens",
+        description="sampled tokens that were requested, as far as the text has them",
+    ),
+    Column(
+        name="tokens_kept",
+        dtype="int64",
+        unit="tokens",
+        description="of these, as many as fit the byte budget of the sample (sample_bytes)",
+    ),
+)
+"""Columns of tables that are based on a plain token sample."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampleRequest:
-    """What a measure asks of the sample; the runner serves all requests from one sample."""
+    """A measure's request for the sample; the runner serves all requests from one sample."""
 
     occurrences: int = 20_000
-    """At most so many tokens; fewer where the corpus or the byte budget is smaller."""
+    """Maximum number of tokens; a small corpus or byte budget yields fewer."""
     top_types: int | None = None
     """Regime "training" draws the replacements among this many most frequent types."""
     strata: RankStrata | TypeStrata | None = None
-    """The measure wants so many occurrences of each stratum instead of `occurrences` random ones."""
+    """Occurrences of each stratum that replace `occurrences` random ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SampleFacts:
-    """What measures need to know beside the states."""
+    """Facts that measures need in addition to the states."""
 
     model: str
     stack: str  # "encoder" or "decoder"
     regime: Regime
     task: str  # the model's task, see `Model.task`
     seed: int
-    tokenizer: str  # digest: equal for models that read the same tokens
+    tokenizer: str  # digest, equal for models that read the same tokens
     frequencies: np.ndarray  # (vocabulary,) int64: how often each token id occurs in the corpus
-    ranks: np.ndarray  # (vocabulary,) int64: 1 = most frequent (in training, where known), 0 = never seen
+    ranks: np.ndarray  # (vocabulary,) int64: 1 = most frequent (in training, if known), 0 = never seen
     symbols: tuple[int, ...] = ()  # ids of the corpus's tokens without letter or digit: punctuation
-    uniform: int | None = None  # the first so many rows are a plain random sample, strata fill up the rest; None: all
+    uniform: int | None = None  # length of the plain random sample, which strata follow; None: all rows
+    selected: int | None = None  # size of the plain sample before the byte budget cut it; None: not cut
 
 
 class TokenSample:
@@ -65,7 +84,7 @@ class TokenSample:
         occurrences: Occurrences,
         states: np.ndarray,  # (L+1, m, D) float32, m ≥ n
         facts: SampleFacts,
-        rows: np.ndarray | None = None,  # (n,) which of the m rows of `states` are this sample's; default all
+        rows: np.ndarray | None = None,  # (n,) the rows of `states` in this sample; default: all of the m rows
         tags: Mapping[str, Tag] | None = None,
     ) -> None:
         self.occurrences, self.facts, self.tags = occurrences, facts, dict(tags or {})
@@ -93,12 +112,22 @@ class TokenSample:
         return np.asarray(self._states[layer][self._rows])
 
     def take(self, index: np.ndarray) -> "TokenSample":
-        """The sample of the chosen rows (indices or a mask); states stay on disk until read."""
+        """The sample of the selected rows (indices or a mask); states stay on disk until read."""
         tags = {name: tag.take(index) for name, tag in self.tags.items()}
         return TokenSample(self.occurrences.take(index), self._states, self.facts, self._rows[index], tags)
 
+    def sizes(self, request: SampleRequest, other: "TokenSample | None" = None) -> dict[str, int]:
+        """The columns of `SAMPLE_COLUMNS` for a measure with this request; for two samples, the smaller one's."""
+        kept = len(self) if self.facts.uniform is None else self.facts.uniform
+        selected = kept if self.facts.selected is None else self.facts.selected
+        found = {
+            "tokens_requested": min(request.occurrences, selected),
+            "tokens_kept": min(request.occurrences, kept),
+        }
+        return found if other is None else min(found, other.sizes(request), key=lambda sizes: sizes["tokens_kept"])
+
     def save(self, folder: Path) -> None:
-        """Write what is not on disk yet beside the states, so that `load` finds the whole sample in `folder`."""
+        """Write the remaining data next to the states, so that `load` finds the whole sample in `folder`."""
         np.savez(folder / _OCCURRENCES, **{f.name: getattr(self.occurrences, f.name) for f in fields(Occurrences)})
         np.savez(folder / _TYPES, **{name: getattr(self.facts, name) for name in _OF_TYPES})
         np.savez(folder / _TAGS, **{name: tag.codes for name, tag in self.tags.items()})
@@ -119,11 +148,11 @@ class TokenSample:
         return cls(occurrences, np.load(folder / STATES, mmap_mode="r"), facts, tags=tags)
 
     def first(self, num: int) -> "TokenSample":
-        """The first `num` occurrences: what a smaller request would have drawn."""
+        """The first `num` occurrences, as a smaller request would have drawn."""
         return self if num >= len(self) else self.take(np.arange(num))
 
     def serve(self, request: SampleRequest) -> "TokenSample":
-        """The part of the sample that `request` asked for."""
+        """The part of the sample for `request`."""
         if request.strata is None:
             uniform = self.facts.uniform
             plain = self if uniform is None else self.take(np.flatnonzero(self._rows < uniform))
@@ -133,7 +162,7 @@ class TokenSample:
 
     @property
     def ranks(self) -> np.ndarray:
-        """(n,) frequency rank of each occurrence's token; 0 where it is not known."""
+        """(n,) frequency rank of each occurrence's token; 0 if unknown."""
         return self.facts.ranks[self.occurrences.token]
 
     def rank_bins(self, edges: Sequence[int]) -> np.ndarray:
@@ -143,14 +172,14 @@ class TokenSample:
     def words(self, merge: str = "mean") -> "TokenSample":
         """One row per word whose tokens are all in the sample, in sampling order.
 
-        States are those of the first or last token, or their mean; everything else is the first token's. Where the
-        tokenizer is slow and knows no words, tokens stand for words.
+        States are those of the first or last token, or their mean; everything else is the first token's. With a slow
+        tokenizer, which knows no words, tokens replace words.
         """
         return merged(self, merge)
 
 
 class WordSample(TokenSample):
-    """A sample of words: the state of each is the mean over its tokens, which lie in one file on disk."""
+    """A sample of words with the mean state of their tokens, which are stored in one file on disk."""
 
     def __init__(self, tokens: TokenSample, first: np.ndarray, parts: list[np.ndarray]) -> None:
         super().__init__(

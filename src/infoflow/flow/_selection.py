@@ -1,4 +1,4 @@
-"""Which occurrences the token sample holds, decided from tokens alone."""
+"""Selects the occurrences of the token sample from tokens alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ def select_occurrences(
 ) -> Occurrences:
     """The `num` occurrences with the lowest hash of (seed, sentence id, word, draw), in that order.
 
-    Behind them, in the same order, those of each stratum with the lowest hash that are not among them already.
-    Hashing the word, not the token, makes models with different tokenizers sample the same words.
+    After them, in the same order, follow the lowest hashes of each stratum that are not among them already. Hashing the
+    word, not the token, makes models with different tokenizers sample the same words.
     """
     wanted = _Wanted(num, reader.seed, reader.ranks[stack], tuple(strata))
     kept, buffer = _empty(), []
@@ -37,17 +37,17 @@ def select_occurrences(
 def within_budget(
     occurrences: Occurrences, ranks: np.ndarray, num: int, strata: Sequence[Strata], affordable: int
 ) -> tuple[Occurrences, int]:
-    """As many of the selected occurrences as are affordable: of the plain sample and of every stratum the same share.
+    """The affordable part of the selected occurrences, with the same share of the plain sample and of every stratum.
 
     Args:
-        occurrences: What `select_occurrences` chose.
+        occurrences: Result of `select_occurrences`.
         ranks: Frequency rank of each token id.
-        num: Size of the plain sample that was asked for.
-        strata: The strata that were asked for.
-        affordable: How many occurrences there may be.
+        num: Requested size of the plain sample.
+        strata: The requested strata.
+        affordable: Maximum number of occurrences.
 
     Returns:
-        The occurrences that stay, in the same order, and how many of them, from the first, are the plain sample.
+        The remaining occurrences, in the same order, and the number of leading ones that form the plain sample.
     """
     of_rank, num = ranks[occurrences.token], min(num, len(occurrences))
     classes = [(of, min(each.size, _largest(of))) for each in strata for of in [each.of(of_rank)]]
@@ -104,7 +104,7 @@ def _columns(reader: Reader, row: int, sentence: Row, draw: int) -> np.ndarray:
 
 
 def _words(sentence: Row) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each token: its index in its word, the word's number of tokens, and a hash of the word's token ids."""
+    """For each token: its index in its word, the word's number of tokens, and a hash of the word's token ids."""
     words = sentence.words
     begins = np.concatenate([[True], (words[1:] != words[:-1]) | (words[1:] == NOT_A_WORD)])
     starts = np.flatnonzero(begins)
@@ -120,7 +120,7 @@ def _lowest(parts: list[np.ndarray], wanted: _Wanted) -> np.ndarray:
     table = np.concatenate(parts, axis=1)
     sentence, _, position, token, _, _, _, word, draw, *_ = table
     place = np.where(word == NOT_A_WORD, position, word)  # slow tokenizers know no words
-    # Ties of 64-bit hashes are broken by place, so that the order never depends on batches or shards.
+    # Position breaks ties of 64-bit hashes, so that the order never depends on batches or shards.
     hashes = hash64_array(("token-sample", wanted.seed), sentence, place, draw)
     order = np.lexsort((position, sentence, draw, hashes))
     ranks = wanted.ranks[token[order]]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from infoflow.corpus import Corpus
-from infoflow.foundation import UserError, atomic_folder, digest, file_digest
+from infoflow.foundation import UserError, atomic_folder, digest, file_digest, read_object
 from infoflow.models import Model
 
 from ._accepted import accepted_measures
@@ -35,7 +35,7 @@ def measure_shard(
     """Run the batches of shard `shard` of `num_shards` (from 0) and write their sums to the folder `out`.
 
     Raises:
-        UserError: There is no such shard, or `measures` holds something else.
+        UserError: The shard does not exist, or `measures` contains something else.
     """
     measures = accepted_measures(measures)
     if not 0 <= shard < num_shards:
@@ -51,7 +51,7 @@ def measure_shard(
         sums = {path.name: file_digest(path) for path in sorted(folder.glob("*.npz"))}
         manifest = {"job": key, "shard": shard, "num_shards": num_shards, "sha256": sums}
         (folder / _MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-        shutil.rmtree(folder / "work", ignore_errors=True)  # only token samples make one
+        shutil.rmtree(folder / "work", ignore_errors=True)  # only token samples create one
     return out
 
 
@@ -63,10 +63,10 @@ def merge_shards(
     folder: Path,
     options: PassOptions | None = None,
 ) -> Measured:
-    """The result of the whole pass from its shards' folders; equal to a single process's.
+    """The result of the whole pass from its shards' folders, equal to that of a single process.
 
     Raises:
-        UserError: A shard is missing, given twice, or belongs to another model, corpus or setting.
+        UserError: A shard is missing, duplicated, or belongs to another model, corpus or setting.
     """
     measures, options = accepted_measures(measures), options or PassOptions()
     _check_complete([read_manifest(shard) for shard in shards], job_key(model, corpus, measures, options))
@@ -78,12 +78,12 @@ def merge_shards(
 
 
 def job_key(model: Model, corpus: Corpus, measures: Sequence[AbstractMeasure], options: PassOptions) -> str:
-    """What a pass depends on."""
+    """Key of everything that a pass depends on."""
     return digest([model.digest, corpus.digest, [describe_measure(each) for each in measures], options.key])
 
 
 def read_manifest(shard: Path) -> dict[str, Any]:
-    """What a shard says about itself: the measures, their options, and checksums.
+    """The manifest of a shard: the measures, their options, and checksums.
 
     Raises:
         UserError: The folder holds no shard, or its manifest is damaged.
@@ -92,7 +92,7 @@ def read_manifest(shard: Path) -> dict[str, Any]:
     if not path.exists():
         raise UserError(f"{shard} holds no shard: it has no {_MANIFEST}. Give the folders written with --shard.")
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = read_object(path)
         if not all(isinstance(manifest[name], kind) for name, kind in _KINDS.items()):
             raise ValueError("entries of other kinds than were written")
     except OSError as error:

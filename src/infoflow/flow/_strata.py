@@ -1,4 +1,4 @@
-"""Which further occurrences a sample holds, so that rare tokens are not drowned by frequent ones."""
+"""Additional occurrences in a sample, so that frequent tokens do not crowd out rare ones."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -14,7 +14,7 @@ class Strata(Protocol):
 
     @property
     def size(self) -> int:
-        """Occurrences of each stratum at most."""
+        """Maximum number of occurrences of each stratum."""
         ...
 
     @property
@@ -23,7 +23,7 @@ class Strata(Protocol):
         ...
 
     def of(self, ranks: np.ndarray) -> np.ndarray:
-        """The stratum of each frequency rank (1 = most frequent; 0: unknown), `OUTSIDE` where it has none."""
+        """The stratum of each frequency rank (1 = most frequent; 0: unknown), or `OUTSIDE` without one."""
         ...
 
 
@@ -72,7 +72,7 @@ def rank_bins(ranks: np.ndarray, edges: tuple[int, ...]) -> np.ndarray:
 
 
 def first_of_each(strata: np.ndarray, size: int) -> np.ndarray:
-    """Which rows (in order) are among the first `size` of their stratum; none outside."""
+    """Mask of the rows (in order) among the first `size` of their stratum; False outside."""
     order = np.argsort(strata, kind="stable")
     ordered = strata[order]
     starts = np.searchsorted(ordered, ordered, side="left")

@@ -1,4 +1,4 @@
-"""Which tokens are punctuation."""
+"""Finds the tokens that are punctuation."""
 
 import unicodedata
 
@@ -12,7 +12,7 @@ _PART_OF_CHARACTER = "\ufffd"
 def symbol_ids(tokenizer: PreTrainedTokenizerBase, ids: np.ndarray) -> tuple[int, ...]:
     """Those of `ids` whose text has neither letter nor digit.
 
-    A piece of a character in several bytes counts as a letter: its text is not known.
+    A piece of a multi-byte character counts as a letter, since its text is unknown.
     """
     texts = tokenizer.batch_decode([[index] for index in ids.tolist()], clean_up_tokenization_spaces=False)
     return tuple(index for index, text in zip(ids.tolist(), texts, strict=True) if not any(map(_is_part, text)))

@@ -11,17 +11,17 @@ from ._sample_columns import Occurrences
 
 NO_TAG = -1
 _HOLES = {"_", None}
-"""What treebanks and taggers write where a word has no tag."""
+"""What treebanks and taggers write for words without a tag."""
 _NOT_TAGS = WHOLE_COLUMNS | {"id", "words", "head", "lemma"}
 _PARTS = {"ccg_left": "ccg", "ccg_right": "ccg"}
-"""A part of a category is a hole where the category is; an empty part is a value of its own."""
+"""A part of a category is a hole if the category is; an empty part is a separate value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Tag:
     """One tag column of a sample."""
 
-    codes: np.ndarray  # (n,) int64, index into `names`, −1 where the word has no tag
+    codes: np.ndarray  # (n,) int64, index into `names`, −1 for words without a tag
     names: tuple[str, ...]
 
     def take(self, index: np.ndarray) -> "Tag":

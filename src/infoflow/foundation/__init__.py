@@ -1,105 +1,99 @@
-"""What lies under every room: errors, display, random streams, error bars, provenance, atomic files."""
+"""The layer below all rooms: errors, display, random streams, error bars, provenance, atomic files."""
 
-from infoflow._allocator import keep_freed_memory as keep_freed_memory
+from infoflow._allocator import keep_freed_memory
 from infoflow._signals import sigterm_interrupts as sigterm_interrupts
-from infoflow._signals import stop_signals as stop_signals
+from infoflow._signals import stop_signals
 
-from ._arrays import as_tensor as as_tensor
-from ._arrays import read_only as read_only
-from ._block_interval import Scale as Scale
+from ._arrays import as_tensor, read_only
+from ._block_interval import Halves, on_halves
 from ._block_interval import block_effects as block_effects
 from ._block_interval import block_interval as block_interval
 from ._bootstrap import NUM_BLOCKS as NUM_BLOCKS
 from ._bootstrap import NUM_REPLICATES as NUM_REPLICATES
-from ._bootstrap import Interval as Interval
+from ._bootstrap import Interval, dealt
 from ._bootstrap import block_of as block_of
 from ._bootstrap import interval as interval
 from ._bootstrap import replicate_weights as replicate_weights
-from ._digest import LATER as LATER
-from ._digest import digest as digest
-from ._digest import file_digest as file_digest
-from ._digest import named_fields as named_fields
+from ._bounded import Scale, at_least_each_class, at_least_fisher, bounded_interval, bounds_of, symmetric_interval
+from ._digest import LATER, digest, file_digest, named_fields
 from ._display import Display as Display
-from ._display import DisplayKind as DisplayKind
-from ._display import JsonDisplay as JsonDisplay
-from ._display import PlainDisplay as PlainDisplay
-from ._display import Progress as Progress
-from ._display import SilentDisplay as SilentDisplay
-from ._display import clock as clock
-from ._display import current_display as current_display
-from ._display import in_notebook as in_notebook
+from ._display import (
+    JsonDisplay,
+    PlainDisplay,
+    Progress,
+    SilentDisplay,
+    clock,
+    current_display,
+    in_notebook,
+    set_display,
+)
 from ._display import make_display as make_display
-from ._display import set_display as set_display
 from ._display import use_display as use_display
 from ._errors import UserError as UserError
-from ._errors import did_you_mean as did_you_mean
-from ._errors import missing_extra as missing_extra
-from ._errors import showable as showable
-from ._files import atomic_folder as atomic_folder
+from ._errors import did_you_mean, missing_extra, showable, visible
+from ._faults import plain_fault
+from ._files import atomic_folder, check_own_folder, check_writable, disk_named, reserve_space, sweep_partial, writable
 from ._files import atomic_write as atomic_write
-from ._files import sweep_partial as sweep_partial
-from ._files import writable as writable
-from ._hub import patient_hub as patient_hub
-from ._json import json_fault as json_fault
-from ._launcher import launched as launched
-from ._limits import Count as Count
-from ._limits import CountOrNone as CountOrNone
-from ._limits import Device as Device
-from ._limits import Inches as Inches
-from ._limits import LearningRate as LearningRate
-from ._limits import Limits as Limits
-from ._limits import MaxLength as MaxLength
-from ._limits import Name as Name
-from ._limits import Probability as Probability
-from ._limits import Processes as Processes
-from ._limits import Seed as Seed
-from ._limits import Several as Several
-from ._limits import Share as Share
-from ._limits import Threads as Threads
-from ._limits import Weight as Weight
-from ._limits import as_written as as_written
-from ._limits import check_settings as check_settings
-from ._limits import default_settings as default_settings
+from ._hub import patient_hub
+from ._json import json_fault, read_object
+from ._launcher import launched, local_rank
+from ._limits import (
+    Count,
+    CountOrNone,
+    Device,
+    File,
+    Inches,
+    LearningRate,
+    Limits,
+    MaxLength,
+    Name,
+    Probability,
+    Processes,
+    RequiredFile,
+    Seed,
+    Several,
+    Share,
+    Threads,
+    Weight,
+    as_written,
+    check_settings,
+    default_settings,
+    example_setting,
+    file_settings,
+    read_setting,
+)
 from ._limits import describe_setting as describe_setting
-from ._limits import example_setting as example_setting
-from ._limits import read_setting as read_setting
-from ._locks import lock_file as lock_file
-from ._locks import locked as locked
-from ._memory import available_memory as available_memory
-from ._memory import require_memory as require_memory
+from ._locks import lock_file, locked
+from ._memory import available_memory, require_memory
 from ._over_seeds import interval_over_seeds as interval_over_seeds
 from ._over_seeds import join_halves as join_halves
-from ._over_seeds import means_without_each as means_without_each
-from ._over_seeds import seed_deviations as seed_deviations
+from ._over_seeds import means_without_each, seed_deviations, shared_part
 from ._over_seeds import sentence_df as sentence_df
-from ._over_seeds import shared_part as shared_part
 from ._over_seeds import t_quantile as t_quantile
-from ._paths import absolute as absolute
-from ._paths import command_without_folders as command_without_folders
-from ._paths import model_name_of as model_name_of
-from ._paths import name_of as name_of
-from ._paths import without_folders as without_folders
-from ._provenance import processor as processor
-from ._provenance import provenance as provenance
-from ._provenance import public_provenance as public_provenance
-from ._provenance import version as version
-from ._python_file import run_python_file as run_python_file
-from ._python_file import told_error as told_error
-from ._python_file import told_in_file as told_in_file
-from ._random import hash64 as hash64
-from ._random import hash64_array as hash64_array
+from ._paths import absolute, command_without_folders, model_name_of, name_of, without_folders
+from ._provenance import processor, provenance, public_provenance, version
+from ._python_file import run_python_file, told_error, told_in_file
+from ._random import hash64, hash64_array
 from ._random import stream as stream
-from ._sealed import SEAL as SEAL
-from ._sealed import disagreement as disagreement
-from ._sealed import kept as kept
-from ._sealed import seal as seal
-from ._sealed import sealed_folder as sealed_folder
-from ._sealed import sweep_stale as sweep_stale
-from ._showing import shown_by as shown_by
-from ._stopping import StopRequest as StopRequest
-from ._stopping import request_stop as request_stop
+from ._scratch import new_scratch_folder, scratch_folder
+from ._sealed import SEAL, disagreement, kept, seal, sealed_folder, sweep_stale
+from ._showing import shown_by
+from ._stopping import StopRequest, request_stop
 from ._stopping import stop_request as stop_request
-from ._threads import available_cores as available_cores
+from ._threads import available_cores, thread_budget
 from ._threads import set_threads as set_threads
-from ._threads import thread_budget as thread_budget
-from ._unicode import is_unicode as is_unicode
+from ._unicode import is_unicode
+from ._words import (
+    comparable,
+    inside_word,
+    is_inner,
+    is_punctuation,
+    is_unspaced,
+    running_word_spans,
+    running_words,
+    spacing_of,
+    without_punctuation,
+    words_and_signs,
+    words_of,
+    writes_no_spaces,
+)

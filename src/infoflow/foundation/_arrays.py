@@ -1,4 +1,4 @@
-"""Arrays as a user has them, as tensors; arrays that nobody may change."""
+"""Converts users' arrays to tensors, and makes arrays read-only."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 def as_tensor(x: Any) -> "Tensor":
     """`x` (a tensor on any device, an array or numbers) as a tensor on the CPU without gradient.
 
-    Memory is shared where PyTorch can: it takes no negative strides, and warns about read-only memory.
+    Memory is shared if PyTorch can: it accepts no negative strides, and warns about read-only memory.
     """
-    import torch  # not at module level: the foundation is imported by `infoflow --help`
+    import torch  # not at module level, since `infoflow --help` imports the foundation
 
     if isinstance(x, np.ndarray):
         x = np.require(x, requirements=["C", "W"])
@@ -21,6 +21,6 @@ def as_tensor(x: Any) -> "Tensor":
 
 
 def read_only(values: np.ndarray) -> np.ndarray:
-    """The array itself, closed to writing: one that is kept and given to every caller."""
+    """The array itself, made read-only, since it is cached and shared by all callers."""
     values.flags.writeable = False
     return values

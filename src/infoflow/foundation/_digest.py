@@ -1,4 +1,4 @@
-"""Content keys: what a result depends on, as a short hash."""
+"""Content keys: short hashes of a result's dependencies."""
 
 import dataclasses
 import hashlib
@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 LATER = {"later": True}
-"""Metadata of a dataclass's field that came later: at its default it is not part of a key, so that what was computed
-before it existed is found again."""
+"""Metadata of a dataclass field added in a later version.
+
+At its default such a field is not part of a key, so that earlier results are found again.
+"""
 
 
 def digest(value: Any) -> str:
@@ -24,7 +26,7 @@ def file_digest(path: Path | str) -> str:
 
 
 def named_fields(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass that count in a key, by name: all but those of `LATER` that have their default."""
+    """The fields of a dataclass that belong in a key, by name: all except those of `LATER` at their default."""
     return {
         field.name: getattr(value, field.name)
         for field in dataclasses.fields(value)

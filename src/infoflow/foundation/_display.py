@@ -1,7 +1,8 @@
-"""What the library tells the person who waits: a protocol, and its rich, plain, JSON and silent forms.
+"""The library's output to the person who waits: a protocol with rich, plain, JSON and silent implementations.
 
-Rooms never print. They call `current_display()`: what the command line, `set_display("plain")` or
-`with use_display(make_display("plain"))` chose; else bars on a terminal, a line in a notebook, and silence elsewhere.
+Rooms never print. They call `current_display()`, which the command line, `set_display("plain")` or `with
+use_display(make_display("plain"))` chose; the default is bars on a terminal, a line in a notebook, and silence
+elsewhere.
 """
 
 import json
@@ -14,21 +15,21 @@ from contextvars import ContextVar
 from io import TextIOBase
 from typing import IO, Literal, Protocol, runtime_checkable
 
-from ._errors import UserError
+from ._errors import UserError, visible
 
 DisplayKind = Literal["rich", "plain", "json", "silent"]
-"""How progress is shown: bars, lines, one JSON object a line, or not at all."""
+"""How progress is shown: bars, lines, one JSON object per line, or not at all."""
 
-_SECONDS_BETWEEN_LINES = 10.0  # a log of a long job stays readable
-_KNOWN = 0.002  # share of a job from which on its pace tells how long the rest takes
+_SECONDS_BETWEEN_LINES = 10.0  # keeps the log of a long job readable
+_KNOWN = 0.002  # share of a job after which its pace predicts the remaining time
 
 
-@runtime_checkable  # the tests check argument types when they run
+@runtime_checkable  # the tests check argument types at run time
 class Progress(Protocol):
     """A running job."""
 
     def advance(self, amount: float = 1, **fields: float | str) -> None:
-        """`amount` more is done; `fields` (loss, tokens_per_second, ...) are shown beside it."""
+        """Report `amount` more as done, with `fields` (loss, tokens_per_second, ...) for display."""
         ...
 
 
@@ -41,15 +42,15 @@ class Display(Protocol):
     def warn(self, text: str) -> None: ...
 
     def progress(self, label: str, total: float, unit: str = "") -> AbstractContextManager[Progress]:
-        """A job of about `total` units (0: unknown); leaving the block without an error ends it, whatever was told.
+        """A job of about `total` units (0: unknown); leaving the block without an error completes it.
 
-        `unit` names what is done in a second ("tokens", "sentences"); without one the pace is not told.
+        `unit` names the counted items ("tokens", "sentences"); without it the pace is not shown.
         """
         ...
 
 
 class SilentDisplay:
-    """Tells nothing but warnings, which are Python's; the default of scripts and tests."""
+    """Shows only warnings, which are Python's; the default of scripts and tests."""
 
     def note(self, text: str) -> None:
         pass
@@ -71,10 +72,10 @@ class PlainDisplay:
         self._file = file or sys.stderr
 
     def note(self, text: str) -> None:
-        _tell(text, self._file)
+        _tell(visible(text), self._file)
 
     def warn(self, text: str) -> None:
-        _tell(f"warning: {text}", self._file)
+        _tell(visible(f"warning: {text}"), self._file)
 
     @contextmanager
     def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
@@ -89,7 +90,7 @@ class PlainDisplay:
 
 
 def _pace(counter: "_Counter", unit: str) -> list[str]:
-    """Rate of what has a unit, and time left while there is some."""
+    """The rate if there is a unit, and the remaining time if there is any."""
     rate = [f"{counter.rate:,.4g} {unit}/s"] if unit else []
     if counter.finished:
         return rate
@@ -99,7 +100,7 @@ def _pace(counter: "_Counter", unit: str) -> list[str]:
 
 
 class JsonDisplay:
-    """One JSON event a line, for programs."""
+    """One JSON event per line, for programs."""
 
     def __init__(self, file: IO[str] | TextIOBase | None = None) -> None:
         self._file = file or sys.stderr
@@ -129,18 +130,18 @@ class JsonDisplay:
             yield counter
 
     def _event(self, **fields: float | str | None) -> None:
-        # JSON has no NaN or infinity, and a diverged loss is one
+        # JSON has no NaN or infinity, which a diverged loss may be
         finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
         _tell(json.dumps(finite, allow_nan=False), self._file)
 
 
 def _tell(text: str, file: IO[str] | TextIOBase) -> None:
-    """One line; where it cannot be shown, the work goes on without it."""
+    """Write one line; if it cannot be shown, the work continues without it."""
     try:
         print(text, file=file, flush=True)
     except UnicodeEncodeError:
         print(text.encode("ascii", "backslashreplace").decode("ascii"), file=file, flush=True)
-    except (OSError, ValueError):  # the reader went away, or the file is closed
+    except (OSError, ValueError):  # the reader has gone, or the file is closed
         return
 
 
@@ -153,40 +154,47 @@ class RichDisplay:
         self._console = Console(stderr=True, highlight=False)
 
     def note(self, text: str) -> None:
-        self._console.print(text, markup=False)
+        self._console.print(visible(text), markup=False)
 
     def warn(self, text: str) -> None:
-        self._console.print(f"warning: {text}", style="yellow", markup=False)
+        self._console.print(visible(f"warning: {text}"), style="yellow", markup=False)
 
     @contextmanager
     def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-        with Progress(*columns, TextColumn("{task.fields[details]}"), console=self._console) as bars:
-            task = bars.add_task(label, total=total or None, details="")
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, TextColumn("{task.fields[details]}", markup=False), console=self._console) as bars:
+            task = bars.add_task(visible(label), total=total or None, details="")
 
             def show(counter: "_Counter") -> None:
                 rate = [f"{counter.rate:,.4g} {unit}/s"] if unit and counter.remaining is not None else []
                 details = [*rate, *(f"{k} {v}" for k, v in counter.fields.items())]
-                bars.update(task, completed=counter.done, total=counter.total or None, details=", ".join(details))
+                bars.update(
+                    task, completed=counter.done, total=counter.total or None, details=visible(", ".join(details))
+                )
 
             with _counted(total, show, seconds_between=0.2) as counter:
                 yield counter
 
 
 class LibraryDisplay(RichDisplay):
-    """Bars on a terminal of a program that uses the library: warnings are Python's, so that it can catch them."""
+    """Bars on the terminal of a program that uses the library; warnings are Python's, so that it can catch them."""
 
     def warn(self, text: str) -> None:
         _SILENT.warn(text)
 
 
 class NotebookDisplay:
-    """A line below the cell that changes while it runs; no widgets, so that every viewer shows it."""
+    """A changing line below the cell, without widgets, so that every viewer shows it."""
 
     def note(self, text: str) -> None:
-        _tell(text, sys.stdout)
+        _tell(visible(text), sys.stdout)
 
     def warn(self, text: str) -> None:
         _SILENT.warn(text)
@@ -198,15 +206,15 @@ class NotebookDisplay:
         def told(counter: "_Counter") -> dict[str, str]:
             share = f"{counter.percent:.0f} %" if total else f"{counter.done:g}"
             pace = [clock(counter.elapsed)] if counter.finished else [*_pace(counter, unit), clock(counter.elapsed)]
-            return {"text/plain": f"{label}: {', '.join([share, *pace])}"}
+            return {"text/plain": f"{visible(label)}: {', '.join([share, *pace])}"}
 
-        handle = display({"text/plain": f"{label}: …"}, raw=True, display_id=True)
+        handle = display({"text/plain": f"{visible(label)}: …"}, raw=True, display_id=True)
         with _counted(total, lambda counter: handle.update(told(counter), raw=True), seconds_between=0.5) as counter:
             yield counter
 
 
 class _Counter:
-    """Counts what is done and calls `show` now and then."""
+    """Counts progress and calls `show` at intervals."""
 
     def __init__(self, total: float, show, seconds_between: float = _SECONDS_BETWEEN_LINES) -> None:
         self.total, self.done, self.finished = total, 0.0, False
@@ -223,7 +231,7 @@ class _Counter:
             self._show(self)
 
     def finish(self) -> None:
-        """Tell that all is done. A total is often an estimate: what was done in the end is the whole."""
+        """Report completion; the total becomes the final count, since it was often an estimate."""
         self.finished = True
         if self.total:
             self.total = self.done
@@ -243,7 +251,7 @@ class _Counter:
 
     @property
     def remaining(self) -> float | None:
-        """Seconds; None as long as next to nothing is known to be done."""
+        """Remaining seconds; None while almost nothing is known to be done."""
         if self.finished:
             return 0.0
         return max(self.total - self.done, 0) / self.rate if self.done > _KNOWN * self.total else None
@@ -265,23 +273,23 @@ def clock(seconds: float) -> str:
 
 _current: ContextVar[Display | None] = ContextVar("display", default=None)
 _SILENT = SilentDisplay()
-_chosen: list[Display] = []  # by `set_display`, the last one counts
+_chosen: list[Display] = []  # set by `set_display`; the last one counts
 
 
 def current_display() -> Display:
-    """The display in use: of the command line or `use_display`, else of `set_display`, else what fits the place."""
+    """The current display: of the command line or `use_display`, else of `set_display`, else the default."""
     if (display := _current.get()) is not None:
         return display
     return _chosen[-1] if _chosen else _fitting()
 
 
 def set_display(kind: str) -> None:
-    """Choose how progress is told from here on: "silent", "plain" or "rich".
+    """Choose how progress is shown from now on: "silent", "plain" or "rich".
 
-    Plain are lines; rich are bars, in a notebook a line that changes.
+    "plain" shows lines; "rich" shows bars or, in a notebook, a changing line.
 
     Raises:
-        UserError: Another kind.
+        UserError: `kind` is unknown.
     """
     if kind not in ("silent", "plain", "rich"):
         raise UserError(f'The display must be "silent", "plain" or "rich". Got {str(kind)[:40]!r}.')
@@ -291,14 +299,14 @@ def set_display(kind: str) -> None:
 
 
 def _fitting() -> Display:
-    """Bars where somebody waits: in a notebook or on a terminal."""
+    """Bars if a person is watching: in a notebook or on a terminal."""
     if in_notebook():
         return NotebookDisplay()
     return LibraryDisplay() if sys.stderr is not None and sys.stderr.isatty() else _SILENT
 
 
 def in_notebook() -> bool:
-    """Whether a kernel runs this, whose output a page shows."""
+    """Whether a notebook kernel runs this code."""
     shell = sys.modules.get("IPython")
     current = shell.get_ipython() if shell else None
     return current is not None and hasattr(current, "kernel")
@@ -315,7 +323,7 @@ def use_display(display: Display) -> Iterator[Display]:
 
 
 def make_display(kind: DisplayKind | None = None) -> Display:
-    """The display of that kind; by default `rich` on a terminal and `plain` elsewhere."""
+    """The display of that kind; default: `rich` on a terminal and `plain` elsewhere."""
     if kind is None:
         kind = "rich" if sys.stderr.isatty() else "plain"
     return {"rich": RichDisplay, "plain": PlainDisplay, "json": JsonDisplay, "silent": SilentDisplay}[kind]()

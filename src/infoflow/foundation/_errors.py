@@ -1,4 +1,4 @@
-"""The one error that a user can fix."""
+"""The error class for mistakes that a user can fix."""
 
 import difflib
 import re
@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable
 
 _LONGEST_WORD = 300  # characters of a path or a value
-_LONGEST_NAME = 80  # characters that are compared with what is known
+_LONGEST_NAME = 80  # characters that are compared with known names
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 _JOINERS = "\u200c\u200d"  # part of the spelling of several scripts
 
@@ -14,8 +14,8 @@ _JOINERS = "\u200c\u200d"  # part of the spelling of several scripts
 class UserError(Exception):
     """A mistake of the user: the command line prints it without a traceback and exits with code 2.
 
-    The message says what is wrong, the constraint, what was given, and what to do. What was given may be hostile: the
-    message is neither endless nor an order to the terminal.
+    The message states the problem, the constraint, the actual value, and the remedy. The value may be hostile, so the
+    message is neither endless nor able to control the terminal.
     """
 
     def __init__(self, message: str = "") -> None:
@@ -28,7 +28,7 @@ def missing_extra(feature: str, package: str, extra: str) -> UserError:
 
 
 def did_you_mean(name: object, known: Iterable[str], before: str = "") -> str:
-    """A question for a message: the known name nearest to what was given, after `before`; empty where none is near.
+    """A question for a message: the known name nearest to `name`, after `before`; "" if none is near.
 
     >>> did_you_mean("causal-ml", ["causal-lm", "masked-lm"])
     ' Did you mean causal-lm?'
@@ -38,9 +38,16 @@ def did_you_mean(name: object, known: Iterable[str], before: str = "") -> str:
 
 
 def showable(message: str) -> str:
-    """The message without control characters but line breaks, and with the beginning and end of endless words."""
-    plain = "".join(" " if _is_hidden(char) else char for char in message)
-    return re.sub(rf"\S{{{_LONGEST_WORD},}}", _shortened, plain)
+    """The message without hidden characters, with overlong words shortened to their beginning and end."""
+    return re.sub(rf"\S{{{_LONGEST_WORD},}}", _shortened, visible(message))
+
+
+def visible(text: str) -> str:
+    """Replace characters that would control a terminal by spaces.
+
+    These are control characters except line breaks, and marks that change the writing direction.
+    """
+    return text if text.isascii() and text.isprintable() else "".join(" " if _is_hidden(c) else c for c in text)
 
 
 def _is_hidden(char: str) -> bool:

@@ -1,29 +1,35 @@
-"""Files and folders that appear whole or not at all."""
+"""Files and folders that are written atomically."""
 
 import errno
+import glob
 import os
+import platform
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from . import _platform
 from ._errors import UserError
+from ._faults import full_disk
 
 _PARTIAL = ".partial"
+_MACHINE = f"{zlib.crc32(platform.node().encode()):08x}"
 _LONGEST_NAME = 255  # bytes, on every common file system
 
 
 @contextmanager
 def atomic_write(path: Path | str) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; on success it is flushed to disk and renamed to `path`.
+    """Yield a temporary path next to `path`; on success it is flushed to disk and renamed to `path`.
 
-    After an error or a kill the old `path`, if any, is untouched. The file's mode follows the umask.
+    After an error or a kill, an existing `path` is untouched. The file's mode follows the umask.
 
     Raises:
-        UserError: Nothing can be made beside `path`, or a folder has its name.
+        UserError: The folder of `path` is not writable, or `path` is a folder.
     """
     path = Path(path)
     if os.path.isdir(path):  # noqa: PTH112 (no error for names that are too long)
@@ -34,9 +40,10 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     mode = stat.S_IMODE(temporary.stat().st_mode)
     try:
-        yield temporary
-        temporary.chmod(mode)  # libraries that replace the file make it private
-        _flush(temporary)
+        with disk_named(path):
+            yield temporary
+            temporary.chmod(mode)  # libraries that replace the file make it private
+            _flush(temporary)
         _platform.replace(temporary, path)
         _flush(path.parent)
     finally:
@@ -45,14 +52,14 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; on success it replaces `path` as a whole.
+    """Yield a temporary folder next to `path`; on success it replaces `path` as a whole.
 
-    A kill between removing an old folder and the rename leaves no folder, never a mixture of two. With
-    `keep_existing` a folder that another process has put there meanwhile stays (for folders named after their
-    content: the first writer wins, and nobody's open files vanish). Modes of all that is inside follow the umask.
+    A kill between removing an old folder and the rename leaves no folder, never a mixture of two. With `keep_existing`
+    a folder that another process has created meanwhile stays (for folders named after their content: the first writer
+    wins, and open files never vanish). All modes inside follow the umask.
 
     Raises:
-        UserError: Nothing can be made beside `path`.
+        UserError: The folder of `path` is not writable.
     """
     path = Path(path)
     with writable(path):
@@ -61,12 +68,13 @@ def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Pat
         temporary.mkdir()
     mode = stat.S_IMODE(temporary.stat().st_mode)
     try:
-        yield temporary
-        for entry in temporary.rglob("*"):
-            if not entry.is_symlink():
-                entry.chmod(mode if entry.is_dir() else mode & 0o666)
-            _flush(entry)
-        _flush(temporary)
+        with disk_named(path):
+            yield temporary
+            for entry in temporary.rglob("*"):
+                if not entry.is_symlink():
+                    entry.chmod(mode if entry.is_dir() else mode & 0o666)
+                _flush(entry)
+            _flush(temporary)
         if path.exists() and not keep_existing:
             _remove_old(path)
         try:
@@ -79,21 +87,44 @@ def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Pat
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def sweep_partial(folder: Path) -> None:
-    """Remove what killed processes left half-written under `folder`; what a living one is writing stays.
+def reserve_space(path: Path) -> None:
+    """Reserve the disk space of a file whose pages are written later: a full disk would then kill the process.
 
-    Only for a folder whose lock is held: the temporary names tell processes of this machine alone apart.
+    Raises:
+        OSError: There is too little space.
     """
-    for path in list(folder.rglob(f".*{_PARTIAL}")):
+    if not hasattr(os, "posix_fallocate") or not (size := path.stat().st_size):  # macOS, Windows
+        return
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from None  # others: no way to reserve it
+    finally:
+        os.close(descriptor)
+
+
+def sweep_partial(folder: Path) -> None:
+    """Remove partial files of killed processes under `folder`; those of living processes stay.
+
+    Use it only for a locked folder, since it cannot tell whether a process on another machine lives.
+    """
+    _remove_dead(folder.rglob(f".*{_PARTIAL}"))
+
+
+def _remove_dead(partial: Iterable[Path]) -> None:
+    """Remove those whose process no longer runs on this machine."""
+    for path in list(partial):
         writer = path.name.removesuffix(_PARTIAL).rpartition(".")[2].partition("-")[0]
-        if writer.isdecimal() and _platform.is_alive(int(writer)):
+        if writer.isdecimal() and (int(writer) == os.getpid() or _platform.is_alive(int(writer))):
             continue
         with suppress(OSError):
             remove(path)
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link, or a folder with all it holds."""
+    """Remove a file, a link, or a folder with its content."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -101,20 +132,23 @@ def remove(path: Path) -> None:
 
 
 def _beside(path: Path) -> Path:
-    """A hidden name that says whose it is, in the same folder so that a rename is atomic.
+    """A hidden name that identifies its process, in the same folder so that a rename is atomic.
+
+    Partial files of killed processes of this machine for `path` are removed.
 
     Raises:
         OSError: The name of `path` itself is too long.
     """
     if len(os.fsencode(path.name)) > _LONGEST_NAME:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(path))
-    ending = f".{os.getpid()}-{secrets.token_hex(4)}{_PARTIAL}"
+    ending = f".{os.getpid()}-{_MACHINE}-{secrets.token_hex(4)}{_PARTIAL}"
     start = os.fsencode(path.name)[: _LONGEST_NAME - len(ending) - 1].decode(errors="ignore")
+    _remove_dead(path.parent.glob(f".{glob.escape(start)}.*-{_MACHINE}-*{_PARTIAL}"))
     return path.with_name(f".{start}{ending}")
 
 
 def _remove_old(path: Path) -> None:
-    """On Windows only as a whole: a folder in which a file is open cannot be renamed, and stays as it is."""
+    """Remove a folder; on Windows as a whole or not at all, since a folder with an open file cannot be renamed."""
     if _platform.WINDOWS:
         aside = _beside(path)
         _platform.replace(path, aside, named=path)
@@ -125,22 +159,82 @@ def _remove_old(path: Path) -> None:
 
 @contextmanager
 def writable(path: Path) -> Iterator[None]:
-    """Say of an operating system's refusal inside that `path` cannot be written; a full disk is told as such elsewhere.
+    """Turn an operating system's refusal inside the block into an error that `path` cannot be written.
 
     Raises:
-        UserError: In place of the refusal.
+        UserError: Replaces the refusal.
+        OSError: The disk is full; the error names it.
     """
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise
+        if full_disk(error):
+            raise OSError(error.errno, os.strerror(error.errno), _disk_of(path)) from error
         reason = (error.strerror or str(error)).lower()
         raise UserError(f"{path} cannot be written: {reason}. Choose another place.") from None
 
 
+@contextmanager
+def disk_named(path: Path) -> Iterator[None]:
+    """Name the full disk in errors, which libraries omit: that of `path`, unless the error names another.
+
+    Raises:
+        OSError: Replaces the library's error.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        named = getattr(error, "filename", None)
+        elsewhere = named is not None and not Path(os.fsdecode(named)).is_relative_to(path.parent)
+        if (code := full_disk(error)) is None or elsewhere:
+            raise
+        raise OSError(code, os.strerror(code), _disk_of(path)) from error
+
+
+def _disk_of(path: Path) -> str:
+    """The mount point of the file system of `path`."""
+    return str(next(folder for folder in (path.absolute(), *path.absolute().parents) if os.path.ismount(folder)))
+
+
+def check_writable(folder: Path, option: str = "--out") -> None:
+    """Check an output folder (of `option`), which need not exist, before work is done for it.
+
+    Raises:
+        UserError: The path is a file, or not writable.
+    """
+    folder = folder.absolute()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if not existing.is_dir():
+        raise UserError(f"{option} must be a folder. {existing} is a file.")
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        if full_disk(error):
+            raise OSError(error.errno, os.strerror(error.errno), _disk_of(folder)) from error
+        reason = (error.strerror or str(error)).lower()
+        raise UserError(f"{option} {folder} cannot be written: {reason} in {existing}. Choose another.") from None
+
+
+def check_own_folder(folder: Path, mark: str, what: str) -> None:
+    """Allow `what` to replace only a new or empty folder, or one of infoflow's, which contains the file `mark`.
+
+    Raises:
+        UserError: The folder is foreign or not writable.
+    """
+    check_writable(folder)
+    if not folder.is_dir() or (folder / mark).is_file():
+        return
+    if held := [path.name for path in folder.iterdir() if not path.name.endswith(_PARTIAL)]:
+        raise UserError(
+            f"{what} gets a folder of its own. {folder} holds something else ({min(held)}, ...): choose another --out."
+        )
+
+
 def _flush(path: Path) -> None:
-    if _platform.WINDOWS:  # which opens no folders, and flushes no file that is open for reading
+    if _platform.WINDOWS:  # which cannot open folders or flush files that are open for reading
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""Bounds the time that a hub without an answer may take."""
+"""Limits the time spent on a hub that does not answer."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,10 +11,10 @@ _TRIES = 2
 
 @contextmanager
 def patient_hub() -> Iterator[None]:
-    """Inside, requests to the hub are given up after two in a row without an answer; then the cache alone serves.
+    """Stop hub requests in the block after two successive ones without an answer; then only the cache is used.
 
-    Its clients try each request six times, of up to 100 seconds each. `HF_HUB_DOWNLOAD_TIMEOUT` may allow longer ones.
-    Threads that are inside at the same time share one client: a new one would close the others'.
+    The hub's clients try each request six times, for up to 100 seconds each. `HF_HUB_DOWNLOAD_TIMEOUT` may allow
+    longer. Threads that are inside at the same time share one client, since a new one would close the others'.
     """
     _Inside.enter()
     try:
@@ -24,7 +24,7 @@ def patient_hub() -> Iterator[None]:
 
 
 class _Inside:
-    """How many are inside, and the factory of clients that they found."""
+    """Number of threads inside, and the client factory that they found."""
 
     _lock: ClassVar[Lock] = Lock()
     _count: ClassVar[int] = 0
@@ -39,7 +39,7 @@ class _Inside:
             cls._count += 1
             if cls._count > 1:
                 return
-            # The one that a user has set, which no public function tells.
+            # The factory that a user has set, which no public function returns.
             factory = cls._factory = getattr(_http, "_GLOBAL_CLIENT_FACTORY", _http.default_client_factory)
             requests = _Requests()
             set_client_factory(lambda: requests.watched(factory()))
@@ -55,13 +55,13 @@ class _Inside:
 
 
 class _Requests:
-    """Counts requests without an answer since the last one that had any; threads may share it."""
+    """Counts successive requests without an answer; thread-safe."""
 
     def __init__(self) -> None:
         self._unanswered = 0
 
     def watched(self, client: Any) -> Any:
-        """The client with its `send`, through which all its requests go, watched."""
+        """The client with its `send`, which handles all its requests, watched."""
         client.send = self._watched(client.send)
         return client
 

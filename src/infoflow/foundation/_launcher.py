@@ -1,4 +1,4 @@
-"""What a launcher (`torchrun`, `accelerate launch`) tells each of its processes, read in one place."""
+"""The variables that a launcher (`torchrun`, `accelerate launch`) sets for each process, read in one place."""
 
 import os
 
@@ -8,10 +8,10 @@ _MOST = 1_000_000
 
 
 def launched() -> tuple[int, int]:
-    """(rank, number of processes) of this process; (0, 1) where no launcher started it.
+    """(rank, number of processes) of this process; (0, 1) without a launcher.
 
     Raises:
-        UserError: The launcher's variables are incomplete or make no sense.
+        UserError: The launcher's variables are incomplete or invalid.
     """
     if not os.environ.get("RANK") and not os.environ.get("WORLD_SIZE"):
         return 0, 1
@@ -23,6 +23,15 @@ def launched() -> tuple[int, int]:
         if not os.environ.get("MASTER_ADDR"):
             raise UserError(f"MASTER_ADDR must name the machine of the first process. It is not set. {_ADVICE}")
     return rank, size
+
+
+def local_rank() -> int:
+    """Number of this process, hence of its GPU, among those on its machine; the rank if the launcher does not set it.
+
+    Raises:
+        UserError: The variable is no number.
+    """
+    return _number("LOCAL_RANK", 0, _MOST) if os.environ.get("LOCAL_RANK") else launched()[0]
 
 
 _ADVICE = "Start all processes with torchrun, or unset RANK and WORLD_SIZE for one process."

@@ -1,4 +1,4 @@
-"""What each setting may be: limits that stand in its annotation, and the one place that checks them and words them."""
+"""Limits of settings, declared in their annotations and checked and described in one place."""
 
 import dataclasses
 import json
@@ -14,28 +14,32 @@ from ._errors import UserError
 
 _MOST_ITEMS = 10_000  # of a list
 _MOST_CHARACTERS = 4096  # of a text
-_SHOWN = 80  # characters of what was given
+_SHOWN = 80  # characters of the shown value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What a number or a text may be; numbers are finite in any case, and texts hold no control characters."""
+    """Limits of a number or a text; numbers are always finite, and texts contain no control characters."""
 
     at_least: float | None = None
     at_most: float | None = None
     above: float | None = None
     below: float | None = None
-    pattern: str = ""  # of the whole text
-    like: str = ""  # the pattern in words
-    filled: bool = False  # a text or a list that is not empty
+    pattern: str = ""  # matches the whole text
+    like: str = ""  # description of the pattern or of the allowed numbers
+    zero: bool = True  # whether a number may be 0
+    filled: bool = False  # a text or list must not be empty
+    distinct: bool = False  # list items must differ
+    file: bool = False  # the text may name a user's file
 
     def hold(self, value: float) -> bool:
-        """Whether the number lies within."""
+        """Whether the number lies within the limits."""
         return (
             (self.at_least is None or value >= self.at_least)
             and (self.at_most is None or value <= self.at_most)
             and (self.above is None or value > self.above)
             and (self.below is None or value < self.below)
+            and (self.zero or value != 0)
         )
 
     def __str__(self) -> str:
@@ -54,42 +58,46 @@ class Limits:
 
 
 Count = Annotated[int, Limits(at_least=1, at_most=10**9)]
-"""Of what there must be some."""
+"""A count of at least one."""
 Several = Annotated[int, Limits(at_least=2, at_most=10**9)]
-"""Of what there must be two."""
+"""A count of at least two."""
 CountOrNone = Annotated[int, Limits(at_least=0, at_most=10**9)]
-"""Of what 0 leaves out, or leaves unlimited."""
+"""A count that may be 0, for none or unlimited."""
 Share = Annotated[float, Limits(at_least=0, below=1)]
-"""A share of which something must be left: below 1."""
+"""A share below 1, so that something is left."""
 Probability = Annotated[float, Limits(at_least=0, at_most=1)]
 """From 0 to 1, both included."""
 Weight = Annotated[float, Limits(at_least=0, at_most=1e6)]
-"""Of one term beside another."""
+"""Weight of one term relative to another."""
 LearningRate = Annotated[float, Limits(above=0, at_most=10)]
 """A learning rate."""
 Seed = Annotated[int, Limits(at_least=0, at_most=2**32 - 1)]
-"""What NumPy and scikit-learn take too."""
+"""A seed that NumPy and scikit-learn accept too."""
 Name = Annotated[str, Limits(filled=True, like="that is not empty")]
 """Text that is not empty."""
+File = Annotated[str, Limits(file=True)]
+"""A user's file, or a name of a text, tokenizer or model; may be empty."""
+RequiredFile = Annotated[str, Limits(filled=True, like="that is not empty", file=True)]
+"""As `File`, but not empty."""
 Device = Annotated[
     str, Limits(pattern=r"auto|cpu|mps|(cuda|xpu)(:\d{1,3})?", like="such as auto, cpu, cuda, cuda:1 or mps")
 ]
 """A device of torch, or auto."""
 Threads = Annotated[int, Limits(at_least=1, at_most=1024)]
-"""Threads or processes of one machine: thousands of them end it."""
+"""Threads or processes of one machine, which thousands would overload."""
 Processes = Annotated[int, Limits(at_least=0, at_most=1024)]
-"""Of this machine, where others may work too."""
+"""Number of processes on this machine; 0 if others work too."""
 MaxLength = Annotated[int, Limits(at_least=3, at_most=10**6)]
-"""Tokens of a sentence: a start, an end, and one between."""
+"""Tokens of a sentence: a start, an end, and at least one between."""
 Inches = Annotated[float, Limits(at_least=2, at_most=20)]
 """The width of a figure."""
 
 
 def check_settings(settings: Any, section: str = "") -> None:
-    """Hold the fields of a dataclass against their annotations; `section` precedes their names in the message.
+    """Check the fields of a dataclass against their annotations; `section` precedes their names in the message.
 
     Raises:
-        UserError: One does not fit.
+        UserError: A field violates its annotation.
     """
     defaults = default_settings(type(settings))
     for name, hint in get_type_hints(type(settings), include_extras=True).items():
@@ -103,16 +111,16 @@ def default_settings(kind: type) -> dict[str, Any]:
 
 
 def read_setting(hint: Any, value: Any, name: str, default: Any = None) -> Any:
-    """The value as `hint` (a type, with `Limits` in its annotation) wants it: lists become tuples, 1 becomes 1.0.
+    """Convert the value to `hint` (a type, with `Limits` in its annotation): lists become tuples, 1 becomes 1.0.
 
     Args:
-        hint: `int`, `float`, `bool`, `str`, a `Literal`, a `tuple` of these, or one of them or None.
-        value: What was given.
-        name: What the user calls the setting.
-        default: Told as a way out; None: there is none.
+        hint: `int`, `float`, `bool`, `str`, a `Literal`, a `tuple` of these, or a union of one of them with None.
+        value: The value to convert.
+        name: The user's name of the setting.
+        default: Suggested in the message; None: no suggestion.
 
     Raises:
-        UserError: The value is of another kind, or beyond its limits.
+        UserError: The value has another type, or exceeds its limits.
     """
     kind, limits = _parts(hint)
     if get_origin(kind) is tuple:
@@ -131,7 +139,7 @@ def read_setting(hint: Any, value: Any, name: str, default: Any = None) -> Any:
 
 
 def describe_setting(hint: Any) -> str:
-    """What a setting may be, in words: `a whole number from 1 to 1,000`."""
+    """Describe the allowed values of a setting: `a whole number from 1 to 1,000`."""
     kind, limits = _parts(hint)
     if get_origin(kind) is tuple:
         items = get_args(kind)
@@ -151,8 +159,23 @@ def describe_setting(hint: Any) -> str:
     return f"{noun} {limits}" if limits is not None and str(limits) else noun
 
 
+def file_settings(settings: type, prefix: str = "") -> list[str]:
+    """Names of the settings that may name a file, such as `corpus.name` or, in a list of tables, `tune[].train`."""
+    found = []
+    for name, hint in get_type_hints(settings, include_extras=True).items():
+        kind, limits = _parts(hint)
+        items = get_args(kind) if get_origin(kind) is tuple else ()
+        if dataclasses.is_dataclass(kind):
+            found += file_settings(kind, f"{prefix}{name}.")  # type: ignore[arg-type]
+        elif items and dataclasses.is_dataclass(items[0]):
+            found += file_settings(items[0], f"{prefix}{name}[].")  # type: ignore[arg-type]
+        elif limits is not None and limits.file:
+            found.append(f"{prefix}{name}")
+    return found
+
+
 def example_setting(hint: Any) -> str:
-    """A number or a text that a setting may be: the smallest above 0, or the first that the limits name."""
+    """An allowed number or text: the smallest above 0, or the first that the limits name."""
     kind, limits = _parts(hint)
     if kind is str and limits is not None:
         return limits.pattern.partition("|")[0]
@@ -161,7 +184,7 @@ def example_setting(hint: Any) -> str:
 
 
 def as_written(value: Any) -> str:
-    """A value as a plan would have it, not as Python does, and not longer than a line."""
+    """A value in the notation of a plan rather than Python, of at most one line."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"inf": "inf", "-inf": "-inf"}.get(str(value), "nan")
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**_SHOWN:
@@ -178,14 +201,14 @@ def as_written(value: Any) -> str:
 
 
 def _named(value: Any) -> Any:
-    """What JSON does not know: an array's numbers, else the kind of thing that it is."""
+    """Convert what JSON lacks: an array becomes its numbers, anything else the name of its type."""
     if isinstance(value, Integral | Real):
         return float(value) if not isinstance(value, Integral) else int(value)
     return str(value) if type(value).__str__ is not object.__str__ else f"a {type(value).__name__}"
 
 
 def _parts(hint: Any) -> tuple[Any, Limits | None]:
-    """The type without its annotation, and the limits in it; those of `T | None` may be on T."""
+    """The type without its annotation, and its limits; for `T | None` they may be on T."""
     if get_origin(hint) is Annotated:
         kind, *notes = get_args(hint)
         return kind, next((note for note in notes if isinstance(note, Limits)), None)
@@ -205,10 +228,13 @@ def _read_list(kind: Any, limits: Limits | None, value: Any, name: str, default:
         items = (items[0],) * len(value)
     if len(items) != len(value):
         raise UserError(_refusal(wanted, value, name, default))
-    return tuple(
+    read = tuple(
         read_setting(item, each, f"{name}[{index}]")
         for index, (item, each) in enumerate(zip(items, value, strict=True))
     )
+    if limits and limits.distinct and len(set(read)) < len(read):
+        raise UserError(f"{name} must be a list of different values. Got {as_written(value)}. Leave out one.")
+    return read
 
 
 def _fits(kind: Any, value: Any) -> bool:
@@ -223,7 +249,7 @@ def _fits(kind: Any, value: Any) -> bool:
 
 def _within(kind: Any, limits: Limits | None, value: Any) -> bool:
     if kind is float:
-        # A whole number beyond the largest float is no number for a setting either.
+        # A whole number beyond the largest float is not allowed as a setting either.
         return abs(value) < 1e300 and (limits is None or limits.hold(value))
     if kind is int:
         return abs(value) < 2**63 and (limits is None or limits.hold(value))

@@ -1,4 +1,4 @@
-"""One process at a time makes a file or folder; the others wait."""
+"""Lets one process at a time create a file or folder while the others wait."""
 
 import errno
 import os
@@ -15,13 +15,13 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Hold the lock of `path` (a file `.NAME.lock` beside it), waiting for who holds it; it is gone afterwards.
+    """Hold the lock of `path` (a file `.NAME.lock` next to it), waiting for its holder; the file is removed afterwards.
 
-    Yields whether there is a lock at all: some network file systems have none, and there two processes may both make
-    what `path` names; the atomic rename at the end keeps it whole.
+    It yields whether there is a lock at all: some network file systems have none, and two processes may then both
+    create `path`; the atomic rename at the end keeps it intact.
 
     Raises:
-        UserError: Nothing can be made beside `path`.
+        UserError: The folder of `path` is not writable.
     """
     file = path.parent / f".{path.name}.lock"
     with writable(path):
@@ -30,11 +30,11 @@ def locked(path: Path) -> Iterator[bool]:
     try:
         yield alone
     finally:
-        # While it is held, so that nobody holds a name that another process has taken anew.
+        # Remove it while it is held, so that nobody holds a name that another process has created anew.
         with suppress(OSError):
             file.unlink()
         os.close(descriptor)
-        if _platform.WINDOWS:  # where nobody loses an open file: it is refused if another has it by now
+        if _platform.WINDOWS:  # where open files cannot be removed: this fails if another process has it by now
             with suppress(OSError):
                 file.unlink()
 
@@ -44,15 +44,16 @@ def _hold(file: Path, path: Path) -> tuple[int, bool]:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             alone = _lock(descriptor, path)
-            if not alone or _is_still(file, descriptor):
+            if not alone or is_still(file, descriptor):
                 return descriptor, alone
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # who held it before has removed the file
+        os.close(descriptor)  # the previous holder has removed the file
 
 
-def _is_still(file: Path, descriptor: int) -> bool:
+def is_still(file: Path, descriptor: int) -> bool:
+    """Whether the file of that name is the one that is open."""
     try:
         return os.path.samestat(file.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -68,10 +69,10 @@ def _lock(descriptor: int, path: Path) -> bool:
 
 
 def lock_file(descriptor: int, wait: bool = False) -> bool:
-    """Take the lock of an open file, which ends with it; False where the system or its file system has none.
+    """Lock an open file until it is closed; returns False if the system or its file system has no locks.
 
     Raises:
-        BlockingIOError: Another process holds it, and `wait` is off.
+        BlockingIOError: Another process holds the lock, and `wait` is off.
     """
     if _platform.WINDOWS:
         return _platform.lock_on_windows(descriptor, wait)

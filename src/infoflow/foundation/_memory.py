@@ -1,4 +1,4 @@
-"""How much memory this process may still take."""
+"""How much memory this process may still allocate."""
 
 import os
 from pathlib import Path
@@ -10,21 +10,21 @@ _GIGABYTE = 1e9
 
 
 def available_memory() -> int | None:
-    """Bytes that the machine, a container and this shell's limits leave; None where nothing tells."""
+    """Bytes left by the machine, a container and this shell's limits; None if unknown."""
     told = [_of_machine(), _of_container(), _of_limits(), memory_on_windows()]
     return min((size for size in told if size is not None), default=None)
 
 
 def require_memory(size: float, what: str, advice: str) -> None:
-    """Refuse what would end the process, or the machine, halfway.
+    """Refuse work that would run out of memory halfway.
 
     Args:
-        size: Bytes that are needed at least.
-        what: For the message: who needs them and how they add up.
-        advice: What to do.
+        size: Minimum number of bytes.
+        what: For the message: what needs them and how they add up.
+        advice: Remedy for the message.
 
     Raises:
-        UserError: There are fewer.
+        UserError: Fewer bytes are available.
     """
     available = available_memory()
     if available is not None and size > available:

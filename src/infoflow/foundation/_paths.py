@@ -1,4 +1,4 @@
-"""Paths as names: what is shared tells neither users nor projects, which stand in the folders' names."""
+"""Reduces paths to names, since folder names reveal users and projects in shared files."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# A path in running text: absolute, of the home folder, or relative by a leading dot; of Windows too; no closing tag.
+# A path in running text: absolute, in the home folder, or relative with a leading dot; also of Windows; no closing tag.
 _IN_TEXT = re.compile(
     r"(?<![\w/\\:.~])(?!(?<=<)/[A-Za-z][\w-]*>)(?:[A-Za-z]:[/\\]|~[\w.-]*/|\.{1,2}/|/|\\\\)[^\s'\"`,;:()<>|]+"
 )
@@ -16,10 +16,10 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def without_folders(value: Any, anonymous: bool = False) -> Any:
-    """The value (as of JSON) with every path in its texts reduced to its last name, or to an ellipsis.
+    """The JSON-like value with every path in its texts reduced to its last name, or to an ellipsis.
 
-    A text that is a path, a list of paths between commas, or `name=path` is taken as a whole, so that spaces in
-    folders' names do not matter; in running text a path ends at a space.
+    A text that is a path, a list of paths between commas, or `name=path` is treated as a whole, so that spaces in
+    folder names do not matter; in running text a path ends at a space.
 
     >>> without_folders({"corpus": "/home/jane/secret project/a.en,/home/jane/a.fr", "width": 64})
     {'corpus': 'a.en,a.fr', 'width': 64}
@@ -37,12 +37,12 @@ def without_folders(value: Any, anonymous: bool = False) -> Any:
 
 
 def absolute(path: str | Path) -> Path:
-    """The path from the root; a link keeps its own name."""
+    """The absolute path; a link keeps its own name."""
     return Path(os.path.abspath(path))  # noqa: PTH100 (pathlib's `resolve` follows links)
 
 
 def command_without_folders(command: str) -> str:
-    """A command line whose arguments name files and no folders."""
+    """A command line in which arguments name files without folders."""
     try:
         parts = shlex.split(command)
     except ValueError:
@@ -51,7 +51,7 @@ def command_without_folders(command: str) -> str:
 
 
 def model_name_of(path: str | Path) -> str:
-    """The last part of a model's path, with its parent where that says nothing; a link keeps its own name.
+    """The last part of a model's path, with its parent if that part is too generic; a link keeps its own name.
 
     >>> model_name_of("/home/jane/runs/masked-lm/model"), model_name_of("/models/small.gguf")
     ('masked-lm/model', 'small')
@@ -61,10 +61,10 @@ def model_name_of(path: str | Path) -> str:
 
 
 def name_of(path: str) -> str:
-    """The last name of a path; a text that is none, and a name on the model hub, as it is."""
+    """The last name of a path; other texts, and names on the model hub, stay unchanged."""
     bare = path.rstrip("/\\")
     last = re.split(r"[/\\]", bare)[-1]
-    if last in ("model", "") or re.fullmatch(r"(seed|step|checkpoint)-?\d+", last):  # says too little alone
+    if last in ("model", "") or re.fullmatch(r"(seed|step|checkpoint)-?\d+", last):  # too generic alone
         last = "/".join([part for part in re.split(r"[/\\]", bare) if part not in ("", ".", "..", "~")][-2:])
     return last if last not in ("", ".", "..", "~") else "."
 
@@ -98,7 +98,7 @@ def _text(text: str, anonymous: bool) -> str:
     name = (lambda path: "…") if anonymous else name_of
     pieces = text.split(",")
     is_list = all(re.match(_START, piece) for piece in pieces)
-    # A path, and no sentence that begins with one.
+    # A path, not a sentence that begins with one.
     if is_list and (len(pieces) > 1 or not re.search(r"[/\\][^/\\]*[.:;] ", text)):
         return ",".join(map(name, pieces))
     return _IN_TEXT.sub(lambda match: name(match[0]), text)

@@ -1,4 +1,4 @@
-"""What Windows does otherwise: files that are open, processes that are looked for, locks. Elsewhere it is POSIX."""
+"""Differences of Windows from POSIX: open files, process checks and locks."""
 
 import errno
 import os
@@ -15,16 +15,16 @@ WINDOWS = os.name == "nt"
 _PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds: virus scanners and indexers hold a new file open for a moment."""
 _LOCKED_BYTE = 1 << 30
-"""Locks of Windows forbid reading too: this byte is behind the end of every file that is locked."""
+"""Offset of the locked byte, beyond the end of any locked file, since locks of Windows also prevent reading."""
 _HELD = (errno.EACCES, errno.EDEADLK, 0)
 _SYNCHRONIZE, _STILL_RUNS, _NO_SUCH_PROCESS = 0x0010_0000, 0x102, 87
 
 
 def replace(source: Path, target: Path, named: Path | None = None) -> None:
-    """Rename `source` to `target`, which it replaces. Windows renames nothing over or under an open file: waits a bit.
+    """Rename `source` to `target`, replacing it; waits a little for open files, which Windows cannot rename or replace.
 
     Raises:
-        UserError: Another program keeps a file open there (on Windows); it names `target`, or `named`.
+        UserError: Another program keeps a file open there (on Windows); the message names `target`, or `named`.
     """
     for pause in _PAUSES if WINDOWS else ():
         with suppress(PermissionError):
@@ -43,14 +43,14 @@ def replace(source: Path, target: Path, named: Path | None = None) -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process of that number runs on this machine; where nothing tells, yes."""
-    if WINDOWS:  # where `os.kill(process, 0)` is Ctrl-C
+    """Whether a process of that number runs on this machine; True if unknown."""
+    if WINDOWS:  # where `os.kill(process, 0)` sends Ctrl-C
         return _is_alive_on_windows(process)
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # another user's
+    except OSError:  # belongs to another user
         return True
     return True
 
@@ -72,7 +72,7 @@ def _is_alive_on_windows(process: int) -> bool:
 
 
 def memory_on_windows() -> int | None:
-    """Bytes that processes may still take there, swap among them; None elsewhere."""
+    """Bytes that processes may still allocate on Windows, including swap; None elsewhere."""
     if not WINDOWS:
         return None
     import ctypes
@@ -92,10 +92,10 @@ def memory_on_windows() -> int | None:
 
 
 def lock_on_windows(descriptor: int, wait: bool) -> bool:
-    """`lock_file` by one byte of the file; False where there are no locks.
+    """`lock_file` by one byte of the file; False without locks.
 
     Raises:
-        BlockingIOError: Another process holds it, and `wait` is off.
+        BlockingIOError: Another process holds the lock, and `wait` is off.
     """
     import msvcrt
 

@@ -1,4 +1,4 @@
-"""Where a number came from: versions, hardware, command, time."""
+"""The origin of a number: versions, hardware, command, time."""
 
 import importlib.metadata
 import os
@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-from ._paths import command_without_folders
 
 _PACKAGES = (
     "torch",
@@ -27,7 +25,7 @@ _PACKAGES = (
 
 
 def provenance() -> dict[str, Any]:
-    """Versions of infoflow and what it stands on, the hardware, the command and the time (UTC), as plain JSON."""
+    """Versions of infoflow and its dependencies, the hardware, the command and the time (UTC), as plain JSON."""
     return {
         "infoflow": version("infoflow"),
         "python": platform.python_version(),
@@ -41,17 +39,16 @@ def provenance() -> dict[str, Any]:
 
 
 def public_provenance() -> dict[str, Any]:
-    """The same, with names of files where the command has paths: for what is passed on alone."""
-    found = provenance()
-    return {**found, "command": command_without_folders(found["command"])}
+    """The same without the command, which names the user's files, for data that is shared."""
+    return {name: value for name, value in provenance().items() if name != "command"}
 
 
 def command_line(arguments: Sequence[str], module: str = "") -> str:
-    """What to type to run a program with these arguments again, quoted for a shell.
+    """The command that runs a program with these arguments again, quoted for a shell.
 
     Args:
         arguments: `sys.argv`, the program first.
-        module: Its name where it was started by `python -m`.
+        module: Its module name if it was started by `python -m`.
     """
     program = arguments[0]
     if not program:  # typed at Python's prompt

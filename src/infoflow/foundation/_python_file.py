@@ -1,4 +1,4 @@
-"""A Python file that the user names: it is run, as `python FILE` would."""
+"""Runs a Python file that the user names, as `python FILE` would."""
 
 import importlib.util
 import os
@@ -15,10 +15,10 @@ _LONGEST_TEXT = 300
 def run_python_file(path: Path | str) -> ModuleType:
     """The module that a user's own Python file defines. **The file's code is executed**: name only files you trust.
 
-    Modules beside it can be imported by it. It is run anew in every call.
+    It can import modules in its folder. Every call runs it again.
 
     Raises:
-        UserError: There is no such file, it is no Python file, or its code raises.
+        UserError: The file does not exist, is not a Python file, or raises an error.
     """
     path = Path(path)
     if path.suffix != ".py":
@@ -32,24 +32,24 @@ def run_python_file(path: Path | str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     beside, here = str(path.resolve().parent), Path.cwd()
     sys.path.insert(0, beside)
-    sys.modules[name] = module  # dataclasses and pickle look their classes up there
+    sys.modules[name] = module  # dataclasses and pickle look up their classes there
     try:
         spec.loader.exec_module(module)
     except (UserError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # a file that ends the process would end it without a word
+    except BaseException as error:  # a file that exits would end the process silently
         raise UserError(
             f"{path} cannot be run: {told_in_file(error, path)}. Mend it; `python {path}` shows where."
         ) from error
     finally:
-        os.chdir(here)  # a file may change the folder for itself; paths of the command are of this one
+        os.chdir(here)  # a file may change its working folder; the command's paths refer to this one
         if beside in sys.path:
             sys.path.remove(beside)
     return module
 
 
 def told_in_file(error: BaseException, path: Path) -> str:
-    """An error that a user's own code raised, with the last line of the file that it passed through."""
+    """An error from a user's code, with the last line of the file that it passed through."""
     lines, step = [], error.__traceback__
     while step is not None:
         if Path(step.tb_frame.f_code.co_filename) == path:
@@ -62,7 +62,7 @@ def told_in_file(error: BaseException, path: Path) -> str:
 
 
 def told_error(error: BaseException) -> str:
-    """The kind of an error that a user's own code raised, and what it says, in at most 300 characters."""
+    """Type and message of an error from a user's code, in at most 300 characters."""
     try:
         text = str(error).strip().rstrip(".")
     except Exception:  # its own __str__ raises

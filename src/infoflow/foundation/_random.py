@@ -1,4 +1,4 @@
-"""Counter-based random streams: a number depends on its key alone, never on the order in which numbers are drawn."""
+"""Counter-based random streams: a number depends only on its key, never on the order of draws."""
 
 import hashlib
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import SupportsIndex
 
 import numpy as np
 
-Key = SupportsIndex | str  # an integer of NumPy and a plain one of the same value are the same key
+Key = SupportsIndex | str  # NumPy integers and plain ones of equal value are equal keys
 
 # Odd constants of splitmix64 (Steele, Lea and Flood 2014).
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
@@ -28,8 +28,8 @@ def hash64(*key: Key) -> int:
 def stream(*key: Key) -> np.random.Generator:
     """A NumPy generator whose whole sequence is a function of `key`.
 
-    Use one stream per purpose and index, for example ``stream("masking", seed, epoch, sentence_id)``: the draw is
-    then the same whatever the batch, the process or the order of calls.
+    Use one stream per purpose and index, for example ``stream("masking", seed, epoch, sentence_id)``: the draw is then
+    independent of the batch, the process and the order of calls.
     """
     return np.random.Generator(np.random.Philox(key=_digest(key, 16)))
 

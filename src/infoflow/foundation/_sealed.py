@@ -1,4 +1,4 @@
-"""Folders that can be made again, sealed with the size and checksum of each file: what does not agree is made again."""
+"""Reproducible folders, sealed with the size and checksum of each file and made again if a file disagrees."""
 
 import json
 import os
@@ -13,28 +13,29 @@ import xxhash
 
 from ._display import current_display
 from ._files import atomic_folder, remove
+from ._json import read_object
 from ._locks import locked
 
 SEAL = "seal.json"
 """In a sealed folder: size and checksum of each of its files."""
 PARTIAL_SECONDS = 24 * 3600
-"""Age from which the partial file of whoever may still be alive is taken for that of a killed process."""
+"""Age at which a partial file of a possibly living process counts as one of a killed process."""
 
 _CHUNK = 1 << 20
 _LARGEST_SEAL = 1 << 20  # bytes; a folder holds a few files
 
-_agreed: dict[Path, Any] = {}  # folders checked by this process, with what the system says of their files
+_agreed: dict[Path, Any] = {}  # folders checked by this process, with the system's status of their files
 
 
 def kept(folder: Path, make: Callable[[Path], object], what: str) -> Path:
-    """`folder`, filled by `make` unless it is there and agrees with its seal; the one way to open what is cached.
+    """Return `folder`, filled by `make` unless it exists and agrees with its seal; the only function that opens caches.
 
-    `make` gets an empty folder, which is sealed and renamed when it is full. One process makes it, others wait. What is
-    damaged is made again, with a note that names `what`. Each process reads a folder's files once to check them
-    (0.1 ms for a megabyte in the page cache).
+    `make` gets an empty folder, which is sealed and renamed when it is complete. One process makes it while others
+    wait. A damaged folder is made again, with a note that names `what`. Each process reads a folder's files once to
+    check them (0.1 ms for a megabyte in the page cache).
 
     Raises:
-        UserError: The folder is to be made and cannot be written.
+        UserError: The folder must be made and is not writable.
     """
     if disagreement(folder) is None:
         return folder
@@ -54,10 +55,10 @@ def kept(folder: Path, make: Callable[[Path], object], what: str) -> Path:
 
 @contextmanager
 def sealed_folder(path: Path) -> Iterator[Path]:
-    """`atomic_folder`, sealed: `disagreement` tells what became of it.
+    """`atomic_folder` with a seal; `disagreement` checks it later.
 
     Raises:
-        UserError: Nothing can be made beside `path`.
+        UserError: The folder of `path` is not writable.
     """
     with atomic_folder(path) as folder:
         yield folder
@@ -65,7 +66,7 @@ def sealed_folder(path: Path) -> Iterator[Path]:
 
 
 def seal(folder: Path) -> None:
-    """Write down the size and checksum of every file in `folder`."""
+    """Record the size and checksum of every file in `folder`."""
     files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
     entries = {name: [path.stat().st_size, _checksum(path)] for name, path in files.items() if name != SEAL}
     content = {"files": entries, "checksum": _text_checksum(entries)}
@@ -73,7 +74,7 @@ def seal(folder: Path) -> None:
 
 
 def disagreement(folder: Path) -> str | None:
-    """What in `folder` is not as `seal` found it; None: all is."""
+    """How `folder` differs from its seal; None if it does not."""
     try:
         entries = _entries(folder)
         if entries is None:
@@ -95,10 +96,10 @@ def disagreement(folder: Path) -> str | None:
 
 
 def sweep_stale(folder: Path, held: Iterable[str] = ()) -> None:
-    """Remove what killed processes left half-written in a cache, which processes of several machines may share.
+    """Remove partial files of killed processes in a cache, which processes of several machines may share.
 
-    That is all of the names in `held`, whose locks this process holds, and what else nobody has touched for a day.
-    A run folder, whose lock is held as a whole, has `sweep_partial`.
+    These are all files of the names in `held`, whose locks this process holds, and others that are untouched for a day.
+    Run folders, which are locked as a whole, use `sweep_partial`.
     """
     prefixes = tuple(f".{name}." for name in held)
     with suppress(OSError):
@@ -113,12 +114,12 @@ def _last_touched(path: Path) -> float:
 
 
 def _entries(folder: Path) -> dict[str, tuple[int, str]] | None:
-    """Name → (size, checksum) as the seal says; None without one that agrees with itself."""
+    """Name → (size, checksum) from the seal; None without a consistent seal."""
     path = folder / SEAL
     if not _is_file(path) or path.stat().st_size > _LARGEST_SEAL:
         return None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_object(path)
         if content["checksum"] != _text_checksum(content["files"]):
             return None
         return {name: (size, checksum) for name, (size, checksum) in content["files"].items()}

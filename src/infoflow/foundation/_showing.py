@@ -1,4 +1,4 @@
-"""How an object of one room is shown by a room that knows HTML, which is imported only when something is shown."""
+"""Shows objects of one room by a room that produces HTML, imported only when something is shown."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def shown_by(room: str, function: str) -> Callable[[Any], str]:
-    """A `_repr_html_`: what `function` of `room` writes about the object.
+    """A `_repr_html_` that returns the output of `function` in `room` for the object.
 
-    The rooms of measures and models know nothing of HTML, and must not import the one that does: it is looked up by its
-    name, in a notebook, at the moment in which an object is displayed.
+    The rooms of measures and models must not import the room that produces HTML, so it is looked up by name when a
+    notebook displays an object.
     """
 
     def _repr_html_(self: Any) -> str:

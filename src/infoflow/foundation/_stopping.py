@@ -1,4 +1,4 @@
-"""A request to stop: SIGTERM, Ctrl-C, or another thread's word; work that can be continued saves and ends."""
+"""A request to stop (SIGTERM, Ctrl-C, or a call from another thread): resumable work saves and ends."""
 
 import os
 import signal
@@ -24,17 +24,23 @@ class StopRequest:
 
 @contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Catch SIGTERM and Ctrl-C inside the block; outside the main thread signals stay as they are."""
+    """Catch SIGTERM and Ctrl-C inside the block; outside the main thread, signals are unchanged.
+
+    Raises:
+        KeyboardInterrupt: A signal came and the block ended normally.
+    """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
     with stop_signals(request._receive):
         yield request
+    if request.received:
+        raise KeyboardInterrupt
 
 
 def request_stop() -> None:
-    """Ask this process to stop, from any thread, as SIGTERM does: its handler runs in the main thread."""
+    """Request this process to stop from any thread, as SIGTERM does: its handler runs in the main thread."""
     main = threading.main_thread().ident
     if os.name == "nt" or main is None:
         import _thread

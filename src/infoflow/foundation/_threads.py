@@ -1,4 +1,4 @@
-"""Thread counts, set in one place: oversubscription can slow a small model ninefold."""
+"""Sets thread counts in one place, since oversubscription can slow a small model ninefold."""
 
 import os
 
@@ -7,13 +7,13 @@ from ._errors import UserError
 from ._limits import Threads, read_setting
 
 _FEW = 16
-"""Threads that any machine can start: more than these, and than its cores, slow it down or end it."""
+"""Threads that any machine can start; more than these and than its cores slow it down or crash it."""
 
 
 def set_threads(num_threads: int | None = None) -> int:
     """Give torch and BLAS `num_threads` threads (default: `OMP_NUM_THREADS`, else the cores this process may use).
 
-    Never many more than there are cores: the number that was given is cut down then, and returned.
+    The number is reduced if it far exceeds the cores; returns the number that is set.
     """
     if num_threads is None:
         num_threads = thread_budget()
@@ -22,17 +22,17 @@ def set_threads(num_threads: int | None = None) -> int:
     if num_threads < wanted:
         current_display().note(f"{wanted} threads are more than this machine can use: {num_threads} are started.")
     os.environ["OMP_NUM_THREADS"] = str(num_threads)
-    import torch  # not at module level: the foundation is imported by `infoflow --help`
+    import torch  # not at module level, since `infoflow --help` imports the foundation
 
     torch.set_num_threads(num_threads)
-    from threadpoolctl import threadpool_limits  # NumPy's BLAS read the environment when it was imported
+    from threadpoolctl import threadpool_limits  # NumPy's BLAS read the environment at import
 
     threadpool_limits(limits=num_threads)
     return num_threads
 
 
 def thread_budget() -> int:
-    """Threads that this process and those it starts may use together: `OMP_NUM_THREADS`, else the cores."""
+    """Threads that this process and its children may use together: `OMP_NUM_THREADS`, else the cores."""
     return min(_threads_of_environment() or available_cores(), _most_threads())
 
 
@@ -44,7 +44,7 @@ def _threads_of_environment() -> int | None:
     setting = os.environ.get("OMP_NUM_THREADS")
     if not setting:
         return None
-    outermost = setting.split(",")[0]  # OpenMP allows one number for each nesting level
+    outermost = setting.split(",")[0]  # OpenMP allows one number per nesting level
     number = outermost.strip()
     if not (number.isascii() and number.isdecimal() and len(number) < 10 and int(number) > 0):
         raise UserError(

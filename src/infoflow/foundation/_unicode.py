@@ -1,8 +1,8 @@
-"""Whether a text is one that files and hashes can hold."""
+"""Checks whether files and hashes can represent a text."""
 
 
 def is_unicode(text: str) -> bool:
-    """Whether it has no half of a surrogate pair, which JSON's escapes and undecodable file names bring in."""
+    """Whether it lacks unpaired surrogates, which JSON's escapes and undecodable file names can introduce."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -1,108 +1,78 @@
-"""What each attention head does."""
+"""The functions of attention heads."""
 
 from ._ablate import ablate as ablate
+from ._ablation_measure import ABLATION_TRANSFER, HEAD_ABLATION, ablation_transfer
 from ._ablation_measure import Ablation as Ablation
 from ._ablation_measure import ablation as ablation
-from ._ablation_scores import SentenceFunction as SentenceFunction
-from ._ablation_scores import VariantScores as VariantScores
-from ._ablation_scores import corpus_scores as corpus_scores
-from ._ablation_scores import loss_scores as loss_scores
-from ._ablation_transfer import ABLATION_TRANSFER as ABLATION_TRANSFER
-from ._ablation_transfer import ablation_transfer as ablation_transfer
-from ._annotation import Annotation as Annotation
-from ._classes import head_classes as head_classes
+from ._ablation_scores import SentenceFunction, VariantScores, corpus_scores, loss_scores
+from ._attention_statistics import HEAD_CONFIDENCE, HEAD_ENTROPY, HEAD_POSITIONAL
+from ._attention_statistics import Confidence as Confidence
+from ._attention_statistics import Entropy as Entropy
+from ._attention_statistics import PositionalScores as PositionalScores
+from ._attention_statistics import attention_entropy as attention_entropy
+from ._attention_statistics import confidence as confidence
+from ._attention_statistics import offset_scores as offset_scores
 from ._closed_attention import closed_attention as closed_attention
-from ._closed_attention import self_attention_blocks as self_attention_blocks
-from ._confidence import confidence as confidence
-from ._confidence_measure import Confidence as Confidence
-from ._context_measure import ENCODER_CONTEXT as ENCODER_CONTEXT
-from ._context_measure import Closing as Closing
+from ._closed_attention import self_attention_blocks
+from ._context_measure import ENCODER_CONTEXT, Closing, closings_of, context_bleu, context_rows, context_scores
 from ._context_measure import EncoderContext as EncoderContext
-from ._context_measure import closings_of as closings_of
-from ._context_measure import context_bleu as context_bleu
-from ._context_measure import context_rows as context_rows
-from ._context_measure import context_scores as context_scores
-from ._copying import copying_scores as copying_scores
-from ._copying import logit_directions as logit_directions
-from ._coreference_measure import Coreference as Coreference
-from ._distance_measure import HeadDistance as HeadDistance
-from ._distance_measure import HeadLayerDistance as HeadLayerDistance
-from ._entropy import attention_entropy as attention_entropy
-from ._entropy_measure import Entropy as Entropy
-from ._head_edit import HeadEdit as HeadEdit
-from ._head_sets import Head as Head
+from ._coreference import HEAD_COREFERENCE, read_mentions
+from ._coreference import Coreference as Coreference
+from ._distance import HEAD_LAYER_DISTANCE
+from ._distance import HeadDistance as HeadDistance
+from ._distance import HeadLayerDistance as HeadLayerDistance
+from ._distance import js_distance as js_distance
+from ._head_sets import Head, HeadScore, drawn_heads, head_set, specialised_heads
 from ._head_sets import HeadSet as HeadSet
 from ._head_sets import all_heads as all_heads
-from ._head_sets import head_set as head_set
-from ._importance_measure import Importance as Importance
-from ._importance_measure import importance as importance
-from ._js_distance import js_distance as js_distance
-from ._layer_guesses import Guess as Guess
-from ._layer_guesses import LayerGuesses as LayerGuesses
-from ._layer_guesses import best_guesses as best_guesses
-from ._layer_guesses import layer_guesses as layer_guesses
-from ._layer_guesses import token_name as token_name
-from ._map import head_map as head_map
-from ._mentions import Mention as Mention
-from ._mentions import read_mentions as read_mentions
-from ._offsets import offset_scores as offset_scores
-from ._patterns import pattern_mask as pattern_mask
-from ._patterns import pattern_sums as pattern_sums
-from ._patterns_measure import PatternScores as PatternScores
-from ._positional_measure import PositionalScores as PositionalScores
+from ._head_writes import copying_scores as copying_scores
+from ._head_writes import logit_directions, output_weight, value_weighted_norms
+from ._importance import HEAD_IMPORTANCE
+from ._importance import Importance as Importance
+from ._importance import importance as importance
+from ._patterns import HEAD_PATTERNS, pattern_mask
+from ._patterns import PatternScores as PatternScores
+from ._pruning_curve import HEAD_PRUNING_CURVE, removable
 from ._pruning_curve import PruningCurve as PruningCurve
-from ._quantised import quantise as quantise
-from ._quantised import restore as restore
+from ._rare_token import HEAD_RARE_TOKEN
+from ._rare_token import RareTokenScores as RareTokenScores
 from ._rare_token import rare_token_score as rare_token_score
-from ._rare_token_measure import RareTokenScores as RareTokenScores
+from ._relations import HEAD_RELATIONS
+from ._relations import RelationScores as RelationScores
 from ._relations import relation_scores as relation_scores
-from ._relations_measure import RelationScores as RelationScores
-from ._relevance import Place as Place
+from ._relevance import Place, SentenceRelevance, alti_contributions, sentence_relevance, token_relevance
 from ._relevance import Relevance as Relevance
-from ._relevance import SentenceRelevance as SentenceRelevance
-from ._relevance import alti_contributions as alti_contributions
 from ._relevance import relevance as relevance
-from ._relevance import sentence_relevance as sentence_relevance
-from ._relevance import token_relevance as token_relevance
-from ._removable import removable as removable
-from ._repeats import make_repeats as make_repeats
-from ._role_table import HEAD_ROLES as HEAD_ROLES
-from ._role_table import head_roles as head_roles
-from ._role_table import syntactic_heads as syntactic_heads
+from ._relevance._measure import HEAD_RELEVANCE
+from ._repeats import make_repeats
+from ._replacement import HeadEdit
+from ._role_table import HEAD_ROLES, by_chance, head_roles
 from ._rollout import attention_flow as attention_flow
 from ._rollout import attention_rollout as attention_rollout
-from ._scored import ScoredBatch as ScoredBatch
-from ._scored import SentenceScorer as SentenceScorer
-from ._scored import no_loss as no_loss
-from ._sentence_attention import AttentionOfKind as AttentionOfKind
-from ._sentence_attention import AttentionWatch as AttentionWatch
-from ._sentence_attention import LayerAttention as LayerAttention
+from ._scored import ScoredBatch, SentenceScorer, no_loss
+from ._sentence_attention import (
+    AttentionOfKind,
+    AttentionWatch,
+    LayerAttention,
+    LayerGuesses,
+    best_guesses,
+    quantise,
+    restore,
+    sentence_inputs,
+    token_name,
+)
 from ._sentence_attention import SentenceAttention as SentenceAttention
 from ._sentence_attention import sentence_attention as sentence_attention
-from ._sentence_attention import sentence_inputs as sentence_inputs
-from ._sentence_tokens import ReadSentence as ReadSentence
-from ._sentence_tokens import ReadToken as ReadToken
-from ._sentence_tokens import Text as Text
-from ._sentence_tokens import read_tokens as read_tokens
+from ._sentence_tokens import ReadSentence, ReadToken, read_tokens
+from ._special_gradient import HEAD_SPECIAL_GRADIENT
 from ._special_gradient import SpecialGradient as SpecialGradient
 from ._special_gradient import attention_gradients as attention_gradients
-from ._specialised import HeadScore as HeadScore
-from ._specialised import drawn_heads as drawn_heads
-from ._specialised import specialised_heads as specialised_heads
-from ._surface_measure import SurfaceStatistics as SurfaceStatistics
-from ._telling_heads import TellingHead as TellingHead
-from ._telling_heads import telling_heads as telling_heads
-from ._telling_sentences import TellingSentences as TellingSentences
+from ._surface import HEAD_SURFACE
+from ._surface import SurfaceStatistics as SurfaceStatistics
+from ._telling import HEAD_EXAMPLES, telling_heads
+from ._telling import TellingSentences as TellingSentences
+from ._transplant import ARMS, TRANSPLANT_CURVES, TRANSPLANTED_HEADS, log_mean, shuffled_heads
 from ._transplant import head_slices as head_slices
-from ._transplant import shuffled_heads as shuffled_heads
 from ._transplant import transplant as transplant
-from ._transplant_tables import ARMS as ARMS
-from ._transplant_tables import TRANSPLANT_CURVES as TRANSPLANT_CURVES
-from ._transplant_tables import TRANSPLANTED_HEADS as TRANSPLANTED_HEADS
-from ._transplant_tables import log_mean as log_mean
-from ._value_weighted import output_weight as output_weight
-from ._value_weighted import value_norms as value_norms
-from ._value_weighted import value_weighted_norms as value_weighted_norms
-from ._variant_losses import by_first_block as by_first_block
-from ._word_attention import membership as membership
-from ._word_attention import word_attention as word_attention
+from ._variant_losses import by_first_block
+from ._words import Annotation, membership, word_attention

@@ -2,25 +2,24 @@
 
 # B sentence, T token, H head, d head width
 
+import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from infoflow.corpus import Corpus
 from infoflow.flow import Reader
 from infoflow.foundation import UserError, hash64_array
-from infoflow.models import HeadCall, Model, Site, tap
+from infoflow.models import AttentionCall, HeadCall, Model, Site, tap
 
-from ._clean_patterns import CleanPatterns
-from ._forward_inputs import InputWatch
-from ._head_edit import HeadEdit
 from ._head_sets import head_set
 from ._replacement import (
     AblationMode,
     DonatedHeads,
+    HeadEdit,
     HeadMeans,
     Replacement,
     check_mode,
@@ -31,7 +30,7 @@ from ._replacement import (
 )
 
 Reference = Mapping[str, Any] | Sequence[Mapping[str, Any]] | Corpus
-_DONORS = 64  # sentences of a corpus that lend their outputs
+_DONORS = 64  # sentences of a corpus that donate outputs
 
 
 @contextmanager
@@ -43,7 +42,7 @@ def ablate(
     reference: Reference | None = None,
     preserve_patterns: bool = False,
 ) -> Iterator[None]:
-    r"""Replace the outputs of some heads inside a `with` block; afterwards, also after an error, all is as before.
+    r"""Replace the outputs of some heads inside a `with` block; afterwards, also after an error, the model is restored.
 
     $$ \mathrm{out}_i = \sum_h \widetilde{\mathrm{ctx}}_{ih} W_O^h + b_O $$
 
@@ -53,21 +52,21 @@ def ablate(
     | `"mean"` | mean of $\mathrm{ctx}_h$ over the non-padding tokens of the reference |
     | `"resample"` | $\mathrm{ctx}_h$ at the same position of another sentence of the reference; its own after its end |
 
-    It happens on the input of the output projection, the only point where heads are separable: exact in every family
-    with query heads counted singly under grouped attention, and independent of the attention kernel, which stays.
+    The replacement applies to the input of the output projection, the only point where heads are separable: it is exact
+    in every family, counts query heads singly under grouped attention, and keeps the attention kernel.
 
     Args:
         model: A loaded model; call `model.module(...)`, or anything that calls it (`translate`), inside the block.
-        heads: (stack, kind, layer, head) of each, from 0; none leaves the model as it is.
+        heads: (stack, kind, layer, head) of each, from 0; if empty, the model is unchanged.
         mode: See the table.
         reference: For `"mean"` and `"resample"`: a batch or batches as keywords of the forward pass, or a corpus; their
             outputs are those of the unablated model. Without one, the batch of each forward pass is its own reference,
             its upper layers as the lower ablations leave them.
-        preserve_patterns: All attention weights stay those of the unablated model on the same input, so that later
-            heads react through their values alone. A second forward pass; runs on infoflow's attention.
+        preserve_patterns: Keep all attention weights of the unablated model on the same input, so that later heads
+            react through their values alone. Costs a second forward pass; runs on infoflow's attention.
 
     Raises:
-        UserError: A head does not exist, the mode is unknown, or something needs a reference that is not given.
+        UserError: A head does not exist, the mode is unknown, or a required reference is missing.
 
     Source: zero [@michel2019]; preserved patterns [@olsson2022].
 
@@ -92,7 +91,7 @@ def ablate(
 
 
 def _replacement(
-    model: Model, mode: AblationMode, reference: Reference | None, inputs: InputWatch | None
+    model: Model, mode: AblationMode, reference: Reference | None, inputs: "InputWatch | None"
 ) -> Replacement:
     if mode == "zero":
         return zeros
@@ -106,7 +105,7 @@ def _replacement(
 
 
 class _OwnMean:
-    def __init__(self, inputs: InputWatch) -> None:
+    def __init__(self, inputs: "InputWatch") -> None:
         self._inputs = inputs
 
     def __call__(self, call: HeadCall) -> Tensor:
@@ -116,7 +115,7 @@ class _OwnMean:
 
 
 class _OwnDonors:
-    def __init__(self, inputs: InputWatch) -> None:
+    def __init__(self, inputs: "InputWatch") -> None:
         self._inputs = inputs
 
     def __call__(self, call: HeadCall) -> Tensor:
@@ -126,7 +125,7 @@ class _OwnDonors:
 
 
 class _ReferenceDonors:
-    """Sentence b of a batch takes the outputs of a reference sentence, drawn by the hash of b."""
+    """Sentence b of a batch takes the outputs of a reference sentence, chosen by the hash of b."""
 
     def __init__(self, model: Model, reference: Mapping[str, Any]) -> None:
         with torch.no_grad(), tap(model, heads=True) as seen:
@@ -167,3 +166,86 @@ def _batches(model: Model, reference: Reference, mode: AblationMode) -> list[Map
             batch |= {"decoder_attention_mask": streams["decoder"].real.long()}
         found.append(batch)
     return found
+
+
+class CleanPatterns:
+    """Runs every batch once without ablation and then fixes all attention weights."""
+
+    def __init__(self, model: Model) -> None:
+        self._model, self.recording = model, False
+        self._weights: dict[Site, Tensor] = {}
+
+    def __enter__(self) -> "CleanPatterns":
+        # Before the tap's own hook, so that the tap counts the outer pass's layers from 0 again.
+        self._handle = self._model.module.register_forward_pre_hook(self._before, with_kwargs=True)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._handle.remove()
+
+    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self.recording:
+            return
+        if has_cache(bound_inputs(module, args, kwargs)):
+            raise UserError("preserve_patterns needs whole sentences: it cannot follow generation with a cache.")
+        self.recording = True
+        try:
+            self._weights.clear()
+            module(*args, **kwargs)
+        finally:
+            self.recording = False
+
+    def __call__(self, call: AttentionCall) -> AttentionCall | None:
+        if self.recording:
+            self._weights[call.site] = call.weights
+            return None
+        if call.site not in self._weights:
+            raise UserError("preserve_patterns needs a forward pass of the whole model: call model.module(...).")
+        return call.edited(weights=self._weights[call.site])
+
+
+class InputWatch:
+    """The arguments of the running forward pass."""
+
+    def __init__(self, model: Model) -> None:
+        self._model, self._inputs, self._handles = model, None, []
+
+    def __enter__(self) -> "InputWatch":
+        for module in dict.fromkeys((self._model.module, self._model.module.base_model)):
+            self._handles.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
+        self._handles.append(self._model.module.register_forward_hook(self._after, always_call=True))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._inputs is None or module is self._model.module:
+            self._inputs = bound_inputs(module, args, kwargs)
+
+    def _after(self, module: nn.Module, args: Any, output: Any) -> None:
+        self._inputs = None
+
+    def real(self, call: HeadCall) -> Tensor:
+        """Which tokens of the running batch are not padding, for the call's stack."""
+        inputs = self._inputs
+        if inputs is None or has_cache(inputs):
+            raise UserError(
+                "A batch can be its own reference in a forward pass of the whole model without a key-value cache only. "
+                "While generating, give ablate(..., reference=...): a batch or a corpus."
+            )
+        real = real_tokens(self._model, inputs, call.stack)
+        assert real.shape == call.heads.shape[:2], (real.shape, call.heads.shape)
+        return real.to(call.heads.device)
+
+
+def bound_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """All arguments of a forward pass by name, None left out."""
+    bound = inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments
+    named = {name: value for name, value in bound.items() if name not in ("kwargs", "args")}
+    return {name: value for name, value in (named | dict(bound.get("kwargs", {}))).items() if value is not None}
+
+
+def has_cache(inputs: Mapping[str, Any]) -> bool:
+    return inputs.get("past_key_values") is not None

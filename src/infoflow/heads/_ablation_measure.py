@@ -1,25 +1,28 @@
-"""What the loss of one head does, for every head; and what is left when all others of its layer go."""
+"""The effect of each head on the loss when ablated, and when it is the only head left in its layer."""
+
+# H head, R row: the estimate, then its replicates
 
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from infoflow.corpus import Corpus
 from infoflow.flow import Intervention, PassOptions, Reader, measure
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, stream
 from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
 from ._ablation_scores import SentenceFunction, VariantScores, corpus_scores, loss_scores
-from ._head_measure import HEAD_KEYS
+from ._head_measure import HEAD_KEYS, KIND, STACK
 from ._head_sets import Head, HeadSet, all_heads
 from ._replacement import check_mode
 from ._scored import SentenceScorer, no_loss
 from ._significance import correct
 
-_SCHEMA = TableSchema(
+HEAD_ABLATION = TableSchema(
     name="head_ablation",
     version=1,
     description="how the model's score changes without a head, or with no other head in its layer; same sentences with "
@@ -33,7 +36,13 @@ _SCHEMA = TableSchema(
             description="head: this head alone is ablated; others: all other heads of its layer and kind are",
         ),
         Column(name="mode", dtype="string", unit="", description="zero, mean or resample; see heads.ablate"),
-        Column(name="metric", dtype="string", unit="", description="loss, bleu, or the name of a user's function"),
+        Column(
+            name="metric",
+            dtype="string",
+            unit="",
+            description="loss, bleu (sacreBLEU, lower-cased; tokenizer 13a, or zh or char for scripts without spaces), "
+            "or the name of a user's function",
+        ),
         *estimate_columns(
             "nats per token (loss), percent (bleu)",
             "score without less score with",
@@ -63,19 +72,19 @@ _LOSSES: WeakKeyDictionary[Reader, dict[Any, VariantScores]] = WeakKeyDictionary
 class Ablation(Intervention):
     """Every head ablated alone: the change of the loss per predicted token, with interval and corrected p-value.
 
-    A positive change says that the model was better with the head. Layers below an ablated head run once, and ablations
-    run together in batches.
+    A positive change means that the model was better with the head. Layers below an ablated head run once, and
+    ablations run together in batches.
 
     Args:
         mode: `"zero"`, `"mean"` (over the same sentences) or `"resample"`; see `ablate`.
-        others: Also every head as the only one left in its layer and kind.
+        others: Also test every head as the only one left in its layer and kind.
         correction: For the number of heads: `"holm"`, `"bh"` or `"none"`.
-        sentences: Chosen by hash.
+        sentences: Number of sentences, chosen by hash.
 
     Source: [@michel2019].
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = HEAD_ABLATION
 
     def __init__(
         self, mode: str = "zero", *, others: bool = True, correction: str = "holm", sentences: int | None = 64
@@ -99,7 +108,7 @@ class Ablation(Intervention):
 def head_losses(
     reader: Reader, options: PassOptions, mode: str, sentences: int | None, removed: str = "head"
 ) -> VariantScores:
-    """Losses with each head ablated alone, or alone left; computed once for all measures that read the same corpus."""
+    """Losses with each head ablated alone, or left alone; computed once for all measures on the same corpus."""
     key = (mode, sentences, removed, options)
     held = _LOSSES.setdefault(reader, {})
     if key not in held:
@@ -110,7 +119,7 @@ def head_losses(
 
 
 def variants_of(model: Model, removed: str) -> list[HeadSet]:
-    """What is ablated for each head of the model, in the order of `all_heads`."""
+    """The ablated heads for each head of the model, in the order of `all_heads`."""
     heads = all_heads(model.anatomy)
     if removed == "head":
         return [frozenset([head]) for head in heads]
@@ -133,13 +142,14 @@ def ablation(
 
     Args:
         model: A loaded model.
-        corpus: What it reads.
-        metric: `"loss"` (fast), `"bleu"`, or a function of (model, corpus) that gives a number per sentence.
-        mode: `"zero"`, `"mean"` or `"resample"`; means and other outputs come from the corpus.
-        others: Also every head as the only one left in its layer and kind.
+        corpus: Text to evaluate on.
+        metric: `"loss"` (fast), `"bleu"`, or a function of (model, corpus) that returns a number per sentence.
+        mode: `"zero"`, `"mean"` or `"resample"`; means and donated outputs come from the corpus.
+        others: Also test every head as the only one left in its layer and kind.
         correction: `"holm"`, `"bh"` or `"none"`.
-        sentences: Chosen by hash; all by default. For `"loss"` only: select sentences of the corpus yourself otherwise.
-        beams: Of the search behind BLEU.
+        sentences: Number of sentences, chosen by hash; default: all. For `"loss"` only; otherwise select sentences of
+            the corpus.
+        beams: Beams of the search for BLEU.
         options: How the corpus is run (`"loss"`).
 
     Returns:
@@ -157,7 +167,7 @@ def ablation(
     for removed in ["head", "others"] if others else ["head"]:
         scores = corpus_scores(model, corpus, variants_of(model, removed), metric, check_mode(mode), beams=beams)
         frames.append(_frame(model, scores, mode, removed, correction))
-    return _SCHEMA.conform(pd.concat(frames, ignore_index=True))
+    return HEAD_ABLATION.conform(pd.concat(frames, ignore_index=True))
 
 
 def _frame(model: Model, scores: VariantScores, mode: str, removed: str, correction: str) -> pd.DataFrame:
@@ -178,8 +188,68 @@ def _frame(model: Model, scores: VariantScores, mode: str, removed: str, correct
         }
         for head, row, p_one, p_both in zip(heads, changes_VR, p, correct(p, correction), strict=True)
     ]
-    return pd.DataFrame(rows, columns=_SCHEMA.column_names)
+    return pd.DataFrame(rows, columns=HEAD_ABLATION.column_names)
 
 
 def _keys(head: Head) -> dict[str, Any]:
-    return dict(zip(("stack", "kind", "layer", "head"), head, strict=True))
+    return dict(zip(HEAD_KEYS, head, strict=True))
+
+
+ABLATION_TRANSFER = TableSchema(
+    name="ablation_transfer",
+    version=2,
+    description="correlation, over the heads of a model, of the change of the loss that each one's ablation makes on "
+    "two corpora",
+    made_by="a plan whose [corpus] has a transfer_name, a corpus of another domain, makes it",
+    columns=(
+        Column(name="kind", dtype="string", unit="", description="heads compared: all, or one kind (encoder-self, …)"),
+        *estimate_columns(
+            "Pearson's r",
+            "correlation over heads",
+            "95 % quantile of the correlation with the heads of the second corpus shuffled",
+            "heads",
+        ),
+    ),
+)
+_SHUFFLES = 1000
+
+
+def ablation_transfer(
+    model: Model,
+    first: Corpus,
+    second: Corpus,
+    *,
+    sentences: int | None = None,
+    options: PassOptions | None = None,
+) -> pd.DataFrame:
+    """Pearson's r between the effects of single ablations on two corpora, for all heads and for each kind.
+
+    Intervals resample the sentences of both corpora independently.
+
+    Raises:
+        UserError: The two corpora are the same.
+
+    Source: [@michel2019].
+    """
+    if first.digest == second.digest:
+        raise UserError("ablation_transfer compares two corpora, such as two domains. Got one and the same twice.")
+    tables = [ablation(model, corpus, sentences=sentences, options=options) for corpus in (first, second)]
+    changes = [np.array([[v, *r] for v, r in zip(t["value"], t["replicates"], strict=True)]).T for t in tables]
+    changes[1] = np.concatenate([changes[1][:1], changes[1][:0:-1]])  # the same weights would pair unrelated sentences
+    names = (tables[0][STACK] + "-" + tables[0][KIND]).to_numpy()
+    kinds = ["all", *dict.fromkeys(names)] if len(set(names)) > 1 else ["all"]
+    rows = []
+    for kind in kinds:
+        x_RH, y_RH = (part[:, (names == kind) | (kind == "all")] for part in changes)
+        r = _correlation(x_RH, y_RH)
+        order = stream("ablation-transfer", kind).random((_SHUFFLES, x_RH.shape[1])).argsort(axis=1)
+        shuffled = _correlation(np.broadcast_to(x_RH[:1], order.shape), y_RH[0][order])
+        chance, num = float(np.quantile(shuffled, 0.95)), x_RH.shape[1]
+        rows.append({"kind": kind, **estimate(r[0], r[1:], chance, num, scale="correlation")})
+    return ABLATION_TRANSFER.conform(pd.DataFrame(rows))
+
+
+def _correlation(x_RH: Float[np.ndarray, "row head"], y_RH: Float[np.ndarray, "row head"]) -> Float[np.ndarray, " row"]:
+    x, y = (part - part.mean(axis=1, keepdims=True) for part in (x_RH, y_RH))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (x * y).sum(axis=1) / np.sqrt((x * x).sum(axis=1) * (y * y).sum(axis=1))

@@ -1,4 +1,4 @@
-"""Scores of ablated variants on the same sentences, kept as sums per bootstrap block so that differences are paired."""
+"""Scores of ablated variants on the same sentences, summed per bootstrap block so that differences are paired."""
 
 # V variant (0: the model as it is), K bootstrap block (64), S statistic that adds up over sentences, R replicate
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions
 from infoflow.foundation import NUM_BLOCKS, UserError, block_of, current_display, replicate_weights
-from infoflow.models import BleuStatistics, Model, bleu_statistics, translate
+from infoflow.models import BleuStatistics, Model, as_model_writes, bleu_by_block, translate
 
 from ._ablate import ablate
 from ._head_sets import HeadSet
@@ -22,17 +22,17 @@ from ._significance import paired_bootstrap_p, sign_flip_p
 from ._variant_losses import VariantLosses
 
 SentenceFunction = Callable[[Model, Corpus], Float[np.ndarray, " sentence"]]
-"""A user's own metric: a number for each sentence of the corpus; their mean is the score."""
+"""A user-defined metric: a number for each sentence of the corpus; their mean is the score."""
 
 BatchLosses = Callable[[ScoredBatch], tuple[Tensor, Tensor]]
-"""Of a batch: summed loss of each sentence of the model as it is (B,), and of each variant (V, B); on the CPU."""
+"""Summed losses of a batch's sentences for the intact model (B,), and for each variant (V, B); on the CPU."""
 
 _BLEU_RESAMPLES = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class VariantScores:
-    """Statistics of each variant per bootstrap block, and how a score follows from their sums."""
+    """Statistics of each variant per bootstrap block, and the function from their sums to a score."""
 
     metric: str
     unit: str
@@ -42,11 +42,11 @@ class VariantScores:
     signature: str = ""  # sacreBLEU's
 
     def at(self, places: Sequence[int]) -> "VariantScores":
-        """Some of the variants, in this order."""
+        """The variants at these indices, in this order."""
         return replace(self, sums_VKS=self.sums_VKS[list(places)])
 
     def changes(self) -> Float[np.ndarray, "variant row"]:
-        """Score of each variant less the full model's: the estimate, then its bootstrap replicates (V − 1, 1 + R)."""
+        """Score of each variant minus the full model's: the estimate, then its bootstrap replicates (V − 1, 1 + R)."""
         weights_RK = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
         scores_VR = self.score(np.einsum("rk,vks->vrs", weights_RK, self.sums_VKS))
         return scores_VR[1:] - scores_VR[:1]
@@ -112,12 +112,12 @@ def corpus_scores(
     *,
     beams: int = 5,
 ) -> VariantScores:
-    """BLEU (`"bleu"`: lower-cased, detokenised, beam search), or the mean of a user's own function, of each variant.
+    """BLEU (`"bleu"`: lower-cased, detokenised, beam search), or the mean of a user-defined function, of each variant.
 
-    Every variant runs whole: nothing is known of how the metric calls the model.
+    Every variant runs in full, since the metric may call the model in any way.
 
     Raises:
-        UserError: BLEU of a corpus without translations, or a function that does not give a number per sentence.
+        UserError: BLEU needs translations in the corpus, or a function does not return a number per sentence.
     """
     blocks, sums, signature = block_of(corpus.content_ids), [], ""
     with current_display().progress(f"Ablating heads of {model.name}", 1 + len(variants), "variants") as progress:
@@ -141,7 +141,7 @@ def corpus_scores(
 
 
 def bleu_variants(sums: Sequence[np.ndarray], num_sentences: int, signature: str) -> VariantScores:
-    """BLEU of variants from the statistics of each (`bleu_sums`), the model as it is first."""
+    """BLEU of variants from the statistics of each (`bleu_sums`), the intact model first."""
     return VariantScores(
         metric="bleu",
         unit="percent",
@@ -176,11 +176,9 @@ def bleu_sums(model: Model, corpus: Corpus, beams: int) -> tuple[np.ndarray, str
         raise UserError(f"BLEU compares with translations, and {corpus.name} has none. Give a parallel corpus.")
     sentences = list(corpus)
     output = translate(model, [sentence.text for sentence in sentences], beams=beams)
-    sums, signature, blocks = np.zeros((NUM_BLOCKS, 10)), "", block_of(corpus.content_ids)
-    for block in np.unique(blocks):
-        rows = np.flatnonzero(blocks == block)
-        references = [[sentences[row].translation or ""] for row in rows]
-        found = bleu_statistics([output[row] for row in rows], references, lowercase=True)
+    references = as_model_writes(model, [sentence.translation or "" for sentence in sentences])
+    sums, signature = np.zeros((NUM_BLOCKS, 10)), ""
+    for block, found in bleu_by_block(output, [[one] for one in references], block_of(corpus.content_ids)).items():
         sums[block] = [*found.correct, *found.total, found.hypothesis_length, found.reference_length]
         signature = found.signature
     return sums, signature

@@ -1,4 +1,4 @@
-"""Who does the context? What a model loses when the self-attention of its blocks is closed."""
+"""How much a model depends on context: its loss when the self-attention of its blocks is closed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,7 @@ from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
 from ._ablation_scores import VariantScores, bleu_sums, bleu_variants
-from ._closed_attention import closed_attention, self_attention_blocks
-from ._closed_losses import closed_scores
+from ._closed_attention import closed_attention, closed_scores, self_attention_blocks
 from ._head_sets import BlockSet
 from ._scored import SentenceScorer, no_loss
 
@@ -24,6 +23,7 @@ ENCODER_CONTEXT = TableSchema(
     version=1,
     description="how the model's score changes when the self-attention of blocks is closed, so that each of their "
     "positions sees itself alone; the same sentences open and closed, so differences are paired",
+    made_by="infoflow study on the run's folder makes it, without training again",
     columns=(
         Column(
             name="kind",
@@ -52,7 +52,7 @@ ENCODER_CONTEXT = TableSchema(
             unit="",
             description="loss; share: the change of the loss as a share of what the model has learned beyond "
             "frequencies, the unigram loss less its own (no row where that is not above 0); bleu, of greedy "
-            "translations",
+            "translations (sacreBLEU, lower-cased; tokenizer 13a, or zh or char for scripts without spaces)",
         ),
         *estimate_columns(
             "nats per token (loss), share, percent (bleu)",
@@ -66,7 +66,7 @@ ENCODER_CONTEXT = TableSchema(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Closing:
-    """Blocks that are closed together, as rows of the table name them."""
+    """Blocks that are closed together, with their names in the table."""
 
     kind: str
     which: str
@@ -80,12 +80,12 @@ class Closing:
 
 
 def every_closing(model: Model) -> list[Closing]:
-    """All blocks of each kind of self-attention, its upper ones, and each block alone."""
+    """All blocks of each kind of self-attention, its upper blocks, and each block alone."""
     return [closing for kind in self_attention_blocks(model) for closing in closings_of(model, kind)]
 
 
 def closings_of(model: Model, kind: str) -> list[Closing]:
-    """Of one kind: all blocks, the upper k for each k, and each block alone.
+    """For one kind: all blocks, the upper k for each k, and each block alone.
 
     Raises:
         UserError: The model has no such kind of self-attention.
@@ -102,8 +102,7 @@ def closings_of(model: Model, kind: str) -> list[Closing]:
 
 
 class EncoderContext(Intervention):
-    r"""The loss with self-attention closed, less the loss with all of it open; and the share of what the model knows
-    that hangs on it.
+    r"""The rise in loss with self-attention closed, and its share of what the model learned beyond frequencies.
 
     $$ \Delta = L_\text{closed} - L, \qquad \mathrm{share} = \frac{\Delta}{L_\text{unigram} - L} $$
 
@@ -114,14 +113,13 @@ class EncoderContext(Intervention):
     | $L_\text{unigram}$ | of frequencies alone, see `unigram_losses` | nats per predicted token |
 
     For each kind of self-attention: all blocks, the upper k for every k, and each block alone. Closing at test time
-    asks what the model uses; what it could do without only training on with closed blocks tells (a study's
-    `[context]`). Where the corpus is not the one that the model learned its frequencies from, the unigram loss is that
-    of the corpus's own.
+    shows what the model uses; what it could do without is shown only by further training with closed blocks (a study's
+    `[context]`). If the corpus is not the source of the model's frequencies, the unigram loss is the corpus's own.
 
     Args:
-        sentences: Chosen by hash; all for None.
+        sentences: Number of sentences, chosen by hash; None: all.
 
-    Source: ours. [@raganato2020] train translation encoders of which all heads but one look at fixed places.
+    Source: ours. [@raganato2020] train translation encoders in which all heads but one attend to fixed positions.
     """
 
     table: ClassVar[TableSchema] = ENCODER_CONTEXT
@@ -144,9 +142,9 @@ class EncoderContext(Intervention):
 def context_scores(
     reader: Reader, closings: Sequence[Closing], sentences: int | None, options: PassOptions | None = None
 ) -> VariantScores:
-    """Losses of sentences chosen by hash: open, closed in each way (`Closing`), and of unigram frequencies.
+    """Losses of sentences chosen by hash: open, under each `Closing`, and of unigram frequencies.
 
-    The same sentences with the same noise for every model of a corpus, so that differences between models are paired.
+    Sentences and noise are the same for every model of a corpus, so that differences between models are paired.
     """
     scorer = SentenceScorer(reader)
     rows = scorer.choose(sentences, "encoder-context")
@@ -157,7 +155,7 @@ def context_scores(
 
 
 def context_bleu(model: Model, corpus: Corpus, closings: Sequence[Closing]) -> VariantScores:
-    """BLEU of greedy translations of the whole corpus: open, then closed in each way.
+    """BLEU of greedy translations of the whole corpus: open, then under each closing.
 
     Raises:
         UserError: The model does not translate, or the corpus has no translations.
@@ -171,7 +169,7 @@ def context_bleu(model: Model, corpus: Corpus, closings: Sequence[Closing]) -> V
 
 
 def context_rows(scores: VariantScores, closings: Sequence[Closing], retrained: int = 0) -> pd.DataFrame:
-    """Rows of the table `encoder_context`; `scores`: open, of each closing, and, of losses, of frequencies."""
+    """Rows of the table `encoder_context`; `scores`: open, under each closing, and, for losses, of frequencies."""
     values_VR = scores.scores()
     learned_R = values_VR[-1] - values_VR[0] if scores.metric == "loss" else None
     rows = []
@@ -184,7 +182,7 @@ def context_rows(scores: VariantScores, closings: Sequence[Closing], retrained: 
 def _numbers(
     scores: VariantScores, change_R: np.ndarray, open_R: np.ndarray, learned_R: np.ndarray | None
 ) -> Iterator[dict[str, Any]]:
-    """The change of the score, and, of a loss, its share of what was learned."""
+    """The change of the score, and, for a loss, its share of what was learned."""
     count = scores.num_sentences
     yield {"metric": scores.metric, **estimate(float(change_R[0]), change_R[1:], float(open_R[0]), count)}
     if learned_R is None or not learned_R[0] > 0:

@@ -1,9 +1,9 @@
-"""What the streaming measures of heads share: sums per bootstrap block, layer and head."""
+"""Shared parts of head statistics: sums per bootstrap block, layer and head; a control; the mean over arrays."""
 
 # N bootstrap block (64), L layer, H head, X any further axis of the score (for example offsets)
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,29 +18,73 @@ from infoflow.models import keys_stack
 from infoflow.results import Column, ratio_estimate
 
 from ._roles import NAMED, PUNCTUATION, SPECIAL, Roles
-from ._rows import AttentionRows
+from ._rows import Array, Attention, AttentionRows, check_attention
 
-HEAD_KEYS = (
-    Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-    Column(name="kind", dtype="string", unit="", description="self or cross"),
-    Column(name="layer", dtype="int64", unit="", description="block, from 0"),
-    Column(name="head", dtype="int64", unit="", description="head, from 0"),
+STACK = Column("stack", "string", "", "encoder or decoder")
+KIND = Column("kind", "string", "", "self or cross")
+LAYER = Column("layer", "int64", "", "block, from 0")
+HEAD = Column("head", "int64", "", "head, from 0")
+HEAD_KEYS = (STACK, KIND, LAYER, HEAD)
+UNIFORM = Column(
+    "uniform",
+    "float64",
+    "share",
+    "a second control: the same of a head with equal weights on all keys that the model lets a query see",
 )
-
-
 AVERAGES = ("micro", "document")
 
 
-class AbstractHeadMeasure(Measure):
-    """A mean over queries, per head, with its baseline; subclasses say what is summed.
+class SummedMeasure(Measure):
+    """A measure whose state is a dictionary of arrays that add up over batches, shards and processes."""
 
-    The sums are `score` (64, L, H, X…), `count` and `chance` (64, X…), all float64, for each stack and kind; a chance
-    that differs between heads is (64, L, H, X…).
+    def __init__(self) -> None:
+        self._sums: dict[str, np.ndarray] = {}
+
+    def _add(self, name: str, array: np.ndarray) -> None:
+        self._sums[name] = self._sums[name] + array if name in self._sums else array
+
+    def _add_layers(self, name: str, layers: Sequence[np.ndarray]) -> None:
+        """One array per layer: a pruned model's layers may differ in their number of heads."""
+        for number, array in enumerate(layers):
+            self._add(f"{name}.{number}", array)
+
+    def _layers(self, name: str) -> list[np.ndarray]:
+        """The sums of `_add_layers`; empty if there are none."""
+        found: list[np.ndarray] = []
+        while f"{name}.{len(found)}" in self._sums:
+            found.append(self._sums[f"{name}.{len(found)}"])
+        return found
+
+    def merge(self, other: "SummedMeasure") -> None:
+        for name, array in other._sums.items():
+            self._add(name, array)
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        return dict(self._sums)
+
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
+        self._sums = dict(state)
+
+
+def each_head(layers: Sequence[np.ndarray]) -> Iterator[tuple[int, int, np.ndarray]]:
+    """Layer, head and the head's sums (block, ...) of arrays (block, head, ...)."""
+    for layer, sums in enumerate(layers):
+        for head in range(sums.shape[1]):
+            yield layer, head, sums[:, head]
+
+
+class AbstractHeadMeasure(SummedMeasure):
+    """A mean statistic of attention rows per head: over a corpus as a measure, over arrays by `of`.
+
+    Subclasses define the sum over a sentence's queries (`sums`), their number (`count`), and the score of a head
+    without preferences (`chance`). The state of each stack and kind is the sums `score` (64, L, H, X…), `count` (64, L,
+    X…) and `uniform` (64, L, 1, X…), float64; layers may have different masks.
 
     Args:
-        exclude_keys: Roles of tokens that are no keys: "special" (all special tokens), "cls", "sep", "bos", "eos",
-            "punctuation", or a token of the vocabulary. Padding never is one. What falls on them is not redistributed.
-        exclude_queries: Roles of tokens that are no queries.
+        exclude_keys: Roles of tokens excluded as keys: "special" (all special tokens), "cls", "sep", "bos", "eos",
+            "punctuation", or a token of the vocabulary. Padding is always excluded. Attention on them is not
+            redistributed.
+        exclude_queries: Roles of tokens excluded as queries.
         average: `"micro"` pools all queries; `"document"` averages each sentence's mean.
     """
 
@@ -52,43 +96,71 @@ class AbstractHeadMeasure(Measure):
         exclude_queries: Sequence[str] = (SPECIAL,),
         average: str = "micro",
     ) -> None:
+        super().__init__()
         if average not in AVERAGES:
             raise UserError(f'average must be "micro" (over queries) or "document" (over sentences). Got {average}.')
         self.exclude_keys, self.exclude_queries = tuple(exclude_keys), tuple(exclude_queries)
         self.average = average
         self._roles = Roles(ids={})
-        self._sums: dict[AttentionKey, dict[str, np.ndarray]] = {}
-
-    def prepare(self, reader: Reader) -> None:
-        known = {SPECIAL, PUNCTUATION, *NAMED}
-        custom = [role for role in (*self.exclude_keys, *self.exclude_queries) if role not in known]
-        self._roles = Roles.of(reader, custom=custom)
 
     @abstractmethod
-    def _score(
+    def sums(
         self, weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
     ) -> Float[Tensor, "sentence head *x"]:
         """Sums over the queries of each sentence, in float64."""
 
-    @abstractmethod
-    def _count(self, rows: AttentionRows) -> Float[Tensor, "sentence *x"]:
+    def count(self, rows: AttentionRows) -> Float[Tensor, "sentence *x"]:
         """Number of queries that each sum is over."""
+        return rows.queries.sum(1).double()
 
-    @abstractmethod
-    def _chance(self, rows: AttentionRows) -> Float[Tensor, "sentence *x"]:
-        """The same sums for the control: a head without preferences."""
+    def chance(self, rows: AttentionRows) -> Float[Tensor, "sentence head=1 *x"]:
+        """The same sums for a head with equal weights on all keys that the model lets a query see."""
+        return self.sums(rows.uniform, rows)
 
-    @abstractmethod
-    def _keys(self) -> list[dict[str, Any]]:
-        """Key columns of each entry of X; one empty dictionary where the score has no further axis."""
+    def keys(self) -> list[dict[str, Any]]:
+        """Key columns of each entry of X; one empty dictionary if the score has no further axis."""
+        return [{}]
 
-    def _rows(self, activations: Activations, key: AttentionKey) -> AttentionRows:
-        """The queries and keys that count; subclasses may add what their score needs."""
+    def scale(self, extra: dict[str, Any]) -> Scale:
+        """Range of the score in the row with these keys."""
+        return "share"
+
+    def of(self, attention: Attention, valid: Array, *annotation: Any, **named: Any) -> Float[Tensor, "layer head *x"]:
+        """The mean over arrays, without a model; NaN if nothing counts.
+
+        Args:
+            attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
+            valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
+            annotation: Information about the tokens that the statistic needs, see `rows_of`.
+            named: The same by keyword.
+
+        Raises:
+            UserError: A shape is wrong.
+        """
+        weights, mask = check_attention(attention, valid)
+        rows = self.rows_of(mask, *annotation, **named)
+        parts = {
+            "score": torch.stack([self.sums(layer, rows) for layer in weights], dim=1),
+            "count": self.count(rows).unsqueeze(1),
+        }
+        if self.average == "document":
+            parts = _per_document(**parts)
+        return (parts["score"].sum(0) / parts["count"].sum(0).unsqueeze(1)).to(weights.dtype)
+
+    def rows_of(self, valid: Bool[Tensor, "sentence token"], *args: Any, **kwargs: Any) -> AttentionRows:
+        """The queries and keys of arrays that count; subclasses may take further arguments."""
+        return AttentionRows.of_tokens(valid)
+
+    def _rows(
+        self, activations: Activations, key: AttentionKey, visible: Bool[Tensor, "sentence query key"]
+    ) -> AttentionRows:
+        """The queries and keys that count in a layer; subclasses may add further data."""
         return AttentionRows.of_activations(
             activations,
             key,
             self._kept(activations, key[0], self.exclude_queries),
             self._kept(activations, keys_stack(*key), self.exclude_keys),
+            visible,
         )
 
     def _kept(self, activations: Activations, stack: str, excluded: Sequence[str]) -> Bool[Tensor, "sentence token"]:
@@ -98,71 +170,71 @@ class AbstractHeadMeasure(Measure):
             kept = kept & ~self._roles.where(stream, stack, role)
         return kept
 
+    def prepare(self, reader: Reader) -> None:
+        known = {SPECIAL, PUNCTUATION, *NAMED}
+        custom = [role for role in (*self.exclude_keys, *self.exclude_queries) if role not in known]
+        self._roles = Roles.of(reader, custom=custom)
+
     def update(self, activations: Activations) -> None:
         blocks = activations.blocks.cpu()
         for key, layers in activations.attention.items():
-            rows = self._rows(activations, key)
-            score = _stacked([self._score(weights.float(), rows).cpu() for weights in layers])
-            count, chance = self._count(rows).cpu(), self._chance(rows).cpu()
+            masks = activations.visible_keys(key)
+            rows = {id(mask): self._rows(activations, key, mask) for mask in masks}
+            of_mask = {mask: (self.count(one), self.chance(one)) for mask, one in rows.items()}
+            score = [self.sums(w.float(), rows[id(mask)]).cpu() for w, mask in zip(layers, masks, strict=True)]
+            parts = {
+                "score": _stacked(score),
+                "count": torch.stack([of_mask[id(mask)][0].cpu() for mask in masks], dim=1),
+                "uniform": torch.stack([of_mask[id(mask)][1].cpu() for mask in masks], dim=1),
+            }
             if self.average == "document":
-                score, chance, count = _per_document(score, chance, count)
-            self._add(key, score=_by_block(score, blocks), count=_by_block(count, blocks))
-            self._add(key, chance=_by_block(chance, blocks))
-
-    def merge(self, other: "AbstractHeadMeasure") -> None:
-        for key, sums in other._sums.items():
-            self._add(key, **sums)
-
-    def state_dict(self) -> dict[str, np.ndarray]:
-        return {".".join((*key, name)): array for key, sums in self._sums.items() for name, array in sums.items()}
-
-    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
-        self._sums = {}
-        for name, array in state.items():
-            stack, kind, part = name.split(".")
-            self._add((stack, kind), **{part: array})
+                parts = _per_document(**parts)
+            for name, part in parts.items():
+                self._add(".".join((*key, name)), _by_block(part, blocks))
 
     def result(self) -> pd.DataFrame:
-        rows = [row for key, sums in self._sums.items() for row in self._head_rows(key, sums)]
+        states: dict[AttentionKey, dict[str, np.ndarray]] = {}
+        for name, array in self._sums.items():
+            stack, kind, part = name.split(".")
+            states.setdefault((stack, kind), {})[part] = array
+        rows = [row for key, sums in states.items() for row in self._head_rows(key, sums)]
         return pd.DataFrame(rows, columns=self.table.column_names)
 
-    def _scale(self, extra: dict[str, Any]) -> Scale:
-        """What the score of the row with these keys can be."""
-        return "share"
-
-    def _add(self, key: AttentionKey, **sums: np.ndarray) -> None:
-        held = self._sums.setdefault(key, {})
-        for name, array in sums.items():
-            held[name] = held[name] + array if name in held else array.copy()
-
     def _head_rows(self, key: AttentionKey, sums: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-        score, count, chance = sums["score"], sums["count"], sums["chance"]
-        score = score.reshape(*score.shape[:3], -1)
+        """Sums under other names than the three are further controls, each with its own column."""
+        score = sums["score"].reshape(*sums["score"].shape[:3], -1)
         _, num_layers, num_heads, num_scores = score.shape
-        count = count.reshape(NUM_BLOCKS, num_scores)
-        chance = chance.reshape(NUM_BLOCKS, -1, num_scores).sum(0)
+        count = sums["count"].reshape(NUM_BLOCKS, num_layers, num_scores)
         with np.errstate(invalid="ignore", divide="ignore"):
-            baselines = np.broadcast_to(chance / count.sum(0), (num_layers * num_heads, num_scores))
+            controls = {
+                name: np.broadcast_to(
+                    part.reshape(NUM_BLOCKS, num_layers, -1, num_scores).sum(0) / count.sum(0)[:, None], score.shape[1:]
+                )
+                for name, part in sums.items()
+                if name not in ("score", "count")
+            }
+        baselines = controls.pop("uniform")
         return [
             {
-                "stack": key[0],
-                "kind": key[1],
-                "layer": layer,
-                "head": head,
+                STACK: key[0],
+                KIND: key[1],
+                LAYER: layer,
+                HEAD: head,
                 **extra,
+                **{name: values[layer, head, x] for name, values in controls.items()},
                 **ratio_estimate(
-                    score[:, layer, head, x], count[:, x], baselines[layer * num_heads + head, x], self._scale(extra)
+                    score[:, layer, head, x], count[:, layer, x], baselines[layer, head, x], self.scale(extra)
                 ),
             }
             for layer in range(num_layers)
             for head in range(num_heads)
-            if not np.isnan(score[:, layer, head]).any(axis=0).all()  # a head that was pruned away
-            for x, extra in enumerate(self._keys())
+            if not np.isnan(score[:, layer, head]).any(axis=0).all()  # a pruned head
+            for x, extra in enumerate(self.keys())
         ]
 
 
 def _stacked(layers: list[Tensor]) -> Float[Tensor, "sentence layer head *x"]:
-    """The layers' scores together; NaN where a layer of a pruned model has fewer heads than another."""
+    """The layers' scores stacked; NaN where a layer of a pruned model has fewer heads than another."""
     most = max(layer.shape[1] for layer in layers)
     stacked = layers[0].new_full((len(layers[0]), len(layers), most, *layers[0].shape[2:]), torch.nan)
     for index, layer in enumerate(layers):
@@ -171,16 +243,15 @@ def _stacked(layers: list[Tensor]) -> Float[Tensor, "sentence layer head *x"]:
 
 
 def compact(estimate: dict[str, Any]) -> dict[str, Any]:
-    """The columns of an estimate with replicates of five digits, for tables of thousands of rows."""
+    """The columns of an estimate with replicates of five digits, for tables with thousands of rows."""
     return {**estimate, "replicates": np.round(estimate["replicates"], 5).tolist()}
 
 
-def _per_document(score: Tensor, chance: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Each sentence's means, and 1 for each sentence that has one."""
-    size = count.clamp(min=1)
-    over_heads = size.reshape(len(size), 1, 1, *size.shape[1:])
-    chance_size = over_heads if chance.ndim == score.ndim else size
-    return score / over_heads, chance / chance_size, (count > 0).double()
+def _per_document(score: Tensor, count: Tensor, **controls: Tensor) -> dict[str, Tensor]:
+    """Each sentence's means, and 1 for each sentence that has one; `count` has no axis of heads."""
+    size = count.clamp(min=1).unsqueeze(2)
+    means = {name: sums / size for name, sums in controls.items()}
+    return {"score": score / size, "count": (count > 0).double(), **means}
 
 
 def _by_block(values: Float[Tensor, "sentence *rest"], blocks: Tensor) -> np.ndarray:

@@ -1,30 +1,137 @@
-"""How sensitive the loss is to each head: Michel's importance, in three conventions."""
+"""The sensitivity of the loss to each head: Michel's importance, in three conventions."""
 
 # B sentence, T token, H head, d head width, K bootstrap block (64), R row: the estimate, then its replicates
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from infoflow.foundation import NUM_BLOCKS, UserError, replicate_weights
-from infoflow.models import Site, tap
-from infoflow.results import estimate
+from infoflow.corpus import Corpus
+from infoflow.flow import Intervention, PassOptions, Reader, measure
+from infoflow.foundation import NUM_BLOCKS, UserError, current_display, replicate_weights
+from infoflow.models import Model, Site, tap
+from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
-from ._scored import ScoredBatch, SentenceScorer
+from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK
+from ._scored import ScoredBatch, SentenceScorer, no_loss
+
+HEAD_IMPORTANCE = TableSchema(
+    name="head_importance",
+    version=1,
+    description="how sensitive the loss is to each head: expected absolute derivative by a gate on the head's output",
+    columns=(
+        *HEAD_KEYS,
+        Column(name="convention", dtype="string", unit="", description="paper, token or batch; see heads.importance"),
+        *estimate_columns(
+            "nats per token (paper: or per sentence) and unit of gate; none where normalised",
+            "importance",
+            "mean over all heads of that stack and kind: what each would have if all were alike",
+            "sentences (paper) or tokens (token, batch) that the mean is over",
+        ),
+    ),
+)
+
+
+class Importance(Intervention):
+    r"""Importance of each head for the model's own loss, by one backward pass per batch for all heads.
+
+    $$ I_h = \mathbb{E}_x \left| \frac{\partial L(x)}{\partial \xi_h} \right|, \qquad
+       \frac{\partial L}{\partial \xi_h} = \sum_t g_{ht}, \quad
+       g_{ht} = \mathrm{ctx}_{ht} \cdot \frac{\partial L}{\partial \mathrm{ctx}_{ht}} $$
+
+    | `convention` | formula | batch size |
+    |---|---|---|
+    | `"paper"` | per sentence $\lvert \sum_t g_{ht} \rvert$, mean over sentences | does not matter |
+    | `"token"` | $\sum_t \lvert g_{ht} \rvert$ over the number of tokens | does not matter |
+    | `"batch"` | $\lvert \sum g_{ht} \rvert$ of each batch's mean loss, over the number of tokens | matters |
+
+    "batch" lets signs cancel within a batch; it is then divided by the norm of the layer's heads, and all heads are
+    spread onto [0, 1]. The gates $\xi$ stand at the input of the output projection, one per sentence, and are 1. $L$ is
+    the cross-entropy of masked, next or target tokens. Padding and sentences without a token to predict do not count.
+
+    Args:
+        convention: See the table.
+        example_loss: With `"paper"`, a sentence's loss is the `"mean"` over its predicted tokens (so that long
+            sentences weigh no more), or their `"sum"`. The paper does not say. The other two use sums.
+        normalise: `"layer"` divides by the norm over the heads of a layer and kind, as the paper does before comparing
+            layers.
+        one_minus: Sensitivity to all *other* heads of the layer instead, an option of the released code: a large value
+            then means that the head can be removed.
+        sentences: Number of sentences, chosen by hash; default: all.
+
+    Source: [@michel2019]; "token" as in its released code for fairseq, "batch" as in Hugging Face's run_bertology.
+    """
+
+    table: ClassVar[TableSchema] = HEAD_IMPORTANCE
+
+    def __init__(
+        self,
+        convention: str = "paper",
+        *,
+        example_loss: str = "mean",
+        normalise: str = "none",
+        one_minus: bool = False,
+        sentences: int | None = 400,
+    ) -> None:
+        check_importance(convention, example_loss, normalise)
+        self.convention, self.example_loss, self.normalise = convention, example_loss, normalise
+        self.one_minus, self.sentences = one_minus, sentences
+
+    def refusal(self, model: Model) -> str | None:
+        return no_loss(model)
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        scorer = SentenceScorer(reader)
+        rows = scorer.choose(self.sentences, "head-importance")
+        sums = ImportanceSums(scorer, self.convention, self.example_loss, self.one_minus)
+        label = f"Importance of heads in {reader.model.name}"
+        with current_display().progress(label, len(rows), "sentences") as progress:
+            for batch in scorer.batches(rows, options.tokens_per_batch):
+                sums.add(batch)
+                progress.advance(batch.size)
+        return pd.DataFrame(sums.rows(self.normalise), columns=self.table.column_names)
+
+
+def importance(
+    model: Model,
+    corpus: Corpus,
+    convention: str = "paper",
+    *,
+    example_loss: str = "mean",
+    normalise: str = "none",
+    one_minus: bool = False,
+    sentences: int | None = None,
+    options: PassOptions | None = None,
+) -> pd.DataFrame:
+    """Importance of every head on a corpus; see `Importance` for formulas and conventions.
+
+    Returns:
+        One row per head: stack, kind, layer, head, convention, value, low, high, baseline, count, replicates. Intervals
+        resample sentences.
+
+    Raises:
+        UserError: A convention is unknown, or the model has no loss on this corpus.
+    """
+    chosen = Importance(
+        convention, example_loss=example_loss, normalise=normalise, one_minus=one_minus, sentences=sentences
+    )
+    return measure(model, corpus, [chosen], options)[chosen.name]
+
 
 CONVENTIONS = ("paper", "token", "batch")
 EXAMPLE_LOSSES = ("mean", "sum")
 NORMALISATIONS = ("none", "layer")
 
-_GUARD = 1e-20  # of the norm of a layer without any importance
+_GUARD = 1e-20  # added to the norm of a layer without any importance
 
 
 class ImportanceSums:
-    """What the three conventions need, summed batch by batch over one backward pass each."""
+    """The sums for the three conventions, batch by batch, with one backward pass each."""
 
     def __init__(self, scorer: SentenceScorer, convention: str, example_loss: str, one_minus: bool) -> None:
         self._scorer, self._convention = scorer, convention
@@ -47,7 +154,7 @@ class ImportanceSums:
             self._counts[site] = self._counts.get(site, 0) + counts_R
 
     def _sentence_parts(self, batch: ScoredBatch) -> Iterator[tuple[Site, Tensor, Tensor]]:
-        """(B, H) gate gradients of each sentence's loss, and what they are averaged over."""
+        """(B, H) gate gradients of each sentence's loss, and their denominators."""
         paper = self._convention == "paper"
         gates: dict[tuple[str, str], list[Tensor]] = {}
         for one in self._scorer.model.anatomy.attentions():
@@ -67,7 +174,7 @@ class ImportanceSums:
 
     def _token_parts(self, batch: ScoredBatch) -> Iterator[tuple[Site, Tensor, Tensor]]:
         """(B, H) sums over tokens of |ctx · gradient|, and the number of tokens."""
-        # A tap that changes nothing passes the very same tensor on, and what it shows is a view beside the path.
+        # A tap without edits passes the same tensor on, but shows a view off the path.
         with torch.enable_grad(), tap(self._scorer.model, heads=True, on_heads=lambda call: call.heads.clone()) as seen:
             total = self._scorer.losses(batch).sum()
         gradients = iter(torch.autograd.grad(total, [layer for layers in seen.heads.values() for layer in layers]))
@@ -102,10 +209,10 @@ class ImportanceSums:
 
         return [
             {
-                "stack": site.stack,
-                "kind": site.kind,
-                "layer": site.layer,
-                "head": head,
+                STACK: site.stack,
+                KIND: site.kind,
+                LAYER: site.layer,
+                HEAD: head,
                 "convention": self._convention,
                 **estimate(row[0], row[1:], baseline(site), self._counts[site][0], scale="positive"),
             }
@@ -127,7 +234,7 @@ def check_importance(convention: str, example_loss: str, normalise: str) -> None
 
 
 def _spread(scores: dict[Site, np.ndarray]) -> dict[Site, np.ndarray]:
-    """All heads of the model onto [0, 1], row by row."""
+    """Scales all heads of the model to [0, 1], row by row."""
     together = np.concatenate(list(scores.values()), axis=1)
     low, high = together.min(axis=1, keepdims=True), together.max(axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):

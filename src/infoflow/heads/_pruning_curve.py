@@ -1,6 +1,6 @@
-"""How the loss grows as more and more heads are ablated, in the order of their importance and in other orders."""
+"""How the loss grows as more heads are ablated, in the order of their importance and in other orders."""
 
-# H head, R row of an estimate: the value, then its replicates
+# H head, P point of a curve, R row of an estimate: the value, then its replicates
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -23,7 +23,7 @@ from ._scored import SentenceScorer, no_loss
 
 ORDERS = ("importance", "iterative", "oracle", "random")
 
-_SCHEMA = TableSchema(
+HEAD_PRUNING_CURVE = TableSchema(
     name="head_pruning_curve",
     version=1,
     description="loss of the model with a share of its heads ablated, without any training, on sentences that no order "
@@ -55,26 +55,26 @@ _SCHEMA = TableSchema(
 
 
 class PruningCurve(Intervention):
-    """The loss against the share of heads ablated, by order and by kind of attention.
+    """The loss against the share of ablated heads, by order and by kind of attention.
 
-    Importance is Michel's ("paper" convention, divided by its layer's norm). The oracle order ranks heads by the loss
-    that each one's ablation costs alone. Orders are found on some sentences and scored on others.
+    Importance is Michel's ("paper" convention, divided by its layer's norm). The oracle order ranks heads by the cost
+    of ablating each alone. Orders are found on some sentences and scored on others.
 
     Args:
-        orders: Some of importance, iterative, oracle, random.
-        shares: Shares of the heads that go; `int(share · heads)` of them.
-        by_kind: Also each kind of attention alone, where the model has several.
-        random_orders: Their number.
-        keep: That many of the most important heads of each layer and kind are never removed; the share is then
-            at most what is left.
+        orders: Any of importance, iterative, oracle, random.
+        shares: Shares of the heads to ablate; `int(share · heads)` of them.
+        by_kind: Also ablate each kind of attention alone, if the model has several.
+        random_orders: Number of random orders.
+        keep: Number of most important heads of each layer and kind that are never ablated; shares are capped
+            accordingly.
         mode: See `ablate`.
-        sentences: To score on, chosen by hash; as many others for the oracle.
-        ranked_on: Sentences behind the importance.
+        sentences: Number of sentences to score on, chosen by hash; the same number of others serve the oracle.
+        ranked_on: Number of sentences for importance.
 
     Source: [@michel2019]; their schedules are 5..100 % (BERT) and 0..90 % (translation).
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = HEAD_PRUNING_CURVE
 
     def __init__(
         self,
@@ -138,14 +138,14 @@ class PruningCurve(Intervention):
 
 
 class _Rankings:
-    """Heads in the order in which they go."""
+    """Heads in the order of their ablation."""
 
     def __init__(self, curve: PruningCurve, scorer: SentenceScorer, options: PassOptions) -> None:
         self._curve, self._scorer, self._options = curve, scorer, options
         self._importance: dict[HeadSet, dict[Head, float]] = {}
 
     def removed(self, order: str, draw: int, kind: str, pool: list[Head]) -> list[tuple[float, HeadSet]]:
-        """The heads that are gone at each share."""
+        """The ablated heads at each share."""
         iterative = order == "iterative"
         ranked = self._ranked("importance" if iterative else order, draw, kind, pool, frozenset())
         steps, gone = [], []
@@ -162,7 +162,7 @@ class _Rankings:
         return sum(max(0, layers.count(layer) - self._curve.keep) for layer in set(layers))
 
     def _ranked(self, order: str, draw: int, kind: str, heads: list[Head], without: HeadSet) -> list[Head]:
-        """Heads by what they are worth, the least first; each layer's best `keep` last."""
+        """Heads by importance, lowest first; each layer's best `keep` last."""
         if order == "random":
             rng = stream("pruning-order", self._scorer.reader.seed, draw, kind)
             worth = dict(zip(heads, rng.random(len(heads)).tolist(), strict=True))
@@ -202,7 +202,7 @@ class _Rankings:
 
 
 def _unseen(scorer: SentenceScorer, sentences: int | None) -> np.ndarray:
-    """Sentences to score on: other ones than those that orders are found on, where the corpus has enough."""
+    """Sentences to score on: different from those for the orders, if the corpus has enough."""
     every = scorer.choose(None, "")
     if sentences is None or sentences >= len(every):
         return every
@@ -210,3 +210,22 @@ def _unseen(scorer: SentenceScorer, sentences: int | None) -> np.ndarray:
     chosen = scorer.choose(2 * sentences, "pruning-curve")
     chosen = chosen[~np.isin(chosen, oracle)][:sentences]
     return chosen if len(chosen) else every
+
+
+def removable(removed_P: np.ndarray, cost_RP: np.ndarray) -> np.ndarray:
+    """Where each row of costs, in units of the allowed cost, first exceeds 1; (rows,).
+
+    Args:
+        removed_P: Shares removed, rising.
+        cost_RP: Costs at these shares; removing nothing costs nothing.
+    """
+    share_P = np.concatenate([[0.0], removed_P])
+    cost_RP = np.concatenate([np.zeros((len(cost_RP), 1)), cost_RP], axis=1)
+    found = np.full(len(cost_RP), share_P[-1])
+    for row, cost_P in enumerate(cost_RP):
+        dear = np.flatnonzero(cost_P > 1)
+        if len(dear):
+            after, before = dear[0], dear[0] - 1
+            part = (1 - cost_P[before]) / (cost_P[after] - cost_P[before])
+            found[row] = share_P[before] + part * (share_P[after] - share_P[before])
+    return found

@@ -1,19 +1,262 @@
-"""Heads that point along syntactic relations."""
+"""Heads that attend along syntactic relations."""
 
-from collections.abc import Sequence
+# N bootstrap block (64), L layer, H head, R relation, D direction (2), O offset, E edge
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from infoflow.foundation import UserError, as_tensor
+from infoflow.flow import Activations, AttentionKey, Need, Reader
+from infoflow.foundation import NUM_BLOCKS, UserError, as_tensor, as_written
+from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._rows import Array, Attention, AttentionRows, check_attention, largest
+from ._edges import ALL, DIRECTIONS, Edges, clark_edges, reachable, read_edges, token_edges, voita_edges
+from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK, UNIFORM, SummedMeasure, compact, each_head
+from ._rows import Array, Attention, AttentionRows, check_attention, maxima, uniform_attention
+from ._words import MERGES, Annotation, membership, word_attention
 
-DIRECTIONS = ("dependent→head", "head→dependent")
+CONVENTIONS = ("voita", "clark")
 MULTIPLES = ("per_edge", "any")
+_REACH = 64  # Voita's baseline over a corpus: larger offsets are never a relation's most frequent one
+_CLARK_OFFSETS = range(-3, 3)
+
+RELATION = Column("relation", "string", "", "dependency label; all (Clark): every word")
+DIRECTION = Column("direction", "string", "", "which end attends: dependent→head (or back)")
+CONVENTION = Column(
+    "convention",
+    "string",
+    "",
+    "voita: a word's largest weight, itself included; clark: itself excluded, and in the direction head→dependent the"
+    " word that attends most to the dependent",
+)
+OFFSET = Column("offset", "int64", "words", "the baseline's offset from the asked word")
+LEAST = Column("least", "int64", "edges", "relations with fewer edges are left out")
+HEAD_RELATIONS = TableSchema(
+    name="head_relations",
+    version=2,
+    description="How often a head's largest weight lies on the other end of a dependency edge, between words. In "
+    "causal self-attention only edges count whose attending word comes after the attended one. m words with the same "
+    "largest weight count 1/m each.",
+    light=True,
+    made_by="it needs a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy, and a plan that "
+    "does not leave it out",
+    columns=(
+        *HEAD_KEYS,
+        RELATION,
+        DIRECTION,
+        CONVENTION,
+        OFFSET,
+        LEAST,
+        UNIFORM,
+        *estimate_columns("share", "share of edges that are hit", "the relation's best fixed offset", "edges"),
+    ),
+)
+
+
+class RelationScores(SummedMeasure):
+    r"""Accuracy of every head on every dependency relation, by the conventions of Voita and of Clark.
+
+    Attention is merged into words first (`word_attention`); special tokens leave without renormalisation.
+
+    - `"voita"`: share of edges whose query word (dependent or head) has its largest weight on the other end. A word
+        with several dependents of one relation has one edge for each, and its argmax can hit only one. Baseline: the
+        relation's most frequent offset. Syntactic from ten percentage points above it (see `syntactic_heads`).
+    - `"clark"`: the diagonal is set to 0; each dependent is the query for its head: by its row, and transposed by its
+        column (whose attention on it is largest). `all` includes the root and punctuation. Baseline: the best offset of
+        −3..2, clamped to the sentence. A possessive clitic 's answers for the possessor.
+
+    Trees belong to the corpus's text, so the stack that reads it is measured; without trees the table is empty.
+
+    Args:
+        conventions: Which of the two.
+        relations: Labels to report; empty: all.
+        minimum: Relations with fewer edges are left out.
+        subwords: `"mean"` or `"first"` subword of the query: the `merge` of `word_attention`.
+        multi: Voita's counting, `"per_edge"` or `"any"`: see `relation_scores`.
+
+    Source: [@voita2019heads]; [@clark2019], the authors' code, without its reading past a sentence's end.
+    """
+
+    table: ClassVar[TableSchema] = HEAD_RELATIONS
+    needs: frozenset[Need] = frozenset({"attention"})
+
+    def __init__(
+        self,
+        conventions: Sequence[str] = CONVENTIONS,
+        relations: Sequence[str] = (),
+        minimum: int = 100,
+        subwords: str = "mean",
+        multi: str = "per_edge",
+    ) -> None:
+        super().__init__()
+        if not conventions or set(conventions) - set(CONVENTIONS):
+            raise UserError(f"conventions must be among {', '.join(CONVENTIONS)}. Got {as_written(list(conventions))}.")
+        if subwords not in MERGES:
+            raise UserError(f'subwords must be "mean" or "first". Got {subwords}.')
+        if multi not in MULTIPLES:
+            raise UserError(f'multi must be "per_edge" or "any". Got {multi}.')
+        if minimum < 1:
+            raise UserError(f"minimum must be at least 1 edge. Got {minimum}.")
+        self.conventions, self.relations, self.minimum = tuple(conventions), tuple(relations), minimum
+        self.subwords, self.multi = subwords, multi
+        self._trees: Annotation | None = None
+        self._codes: dict[str, int] = {}
+        self._stack, self._reach = "", _REACH
+
+    def prepare(self, reader: Reader) -> None:
+        self._stack = reader.source_stack
+        self._trees = Annotation.of(reader.corpus, ("words", "head", "deprel"))
+        labels = [] if self._trees is None else self._trees.values("deprel")
+        self._codes = {label: code for code, label in enumerate([*labels, ALL])}
+
+    def of(
+        self, attention: Attention, valid: Array, governors: Array, relations: Sequence[Sequence[str]]
+    ) -> pd.DataFrame:
+        """The scores of arrays, without a model: edges between tokens, in attention without hidden valid tokens.
+
+        Args:
+            attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
+            valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
+            governors: (batch, token) index of each token's head; −1 for the root.
+            relations: For each sentence the label of each token's edge to its head; padding may be missing.
+
+        Returns:
+            Columns layer, head, relation, direction, convention, accuracy, baseline, count.
+
+        Raises:
+            UserError: A shape is wrong, a governor lies outside the sentence, or an edge has no label.
+        """
+        weights, mask = check_attention(attention, valid)
+        edges, labels = token_edges(mask.numpy(), as_tensor(governors).numpy(), relations)
+        fresh = copy.copy(self)
+        fresh._sums, fresh._reach = {}, mask.shape[1] - 1
+        fresh._codes = {label: code for code, label in enumerate([*labels, ALL])}
+        visible = AttentionRows.of_tokens(mask).admissible.unsqueeze(1)
+        blocks = np.zeros(len(mask), dtype=np.int64)
+        for name, asked in fresh._questions(edges, causal=False):
+            fresh._count(name, asked, blocks)
+            fresh._add_layers(f"{name}.hits", [fresh._hits(name, one, visible, asked, blocks) for one in weights])
+        rows = [
+            {**keys, "accuracy": float(hits.sum() / count.sum()), "baseline": baseline, "count": int(count.sum())}
+            for keys, hits, count, baseline in fresh._scores()
+        ]
+        columns = [LAYER, HEAD, RELATION, DIRECTION, CONVENTION, "accuracy", "baseline", "count"]
+        return pd.DataFrame(rows, columns=columns).sort_values(
+            [CONVENTION, RELATION, DIRECTION], kind="stable", ignore_index=True
+        )
+
+    def update(self, activations: Activations) -> None:
+        key: AttentionKey = (self._stack, "self")
+        stream = activations.streams[self._stack]
+        if self._trees is None or key not in activations.attention or int(stream.words.max()) < 0:
+            return
+        present = membership(stream.words).any(1)
+        edges = read_edges(self._trees.rows(activations.sentence_ids), present.cpu().numpy(), self._codes)
+        questions = dict(self._questions(edges, activations.model.anatomy.stack(self._stack).causal))
+        blocks = activations.blocks.cpu().numpy()
+        masks = activations.visible_keys(key)
+        uniform = {id(mask): word_attention(uniform_attention(mask), stream.words, self.subwords) for mask in masks}
+        visible = {mask: one > 0 for mask, one in uniform.items()}
+        for name, asked in questions.items():
+            self._count(name, asked, blocks)
+            of_mask = {mask: self._hits(name, one, visible[mask], asked, blocks) for mask, one in uniform.items()}
+            self._add_layers(f"{name}.uniform", [of_mask[id(mask)] for mask in masks])
+        hits: dict[str, list[np.ndarray]] = {name: [] for name in questions}
+        for weights, mask in zip(activations.attention[key], masks, strict=True):
+            merged = word_attention(weights.float(), stream.words, self.subwords)
+            for name, asked in questions.items():
+                hits[name].append(self._hits(name, merged, visible[id(mask)], asked, blocks))
+        for name, layers in hits.items():
+            self._add_layers(f"{name}.hits", layers)
+
+    def _questions(self, edges: dict[str, np.ndarray], causal: bool) -> Iterator[tuple[str, Edges]]:
+        """The edges of each convention and direction, by `convention.direction number`."""
+        for convention in self.conventions:
+            for number, direction in enumerate(DIRECTIONS):
+                voita = convention == "voita"
+                asked = voita_edges(edges, direction) if voita else clark_edges(edges, self._codes)
+                if causal:
+                    asked = reachable(asked, governors_attend=not voita and number == 1)
+                yield f"{convention}.{number}", asked
+
+    def _hits(
+        self,
+        name: str,
+        merged: Float[Tensor, "sentence head word word"],
+        visible: Bool[Tensor, "sentence head=1 word word"],
+        asked: Edges,
+        blocks: np.ndarray,
+    ) -> Float[np.ndarray, "block head relation"]:
+        """Edges (or query words, with `multi="any"`) that each head hits."""
+        answers = _answers(merged, visible, name).cpu().numpy()
+        hit = answers[asked.sentence, :, asked.start, asked.goal].astype(np.float64) * (asked.goal >= 0)[:, None]
+        groups, first = self._groups(name, asked)
+        if groups is not None:
+            pooled = np.zeros((len(first), hit.shape[1]))
+            np.add.at(pooled, groups, hit)
+            hit, asked = pooled, asked.take(first)
+        cells = blocks[asked.sentence] * len(self._codes) + asked.relation
+        sums = torch.zeros(NUM_BLOCKS * len(self._codes), hit.shape[1], dtype=torch.float64)
+        sums.index_add_(0, torch.from_numpy(cells), torch.from_numpy(hit))
+        return sums.numpy().reshape(NUM_BLOCKS, len(self._codes), -1).transpose(0, 2, 1)
+
+    def _groups(self, name: str, asked: Edges) -> tuple[np.ndarray | None, Any]:
+        """With Voita's `multi="any"`: the number of each edge's query word, and each word's first edge."""
+        if self.multi == "per_edge" or not name.startswith("voita"):
+            return None, slice(None)
+        keys = np.stack([asked.sentence, asked.start, asked.relation])
+        _, first, groups = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        return groups.ravel(), first
+
+    def _count(self, name: str, asked: Edges, blocks: np.ndarray) -> None:
+        """Number of edges, and of those that each fixed offset hits."""
+        _, first = self._groups(name, asked)
+        self._add(f"{name}.count", _cells(blocks[asked.sentence[first]], asked.relation[first], len(self._codes)))
+        near = np.arange(-self._reach, self._reach + 1) if name.startswith("voita") else np.array(_CLARK_OFFSETS)
+        clamped = near if name.startswith("voita") else np.minimum(near, asked.last[:, None])
+        right = asked.offset[:, None] == clamped
+        edge, offset = np.nonzero(right)
+        cells = asked.relation[edge] * len(near) + offset
+        sums = _cells(blocks[asked.sentence[edge]], cells, len(self._codes) * len(near))
+        self._add(f"{name}.offsets", sums.reshape(NUM_BLOCKS, len(self._codes), len(near)))
+
+    def result(self) -> pd.DataFrame:
+        rows = [
+            {
+                STACK: self._stack,
+                KIND: "self",
+                **keys,
+                LEAST: self.minimum,
+                **compact(ratio_estimate(hits, count, baseline, "share")),
+            }
+            for keys, hits, count, baseline in self._scores()
+        ]
+        return pd.DataFrame(rows, columns=self.table.column_names)
+
+    def _scores(self) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray, float]]:
+        """Key columns, hits (64,), edges (64,) and baseline of every head on every relation that has enough edges."""
+        for name in [name.removesuffix(".hits.0") for name in self._sums if name.endswith(".hits.0")]:
+            count, offsets = self._sums[f"{name}.count"], self._sums[f"{name}.offsets"]
+            convention, number = name.split(".")
+            for relation, code in self._codes.items():
+                total = count[:, code].sum()
+                if total < self.minimum or (self.relations and relation not in self.relations):
+                    continue
+                best = int(offsets[:, code].sum(0).argmax())
+                offset = best - self._reach if convention == "voita" else _CLARK_OFFSETS[best]
+                keys = {RELATION: relation, DIRECTION: DIRECTIONS[int(number)], CONVENTION: convention}
+                baseline = float(offsets[:, code, best].sum() / total)
+                uniform = [float(sums[:, 0, code].sum() / total) for sums in self._layers(f"{name}.uniform")]
+                for layer, head, hits in each_head(self._layers(f"{name}.hits")):
+                    control = {UNIFORM: uniform[layer]} if uniform else {}
+                    where = {LAYER: layer, HEAD: head, **keys, OFFSET: offset, **control}
+                    yield where, hits[:, code], count[:, code], baseline
 
 
 def relation_scores(
@@ -23,23 +266,23 @@ def relation_scores(
     relations: Sequence[Sequence[str]],
     multi: str = "per_edge",
 ) -> pd.DataFrame:
-    r"""How often a head's largest weight lies on the other end of a dependency edge.
+    r"""How often a head's largest weight is on the other end of a dependency edge.
 
     For a relation r with edges $E_r$ (dependent d, head g), in the direction dependent → head:
 
     $$ \mathrm{acc}_r = \frac{1}{|E_r|} \sum_{(d, g) \in E_r} \big[ \arg\max_{j \in K} a_{dj} = g \big] $$
 
     and with d and g exchanged for head → dependent. K are the valid tokens; edges with an invalid end and roots are
-    left out. The baseline always answers with the relation's most frequent offset. A head is called syntactic if
-    it exceeds the baseline by ten percentage points [@voita2019heads].
+    left out; each of m tied keys counts 1/m. The baseline always predicts the relation's most frequent offset. A head
+    is called syntactic if it exceeds the baseline by ten percentage points [@voita2019heads].
 
     Args:
         attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
         valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
         governors: (batch, token) index of each token's head; −1 for the root.
         relations: For each sentence the label of each token's edge to its head; padding may be missing.
-        multi: A head with several dependents of r has one edge for each, of which one can be hit (`"per_edge"`);
-            `"any"` counts the head once, as hit if any is.
+        multi: A head word with several dependents of r has one edge for each, only one of which can be hit
+            (`"per_edge"`); `"any"` counts the word once, as hit if any edge is.
 
     Returns:
         Columns layer, head, relation, direction, accuracy, baseline, count.
@@ -49,80 +292,18 @@ def relation_scores(
 
     Source: [@voita2019heads].
     """
-    weights, mask = check_attention(attention, valid)
-    if multi not in MULTIPLES:
-        raise UserError(f'multi must be "per_edge" or "any". Got {multi}.')
-    sentence, dependent, governor, label = _edges(mask, as_tensor(governors), relations)
-    rows = AttentionRows.of_tokens(mask)
-    chosen = torch.stack([largest(layer, rows)[1] for layer in weights]).numpy()  # layer, sentence, head, query
-    frames = []
-    for relation in sorted(set(label)):
-        of = label == relation
-        for direction, (start, goal) in zip(
-            DIRECTIONS, ((dependent[of], governor[of]), (governor[of], dependent[of])), strict=True
-        ):
-            hits = chosen[:, sentence[of], :, start] == goal[:, None, None]  # edge, layer, head
-            groups = np.arange(len(start)) if multi == "per_edge" else _group(sentence[of], start)
-            frames.append(_frame(relation, direction, _any(hits, groups), _any(_baseline(start, goal), groups)))
-    columns = ["layer", "head", "relation", "direction", "accuracy", "baseline", "count"]
-    return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
+    measure = RelationScores(conventions=("voita",), minimum=1, multi=multi)
+    return measure.of(attention, valid, governors, relations).drop(columns=CONVENTION)
 
 
-def _edges(
-    valid: Bool[Tensor, "sentence token"], governors: Tensor, relations: Sequence[Sequence[str]]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Sentence, dependent, governor and label of every edge between valid tokens."""
-    if governors.shape != valid.shape or len(relations) != len(valid):
-        raise UserError(
-            f"governors and relations must give each token of {tuple(valid.shape)} its head and label. "
-            f"Got governors of shape {tuple(governors.shape)} and {len(relations)} lists of relations."
-        )
-    mask = valid.numpy()
-    heads = governors.numpy()
-    sentence, dependent = np.nonzero(mask & (heads >= 0))
-    governor = heads[sentence, dependent]
-    if governor.size and governor.max() >= valid.shape[1]:
-        raise UserError(f"governors must lie in −1..{valid.shape[1] - 1}, token indices. Got {governor.max()}.")
-    both = mask[sentence, governor]
-    sentence, dependent, governor = sentence[both], dependent[both], governor[both]
-    unlabelled = [(s, d) for s, d in zip(sentence, dependent, strict=True) if d >= len(relations[s])]
-    if unlabelled:
-        s, d = unlabelled[0]
-        raise UserError(f"relations must label every token with a head. Sentence {s} has no label for token {d}.")
-    label = np.array([relations[s][d] for s, d in zip(sentence, dependent, strict=True)], dtype=object)
-    return sentence, dependent, governor, label
+def _answers(merged: Tensor, visible: Tensor, name: str) -> Float[Tensor, "sentence head asked word"]:
+    """Attention of each query word on each word; `visible` are the words that words may attend to."""
+    if name.startswith("voita"):
+        return maxima(merged, visible)
+    others = visible & ~torch.eye(merged.shape[2], dtype=torch.bool, device=merged.device)
+    return maxima(merged, others) if name.endswith("0") else maxima(merged.mT, others.mT)
 
 
-def _group(sentence: Int[np.ndarray, " edge"], start: Int[np.ndarray, " edge"]) -> Int[np.ndarray, " edge"]:
-    """Edges that leave the same token share a number."""
-    return np.unique(np.stack([sentence, start]), axis=1, return_inverse=True)[1].ravel()
-
-
-def _any(hits: Bool[np.ndarray, "edge *rest"], groups: Int[np.ndarray, " edge"]) -> Bool[np.ndarray, "group *rest"]:
-    """Whether any edge of each group is hit."""
-    found = np.zeros((groups.max() + 1, *hits.shape[1:]), dtype=bool)
-    np.logical_or.at(found, groups, hits)
-    return found
-
-
-def _baseline(start: Int[np.ndarray, " edge"], goal: Int[np.ndarray, " edge"]) -> Bool[np.ndarray, " edge"]:
-    """Edges that the most frequent offset hits; of equally frequent ones the lowest."""
-    offsets, counts = np.unique(goal - start, return_counts=True)
-    return goal - start == offsets[counts.argmax()]
-
-
-def _frame(
-    relation: str, direction: str, hits: Bool[np.ndarray, "group layer head"], baseline: Bool[np.ndarray, " group"]
-) -> pd.DataFrame:
-    layer, head = np.indices(hits.shape[1:])
-    return pd.DataFrame(
-        {
-            "layer": layer.ravel(),
-            "head": head.ravel(),
-            "relation": relation,
-            "direction": direction,
-            "accuracy": hits.mean(0).ravel(),
-            "baseline": baseline.mean(),
-            "count": len(hits),
-        }
-    )
+def _cells(blocks: np.ndarray, cells: np.ndarray, num: int) -> Float[np.ndarray, "block cell"]:
+    flat = np.bincount(blocks * num + cells, minlength=NUM_BLOCKS * num)
+    return flat.reshape(NUM_BLOCKS, num).astype(np.float64)

@@ -20,7 +20,7 @@ class Repeats:
 
     ids: Int[Tensor, "sequence token"]
     content: Bool[Tensor, " token"]
-    """Which places hold random tokens."""
+    """Positions of random tokens."""
     length: int
 
     @property
@@ -30,7 +30,7 @@ class Repeats:
 
     @property
     def first(self) -> Int[Tensor, " place"]:
-        """Places of the first repeat."""
+        """Positions in the first repeat."""
         return torch.nonzero(self.content).ravel()[: self.length]
 
     def stream(self) -> Stream:
@@ -47,9 +47,9 @@ class Repeats:
 
 
 def make_repeats(reader: Reader, stack: str, num: int, length: int, repeats: int, seed: int) -> Repeats | None:
-    """Random tokens of the corpus's vocabulary, none twice in a repeat; shorter where the model has fewer positions.
+    """Random tokens of the corpus's vocabulary, unique within a repeat; fewer if the model has fewer positions.
 
-    None where it has no room for two tokens, or the vocabulary too few.
+    None if the model has no room for two tokens, or the vocabulary has too few.
     """
     before, after = _template(reader, stack)
     model = reader.model

@@ -1,8 +1,8 @@
-"""What an ablated head puts out instead: nothing, its mean, or its output in another sentence."""
+"""Replacements for an ablated head's output: zero, its mean, or its output in another sentence."""
 
-# B sentence, T token, H head, d head width
+# V variant, B sentence (of all variants), T token, H head, d head width
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import torch
@@ -11,6 +11,8 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 from infoflow.models import HeadCall, Model, Site, tap
+
+from ._head_sets import HeadSet
 
 AblationMode = Literal["zero", "mean", "resample"]
 MODES: tuple[AblationMode, ...] = get_args(AblationMode)
@@ -23,7 +25,7 @@ def check_mode(mode: str) -> AblationMode:
 
 
 Replacement = Callable[[HeadCall], Tensor]
-"""What the heads of one attention put out when ablated: a tensor that broadcasts to `call.heads` (B, T, H, d)."""
+"""The output of one attention's ablated heads: a tensor that broadcasts to `call.heads` (B, T, H, d)."""
 
 
 def zeros(call: HeadCall) -> Tensor:
@@ -66,7 +68,7 @@ class DonatedHeads:
 
 
 def head_means(model: Model, batches: Iterable[Mapping[str, Any]]) -> HeadMeans:
-    """Mean outputs of all heads over the non-padding tokens of batches, each the keywords of a forward pass."""
+    """Mean outputs of all heads over the non-padding tokens of batches, each the arguments of a forward pass."""
     means = HeadMeans()
     for batch in batches:
         inputs = {name: _moved(value, model) for name, value in batch.items() if name != "labels"}
@@ -80,10 +82,10 @@ def head_means(model: Model, batches: Iterable[Mapping[str, Any]]) -> HeadMeans:
 
 
 def real_tokens(model: Model, inputs: Mapping[str, Any], stack: str) -> Bool[Tensor, "sentence token"]:
-    """Which tokens of a forward pass's keywords are no padding, for the stack that reads them.
+    """Which tokens in a forward pass's arguments are not padding, for the stack that reads them.
 
     Raises:
-        UserError: The keywords hold no token ids for that stack.
+        UserError: The arguments hold no token ids for that stack.
     """
     prefix = "decoder_" if stack == "decoder" and len(model.anatomy.stacks) > 1 else ""
     ids, mask = inputs.get(f"{prefix}input_ids"), inputs.get(f"{prefix}attention_mask")
@@ -103,7 +105,7 @@ def real_tokens(model: Model, inputs: Mapping[str, Any], stack: str) -> Bool[Ten
 
 
 def rotated_rows(lengths: Int[Tensor, " sentence"]) -> Int[Tensor, " sentence"]:
-    """For each sentence of a batch another one, the next longer where there is one.
+    """For each sentence of a batch another one: the next longer if there is one.
 
     Raises:
         UserError: The batch holds one sentence.
@@ -122,3 +124,30 @@ def rotated_rows(lengths: Int[Tensor, " sentence"]) -> Int[Tensor, " sentence"]:
 
 def _moved(value: Any, model: Model) -> Any:
     return value.to(model.device) if isinstance(value, Tensor) else value
+
+
+class HeadEdit:
+    """Replaces heads at the input of the output projections, by zero unless configured otherwise.
+
+    Each of V variants of the batch loses its own set.
+
+    The model runs on the batch repeated V times (`x.repeat(V, 1)`).
+    """
+
+    def __init__(self, variants: Sequence[HeadSet], replacement: Replacement = zeros) -> None:
+        self._replacement = replacement
+        self._heads: dict[Site, list[tuple[int, int]]] = {}
+        self._num = len(variants)
+        for variant, heads in enumerate(variants):
+            for stack, kind, layer, head in sorted(heads):
+                self._heads.setdefault(Site(stack=stack, kind=kind, layer=layer), []).append((variant, head))
+
+    def __call__(self, call: HeadCall) -> Tensor | None:
+        chosen = self._heads.get(call.site)
+        if chosen is None:
+            return None
+        mask_VH = torch.zeros(self._num, call.heads.shape[2], dtype=torch.bool)
+        mask_VH[tuple(zip(*chosen, strict=True))] = True
+        sentences = call.heads.shape[0] // self._num
+        mask_BH = mask_VH.repeat_interleave(sentences, dim=0).to(call.heads.device)
+        return torch.where(mask_BH[:, None, :, None], self._replacement(call), call.heads)

@@ -1,4 +1,6 @@
-"""Which roles each head holds: every statistic's threshold applied, in one table."""
+"""The roles of each head: every statistic's threshold applied, in one table."""
+
+# M score, N bootstrap block (64), R replicate
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -6,29 +8,51 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
-from infoflow.foundation import UserError
+from infoflow.foundation import block_interval, on_halves
 from infoflow.results import Column, TableSchema
 
+from ._attention_statistics import HEAD_POSITIONAL, OFFSET
 from ._head_measure import HEAD_KEYS
+from ._patterns import HEAD_PATTERNS, PATTERN, SCORE
+from ._rare_token import HEAD_RARE_TOKEN, RAREST
+from ._relations import CONVENTION, DIRECTION, HEAD_RELATIONS, RELATION
+from ._surface import HEAD_SURFACE, STATISTIC
 
 _SHOWN = ("value", "low", "high", "baseline", "count")
-_HEAD = [column.name for column in HEAD_KEYS]
 
 HEAD_ROLES = TableSchema(
     name="head_roles",
-    version=1,
-    description="Roles of heads: every score that a role is defined by, with what it takes to hold the role.",
+    version=2,
+    description="Roles of heads: every score that a role is defined by, with what it takes to hold the role. Heads are "
+    "chosen for a role on one half of the sentences and tested on the other.",
     columns=(
         *HEAD_KEYS,
         Column(name="role", dtype="string", unit="", description="positional, syntactic (by relation), rarest token…"),
-        Column(name="holds", dtype="bool", unit="", description="whether the value reaches the limit"),
-        Column(name="value", dtype="float64", unit="share", description="the score"),
+        Column(
+            name="holds",
+            dtype="bool",
+            unit="",
+            description="chosen, and the lower end of the interval on the second half of the sentences exceeds the "
+            "limit",
+        ),
+        Column(
+            name="chosen",
+            dtype="bool",
+            unit="",
+            description="whether the score on the first half of the sentences reaches the limit. Of the chosen scores "
+            "that are truly no higher than the limit, at most 2.5 % hold by chance",
+        ),
+        Column(name="value", dtype="float64", unit="share", description="the score on all sentences"),
         Column(name="low", dtype="float64", unit="share", description="lower end of its 95% interval"),
         Column(name="high", dtype="float64", unit="share", description="upper end of its 95% interval"),
         Column(name="baseline", dtype="float64", unit="share", description="the score's control, see its own table"),
-        Column(name="limit", dtype="float64", unit="share", description="what the value must reach"),
+        Column(name="limit", dtype="float64", unit="share", description="what the score must exceed"),
         Column(name="count", dtype="int64", unit="occurrences", description="sample size of the value"),
+        Column(name="held_out", dtype="float64", unit="share", description="the score on the second half"),
+        Column(name="held_out_low", dtype="float64", unit="share", description="lower end of its 95% interval"),
+        Column(name="held_out_high", dtype="float64", unit="share", description="upper end of its 95% interval"),
     ),
 )
 
@@ -43,45 +67,47 @@ class _Role:
 
 
 _ROLES = (
-    _Role(name="positional {offset:+d}", table="head_positional", threshold=0.9),
+    _Role(name=f"positional {{{OFFSET}:+d}}", table=HEAD_POSITIONAL.name, threshold=0.9),
     _Role(
-        name="{relation} {direction}",
-        table="head_relations",
-        where={"convention": "voita"},
+        name=f"{{{RELATION}}} {{{DIRECTION}}}",
+        table=HEAD_RELATIONS.name,
+        where={CONVENTION: "voita"},
         threshold=0.0,
         margin=0.1,
     ),
-    _Role(name="rarest token", table="head_rare_token", where={"rarest": 1}, threshold=0.5),
-    _Role(name="first token", table="head_surface", where={"statistic": "first"}, threshold=0.6),
-    _Role(name="SEP", table="head_surface", where={"statistic": "sep"}, threshold=0.6),
-    _Role(name="punctuation", table="head_surface", where={"statistic": "punctuation"}, threshold=0.6),
-    _Role(name="induction", table="head_patterns", where={"pattern": "prefix", "score": "all"}, threshold=0.4),
+    _Role(name="rarest token", table=HEAD_RARE_TOKEN.name, where={RAREST: 1}, threshold=0.5),
+    _Role(name="first token", table=HEAD_SURFACE.name, where={STATISTIC: "first"}, threshold=0.6),
+    _Role(name="SEP", table=HEAD_SURFACE.name, where={STATISTIC: "sep"}, threshold=0.6),
+    _Role(name="punctuation", table=HEAD_SURFACE.name, where={STATISTIC: "punctuation"}, threshold=0.6),
+    _Role(name="induction", table=HEAD_PATTERNS.name, where={PATTERN: "prefix", SCORE: "all"}, threshold=0.4),
     _Role(
         name="duplicate token",
-        table="head_patterns",
-        where={"pattern": "duplicate", "score": "valid rows"},
+        table=HEAD_PATTERNS.name,
+        where={PATTERN: "duplicate", SCORE: "valid rows"},
         threshold=0.4,
     ),
-    _Role(name="copying", table="head_patterns", where={"pattern": "copying", "score": "positive"}, threshold=0.9),
+    _Role(name="copying", table=HEAD_PATTERNS.name, where={PATTERN: "copying", SCORE: "positive"}, threshold=0.9),
 )
 
 
 def head_roles(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Every head's score for every role that the tables can tell of, and whether it holds the role.
+    """Every head's score for every role in the tables, and whether it has the role.
 
     | role | held from | source |
     |---|---|---|
     | positional ±n | 90 % of queries look there most | [@voita2019heads] |
     | a relation, in a direction | 10 points above its best fixed offset | [@voita2019heads] |
-    | rarest token | half of the queries, and above shuffled ranks | [@voita2019heads] has 66 % and > 50 % |
+    | rarest token | half of the queries | [@voita2019heads] has 66 % and > 50 % |
     | SEP, punctuation, first token | 60 % of the attention | [@clark2019] |
     | induction, duplicate token | 40 % of the attention of the rows that have a target | [@nanda2022] |
     | copying | the logits of 90 % of the attended tokens rise | ours |
 
-    A value must also exceed its baseline.
+    A score must also exceed its baseline. Heads are chosen on one half of the sentences, and have a role if the 95%
+    interval of their score on the other half lies above the limit (`by_chance` is the expected number by chance).
 
     Args:
-        tables: Tables of one model by name, as `measure` returns them; any may be absent.
+        tables: Tables of one model by name, as `measure` returns them; any may be absent. Without the column replicates
+            there are no halves: roles are tested on all sentences, and all scores count as chosen.
 
     Returns:
         The columns of the table `head_roles`, by role, best head first.
@@ -92,28 +118,15 @@ def head_roles(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return HEAD_ROLES.conform(pd.concat(parts, ignore_index=True))
 
 
-def syntactic_heads(
-    relations: pd.DataFrame, margin: float = 0.1, relative: bool = False, convention: str = "voita"
-) -> pd.DataFrame:
-    """The rows of `head_relations` whose head exceeds the relation's baseline by `margin`.
+def by_chance(roles: pd.DataFrame) -> float:
+    """Upper bound on the expected number of roles held by chance: 2.5 % of those chosen on the first half.
+
+    The bound is reached if every chosen head's true score equals its limit; lower scores give fewer.
 
     Args:
-        relations: The table `head_relations`.
-        margin: Percentage points as a fraction (0.1 = ten points); with `relative`, a fraction of the baseline: the
-            paper's "ten per cent" can be read in both ways.
-        relative: Which of the two.
-        convention: "voita" or "clark".
-
-    Raises:
-        UserError: The margin is negative.
-
-    Source: [@voita2019heads].
+        roles: `head_roles`, or some of its rows.
     """
-    if margin < 0:
-        raise UserError(f"margin must be at least 0, a fraction. Got {margin}.")
-    rows = relations[relations["convention"] == convention]
-    limit = rows["baseline"] * (1 + margin) if relative else rows["baseline"] + margin
-    return rows[rows["value"] >= limit]
+    return FALSE_RATE * float(roles["chosen"].sum())
 
 
 def _scores(role: _Role, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -122,7 +135,59 @@ def _scores(role: _Role, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
         rows = rows[rows[column] == wanted]
     names = [role.name.format(**row) for row in rows.to_dict("records")]
     limit = np.maximum(role.threshold, rows["baseline"] + role.margin)
-    holds = (rows["value"] >= limit) & (rows["value"] > rows["baseline"])
-    frame = rows[[*_HEAD, *_SHOWN]].assign(role=names, limit=limit, holds=holds)
+    frame = rows[[*HEAD_KEYS, *_SHOWN]].assign(role=names, limit=limit).join(chosen_and_held(rows, limit))
     for _, part in frame.groupby("role", sort=False):
         yield part.sort_values("value", ascending=False, kind="stable")
+
+
+FALSE_RATE = 0.025
+"""Share of heads below a threshold whose 95% interval lies above it by chance."""
+
+
+def chosen_and_held(scores: pd.DataFrame, limit: pd.Series) -> pd.DataFrame:
+    """Which scores reach a limit on half of the sentences, and whether they exceed it on the other half.
+
+    The halves are those of `on_halves`. Scores are shares.
+
+    Args:
+        scores: Columns value, low, high, count and replicates, as from `ratio_estimate`.
+        limit: The limit of each score.
+
+    Returns:
+        Columns chosen, held_out, held_out_low, held_out_high and holds. A score is `chosen` if it reaches the limit on
+        the first half. It `holds` if also the lower end of its 95% interval on the second half exceeds the limit. Of
+        the chosen scores that are truly no higher than their limits, at most `FALSE_RATE` hold.
+
+    Without bootstrap replicates there are no halves. Then scores are tested on all sentences, and every score counts as
+    chosen.
+    """
+    values = scores["value"].to_numpy(dtype=float)
+    replicates = scores["replicates"].tolist() if "replicates" in scores else [()] * len(scores)
+    first, second, effects_MN = on_halves(values, replicates)
+    second = np.clip(second, 0, 1)
+    ends = [
+        _interval(value, effects, count / 2)
+        for value, effects, count in zip(second, effects_MN, scores["count"], strict=True)
+    ]
+    low, high = np.array(ends).reshape(-1, 2).T
+    unknown = np.isnan(first)
+    second, low, high = (
+        np.where(unknown, scores[name].to_numpy(dtype=float), half)
+        for name, half in (("value", second), ("low", low), ("high", high))
+    )
+    chosen = unknown | (first >= limit.to_numpy(dtype=float))
+    return pd.DataFrame(
+        {
+            "chosen": chosen,
+            "held_out": second,
+            "held_out_low": low,
+            "held_out_high": high,
+            "holds": chosen & (low > limit.to_numpy(dtype=float)),
+        },
+        index=scores.index,
+    )
+
+
+def _interval(value: float, effects: Float[np.ndarray, " block"], count: float) -> tuple[float, float]:
+    units = int(np.count_nonzero(effects))
+    return block_interval(value, effects, units=units or None, scale="share", count=count)

@@ -48,7 +48,7 @@ def attention_flow(attention: Attention, valid: Array | None = None) -> Float[Te
     The layered graph has an edge of capacity $\hat A_l[i, j]$ (see `attention_rollout`) from position i above block l
     to position j below it. The flow from the top position i to the input j is normalised over j.
 
-    The cost grows with the fourth power of the sentence length: for single sentences.
+    The cost grows with the fourth power of the sentence length: use it for single sentences.
 
     Args:
         attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.

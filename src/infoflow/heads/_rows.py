@@ -1,4 +1,4 @@
-"""Attention rows that count, and the keys they may look at."""
+"""Attention rows that count, and their admissible keys."""
 
 # B sentence, H head, Q query, K key
 
@@ -23,14 +23,17 @@ class AttentionRows:
     """Which entries of attention matrices count. Nothing is renormalised after exclusion."""
 
     admissible: Bool[Tensor, "sentence query key"]
-    """The query counts, and may attend to this key."""
+    """The query counts, and may attend to this key, which counts as well."""
+    visible: Bool[Tensor, "sentence query key"]
+    """The model lets the query attend to this key, whether it counts or not."""
     offset: Int[Tensor, "sentence query key"]
-    """Key's position less the query's; positions count real tokens, so padding does not shift them."""
+    """Key's position minus the query's; positions count real tokens, so padding does not shift them."""
 
     @classmethod
     def of_tokens(cls, valid: Bool[Tensor, "sentence token"]) -> "AttentionRows":
         """Self-attention among the valid tokens."""
-        return cls(admissible=valid.unsqueeze(2) & valid.unsqueeze(1), offset=_offsets(*_index_positions(valid)))
+        admissible = valid.unsqueeze(2) & valid.unsqueeze(1)
+        return cls(admissible=admissible, visible=admissible, offset=_offsets(*_index_positions(valid)))
 
     @classmethod
     def of_activations(
@@ -39,20 +42,22 @@ class AttentionRows:
         key: AttentionKey,
         queries: Bool[Tensor, "sentence query"] | None = None,
         keys: Bool[Tensor, "sentence key"] | None = None,
+        visible: Bool[Tensor, "sentence query key"] | None = None,
     ) -> "AttentionRows":
-        """One stack's attention of one kind; in causal self-attention later keys are inadmissible.
+        """One stack's attention of one kind.
 
-        `queries` and `keys` say which tokens count as such; by default all but padding and special tokens.
+        `queries` and `keys` are masks of tokens that count; default: all but padding and special tokens. `visible` is
+        the mask of the layer in question, one of `Activations.visible_keys`; default: the first layer's.
         """
-        stack, kind = key
-        from_stream, to_stream = activations.streams[stack], activations.keys_stream(key)
+        from_stream, to_stream = activations.streams[key[0]], activations.keys_stream(key)
         queries = from_stream.valid if queries is None else queries
         keys = to_stream.valid if keys is None else keys
-        admissible = queries.unsqueeze(2) & keys.unsqueeze(1)
-        offset = _offsets(from_stream.position, to_stream.position)
-        if kind == "self" and activations.model.anatomy.stack(stack).causal:
-            admissible = admissible & (offset <= 0)
-        return cls(admissible=admissible, offset=offset)
+        visible = activations.visible_keys(key)[0] if visible is None else visible
+        return cls(
+            admissible=queries.unsqueeze(2) & keys.unsqueeze(1) & visible,
+            visible=visible,
+            offset=_offsets(from_stream.position, to_stream.position),
+        )
 
     @property
     def queries(self) -> Bool[Tensor, "sentence query"]:
@@ -60,8 +65,12 @@ class AttentionRows:
         return self.admissible.any(2)
 
     @property
-    def num_keys(self) -> Int[Tensor, "sentence query"]:
-        return self.admissible.sum(2)
+    def uniform(self) -> Float[Tensor, "sentence head=1 query key"]:
+        """The head that every statistic's control is computed on: equal weights on all keys that a query may attend to.
+
+        As with the model's own heads, its weights on keys that do not count are lost, not redistributed.
+        """
+        return uniform_attention(self.visible)
 
 
 def _index_positions(valid: Bool[Tensor, "sentence token"]) -> tuple[Tensor, Tensor]:
@@ -75,13 +84,38 @@ def _offsets(
     return keys.unsqueeze(1) - queries.unsqueeze(2)
 
 
+def uniform_attention(visible: Bool[Tensor, "sentence query key"]) -> Float[Tensor, "sentence head=1 query key"]:
+    """Weights of a head without preferences, in float32 like a model's softmax."""
+    return (visible / visible.sum(2, keepdim=True).clamp(min=1)).unsqueeze(1)
+
+
 def largest(
     weights: Float[Tensor, "sentence head query key"], rows: AttentionRows
-) -> tuple[Float[Tensor, "sentence head query"], Int[Tensor, "sentence head query"]]:
-    """Each row's largest weight over its keys, and that key (the first of equals); rows without keys give −1."""
+) -> Float[Tensor, "sentence head query"]:
+    """Each row's largest weight over its keys; rows without keys give −1."""
     # Filled, not multiplied: rows of padding may hold NaN.
-    best = weights.masked_fill(~rows.admissible.unsqueeze(1), -1).max(dim=3)
-    return best.values, best.indices
+    return weights.masked_fill(~rows.admissible.unsqueeze(1), -1).amax(3)
+
+
+def maxima(
+    weights: Float[Tensor, "sentence head query key"], admissible: Bool[Tensor, "sentence #head query key"]
+) -> Float[Tensor, "sentence head query key"]:
+    """1/m on each of the m admissible keys that share the largest weight of their row, 0 on all others.
+
+    Weights tie if they are equal in their own precision: a preference in the last digit is a preference. A row without
+    keys is 0 everywhere.
+    """
+    kept = weights.masked_fill(~admissible, -1)
+    best = (kept == kept.amax(3, keepdim=True)).logical_and_(admissible).to(weights.dtype)
+    return best.div_(best.sum(3, keepdim=True).clamp_(min=1))
+
+
+def sum_on(
+    shares: Float[Tensor, "sentence head query key"], targets: Sequence[Bool[Tensor, "sentence query key"]]
+) -> Float[Tensor, "sentence head target"]:
+    """Sum of `maxima` over each set of targets, in float64."""
+    chosen = torch.stack(list(targets), dim=1).flatten(2).to(shares)
+    return (shares.flatten(2) @ chosen.mT).double()
 
 
 def sum_queries(scores: Float[Tensor, "sentence head query"], rows: AttentionRows) -> Float[Tensor, "sentence head"]:

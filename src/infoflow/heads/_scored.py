@@ -1,4 +1,4 @@
-"""What a model predicts on sentences of a corpus, and at what loss: the quantity that a head may matter for."""
+"""A model's predictions on sentences of a corpus, and their loss: the quantity that a head may affect."""
 
 # B sentence, T token, V variant (the batch repeated), N scored position
 
@@ -18,10 +18,10 @@ from infoflow.models import Model, forward_logits, readout, tap
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ScoredBatch:
-    """Sentences as the model reads them, with the tokens that it is to predict."""
+    """Sentences as input of the model, with the tokens to predict."""
 
     padded: PaddedBatch
-    labels: Tensor  # (B, step) of the predicting stack; NO_LABEL where nothing is asked
+    labels: Tensor  # (B, step) of the predicting stack; NO_LABEL without a target
 
     @property
     def size(self) -> int:
@@ -33,7 +33,7 @@ class ScoredBatch:
         return (self.labels != NO_LABEL).sum(dim=1)
 
     def repeated(self, variants: int) -> "ScoredBatch":
-        """The batch `variants` times over, sentence by sentence within each."""
+        """The batch `variants` times, sentence by sentence within each."""
         if variants == 1:
             return self
         streams = {name: _repeated(one, variants) for name, one in self.padded.streams.items()}
@@ -41,15 +41,15 @@ class ScoredBatch:
 
 
 class SentenceScorer:
-    """Losses of a model per sentence, in nats: of masked, next or target tokens, as its task is.
+    """Losses of a model per sentence, in nats: of masked, next or target tokens, depending on its task.
 
-    A masked LM reads text that is corrupted as in its training (`PassOptions.corruption`), with noise that depends on
-    (seed, sentence) alone, so that every variant of a model reads the same. A sequence-to-sequence model reads the
+    A masked LM reads text that is corrupted as in its training (`PassOptions.corruption`), with noise that depends only
+    on (seed, sentence), so that all variants of a model read the same input. A sequence-to-sequence model reads the
     translation shifted right and predicts it.
 
     Raises:
-        UserError: The model predicts nothing.
-        NothingToRead: Its decoder has nothing to read.
+        UserError: The model makes no predictions.
+        NothingToRead: Its decoder has no input.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -63,7 +63,10 @@ class SentenceScorer:
         self._read = readout(self.model) if self.model.task == "masked-lm" else None
 
     def choose(self, sentences: int | None, purpose: str) -> np.ndarray:
-        """Rows of so many sentences by the hash of their text (all by default); another purpose, other sentences."""
+        """Rows of `sentences` sentences by the hash of their text (default: all).
+
+        Other purposes give other sentences.
+        """
         rows, ids = self.reader.rows, self.reader.corpus.content_ids
         if sentences is None or sentences >= len(rows):
             return rows
@@ -71,7 +74,7 @@ class SentenceScorer:
         return rows[np.sort(order[:sentences])]
 
     def batches(self, rows: np.ndarray, token_budget: int) -> Iterator[ScoredBatch]:
-        """Those of the sentences `rows` that have a token to predict, in padded batches by length."""
+        """The sentences in `rows` that have a token to predict, in padded batches by length."""
         rows = rows[[self._predicts(int(row)) for row in rows]]
         lengths = np.array([self.reader.longest(rows[index : index + 1]) for index in range(len(rows))])
         for batch in self.reader.even(rows, length_batches(lengths, token_budget)):
@@ -93,7 +96,7 @@ class SentenceScorer:
         return ScoredBatch(padded=padded, labels=padded.streams[self._stack].labels)
 
     def losses(self, batch: ScoredBatch) -> Float[Tensor, " sentence"]:
-        """Sum of the cross-entropies of each sentence's tokens; differentiable where gradients are on."""
+        """Sum of the cross-entropies of each sentence's tokens; differentiable if gradients are enabled."""
         scored = batch.labels != NO_LABEL
         logits_NV = self.logits(batch)
         logits_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
@@ -101,7 +104,7 @@ class SentenceScorer:
         return losses_N.new_zeros(batch.size).index_add(0, scored.nonzero()[:, 0], losses_N)
 
     def logits(self, batch: ScoredBatch) -> Float[Tensor, "scored vocabulary"]:
-        """Logits at the tokens that are asked for, sentence by sentence."""
+        """Logits at the tokens to predict, sentence by sentence."""
         scored = batch.labels != NO_LABEL
         streams, model = batch.padded.streams, self.model
         source = streams[self.reader.source_stack]
@@ -114,12 +117,12 @@ class SentenceScorer:
         assert self._read is not None
         with tap(model, hidden=True) as seen:
             model.module.base_model(**inputs)
-        # The head sees the selected tokens alone, a seventh of them: on a small model it costs more than the blocks.
+        # The head sees only the selected tokens, a seventh of them: on a small model it costs more than the blocks.
         return self._read(seen.hidden[self._stack][-1][scored])
 
 
 def no_loss(model: Model) -> str | None:
-    """Why a model has no loss that its heads could matter for, or None."""
+    """Why a model has no loss that its heads could affect, or None."""
     if model.task == "encoder":
         return "it has no language-model head, so it predicts nothing"
     tokenizer = model.tokenizer

@@ -1,4 +1,4 @@
-"""Everything that attention views show of one sentence: each head's weights, values, queries and keys."""
+"""Data of the attention views for one sentence: each head's weights, values, queries and keys; each layer's guess."""
 
 # H query head, G key/value head, T query token, S key token, d head width
 
@@ -11,14 +11,83 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from infoflow.corpus import printable
 from infoflow.foundation import UserError, shown_by
 from infoflow.models import Attention, AttentionCall, Model, keys_stack, model_inputs, tap
+from infoflow.representations import logit_lens
 
-from ._layer_guesses import LayerGuesses, layer_guesses
-from ._quantised import quantise
+from ._head_writes import output_weight, value_norms
 from ._relevance import Place, alti_contributions
 from ._sentence_tokens import ReadSentence, Text, read_tokens
-from ._value_weighted import output_weight, value_norms
+
+LEVELS = 255
+
+
+def quantise(weights: Float[Any, "*shape"]) -> UInt8[np.ndarray, "*shape"]:
+    r"""Numbers in 0..1 as bytes, $q = \mathrm{round}(255 \sqrt{a})$; a byte represents $(q / 255)^2$.
+
+    The square root allots more levels to small weights: over 512 keys even attention is 0.002, which a linear scale
+    would round to 0 or 1 level. The error is at most 0.004, near 1, and smaller for smaller weights.
+
+    >>> quantise(np.array([0.0, 0.002, 0.25, 1.0])).tolist()
+    [0, 11, 128, 255]
+    """
+    return np.rint(LEVELS * np.sqrt(np.clip(np.asarray(weights, dtype=np.float32), 0, 1))).astype(np.uint8)
+
+
+def restore(bytes_: UInt8[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """The weights encoded by `quantise`, up to its rounding."""
+    return (bytes_.astype(np.float32) / LEVELS) ** 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guess:
+    """A layer's most likely token at one position."""
+
+    text: str
+    share: float  # its probability, 0 to 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerGuesses:
+    """The best guess of each layer at each token of the predicting stack, by the logit lens."""
+
+    stack: str
+    states: tuple[tuple[Guess, ...], ...]  # state 0..L (0 = embeddings), then token
+
+
+def layer_guesses(model: Model, read: ReadSentence) -> LayerGuesses | None:
+    """Best guesses of all layers for one sentence; None if the model's states cannot be read as predictions.
+
+    At each position the guess is for the model's target there: the next token, or, for a masked LM, this one.
+    """
+    stack = model.anatomy.predicts.name
+    ids = [torch.tensor([[token.id for token in tokens]]) for tokens in read.tokens.values()]
+    try:
+        readings = logit_lens(model, ids[0], decoder_input_ids=ids[1] if len(ids) > 1 else None)
+    except UserError:
+        return None
+    return LayerGuesses(stack=stack, states=tuple(best_guesses(model, reading.logits) for reading in readings))
+
+
+def best_guesses(model: Model, logits: Float[Tensor, "token vocabulary"]) -> tuple[Guess, ...]:
+    """The most likely token at each position, and its probability."""
+    best = logits.float().softmax(dim=-1).max(dim=-1)
+    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return tuple(Guess(text=token_name(model, token), share=share) for token, share in pairs)
+
+
+def token_name(model: Model, token: int) -> str:
+    """A predicted token in readable form: its text, or its tokenizer's name for it, or else its number."""
+    tokenizer = model.target_tokenizer or model.tokenizer
+    if tokenizer is None or token >= len(tokenizer):
+        return str(token)
+    # Byte-level names such as `ĠcafÃ©` are unreadable, and some tokens are not text.
+    text = printable(str(tokenizer.decode([token]))).strip()
+    if text and "\ufffd" not in text:
+        return text
+    name = tokenizer.convert_ids_to_tokens(token)
+    return (printable(str(name)).strip() or str(token)) if name is not None else str(token)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -26,15 +95,14 @@ class LayerAttention:
     """One attention of one layer on one sentence."""
 
     layer: int
-    weights: UInt8[np.ndarray, "head query key"]  # as `quantise` writes them
-    value_norms: Float[np.ndarray, "head key"]  # length of what a head would write if it looked at that key alone
-    query: Float[np.ndarray, "head query width"]  # zeros of width 1 where scores are no such products (DeBERTa)
+    weights: UInt8[np.ndarray, "head query key"]  # encoded by `quantise`
+    value_norms: Float[np.ndarray, "head key"]  # length of a head's output if it attended to that key alone
+    query: Float[np.ndarray, "head query width"]  # zeros of width 1 if scores are not such products (DeBERTa)
     key: Float[np.ndarray, "group key width"]  # one per key/value head
     scaling: float  # of the products of query and key
-    biased: bool  # scores are more than these products: a position bias or a cap
+    biased: bool  # scores have more terms than these products: a position bias or a cap
     mixing: UInt8[np.ndarray, "query key"] | None = None
-    """ALTI's map of the layer, all heads and the residual connection together, as `quantise` writes it; None where the
-    model does not allow it."""
+    """ALTI's map of the layer (all heads and the residual connection) encoded by `quantise`; None if unsupported."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -48,19 +116,19 @@ class AttentionOfKind:
 
     @property
     def keys_stack(self) -> str:
-        """The stack whose tokens are attended to."""
+        """The stack of the keys' tokens."""
         return keys_stack(self.stack, self.kind)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SentenceAttention:
-    """One sentence, as a model reads it and attends to it."""
+    """One sentence with a model's tokens and attention."""
 
     model: str
     task: str
     sentence: ReadSentence
     kinds: tuple[AttentionOfKind, ...]
-    guesses: LayerGuesses | None = None  # None: not asked for, or the model predicts nothing
+    guesses: LayerGuesses | None = None  # None: not requested, or the model makes no predictions
 
     _repr_html_ = shown_by("infoflow.report", "attention_shown")
 
@@ -79,16 +147,16 @@ def sentence_attention(
     mixing: bool = True,
     guesses: bool = False,
 ) -> SentenceAttention:
-    """Run one sentence and keep what each head does with it.
+    """Run one sentence and keep each head's attention.
 
     Args:
         model: A loaded model of any family that the tap supports.
         sentence: Text, or token ids.
-        translation: What the decoder of an encoder–decoder model reads; by default the model's own translation.
-        longest: Tokens at most on either side; None for no limit but the model's.
-        mixing: Also ALTI's maps. Their time grows with the square of the length: on BERT-base 0.2 s of CPU time for 16
-            tokens and 3 s for 128, measured, so some 45 s for 512.
-        guesses: Also the token that each layer would predict at each place, by the logit lens.
+        translation: Input of an encoder–decoder model's decoder; default: the model's own translation.
+        longest: Maximum number of tokens on either side; None: only the model's limit.
+        mixing: Also compute ALTI's maps. Their time is quadratic in the length: on BERT-base 0.2 s of CPU time for 16
+            tokens and 3 s for 128, measured, so about 45 s for 512.
+        guesses: Also compute each layer's prediction at each position, by the logit lens.
 
     Raises:
         UserError: The sentence is empty or too long, or the model cannot read it (see `read_tokens`).
@@ -102,7 +170,7 @@ def sentence_attention(
 
 
 class AttentionWatch:
-    """Keeps what every attention call of one sentence shows: an `on_attention` of `tap`, around one forward pass."""
+    """Records every attention call of one sentence: an `on_attention` of `tap`, around one forward pass."""
 
     def __init__(self, model: Model, read: ReadSentence) -> None:
         self._model, self._read = model, read
@@ -115,7 +183,7 @@ class AttentionWatch:
         self._calls.setdefault((call.stack, call.kind), {})[call.layer] = looked_at
 
     def seen(self, maps: Mapping[Place, UInt8[np.ndarray, "_ _"]]) -> SentenceAttention:
-        """All that was kept, with ALTI's maps where there are some."""
+        """All recorded data, with ALTI's maps if there are any."""
         kinds = tuple(
             AttentionOfKind(
                 stack=stack.name,
@@ -134,13 +202,13 @@ class AttentionWatch:
 
 
 def sentence_inputs(model: Model, read: ReadSentence) -> dict[str, Any]:
-    """Keywords of one forward pass of the sentence alone, without padding."""
+    """Arguments of one forward pass of the sentence alone, without padding."""
     ids = [torch.tensor([[token.id for token in tokens]]) for tokens in read.tokens.values()]
     return model_inputs(model, ids[0], decoder_input_ids=ids[1] if len(ids) > 1 else None)
 
 
 def _mixing(model: Model, inputs: dict[str, Any]) -> dict[Place, UInt8[np.ndarray, "_ _"]]:
-    """ALTI's maps as `quantise` writes them; none where it does not know the model's blocks."""
+    """ALTI's maps encoded by `quantise`; none if it does not support the model's blocks."""
     try:
         (maps,) = alti_contributions(model, inputs)
     except UserError:
@@ -163,7 +231,7 @@ def _looked_at(model: Model, attention: Attention, call: AttentionCall) -> Layer
 
 
 def _adds_to_products(call: AttentionCall, attention: Attention) -> bool:
-    """Whether attention code of a family's own adds more to its scores than what hides keys."""
+    """Whether a family's own attention code adds more to its scores than a mask."""
     if attention.own is None or call.mask is None:
         return False
     seen = call.weights > 0

@@ -1,4 +1,4 @@
-"""Is a difference between two variants of a model chance? And what remains when many are asked at once?"""
+"""Tests of differences between two variants of a model, with corrections for multiple tests."""
 
 # K block, M test, P permutation
 
@@ -17,13 +17,13 @@ def sign_flip_p(differences: Float[np.ndarray, "test block"], seed: int = 0) -> 
 
     $$ p = \frac{1 + \#\{ |\sum_k s_k d_k| \ge |\sum_k d_k| \}}{1 + P}, \qquad s_k = \pm 1 $$
 
-    $d_k$ is the paired difference summed over the sentences of bootstrap block k. If a change of the model did nothing
-    but noise, its differences would be symmetric about 0. The same P = 20,000 signs serve all rows.
+    $d_k$ is the paired difference summed over the sentences of bootstrap block k. Under the null hypothesis that a
+    change only adds noise, differences are symmetric about 0. The same P = 20,000 signs serve all rows.
     """
     signs = (
         stream("sign-flips", seed).integers(0, 2, size=(PERMUTATIONS, differences.shape[1]), dtype=np.int8) * 2.0 - 1
     )
-    # Sums in another order differ in the last digit, and a row of zeros must get p = 1.
+    # A different order of summation changes the last digit, and a row of zeros must get p = 1.
     observed = np.abs(differences.sum(axis=1)) * (1 - 1e-12)
     larger = np.zeros(len(differences))
     for start in range(0, len(differences), _CHUNK):
@@ -33,7 +33,7 @@ def sign_flip_p(differences: Float[np.ndarray, "test block"], seed: int = 0) -> 
 
 
 def correct(p: Float[np.ndarray, " test"], method: str = "holm") -> Float[np.ndarray, " test"]:
-    """P-values corrected for their number.
+    """P-values corrected for multiple tests.
 
     `"holm"` bounds the chance of any false discovery, `"bh"` (Benjamini–Hochberg) the expected share of false ones
     among the discoveries, `"none"` nothing. NaN stays and does not count.

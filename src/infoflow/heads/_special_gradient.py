@@ -1,4 +1,4 @@
-"""Whether attention to a special token changes what a model predicts: the loss's gradient by attention."""
+"""Whether attention to a special token affects predictions: the gradient of the loss with respect to attention."""
 
 # B sentence, H head, Q query, K key
 
@@ -16,16 +16,17 @@ from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.models import AttentionCall, Model, keys_stack, tap
 from infoflow.results import TableSchema, estimate_columns, ratio_estimate
 
-from ._head_measure import HEAD_KEYS
+from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK
 from ._roles import NAMED, Roles
 from ._rows import AttentionRows
 from ._scored import ScoredBatch, SentenceScorer, no_loss
 
-_SCHEMA = TableSchema(
+HEAD_SPECIAL_GRADIENT = TableSchema(
     name="head_special_gradient",
     version=1,
     description="Mean absolute gradient of the loss (a sentence's mean over its predicted tokens) with respect to the "
     "attention on a special token.",
+    made_by="it needs a tokenizer with a SEP token, and a plan that does not leave it out",
     columns=(
         *HEAD_KEYS,
         *estimate_columns(
@@ -41,18 +42,18 @@ _SCHEMA = TableSchema(
 class SpecialGradient(Intervention):
     r"""How much the loss would change with a head's attention to SEP: $|\partial L / \partial a_{ij}|$, j a SEP.
 
-    L is a sentence's mean cross-entropy over masked, next or target tokens, so batches change nothing. A large share of
-    attention with a small gradient is a head doing nothing. One backward pass per batch serves all heads.
+    L is a sentence's mean cross-entropy over masked, next or target tokens, so batches change nothing. A head with a
+    large share of attention and a small gradient is idle. One backward pass per batch serves all heads.
 
     Args:
         role: "sep", "cls", "bos" or "eos", by the tokenizer's names.
-        others: Number of most frequent token types that are the control.
-        sentences: At most so many, chosen by hash.
+        others: Number of most frequent token types used as control.
+        sentences: At most this many, chosen by hash.
 
     Source: [@clark2019], who plot it by layer.
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = HEAD_SPECIAL_GRADIENT
 
     def __init__(self, role: str = "sep", others: int = 10, sentences: int = 200) -> None:
         if role not in NAMED or others < 1 or sentences < 1:
@@ -112,11 +113,11 @@ class SpecialGradient(Intervention):
 
 
 def attention_gradients(scorer: SentenceScorer, batch: ScoredBatch) -> dict[tuple[AttentionKey, int], Tensor]:
-    """Gradient (B, H, Q, K) of the sum of the sentences' mean losses by the attention of each layer."""
+    """Gradient (B, H, Q, K) of the sum of the sentences' mean losses with respect to the attention of each layer."""
     leaves: dict[tuple[AttentionKey, int], Tensor] = {}
 
     def open_leaf(call: AttentionCall) -> AttentionCall:
-        # A zero that is added: the weights keep depending on what lies below, and parameters may be frozen.
+        # A zero is added: the weights keep depending on the layers below, and parameters may be frozen.
         leaf = torch.zeros_like(call.weights, requires_grad=True)
         leaves[(call.stack, call.kind), call.layer] = leaf
         return call.edited(weights=call.weights + leaf)
@@ -133,5 +134,5 @@ def _rows(key: AttentionKey, layer: int, sums: np.ndarray) -> Iterator[dict[str,
         value, pairs, other, other_pairs = sums[:, head].T
         with np.errstate(invalid="ignore", divide="ignore"):
             baseline = other.sum() / other_pairs.sum()
-        where = {"stack": key[0], "kind": key[1], "layer": layer, "head": head}
+        where = {STACK: key[0], KIND: key[1], LAYER: layer, HEAD: head}
         yield {**where, **ratio_estimate(value, pairs, float(baseline), "positive")}

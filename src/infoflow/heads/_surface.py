@@ -1,89 +1,206 @@
-"""Where attention goes on the surface: to neighbours, to the ends of a sentence, to special tokens, to punctuation."""
+"""Attention to surface features: neighbours, ends of a sentence, special tokens, punctuation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ._roles import PUNCTUATION
-from ._rows import AttentionRows
+from infoflow.flow import Activations, AttentionKey, Reader
+from infoflow.foundation import Scale, UserError, as_tensor, as_written
+from infoflow.models import keys_stack
+from infoflow.results import Column, TableSchema, estimate_columns
+
+from ._head_measure import HEAD_KEYS, AbstractHeadMeasure, compact
+from ._roles import NAMED, PUNCTUATION, SPECIAL, Roles
+from ._rows import Array, AttentionRows, uniform_attention
 
 OFFSETS: Mapping[str, int] = {"self": 0, "previous": -1, "next": 1}
-"""Statistics of a key's place relative to the query."""
+"""Statistics of a key's position relative to the query."""
 ENDS = ("first", "last")
-_EVERYWHERE = (*ENDS, PUNCTUATION)
-"""Statistics that count a sentence without such a key as 0."""
+ROLES = (SPECIAL, *NAMED, PUNCTUATION)
 ENTROPIES = ("entropy", "first_token_entropy")
 SEPARATORS = ("sep_to_sep", "rest_to_sep")
+STATISTICS = (*OFFSETS, *ENDS, *ROLES, *SEPARATORS, *ENTROPIES)
+_EVERYWHERE = (*ENDS, PUNCTUATION)
+"""Statistics that count a sentence without such a key as 0."""
+
+STATISTIC = Column(
+    "statistic",
+    "string",
+    "",
+    "self, previous, next: the token at the query's own, previous or next place; first, last: the sentence's first or"
+    " last token; special: all special tokens; cls, sep, bos, eos: those by name; punctuation, which is 0 in a "
+    "sentence without any (before version 2 such sentences were left out; before version 3 only . and , counted, now "
+    "what Unicode calls punctuation); sep_to_sep, rest_to_sep: SEP from SEP, and from all others; entropy; "
+    "first_token_entropy: entropy of the first token's attention (CLS in BERT)",
+)
+HEAD_SURFACE = TableSchema(
+    name="head_surface",
+    version=3,
+    description="Where the attention of a head goes, special tokens included: the mean share of a query's attention on "
+    "chosen keys, and its entropy. Special tokens that a model does not have, or no sentence, have no row.",
+    light=True,
+    columns=(
+        *HEAD_KEYS,
+        STATISTIC,
+        *estimate_columns(
+            "share of attention, or nats for entropies", "mean over queries", "the same of uniform attention"
+        ),
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SurfaceRows(AttentionRows):
-    """Rows, and which tokens the statistics are about."""
+    """Rows with the tokens that the statistics are about."""
 
-    keys: Mapping[str, Bool[Tensor, "sentence key"]]
+    chosen: Mapping[str, Bool[Tensor, "sentence key"]]
     """By statistic: the keys whose attention is summed."""
     first_query: Bool[Tensor, "sentence query"]
     separators: Bool[Tensor, "sentence query"]
     """Queries that are SEP."""
 
-    @property
-    def statistics(self) -> tuple[str, ...]:
-        return (*OFFSETS, *self.keys, *SEPARATORS, *ENTROPIES)
 
+class SurfaceStatistics(AbstractHeadMeasure):
+    r"""Attention to neighbours, sentence ends, special tokens and punctuation, and entropy, of every head.
 
-def surface_sums(
-    weights: Float[Tensor, "sentence head query key"], rows: SurfaceRows, smoothing: float
-) -> Float[Tensor, "sentence head statistic"]:
-    r"""Sums over queries of the attention on chosen keys, then of the queries' entropies in nats.
-
-    $$ \sum_{i \in Q} \sum_{j \in S(i)} a_{ij}, \qquad -\sum_{i \in Q} \sum_j \tilde a_{ij} \ln \tilde a_{ij},
+    $$ \frac{1}{|Q|} \sum_{i \in Q} \sum_{j \in S(i)} a_{ij}, \qquad
+       -\frac{1}{|Q|} \sum_{i \in Q} \sum_j \tilde a_{ij} \ln \tilde a_{ij},
        \quad \tilde a = (1 - ε) a + ε / |K_i| $$
 
-    S(i) are the keys that a statistic is about (`OFFSETS`, then `rows.keys`). A query without such a key adds nothing
-    and still counts: the first token has no previous one.
+    S(i) are the keys of a statistic. A query without such a key adds 0 and still counts: the first token has no
+    previous one. `of(attention, valid, roles)` returns the statistics of arrays in the order of the table.
 
-    Source: [@clark2019], the authors' code.
+    Special tokens count as query and as key unless excluded (as in [@clark2019]; `Confidence` and `Entropy` follow
+    [@voita2019heads] instead). Offsets count real tokens; in cross-attention "self" is the source token at the query's
+    own position.
+
+    Args:
+        punctuation: Texts of the tokens that count as punctuation, as (".", ",") in [@clark2019]; default: all Unicode
+            punctuation, in any script. A sentence without any counts as 0.
+        smoothing: ε of $(1 - ε) a + ε/|K|$ before entropies.
+        exclude_keys: Roles of tokens excluded as keys, see `Confidence`.
+        exclude_queries: Roles of tokens excluded as queries.
+        average: `"micro"`: over all queries; `"document"`: over sentences, as in [@clark2019].
+
+    Source: [@clark2019], the authors' code; the released plotting cell swaps "left" and "right".
     """
-    # Filled, not multiplied: rows of padding may hold NaN.
-    kept = weights.masked_fill(~rows.admissible.unsqueeze(1), 0)
-    near = torch.stack([rows.admissible & (rows.offset == offset) for offset in OFFSETS.values()], dim=3)
-    on_offsets = kept.flatten(2) @ near.flatten(1, 2).to(kept)  # sentence, head, offset
-    on_keys = kept @ torch.stack(list(rows.keys.values()), dim=2).unsqueeze(1).to(kept)  # …, query, role
-    on_separator = on_keys[..., list(rows.keys).index("sep")]
-    parts = [on_offsets.double(), on_keys.double().sum(2)]
-    parts += [_over(on_separator, queries).unsqueeze(2) for queries in (rows.separators, ~rows.separators)]
-    entropy = _entropies(kept, rows, smoothing)
-    parts += [_over(entropy, queries).unsqueeze(2) for queries in (rows.queries, rows.first_query)]
-    return torch.cat(parts, dim=2)
+
+    table: ClassVar[TableSchema] = HEAD_SURFACE
+
+    def __init__(
+        self,
+        punctuation: Sequence[str] | None = None,
+        smoothing: float = 1e-4,
+        exclude_keys: Sequence[str] = (),
+        exclude_queries: Sequence[str] = (),
+        average: str = "micro",
+    ) -> None:
+        super().__init__(exclude_keys, exclude_queries, average)
+        if not 0 <= smoothing < 1:
+            raise UserError(f"smoothing must lie in [0, 1). Got {smoothing}.")
+        self.punctuation = None if punctuation is None else tuple(punctuation)
+        self.smoothing = smoothing
+
+    def prepare(self, reader: Reader) -> None:
+        super().prepare(reader)
+        custom = [role for role in (*self.exclude_keys, *self.exclude_queries) if role not in STATISTICS]
+        self._roles = Roles.of(reader, self.punctuation, custom)
+
+    def rows_of(self, valid: Bool[Tensor, "sentence token"], roles: Mapping[str, Array] | None = None) -> SurfaceRows:
+        """Rows of arrays; `roles`: (batch, token) masks of special, cls, sep, bos, eos and punctuation tokens.
+
+        Statistics of missing roles are NaN, and 0 for punctuation.
+        """
+        if unknown := set(roles or {}) - {*ROLES}:
+            raise UserError(f"roles must be among {', '.join(ROLES)}. Got {as_written(min(unknown))}.")
+        masks = {role: torch.zeros_like(valid) for role in ROLES}
+        masks |= {role: as_tensor(mask).bool() & valid for role, mask in (roles or {}).items()}
+        order = valid.cumsum(1)
+        first, last = valid & (order == 1), valid & (order == order[:, -1:])
+        return self._surface(
+            AttentionRows.of_tokens(valid), {"first": first, "last": last, **masks}, first, masks["sep"]
+        )
+
+    def _rows(
+        self, activations: Activations, key: AttentionKey, visible: Bool[Tensor, "sentence query key"]
+    ) -> SurfaceRows:
+        stack, target = key[0], keys_stack(*key)
+        queries, keys = activations.streams[stack], activations.streams[target]
+        last = keys.position.amax(1, keepdim=True)
+        chosen = {"first": keys.position == 0, "last": (keys.position == last) & keys.real}
+        chosen |= {role: self._roles.where(keys, target, role) for role in ROLES}
+        separators = self._roles.where(queries, stack, "sep")
+        return self._surface(super()._rows(activations, key, visible), chosen, queries.position == 0, separators)
+
+    @staticmethod
+    def _surface(
+        rows: AttentionRows,
+        chosen: Mapping[str, Bool[Tensor, "sentence key"]],
+        first_query: Bool[Tensor, "sentence query"],
+        separators: Bool[Tensor, "sentence query"],
+    ) -> SurfaceRows:
+        return SurfaceRows(
+            admissible=rows.admissible,
+            visible=rows.visible,
+            offset=rows.offset,
+            chosen=chosen,
+            first_query=first_query,
+            separators=separators,
+        )
+
+    def sums(
+        self, weights: Float[Tensor, "sentence head query key"], rows: SurfaceRows
+    ) -> Float[Tensor, "sentence head statistic"]:
+        # Filled, not multiplied: rows of padding may hold NaN.
+        kept = weights.masked_fill(~rows.admissible.unsqueeze(1), 0)
+        near = torch.stack([rows.admissible & (rows.offset == offset) for offset in OFFSETS.values()], dim=3)
+        on_offsets = kept.flatten(2) @ near.flatten(1, 2).to(kept)  # sentence, head, offset
+        on_keys = kept @ torch.stack(list(rows.chosen.values()), dim=2).unsqueeze(1).to(kept)  # …, query, role
+        on_separator = on_keys[..., list(rows.chosen).index("sep")]
+        parts = [on_offsets.double(), on_keys.double().sum(2)]
+        parts += [_over(on_separator, queries) for queries in (rows.separators, ~rows.separators)]
+        entropy = self._entropies(kept, rows)
+        parts += [_over(entropy, queries) for queries in (rows.queries, rows.first_query)]
+        return torch.cat(parts, dim=2)
+
+    def count(self, rows: SurfaceRows) -> Float[Tensor, "sentence statistic"]:
+        """Number of queries in each sum; 0 for a special token that is not a key of the sentence.
+
+        A sentence without punctuation counts: there is no attention on it. The authors of [@clark2019] sum A · selector
+        over n in every document, and the selector of such a document is 0.
+        """
+        queries = rows.queries.sum(1).double()
+        counts = [queries] * len(OFFSETS)
+        counts += [queries if name in _EVERYWHERE else queries * keys.any(1) for name, keys in rows.chosen.items()]
+        has_separator = rows.chosen["sep"].any(1)
+        counts += [(rows.queries & part).sum(1) * has_separator for part in (rows.separators, ~rows.separators)]
+        counts += [queries, (rows.queries & rows.first_query).sum(1)]
+        return torch.stack([count.double() for count in counts], dim=1)
+
+    def _entropies(self, kept: Tensor, rows: AttentionRows) -> Float[Tensor, "sentence head query"]:
+        floor = self.smoothing * uniform_attention(rows.admissible)
+        return torch.special.entr((1 - self.smoothing) * kept + floor.to(kept)).sum(3, dtype=torch.float64)
+
+    def keys(self) -> list[dict[str, Any]]:
+        return [{STATISTIC: statistic} for statistic in STATISTICS]
+
+    def scale(self, extra: dict[str, Any]) -> Scale:
+        return "positive" if "entropy" in extra[STATISTIC] else "share"
+
+    def _head_rows(self, key: AttentionKey, sums: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+        return [compact(row) for row in super()._head_rows(key, sums)]
+
+    def result(self) -> pd.DataFrame:
+        return super().result().dropna(subset=["value"])
 
 
-def surface_counts(rows: SurfaceRows) -> Float[Tensor, "sentence statistic"]:
-    """Queries that each sum is over; none for a special token that no key of the sentence is.
-
-    A sentence without punctuation counts: there is no attention on it. The authors of [@clark2019] sum A · selector
-    over n in every document, and the selector of such a document is 0.
-    """
-    queries = rows.queries.sum(1).double()
-    counts = [queries] * len(OFFSETS)
-    counts += [queries * keys.any(1) if name not in _EVERYWHERE else queries for name, keys in rows.keys.items()]
-    has_separator = rows.keys["sep"].any(1)
-    counts += [(rows.queries & chosen).sum(1) * has_separator for chosen in (rows.separators, ~rows.separators)]
-    counts += [queries, (rows.queries & rows.first_query).sum(1)]
-    return torch.stack([count.double() for count in counts], dim=1)
-
-
-def uniform(rows: AttentionRows) -> Float[Tensor, "sentence head=1 query key"]:
-    """The control: a head that attends to all its keys alike."""
-    return (rows.admissible / rows.num_keys.clamp(min=1).unsqueeze(2)).unsqueeze(1)
-
-
-def _over(scores: Float[Tensor, "sentence head query"], queries: Bool[Tensor, "sentence query"]) -> Tensor:
-    return scores.double().masked_fill(~queries.unsqueeze(1), 0).sum(2)
-
-
-def _entropies(kept: Tensor, rows: AttentionRows, smoothing: float) -> Float[Tensor, "sentence head query"]:
-    floor = smoothing * uniform(rows)
-    return torch.special.entr((1 - smoothing) * kept + floor.to(kept)).sum(3, dtype=torch.float64)
+def _over(
+    scores: Float[Tensor, "sentence head query"], queries: Bool[Tensor, "sentence query"]
+) -> Float[Tensor, "sentence head 1"]:
+    return scores.double().masked_fill(~queries.unsqueeze(1), 0).sum(2, keepdim=True)

@@ -1,34 +1,40 @@
-"""Heads of a trained model in the place of a fresh model's: their weights, bit for bit."""
+"""Copies heads of a trained model, exactly, into a fresh model; and the tables of such experiments."""
+
+# R bootstrap replicates, P points of a curve
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
+from jaxtyping import Float
 
 from infoflow.foundation import UserError, stream
 from infoflow.models import Attention, Model, ParameterSlice
+from infoflow.results import Column, TableSchema, estimate_columns
 
+from ._head_measure import HEAD_KEYS
 from ._head_sets import Head, head_set
 
 _PARTS = ("query", "key", "value", "output")
 
 
 def transplant(donor: Model, fresh: Model, places: Mapping[Head, Head]) -> Model:
-    """A copy of `fresh` with heads of `donor`; both models stay as they are.
+    """A copy of `fresh` with heads of `donor`; both models are unchanged.
 
     A head is its rows of the query, key and value projections, with their biases, and its columns of the output
-    projection. All else is the fresh model's: the output projection's bias, norms, feed-forward layers, embeddings,
-    and what all heads of a layer share (norms of queries and keys, tables of relative positions).
+    projection. Everything else is the fresh model's: the output projection's bias, norms, feed-forward layers,
+    embeddings, and what all heads of a layer share (norms of queries and keys, tables of relative positions).
 
     Args:
         donor: The trained model.
-        fresh: The model to put them into.
-        places: The fresh model's head → the donor's head that takes its place.
+        fresh: The model that receives the heads.
+        places: The fresh model's head → the donor's head that replaces it.
 
     Raises:
-        UserError: A head does not exist, reads or writes another number of values than the one in whose place it is to
-            come, or shares weights with heads that would not come with it.
+        UserError: A head does not exist, has other dimensions than the head that it replaces, or shares weights with
+            heads that are not copied.
     """
     head_set(fresh, places)
     head_set(donor, places.values())
@@ -44,24 +50,26 @@ def transplant(donor: Model, fresh: Model, places: Mapping[Head, Head]) -> Model
 
 
 def head_slices(model: Model, heads: Iterable[Head]) -> list[ParameterSlice]:
-    """What belongs to these heads: of each its rows of query, key and value (weight, then bias, where there is one),
-    then its columns of the output projection. Heads that share a key and value name it once each.
+    """The parameters of these heads.
+
+    For each head its rows of query, key and value (weight, then bias, if any), then its columns of the output
+    projection. Heads that share a key and value name it once each.
 
     Raises:
-        UserError: The projections are laid out in a way that is not known.
+        UserError: The layout of the projections is unknown.
     """
     attentions = _attentions(model)
     return [piece for head in heads for piece in _of_head(attentions[head[:3]], head[3])]
 
 
 def shuffled_heads(model: Model, heads: Iterable[Head], seed: int = 0) -> Model:
-    """A copy of the model in which each matrix and each bias of these heads has its numbers in random order.
+    """A copy of the model in which each matrix and bias of these heads is shuffled.
 
-    The distribution of the weights of each stays, what they compute is lost: a control for `transplant`. The order is
-    a function of (seed, head, matrix) alone.
+    The distribution of the weights is kept, their function is lost: a control for `transplant`. The order depends only
+    on (seed, head, matrix).
 
     Raises:
-        UserError: A head does not exist, or its weights are laid out in a way that is not known.
+        UserError: A head does not exist, or the layout of its weights is unknown.
     """
     chosen = sorted(head_set(model, heads))
     module = copy.deepcopy(model.module)
@@ -104,7 +112,7 @@ def _require_possible(donor: Model, fresh: Model, places: Mapping[Head, Head]) -
 
 
 def _require_group(donor: Model, fresh: Model, places: Mapping[Head, Head], target: Head) -> None:
-    """Heads of the fresh model that share a key and value must get those of one and the same donor."""
+    """Check that heads of the fresh model that share a key and value get heads of one donor group."""
     size, sizes = _attentions(fresh)[target[:3]].group_size, _attentions(donor)
     first = target[3] - target[3] % size
     sources = [places.get((*target[:3], first + number)) for number in range(size)]
@@ -118,7 +126,7 @@ def _require_group(donor: Model, fresh: Model, places: Mapping[Head, Head], targ
 
 
 def _require_all_layers(fresh: Model, places: Mapping[Head, Head], target: Head) -> None:
-    """A head of layers that share their weights comes into all of them."""
+    """Check that a head of layers with shared weights is copied into all of them."""
     stack = fresh.anatomy.stack(target[0])
     alike = {places.get((*target[:2], layer.index, target[3])) for layer in stack.layers}
     if stack.shared and len({None if one is None else (*one[:2], one[3]) for one in alike}) > 1:
@@ -150,3 +158,104 @@ def _shapes(model: Model, pieces: Iterable[ParameterSlice]) -> list[tuple[str, i
 
 def _named(head: Head) -> str:
     return f"head {head[3]} of {head[0]} {head[1]}-attention layer {head[2]}"
+
+
+ARMS = ("none", "specialised", "random", "shuffled")
+"""Replacements of a fresh model's heads.
+
+None; the donor's specialised heads; the same number of random other heads in the same layers; the specialised heads
+with each matrix shuffled.
+"""
+
+_ARM = Column(
+    name="arm",
+    dtype="string",
+    unit="",
+    description="what was put in the place of the fresh model's heads: none; specialised heads of the trained model; "
+    "random, as many others of its heads in the same layers; shuffled, the specialised ones with the numbers of each "
+    "matrix in random order",
+)
+
+TRANSPLANT_CURVES = TableSchema(
+    name="transplant_curves",
+    version=1,
+    description="Learning curves of fresh models into which heads of a trained model were put, each in the layer and "
+    "at the number that it had. All curves of a seed begin with the same first weights, of another seed than the "
+    "trained model's, and read the same batches in the same order. All points are scored on the same sentences.",
+    made_by="a plan that says [transplant] on = true makes it",
+    columns=(
+        _ARM,
+        Column(
+            name="frozen",
+            dtype="bool",
+            unit="",
+            description="whether the weights of these heads stayed as they were put in (none: as initialised)",
+        ),
+        Column(name="draw", dtype="int64", unit="", description="number of the random draw; 0 for all other arms"),
+        Column(name="step", dtype="int64", unit="updates", description="optimiser steps of the fresh model so far"),
+        Column(name="source_tokens", dtype="int64", unit="tokens", description="source tokens read until then"),
+        Column(name="heads", dtype="int64", unit="heads", description="how many heads were put in, or frozen"),
+        Column(name="metric", dtype="string", unit="", description="loss, or, at the last step of translation, bleu"),
+        *estimate_columns(
+            "nats per token (loss), percent (bleu)",
+            "score on held-out sentences",
+            "score of the trained model that the heads are from",
+            "sentences",
+        ),
+        Column(name="signature", dtype="string", unit="", description="sacreBLEU's signature; empty for the loss"),
+    ),
+)
+
+TRANSPLANTED_HEADS = TableSchema(
+    name="transplanted_heads",
+    version=2,
+    description="which heads of a trained model were put into fresh ones, by arm: each into the same layer, at the "
+    "same number. Shuffled heads are the specialised ones",
+    made_by="a plan that says [transplant] on = true makes it",
+    columns=(
+        _ARM,
+        Column(name="draw", dtype="int64", unit="", description="number of the random draw; 0 for specialised heads"),
+        *HEAD_KEYS,
+        Column(name="roles", dtype="string", unit="", description="roles that it holds in its model, by commas"),
+        Column(
+            name="importance",
+            dtype="float64",
+            unit="",
+            description="expected absolute derivative of the loss by a gate on the head, over the norm of its layer's",
+        ),
+        Column(name="rank", dtype="int64", unit="", description="place in the order of choice, from 0"),
+        Column(
+            name="by_chance",
+            dtype="float64",
+            unit="roles",
+            description="how many roles all heads of the model hold by chance, at most; missing where heads were not "
+            "chosen by roles",
+        ),
+    ),
+)
+
+
+def log_mean(steps: Sequence[int], values_RP: Float[np.ndarray, "row point"]) -> Float[np.ndarray, " row"]:
+    r"""Mean of curves over the logarithm of updates: the area under each, divided by its width.
+
+    $$ \frac{1}{\ln s_P - \ln s_1} \int_{\ln s_1}^{\ln s_P} L \, d\ln s $$
+
+    by the trapezoidal rule between points; in the units of the values. Early updates, where losses fall fast, count as
+    much as late ones. With a single point, its value.
+
+    Args:
+        steps: Updates of the points, starting at 1 or later, ascending.
+        values_RP: Curves, one per row.
+
+    Raises:
+        UserError: Steps are not ascending numbers from 1.
+
+    >>> log_mean([1, 10, 100], np.array([[3.0, 2.0, 1.0]])).tolist()
+    [2.0]
+    """
+    logs_P = np.log(np.maximum(np.asarray(steps, dtype=float), 1e-9))
+    if len(steps) == 0 or steps[0] < 1 or (np.diff(logs_P) <= 0).any():
+        raise UserError(f"The steps of a curve must be ascending numbers from 1. Got {list(steps)[:10]}.")
+    if len(steps) == 1:
+        return values_RP[:, 0]
+    return np.trapezoid(values_RP, logs_P, axis=1) / (logs_P[-1] - logs_P[0])

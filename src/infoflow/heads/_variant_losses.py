@@ -13,19 +13,22 @@ from infoflow.flow import PaddedBatch
 from infoflow.foundation import hash64_array
 from infoflow.models import FastLinear, Model, Site, first_block, recorded_blocks, skipped_blocks, tap
 
-from ._head_edit import HeadEdit
 from ._head_sets import Block, HeadSet
-from ._replacement import AblationMode, DonatedHeads, HeadMeans, Replacement, zeros
+from ._replacement import AblationMode, DonatedHeads, HeadEdit, HeadMeans, Replacement, zeros
 from ._scored import ScoredBatch, SentenceScorer
 
 
 class VariantLosses:
-    """Losses of a model with sets of heads ablated; each batch costs one full pass, and for each set the blocks from
-    its lowest ablated layer up."""
+    """Losses of a model with sets of heads ablated.
+
+    Each batch costs one full pass, and for each set the blocks from its lowest ablated layer up.
+    """
 
     def __init__(self, scorer: SentenceScorer, mode: AblationMode, token_budget: int, reference: np.ndarray) -> None:
-        """`reference`: rows over which means are taken, or from which outputs are drawn. Budget: padded tokens of all
-        variants that run together."""
+        """`reference`: rows for means or donated outputs.
+
+        `token_budget`: padded tokens of all variants that run together.
+        """
         self._scorer, self._model, self._budget = scorer, scorer.model, token_budget
         self._mode, self._reference = mode, reference
         self._means = self._head_means() if mode == "mean" else None
@@ -34,7 +37,7 @@ class VariantLosses:
     def losses(
         self, batch: ScoredBatch, variants: Sequence[HeadSet]
     ) -> tuple[Float[Tensor, " sentence"], Float[Tensor, "variant sentence"]]:
-        """Summed loss of each sentence: of the model as it is, and of each variant; float64 on the CPU."""
+        """Summed loss of each sentence: of the intact model, and of each variant; float64 on the CPU."""
         with torch.no_grad(), FastLinear():
             with recorded_blocks(self._model) as recorded:
                 clean_B = self._scorer.losses(batch).double().cpu()
@@ -84,8 +87,10 @@ class VariantLosses:
 
 
 def by_first_block(model: Model, changed: Sequence[Collection[Block]]) -> dict[Block, list[int]]:
-    """Indices of variants by the lowest block that has to run, given the blocks that each changes; those that change
-    none are left out."""
+    """Indices of variants by the lowest block that has to run, from the blocks that each changes.
+
+    Variants without changes are left out.
+    """
     blocks = ((stack.name, layer.index) for stack in model.anatomy.stacks for layer in stack.layers)
     order = {block: place for place, block in enumerate(blocks)}
     groups: dict[Block, list[int]] = {}
@@ -96,7 +101,7 @@ def by_first_block(model: Model, changed: Sequence[Collection[Block]]) -> dict[B
 
 
 class DonorChoice:
-    """Which other sentence lends a sentence its heads' outputs."""
+    """Chooses the sentence that donates its heads' outputs to another."""
 
     def __init__(self, scorer: SentenceScorer, reference: np.ndarray) -> None:
         self._scorer, self._reference = scorer, reference
@@ -104,8 +109,11 @@ class DonorChoice:
         self._lengths_SN = self._lengths(reference)
 
     def rows(self, batch: PaddedBatch) -> np.ndarray:
-        """For each sentence of a batch a row of the reference: by hash among the other sentences that are at least as
-        long in each stack; where there is none, among all others. It does not depend on the batch."""
+        """For each sentence of a batch, a row of the reference, independent of the batch.
+
+        Chosen by hash among the other sentences that are at least as long in each stack; if there is none, among all
+        others.
+        """
         donors = []
         for sentence, own_S in zip(batch.sentence_ids.tolist(), self._lengths(batch.rows).T, strict=True):
             other = self._ids != sentence
@@ -116,6 +124,6 @@ class DonorChoice:
         return np.array(donors)
 
     def _lengths(self, rows: np.ndarray) -> np.ndarray:
-        """(stack, row) tokens that each stack reads."""
+        """(stack, row) tokens in each stack."""
         sentences = [self._scorer.reader.sentence_rows(int(row), "clean", 0) for row in rows]
         return np.array([[len(row.tokens) for row in sentence.values()] for sentence in sentences]).T

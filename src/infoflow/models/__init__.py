@@ -1,87 +1,44 @@
 """Any Hugging Face model as stacks, layers and heads; the tap on its forward pass; decoding and task scores."""
 
-from ._adapter_folder import is_adapter_folder as is_adapter_folder
-from ._anatomy import COMPONENTS as COMPONENTS
+from ._adapter_folder import is_adapter_folder
+from ._anatomy import COMPONENTS, Attention, ParameterGroup, Stack, keys_stack
 from ._anatomy import Anatomy as Anatomy
-from ._anatomy import Attention as Attention
-from ._anatomy import Layer as Layer
-from ._anatomy import ParameterGroup as ParameterGroup
-from ._anatomy import Stack as Stack
-from ._anatomy import keys_stack as keys_stack
-from ._attention import AttentionCall as AttentionCall
-from ._attention import Site as Site
-from ._bands import FIRST_IS_GLOBAL as FIRST_IS_GLOBAL
-from ._bands import compute_densely as compute_densely
-from ._bleu import Bleu as Bleu
-from ._bleu import bleu as bleu
-from ._bleu_statistics import BleuStatistics as BleuStatistics
-from ._bleu_statistics import bleu_statistics as bleu_statistics
-from ._block_outputs import BlockOutputs as BlockOutputs
-from ._block_outputs import first_block as first_block
-from ._block_outputs import recorded_blocks as recorded_blocks
-from ._block_outputs import skipped_blocks as skipped_blocks
-from ._block_rerun import BlockRerun as BlockRerun
-from ._block_rerun import BlockUpdates as BlockUpdates
-from ._block_rerun import rerun_blocks as rerun_blocks
-from ._block_rerun import rerun_others as rerun_others
-from ._block_rerun import without_edges as without_edges
-from ._block_rerun import without_token as without_token
-from ._causal_bert import CausalBertConfig as CausalBertConfig
-from ._causal_bert import CausalBertForMultipleChoice as CausalBertForMultipleChoice
-from ._causal_bert import CausalBertForSequenceClassification as CausalBertForSequenceClassification
-from ._discovery import discover as discover
-from ._elmo import Elmo as Elmo
-from ._elmo import ElmoConfig as ElmoConfig
-from ._evaluating import evaluating as evaluating
-from ._fast_linear import FastLinear as FastLinear
-from ._fast_linear import fast_linear as fast_linear
-from ._feed_forward import feed_forward_outputs as feed_forward_outputs
-from ._first_pass import tiny_inputs as tiny_inputs
-from ._head_removal import Kept as Kept
-from ._head_removal import kept_heads as kept_heads
-from ._head_removal import remove_heads as remove_heads
-from ._hub_name import at_revision as at_revision
-from ._inputs import accepts as accepts
-from ._inputs import left_padding as left_padding
+from ._attention import AttentionCall, Site
+from ._bands import FIRST_IS_GLOBAL, compute_densely
+from ._bleu import BleuStatistics, bleu, bleu_by_block, bleu_statistics, bleu_tokenizer
+from ._block_outputs import BlockOutputs, first_block, recorded_blocks, skipped_blocks
+from ._block_rerun import BlockRerun, rerun_blocks, rerun_others, without_edges, without_token
+from ._causal_bert import CausalBertConfig
+from ._discovery import discover
+from ._elmo import Elmo, ElmoConfig
+from ._evaluating import evaluating
+from ._fast_linear import FastLinear, fast_linear
+from ._feed_forward import feed_forward_outputs
+from ._first_pass import tiny_inputs
+from ._head_removal import kept_heads, remove_heads
+from ._hub_name import at_revision
+from ._inputs import accepts, left_padding, without_cache
 from ._inputs import model_inputs as model_inputs
 from ._inputs import pad_rows as pad_rows
-from ._inputs import without_cache as without_cache
-from ._learning import learning_parameters as learning_parameters
-from ._load import check_loading as check_loading
+from ._learning import learning_parameters
+from ._load import check_loading, quiet_loading
 from ._load import load_model as load_model
-from ._load import quiet_loading as quiet_loading
-from ._losses import IGNORED as IGNORED
-from ._losses import SequenceLosses as SequenceLosses
-from ._losses import concatenate_losses as concatenate_losses
+from ._losses import IGNORED, SequenceLosses, concatenate_losses, sequence_losses, shift_right, start_token_id
 from ._losses import decoder_inputs as decoder_inputs
 from ._losses import forward_logits as forward_logits
-from ._losses import sequence_losses as sequence_losses
-from ._losses import shift_right as shift_right
-from ._losses import start_token_id as start_token_id
-from ._losses import token_cross_entropy as token_cross_entropy
 from ._model import Model as Model
-from ._model import Task as Task
-from ._module_outputs import OutputEdit as OutputEdit
-from ._module_outputs import module_outputs as module_outputs
-from ._own import AbstractOwnModel as AbstractOwnModel
-from ._plain_bert import PlainBertConfig as PlainBertConfig
-from ._plain_bert import PlainBertForMaskedLM as PlainBertForMaskedLM
-from ._plain_bert import PlainBertLMHeadModel as PlainBertLMHeadModel
-from ._pruned_folder import check_free as check_free
-from ._pruned_folder import is_pruned_folder as is_pruned_folder
+from ._model import Task
+from ._module_outputs import module_outputs
+from ._own import AbstractOwnModel
+from ._plain_bert import PlainBertConfig, PlainBertForMaskedLM, PlainBertLMHeadModel
+from ._pruned_folder import check_free, is_pruned_folder
 from ._pruned_folder import save_pruned as save_pruned
-from ._readout import Readout as Readout
-from ._readout import readout as readout
-from ._rouge import rouge as rouge
+from ._readout import Readout, readout
+from ._rouge import rouge
 from ._slices import ParameterSlice as ParameterSlice
-from ._slices import Projection as Projection
-from ._static import StaticConfig as StaticConfig
-from ._static import StaticVectors as StaticVectors
-from ._tap import HeadCall as HeadCall
-from ._tap import Tap as Tap
-from ._tap import tap as tap
-from ._tokenizers import TARGET_FOLDER as TARGET_FOLDER
-from ._translate import translate as translate
-from ._translate import without_remarks as without_remarks
-from ._translate import write_texts as write_texts
-from ._unreadable import unreadable as unreadable
+from ._slices import Projection
+from ._static import StaticConfig, StaticVectors
+from ._tap import HeadCall, Tap, tap
+from ._tokenizers import TARGET_FOLDER
+from ._translate import as_model_writes, translate, without_remarks, write_texts
+from ._unreadable import unreadable

@@ -24,25 +24,25 @@ COMPONENTS = (
     "adapter",
     "other",
 )
-"""What a parameter belongs to: groups of a model's parameters."""
+"""Components: groups of a model's parameters."""
 
 
 def keys_stack(stack: str, kind: str) -> str:
-    """The stack whose tokens are attended to: the encoder's in cross-attention, else the attention's own."""
+    """The stack of the keys: the encoder's in cross-attention, else the attention's own."""
     return "encoder" if kind == "cross" else stack
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnCode:
-    """An attention that its family computes in code of its own, not by the function that Hugging Face looks up."""
+    """An attention that its family computes in its own code, not by the function that Hugging Face looks up."""
 
     num_heads: int
-    scaling: float | None  # s where scores are s q kᵀ and constants; None where they are not (DeBERTa)
+    scaling: float | None  # s if scores are s q kᵀ plus constants; else None (DeBERTa)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attention:
-    """One attention of a layer: its heads and where its projections lie."""
+    """One attention of a layer: its heads and projections."""
 
     kind: str  # "self" or "cross"
     stack: str
@@ -66,7 +66,7 @@ class Attention:
 
     @property
     def group_size(self) -> int:
-        """Query heads that share a key and value: 1 where each has its own, or no head is left."""
+        """Query heads per key/value head: 1 if each has its own, or no head is left."""
         return self.num_heads // self.num_key_value_heads if self.num_key_value_heads else 1
 
 
@@ -75,9 +75,9 @@ class Layer:
     """One block: it maps state `index` to state `index + 1`."""
 
     index: int
-    block: str  # module name; the same for all layers where a model shares its weights (ALBERT)
+    block: str  # module name; the same for all layers if a model shares its weights (ALBERT)
     attentions: dict[str, Attention]  # by kind
-    other_paths: bool = False  # tokens reach each other beside the attention that is read (Mamba, convolution)
+    other_paths: bool = False  # tokens interact outside this attention (Mamba, convolution)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,13 +96,13 @@ class Stack:
 
     @property
     def shared(self) -> bool:
-        """Whether several layers are one and the same module, run repeatedly."""
+        """Whether several layers are the same module, run repeatedly."""
         return len({layer.block for layer in self.layers}) < len(self.layers)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParameterGroup:
-    """One parameter, or part of one, and what it is for.
+    """One parameter, or part of one, and its role.
 
     A group such as "queries of decoder layer 2" is the set of entries with equal component, stack, layer and kind: a
     weight and its bias, or both matrices that enter a gated MLP.
@@ -110,7 +110,7 @@ class ParameterGroup:
 
     component: str  # one of COMPONENTS
     stack: str | None  # None: shared by both stacks
-    layer: int | None  # None: outside the blocks; the first layer that uses it where layers share weights
+    layer: int | None  # None: outside the blocks; with shared weights, the first layer that uses it
     kind: str | None  # "self" or "cross" for query, key, value, output
     slice: ParameterSlice
     size: int  # number of elements
@@ -125,12 +125,12 @@ class Anatomy:
 
     @property
     def reads(self) -> Stack:
-        """The stack that reads the text: the encoder where there is one."""
+        """The stack that reads the text: the encoder if there is one."""
         return self.stacks[0]
 
     @property
     def predicts(self) -> Stack:
-        """The stack with the output head: the decoder where there is one."""
+        """The stack with the output head: the decoder if there is one."""
         return self.stacks[-1]
 
     def stack(self, name: str) -> Stack:
@@ -143,7 +143,7 @@ class Anatomy:
                 yield from (layer.attentions[kind] for layer in stack.layers if kind in layer.attentions)
 
     def beside_attention(self) -> str | None:
-        """Where tokens reach each other beside the attention that is read, as a reason; None where nowhere."""
+        """Where tokens interact outside attention, as a reason; None if nowhere."""
         found = [
             f"{', '.join(str(layer.index) for layer in stack.layers if layer.other_paths)} of the {stack.name}"
             for stack in self.stacks
@@ -156,7 +156,7 @@ class Anatomy:
         )
 
     def lacks(self) -> str | None:
-        """What there is nothing of to measure, as a reason: layers, or heads; None where it has both."""
+        """What is missing for measurements, as a reason: layers, or heads; None if the model has both."""
         if not any(stack.layers for stack in self.stacks):
             return "it has no layers: a token's vector is the same in every sentence"
         if not any(layer.attentions for stack in self.stacks for layer in stack.layers):

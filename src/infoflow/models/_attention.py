@@ -1,9 +1,9 @@
-"""The one attention function through which a tapped model runs.
+"""The attention function that a tapped model uses.
 
-Hugging Face models look their attention up by name at every call. Under the name `infoflow` they find
-`_tapped_attention`, which computes what every family's eager attention computes and shows each call to whoever listens.
-Families that never look it up compute attention in code of their own, which is watched while it runs: whoever listens
-sees the same calls.
+Hugging Face models look up their attention function by name at every call. Under the name `infoflow` they find
+`_tapped_attention`, which computes what every family's eager attention computes and passes each call to the listeners.
+Families that never look it up compute attention in their own code, which is observed instead: listeners see the same
+calls.
 """
 
 # B batch, H query head, G key/value head, T query token, S key token, d head width
@@ -15,7 +15,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedConfig
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
@@ -24,6 +24,8 @@ from ._anatomy import OwnCode
 from ._own_attention import OwnCall, watching_own_attention
 
 IMPLEMENTATION = "infoflow"
+
+_MASKED = -5_000.0  # families mask with -10,000, a precision's lowest number or -inf; their biases are far above
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,20 +39,20 @@ class Site:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class OtherKeys:
-    """Keys and values that only some queries look through: those of Longformer's global tokens."""
+    """Keys and values that only some queries use: Longformer's global tokens."""
 
     rows: Tensor  # (B, T), true for these queries
     key: Tensor  # (B, H, S, d)
     value: Tensor
 
     def where(self, theirs: Tensor, rest: Tensor) -> Tensor:
-        """Of two tensors (B, H, T, ...), `theirs` for these queries."""
+        """Selects `theirs` for these queries, of two tensors (B, H, T, ...)."""
         return torch.where(self.rows[:, None, :, None], theirs, rest)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class AttentionCall:
-    r"""One call of an attention module, seen between its projections.
+    r"""One call of an attention module, between its projections.
 
     $$ A = \mathrm{softmax}(\mathrm{cap}(s\, q k^\top) + p + m), \qquad \mathrm{ctx} = \mathrm{dropout}(A)\, v $$
 
@@ -65,10 +67,9 @@ class AttentionCall:
     | $A$ | `weights` | (B, H, T, S), rows sum to 1, before dropout |
     | $\mathrm{ctx}$ | `context()` | (B, H, T, d) |
 
-    In a family with attention code of its own `mask` is everything that its scores add to $s\, q k^\top$, (B, H, T, S).
-    Where its scores are not such a product plus constants (DeBERTa's are of content and position in one), `query` and
-    `key` are None and `mask` is the scores. Longformer's global tokens, where it has some, look at `others` in place of
-    `key` and `value`.
+    In a family with its own attention code, `mask` is everything added to $s\, q k^\top$, (B, H, T, S). If its scores
+    are not such a product plus constants (DeBERTa's mix content and position), `query` and `key` are None and `mask` is
+    the scores. Longformer's global tokens, if any, use `others` instead of `key` and `value`.
 
     To edit a call, return `call.edited(...)` from `on_attention`.
     """
@@ -100,10 +101,21 @@ class AttentionCall:
     def layer(self) -> int:
         return self.site.layer
 
+    def visible(self) -> Bool[Tensor, "batch query key"]:
+        """Keys visible to some head, from the mask: padding, later tokens and those outside a sliding window are
+        hidden.
+        """
+        visible = self.weights.new_ones((), dtype=torch.bool)
+        for added in (self.mask, self.position_bias):
+            if added is not None and added.shape[1]:  # a pruned layer may have no head
+                visible = visible & (added.amax(1) > _MASKED)
+        batch, _, queries, keys = self.weights.shape
+        return visible.expand(batch, queries, keys)
+
     def edited(self, **changes: Any) -> "AttentionCall":
         """The call with some of `query`, `key`, `value`, `mask`, `position_bias`, `weights`, `context` replaced.
 
-        A changed query, key, mask or position bias recomputes the weights; given `weights` are taken as they are, and a
+        A changed query, key, mask or position bias recomputes the weights; given `weights` are used unchanged, and a
         given `context` (B, H, T, d) becomes the heads' output whatever the weights.
         """
         if "context" in changes:
@@ -114,7 +126,7 @@ class AttentionCall:
         return call
 
     def context(self) -> Tensor:
-        """Heads' outputs (B, H, T, d): what the output projection mixes."""
+        """Heads' outputs (B, H, T, d), the input of the output projection."""
         if self.replaced_context is not None:
             return self.replaced_context
         weights = nn.functional.dropout(self.weights, p=self.dropout, training=self.module.training)
@@ -127,8 +139,8 @@ class AttentionCall:
 def attention_weights(call: AttentionCall) -> Float[Tensor, "batch head query key"]:
     """Post-softmax weights of a call, before dropout, in float32 or wider whatever the model's precision."""
     scores = _scores(call)
-    # Half precision needs a float32 softmax; float64 must stay: its lowest number is -inf in float32, and a row that
-    # is masked everywhere (left padding) would become NaN, as it does in some families' own eager attention.
+    # Half precision needs a float32 softmax; float64 must stay: its lowest number is -inf in float32, and a fully
+    # masked row (left padding) would become NaN, as in some families' own eager attention.
     precision = torch.promote_types(scores.dtype, torch.float32)
     return scores.softmax(dim=-1, dtype=precision)
 
@@ -150,12 +162,12 @@ def _scores(call: AttentionCall) -> Tensor:
 
 
 Listener = Callable[[AttentionCall], AttentionCall]
-"""Takes a call (its site not yet known) and gives it back, edited or not."""
+"""Receives a call (its site not yet known) and returns it, edited or not."""
 
 _UNKNOWN = Site(stack="?", kind="?", layer=-1)
 _LISTENERS: WeakKeyDictionary[nn.Module, list[Listener]] = WeakKeyDictionary()
 _WATCHED: WeakSet[nn.Module] = WeakSet()
-"""Attentions with code of their own that are watched already: taps nest."""
+"""Attentions with their own code that are already observed: taps nest."""
 
 
 def _tapped_attention(
@@ -170,7 +182,7 @@ def _tapped_attention(
     softcap: float | None = None,
     **ignored: Any,
 ) -> tuple[Tensor, Tensor]:
-    group = query.shape[1] // max(1, key.shape[1])  # a pruned layer may have no head at all
+    group = query.shape[1] // max(1, key.shape[1])  # a pruned layer may have no head
     call = AttentionCall(
         site=_UNKNOWN,
         module=module,
@@ -190,7 +202,7 @@ def _tapped_attention(
 
 
 def attended(call: AttentionCall) -> AttentionCall:
-    """The call with its weights, as whoever listens to its module leaves it."""
+    """The call with its weights, after its module's listeners."""
     call = replace(call, weights=attention_weights(call))
     for listener in _LISTENERS.get(call.module, ()):
         call = listener(call)
@@ -207,7 +219,7 @@ def unplaced_call(
     position_bias: Tensor | None = None,
     others: OtherKeys | None = None,
 ) -> AttentionCall:
-    """A call of queries, keys and values (B, H, T, d); its place in the model and its weights are not known yet."""
+    """A call of queries, keys and values (B, H, T, d), without site and weights."""
     query, key, value = heads
     return AttentionCall(
         site=_UNKNOWN,
@@ -227,9 +239,9 @@ def unplaced_call(
 
 
 def own_call(seen: OwnCall, code: OwnCode) -> AttentionCall:
-    """What a family's own code computed, as a call like any other."""
+    """A family's own computation as an ordinary call."""
     group = seen.weights.shape[1] // max(1, seen.value.shape[1])
-    # Half precision: as the tapped attention's weights.
+    # Half precision: as for the tapped attention's weights.
     weights = seen.weights.to(torch.promote_types(seen.weights.dtype, torch.float32))
     query = key = None
     mask = seen.scores
@@ -254,7 +266,7 @@ def own_call(seen: OwnCall, code: OwnCode) -> AttentionCall:
 
 @contextmanager
 def _watching(own: Mapping[nn.Module, OwnCode]) -> Iterator[None]:
-    """Show what these attentions compute in their own code to whoever listens."""
+    """Pass these attentions' own computations to the listeners."""
     new = {module: code for module, code in own.items() if module not in _WATCHED}
 
     def show(seen: OwnCall) -> Tensor | None:
@@ -262,7 +274,8 @@ def _watching(own: Mapping[nn.Module, OwnCode]) -> Iterator[None]:
         for listener in _LISTENERS.get(seen.module, ()):
             shown = listener(shown)
         same = shown.weights is call.weights and shown.value is call.value and shown.replaced_context is None
-        # With gradients the heads must be made from the very weights that were shown: some ask for a gradient by them.
+        # With gradients, the heads must be computed from the weights shown: some listeners need gradients with respect
+        # to them.
         return None if same and not torch.is_grad_enabled() else shown.context()
 
     with ExitStack() as stack:
@@ -291,8 +304,8 @@ def listening(
 ) -> Iterator[None]:
     """Run `module` through the tapped attention; each attention module's calls go to its listener.
 
-    `own` names the attentions that compute in code of their own.
-    On exit every configuration has its own attention implementation again, also after an error.
+    `own` lists the attentions with their own code.
+    On exit, also after an error, every configuration gets its attention implementation back.
     """
     saved = _implementations(module)
     try:
@@ -316,7 +329,7 @@ def listening(
 def _implementations(module: nn.Module) -> list[tuple[PreTrainedConfig, str | None]]:
     """Every configuration that some submodule reads, with its attention implementation.
 
-    `set_attn_implementation` walks declared sub-configurations only and warns where a family pins its choice; the tap
+    `set_attn_implementation` visits declared sub-configurations only and warns if a family fixes its choice; the tap
     must reach, and restore, exactly the objects that the attention modules read.
     """
     configs = {

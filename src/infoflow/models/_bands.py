@@ -1,12 +1,12 @@
 r"""Longformer's and LED's attention in bands, computed as one softmax over all tokens through the attention function.
 
-Their own code cuts a text into overlapping chunks, pads it to whole ones and returns weights by distance, of which no
-token's row of attention can be read. The same function as one masked softmax:
+Their own code cuts a text into overlapping chunks, pads it and returns weights by distance, which do not give a token's
+attention row. The same function as one masked softmax:
 
 $$ A_{ij} = \mathrm{softmax}_j(s\, q_i k_j + m_{ij}), \qquad
    m_{ij} = 0 \text{ where } |i - j| \le w / 2, \text{ or } i \text{ or } j \text{ is global} $$
 
-Global tokens look at all tokens, through queries, keys and values of their own projections, and are looked at by all.
+Global tokens attend to all tokens through their own query, key and value projections, and all tokens attend to them.
 """
 
 # B batch, H head, T query token, S key token, d head width, D model width
@@ -29,19 +29,19 @@ from ._evaluating import evaluating
 from ._first_pass import run_tiny, tiny_inputs
 
 FIRST_IS_GLOBAL = "first_token_is_global"
-"""Entry of a configuration: the first token of every row is global, without anyone saying so at each call."""
+"""Entry of a configuration: the first token of every row is global by default."""
 _TOLERANCE = 1e-4
 
 
 def read_bands_densely(module: PreTrainedModel) -> None:
-    """Let attention in bands (and LongT5's in blocks) be computed through the attention function, from now on.
+    """Compute banded attention (and LongT5's blocks) through the attention function from now on.
 
-    Other models stay as they are.
+    Other models are unchanged.
 
     Memory is then layers x heads x T x T while attention is read, as in every other family.
 
     Raises:
-        UserError: The model then computes something else.
+        UserError: The model's output would change.
     """
     found = [child for child in module.modules() if type(child) in _DENSE]
     if not found:
@@ -52,7 +52,7 @@ def read_bands_densely(module: PreTrainedModel) -> None:
     compute_densely(module)
     with evaluating(module):
         after = run_tiny(module, inputs)
-    # A first token that is global by the configuration is not so in the family's own code.
+    # A first token that is global by configuration is not so in the family's own code.
     same = (after - before).norm() <= _TOLERANCE * before.norm()
     if bool(before.isfinite().all()) and not same and not getattr(module.config, FIRST_IS_GLOBAL, False):
         raise UserError(
@@ -62,7 +62,7 @@ def read_bands_densely(module: PreTrainedModel) -> None:
 
 
 def compute_densely(module: nn.Module) -> None:
-    """Let every band of the module be one masked softmax, and texts stay as long as they are."""
+    """Compute every banded attention of the module as one masked softmax, without padding texts."""
     for child in module.modules():
         if type(child) in _DENSE:
             child.__class__ = _DENSE[type(child)]
@@ -71,7 +71,7 @@ def compute_densely(module: nn.Module) -> None:
 
 
 class _AsItIs:
-    """In place of padding to whole windows: nothing, but that the first token is made global where that is wanted."""
+    """Replaces padding to whole windows: only makes the first token global if configured."""
 
     def __init__(self, first_is_global: bool) -> None:
         self.first_is_global = first_is_global
@@ -84,13 +84,13 @@ class _AsItIs:
 
 
 def first_tokens(attention_mask: Tensor) -> Tensor:
-    """1 at the first real token of each row (B, T), padded on either side; what a family takes as its global tokens."""
+    """1 at the first real token of each row (B, T), padded on either side: a family's mask of global tokens."""
     first = attention_mask > 0
     return (first & (first.cumsum(dim=1) == 1)).to(attention_mask.dtype)
 
 
 class _Dense:
-    """The forward pass of an attention in bands as one masked softmax. Its first result is what the family's own is."""
+    """The forward pass of banded attention as one masked softmax. Its first result equals the family's own."""
 
     def forward(
         self,
@@ -134,7 +134,7 @@ class _Dense:
 def hidden_pairs(
     one_side: int, masked: Bool[Tensor, "batch token"], is_global: Bool[Tensor, "batch token"]
 ) -> Bool[Tensor, "batch query key"]:
-    """Which keys a query does not look at: what lies beyond `one_side` tokens, unless either is global; padding."""
+    """Keys hidden from a query: those beyond `one_side` tokens, unless either is global, and padding."""
     place = torch.arange(masked.shape[1], device=masked.device)
     near_TS = (place[:, None] - place[None]).abs() <= one_side
     seen_BTS = near_TS | is_global.unsqueeze(1) | is_global.unsqueeze(2)
@@ -142,7 +142,7 @@ def hidden_pairs(
 
 
 def _own_maps(call: AttentionCall, is_global: Tensor) -> tuple[Tensor, ...]:
-    """Weights where the family's own code returns some: (B, T, H, S), and those of global tokens (B, H, G, S)."""
+    """Weights in the family's own form: (B, T, H, S), and those of global tokens (B, H, G, S)."""
     maps = (call.weights.transpose(1, 2),)
     if call.others is None:
         return maps
@@ -168,5 +168,5 @@ _DENSE: dict[type[nn.Module], type[nn.Module]] = {
 
 
 def attends_densely(module: nn.Module) -> bool:
-    """Whether this attention is computed as one masked softmax in place of its family's bands or blocks."""
+    """Whether this attention is computed as one masked softmax instead of bands or blocks."""
     return type(module) in _DENSE.values()

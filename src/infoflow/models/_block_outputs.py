@@ -1,7 +1,7 @@
-"""Run the upper blocks only: the lower ones return what they returned before, repeated for several variants.
+"""Run the upper blocks only: the lower ones return their recorded outputs, repeated for several variants.
 
-Of the first block that does run, the first attention reads the same states in every variant, so its heads are what
-they were: from the output projection on it runs.
+In the first block that runs, the first attention reads the same states in every variant, so its heads are recorded too:
+it runs from the output projection on.
 """
 
 # B sentence, T token, D width, V variant
@@ -22,27 +22,27 @@ from ._model import Model
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class AttentionOutput:
-    """What a block's first attention did in the first forward pass."""
+    """Records of a block's first attention in the first forward pass."""
 
     attention: Attention
     output: Any = None  # of the module that calls the attention function
     heads: Tensor | None = None  # (B, T, head and its width), on their way to the output projection and its hooks
-    projected: Tensor | None = None  # (B, T, D), what the output projection made of them
+    projected: Tensor | None = None  # (B, T, D), output of the output projection
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class BlockOutputs:
-    """What each block returned in the first forward pass, and its first attention."""
+    """Output of each block in the first forward pass, and its first attention."""
 
     outputs: dict[tuple[str, int], Any] = field(default_factory=dict)
-    """(stack, layer) → the block's output as it returned it."""
+    """(stack, layer) → the block's output."""
     attentions: dict[tuple[str, int], AttentionOutput] = field(default_factory=dict)
-    """(stack, layer) → the block's self-attention; none where layers share their modules."""
+    """(stack, layer) → the block's self-attention; empty if layers share their modules."""
 
 
 @contextmanager
 def recorded_blocks(model: Model) -> Iterator[BlockOutputs]:
-    """Keep what every block returns in the first forward pass inside, for `skipped_blocks`."""
+    """Record every block's output in the first forward pass inside, for `skipped_blocks`."""
     result = BlockOutputs()
     with ExitStack() as stack:
         for anatomy in model.anatomy.stacks:
@@ -60,7 +60,7 @@ def recorded_blocks(model: Model) -> Iterator[BlockOutputs]:
 
 def _keep(result: BlockOutputs, stack: str, calls: deque[int]) -> Callable[[nn.Module, Any, Any], None]:
     def keep(block: nn.Module, args: Any, output: Any) -> None:
-        if calls:  # later calls are of other passes, such as a readout's
+        if calls:  # later calls belong to other passes, such as a readout's
             result.outputs[stack, calls.popleft()] = output
 
     return keep
@@ -81,7 +81,7 @@ def _keep_attention(model: Model, kept: AttentionOutput) -> Iterator[RemovableHa
 
     projection = model.module.get_submodule(kept.attention.output_projection)
     yield model.module.get_submodule(kept.attention.module).register_forward_hook(keep_output)
-    # Before other hooks: what they change, they change again where the kept heads go through the projection.
+    # Before other hooks: their changes are repeated when the recorded heads go through the projection.
     yield projection.register_forward_pre_hook(keep_heads, prepend=True)
     yield projection.register_forward_hook(keep_projected)
 
@@ -90,12 +90,14 @@ def _keep_attention(model: Model, kept: AttentionOutput) -> Iterator[RemovableHa
 def skipped_blocks(
     model: Model, recorded: BlockOutputs, stack: str, layer: int, variants: int, *, keep_heads: bool = True
 ) -> Iterator[None]:
-    """Blocks that run before block `layer` of `stack` do not run: they return what was recorded. Of that block's
-    self-attention only the output projection runs, on the recorded heads; with `keep_heads=False` all of it does.
+    """Skips the blocks before block `layer` of `stack`, which return their recorded outputs.
 
-    The model is to be called on the recorded batch repeated `variants` times (`x.repeat(variants, 1)`), and so are the
-    recorded states. Everything between the blocks is the model's own code. A stack whose layers are one shared module
-    (ALBERT) must start at its first layer, since a tap counts that module's calls.
+    In that block's self-attention only the output projection runs, on the recorded heads; with `keep_heads=False` all
+    of it does.
+
+    Call the model on the recorded batch repeated `variants` times (`x.repeat(variants, 1)`), like the recorded states.
+    Everything between the blocks is the model's own code. A stack whose layers are one shared module (ALBERT) must
+    start at its first layer, since a tap counts that module's calls.
     """
     names = [one.name for one in model.anatomy.stacks]
     skipped = [
@@ -115,14 +117,16 @@ def skipped_blocks(
 
 
 def first_block(model: Model, stack: str, layer: int) -> tuple[str, int]:
-    """The first block that has to run where `layer` of `stack` changes: 0 of a stack of shared layers."""
+    """The first block that has to run if `layer` of `stack` changes: 0 in a stack of shared layers."""
     return stack, 0 if model.anatomy.stack(stack).shared else layer
 
 
 @contextmanager
 def _kept_heads(model: Model, kept: AttentionOutput, variants: int) -> Iterator[None]:
-    """The attention hands its recorded heads to the output projection, be that a part of it (GPT-2) or not (BERT); one
-    that does anything else with what it projects (a residual connection, a norm) runs as ever."""
+    """The attention passes its recorded heads to the output projection, inside it (GPT-2) or outside (BERT).
+
+    An attention that does more with the projected heads (a residual connection, a norm) runs normally.
+    """
     module = model.module.get_submodule(kept.attention.module)
     first = kept.output[0] if isinstance(kept.output, tuple) else kept.output
     if kept.heads is None or not isinstance(first, Tensor):
@@ -147,7 +151,7 @@ def _same(one: Tensor, other: Tensor | None) -> bool:
 
 @contextmanager
 def returning(module: nn.Module, output: Callable[[], Any]) -> Iterator[None]:
-    """The module does nothing but return what `output` gives."""
+    """The module only returns the value of `output`."""
     saved = vars(module).get("forward")
     module.forward = lambda *args, **kwargs: output()
     try:
@@ -160,7 +164,7 @@ def returning(module: nn.Module, output: Callable[[], Any]) -> Iterator[None]:
 
 
 def _repeated(output: Any, variants: int) -> Any:
-    """States, and what T5 hands on beside them (position biases, one per batch or one per sentence)."""
+    """States, with T5's position biases (one per batch or one per sentence)."""
     if isinstance(output, Tensor):
         return output.repeat(variants, *[1] * (output.dim() - 1)) if output.dim() > 1 and variants > 1 else output
     if isinstance(output, tuple):

@@ -1,4 +1,4 @@
-"""Run each block again on the very input it had, edited or with other weights: no lower layer is run again."""
+"""Rerun each block on its original input, edited or with other weights, without rerunning lower layers."""
 
 # B sentence, T query token, S key token, D width
 
@@ -26,18 +26,18 @@ class BlockRerun:
     """Outputs of one block on the same input."""
 
     kept: Float[Tensor, "sentence token width"]
-    """As the model computes it."""
+    """The model's own output."""
     edited: tuple[Float[Tensor, "sentence token width"], ...]
-    """With each edit of this block's self-attention alone."""
+    """One for each edit of this block's self-attention."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BlockUpdates:
-    """What one block adds to the same states: its output less its input."""
+    """The update of one block: its output minus its input."""
 
     own: Float[Tensor, "sentence token width"]
     others: tuple[Float[Tensor, "sentence token width"], ...]
-    """Of the same block of other models."""
+    """Updates of the same block in other models, on the same input."""
 
 
 def rerun_blocks(
@@ -46,15 +46,15 @@ def rerun_blocks(
     edits: Sequence[Edit],
     forward: Callable[[], Any],
 ) -> list[BlockRerun]:
-    """What edits of one block's self-attention do to that block's output, for every block in one forward pass.
+    """The effect of edits to one block's self-attention on that block's output, for every block in one forward pass.
 
-    Each block of `stack` runs on the input that the unedited model gives it: as it is, and once more for each of
-    `edits`, applied to its self-attention. The next block receives the unedited output. So all layers cost one pass
-    for each edit, not one for each edit and layer.
+    Each block of `stack` runs on its input in the unedited model: unedited, and once for each of `edits`, applied to
+    its self-attention. The next block receives the unedited output. So all layers cost one pass per edit, not one per
+    edit and layer.
 
     Args:
         model: A loaded model; its blocks may be shared (ALBERT).
-        stack: Whose blocks run again, "encoder" or "decoder".
+        stack: Stack whose blocks are rerun, "encoder" or "decoder".
         edits: Each takes a self-attention call and returns `call.edited(...)`; `without_token` is one.
         forward: Runs the model, or that stack of it, once; without a key-value cache.
 
@@ -99,19 +99,19 @@ def rerun_blocks(
 
 
 def rerun_others(model: Model, others: Sequence[Model], stack: str, forward: Callable[[], Any]) -> list[BlockUpdates]:
-    """What each block of other models adds to the very states that the same block of `model` reads.
+    """The update of each block of other models on the input of the same block of `model`.
 
     Args:
-        model: The model whose states they are.
+        model: The model that provides the states.
         others: Models of the same architecture: other weights, or other checkpoints of its training.
-        stack: Whose blocks run, "encoder" or "decoder".
+        stack: Stack whose blocks run, "encoder" or "decoder".
         forward: Runs `model`, or that stack of it, once; without a key-value cache.
 
     Returns:
         One entry per block, from the lowest.
 
     Raises:
-        UserError: `forward` fills a key-value cache, or another model has another number of blocks.
+        UserError: `forward` fills a key-value cache, or another model has a different number of blocks.
     """
     layers, found = model.anatomy.stack(stack).layers, list[BlockUpdates]()
     for other in others:
@@ -144,8 +144,8 @@ def without_token(call: AttentionCall, token: Int[Tensor, " sentence"]) -> Atten
     | $t$        | `token`        | column of the key, padding counted        |
     | $a'_{qk}$  | returned       | rows sum to 1, 0 at $k = t$               |
 
-    The token's own query stays, and padding and causal masks hold as before. A query that sees nothing but the token
-    (the first of a causal sentence: the token itself) keeps finite, meaningless weights: leave its output out.
+    The token's own query stays, and padding and causal masks are kept. A query that sees only the token (the first of a
+    causal sentence: the token itself) gets finite, meaningless weights: ignore its output.
 
     Source: [@voita2019evolution].
     """
@@ -158,12 +158,12 @@ def without_edges(call: AttentionCall, forbidden: Bool[Tensor, "#sentence #token
 
     $$ a'_{qk} = \frac{a_{qk}\,[(q, k) \notin F]}{\sum_{(q, j) \notin F} a_{qj}} $$
 
-    \(F\) is `forbidden`. A query that loses every key keeps finite, meaningless weights.
+    \(F\) is `forbidden`. A query that loses every key gets finite, meaningless weights.
 
     Source: [@geva2023dissecting], attention knock-out.
     """
     mask = call.value.new_zeros(1, 1, 1, 1) if call.mask is None else call.mask
-    # The lowest finite number, not -inf and not a sum of two: a row that is masked everywhere must not become NaN.
+    # The lowest finite number, not -inf and not a sum of two: a fully masked row must not become NaN.
     return call.edited(mask=torch.where(forbidden[:, None], torch.finfo(mask.dtype).min, mask))
 
 

@@ -1,7 +1,7 @@
 r"""LongT5's local attention, computed as one masked softmax over all tokens through the attention function.
 
-Its own code cuts a text into blocks of r + 1 tokens, each of which looks at itself and its neighbours, and returns
-weights by place in three blocks. The same function, with T5's bias b by distance:
+Its own code cuts a text into blocks of r + 1 tokens, each of which attends to itself and its neighbours, and returns
+weights by position in three blocks. The same function, with T5's bias b by distance:
 
 $$ A_{ij} = \mathrm{softmax}_j(q_i k_j + b_{j - i} + m_{ij}), \qquad m_{ij} = 0 \text{ where } |i - j| \le r $$
 """
@@ -18,7 +18,7 @@ from ._attention import attended, unplaced_call
 
 
 class DenseLongT5LocalAttention(LongT5LocalAttention):
-    """LongT5's, as one masked softmax; what blocks hand on as their bias is bias and mask by token."""
+    """LongT5's local attention as one masked softmax; blocks pass on bias and mask by token."""
 
     def forward(
         self,
@@ -27,7 +27,7 @@ class DenseLongT5LocalAttention(LongT5LocalAttention):
         position_bias: tuple[Tensor, Tensor] | None = None,
         output_attentions: bool = False,
     ) -> tuple[Any, ...]:
-        """The heads' mixed output, the bias for the next block, and weights (B, H, T, S) where asked for."""
+        """The heads' mixed output, the bias for the next block, and weights (B, H, T, S) if requested."""
         length, split = hidden_states.shape[1], (self.n_heads, self.key_value_proj_dim)
 
         def heads(projection: nn.Module) -> Tensor:
@@ -67,7 +67,7 @@ class DenseLongT5LocalAttention(LongT5LocalAttention):
 
 
 def by_token(blocked_BNLK: Tensor, length: int) -> Tensor:
-    """What is said of each token and each place in the three blocks around it (K = 3 L), by token and token: (B, T, T).
+    """Converts values by token and position in the three blocks around it (K = 3 L) to token by token: (B, T, T).
 
     >>> blocks = torch.arange(1, 13).view(1, 2, 2, 3).repeat_interleave(2, dim=3)  # two blocks of two tokens
     >>> by_token(blocks, 3)[0].tolist()

@@ -1,4 +1,4 @@
-"""BERT that sees no later token, with heads that read the whole text: from its last token."""
+"""Causal BERT, with heads that read the whole text from its last token."""
 
 # B text, T token, D width, C choice
 
@@ -20,7 +20,7 @@ from ._own import OWN
 
 
 class CausalBertConfig(BertConfig):
-    """A BERT's configuration with `is_decoder`, under a name of its own: transformers' heads for BERT read [CLS]."""
+    """A BERT configuration with `is_decoder` and its own name: transformers' heads for BERT read [CLS]."""
 
     model_type = "infoflow-causal-bert"
 
@@ -29,7 +29,7 @@ class CausalBertConfig(BertConfig):
 
 
 class _CausalBert(BertPreTrainedModel):
-    """The body, and what is read of a text: the state of its last token that is no padding, which saw all others."""
+    """The body and its text representation: the state of the last token that is not padding, which saw all others."""
 
     config_class = CausalBertConfig
 
@@ -58,7 +58,7 @@ class _CausalBert(BertPreTrainedModel):
 
 
 class CausalBertForSequenceClassification(_CausalBert):
-    """A class, or with one output a number, of a text."""
+    """A class, or a number with one output, for a text."""
 
     def __init__(self, config: CausalBertConfig) -> None:
         super().__init__(config, config.num_labels)
@@ -76,7 +76,7 @@ class CausalBertForSequenceClassification(_CausalBert):
 
 
 class CausalBertForMultipleChoice(_CausalBert):
-    """A score of each of some texts."""
+    """A score for each of several texts."""
 
     def __init__(self, config: CausalBertConfig) -> None:
         super().__init__(config, 1)

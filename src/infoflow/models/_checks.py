@@ -1,14 +1,13 @@
-"""What a checkpoint may ask for, and whether its weights are all there: looked at before and after it is read."""
+"""Checks of a checkpoint's configuration before its weights are read."""
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.integrations import hub_kernels
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME
@@ -18,21 +17,32 @@ from infoflow.foundation import UserError, as_written, current_display, json_fau
 from ._own import OWN
 
 _INDEXES = (SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME)
-# Sizes that a configuration may have, by what its entries are called: beyond them building the model takes for ever.
+# Limits on a configuration's sizes, by entry name: beyond them, building the model would take forever.
 _LIMITS = (
     (re.compile(r"(num_)?((hidden|encoder|decoder)_)?layers|n_layers?"), 1000),
     (re.compile(r"(num_|n_)?((encoder|decoder)_)?(attention_)?heads?"), 10_000),
     (re.compile(r"hidden_size|cell_size|d_model|n_embd|dim|intermediate_size|d_ff"), 1_000_000),
     (re.compile(r"vocab_size"), 10_000_000),
 )
-_OWN_ATTENTION = ("eager", "sdpa", "flex_attention")  # what transformers itself computes
+# Settings that affect the computation but that transformers 5 ignores: when each is set, and what it means.
+_IGNORED: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    (
+        "position_embedding_type",
+        lambda value: isinstance(value, str) and value.startswith("relative_key"),
+        "relative positions in its attention scores",
+    ),
+    ("pruned_heads", bool, "attention heads removed by transformers 4"),
+    ("tie_encoder_decoder", bool, "one set of weights for encoder and decoder"),
+)
+_IGNORED_IN_BART = ("normalize_before", "add_final_layer_norm", "static_position_embeddings")
+_OWN_ATTENTION = ("eager", "sdpa", "flex_attention")  # implemented by transformers itself
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a checkpoint whose configuration is none, or whose index points out of its folder.
+    """Refuse a checkpoint whose configuration is invalid, or whose index points out of its folder.
 
     Raises:
-        UserError: One of these.
+        UserError: One of these holds.
     """
     entries = read_object(folder / "config.json")
     check_sizes(entries, folder)
@@ -45,7 +55,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file.
 
     Raises:
-        UserError: It holds none.
+        UserError: It is not a JSON object.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_number)
@@ -65,10 +75,10 @@ def _number(text: str) -> float:
 
 
 def check_sizes(entries: Mapping[str, Any], home: Path | str) -> None:
-    """Refuse counts of layers, heads, units and tokens that no model has, and precisions that are none; parts too.
+    """Refuse implausible counts of layers, heads, units and tokens, and invalid precisions; parts are checked too.
 
     Raises:
-        UserError: One is no whole number of at least 1, or beyond its limit, or no floating-point type.
+        UserError: A value is not a whole number of at least 1, exceeds its limit, or is not a floating-point type.
     """
     for name, value in entries.items():
         if isinstance(value, dict):
@@ -86,7 +96,7 @@ def check_sizes(entries: Mapping[str, Any], home: Path | str) -> None:
 
 
 def check_index(index: Path) -> None:
-    """The files of a sharded checkpoint lie beside its index.
+    """Check that the files of a sharded checkpoint are in the folder of its index.
 
     Raises:
         UserError: The index is damaged, or names a file elsewhere.
@@ -103,10 +113,10 @@ def check_index(index: Path) -> None:
 
 
 def model_class(name: object, home: Path | str) -> type[PreTrainedModel]:
-    """The class of infoflow or of transformers called `name`, which must be one of a model.
+    """The class of infoflow or transformers called `name`, which must be a model's.
 
     Raises:
-        UserError: It is none.
+        UserError: There is no such class.
     """
     if isinstance(name, str) and name in OWN:
         return OWN[name]
@@ -121,10 +131,10 @@ def model_class(name: object, home: Path | str) -> type[PreTrainedModel]:
 
 
 def check_family(family: type, config: PreTrainedConfig, home: Path | str) -> None:
-    """The class is one of the configuration's family.
+    """Check that the class belongs to the configuration's family.
 
     Raises:
-        UserError: It is of another one.
+        UserError: It belongs to another one.
     """
     wanted = getattr(family, "config_class", None)
     if isinstance(wanted, type) and not isinstance(config, wanted):
@@ -132,6 +142,25 @@ def check_family(family: type, config: PreTrainedConfig, home: Path | str) -> No
             f"`architectures` in the config.json of {home} must name a class of its model_type, {config.model_type}. "
             f"Got {family.__name__}, which takes a {wanted.__name__}. Write the class that was saved."
         )
+
+
+def check_features(config: PreTrainedConfig, home: Path | str) -> None:
+    """Refuse a model that depends on settings that this version of transformers ignores; parts are checked too.
+
+    Raises:
+        UserError: One is set.
+    """
+    parts = [config, *(getattr(config, name, None) for name in config.sub_configs)]
+    for part in (part for part in parts if isinstance(part, PreTrainedConfig)):
+        found = [(name, why) for name, is_set, why in _IGNORED if is_set(getattr(part, name, None))]
+        if part.model_type == "bart":
+            found += [(name, "another arrangement") for name in _IGNORED_IN_BART if getattr(part, name, None) is True]
+        for name, why in found:
+            raise UserError(
+                f"The model in {home} was trained with {why} ({name} in its config.json is "
+                f"{_short(getattr(part, name))}), which transformers {transformers.__version__} does not compute: its "
+                "results would be those of another model. Give a model without this setting."
+            )
 
 
 def dtype_called(name: object, home: Path | str) -> torch.dtype:
@@ -150,8 +179,8 @@ def dtype_called(name: object, home: Path | str) -> torch.dtype:
 
 
 def without_kernels(config: PreTrainedConfig) -> None:
-    """Ask for attention that transformers computes itself: others would be compiled code fetched from a hub."""
-    hub_kernels._kernels_enabled = False  # also where transformers was imported before infoflow
+    """Use attention that transformers implements itself: others would be compiled code fetched from a hub."""
+    hub_kernels._kernels_enabled = False  # also if transformers was imported before infoflow
     parts = [config, *(getattr(config, name, None) for name in config.sub_configs)]
     for part in (part for part in parts if isinstance(part, PreTrainedConfig)):
         asked = part._attn_implementation
@@ -163,98 +192,6 @@ def without_kernels(config: PreTrainedConfig) -> None:
             part._attn_implementation_internal = None
         if getattr(part, "_experts_implementation", None) is not None:
             part._experts_implementation_internal = None
-
-
-def check_missing(model: PreTrainedModel, missing: set[str], home: Path | str) -> None:
-    """Refuse weights that the checkpoint lacks: they would be random.
-
-    Raises:
-        UserError: There are some.
-    """
-    if not missing:
-        return
-    layers = whole_layers(missing, {name for name, _ in model.named_parameters()} - missing)
-    what = f"the layers {_listed(layers)}" if layers else f"{len(missing)} weights"
-    advice = "number of layers in its config.json" if layers else "`architectures` in its config.json"
-    raise UserError(
-        f"The checkpoint {home} lacks {what} of {type(model).__name__}, which would be random: {_listed(missing)}. "
-        f"Correct the {advice}, so that it says what was saved."
-    )
-
-
-def check_unexpected(model: PreTrainedModel, unexpected: set[str], home: Path | str) -> None:
-    """Warn of weights that the model has no place for, and refuse where they are whole layers.
-
-    Raises:
-        UserError: Layers of the checkpoint would be ignored.
-    """
-    if not unexpected:
-        return
-    lists = [name for name, child in model.named_modules() if isinstance(child, nn.ModuleList)]
-    used = {name for name, _ in model.named_parameters()}
-    ignored = [
-        layer
-        for layer in whole_layers(unexpected, used)
-        if any(_same_list(layer.rpartition(".")[0], one) for one in lists)
-    ]
-    if ignored:
-        raise UserError(
-            f"The checkpoint {home} holds layers that its config.json does not count, and that would be ignored: "
-            f"{_listed(ignored)}. Correct the number of layers there, so that it says what was saved."
-        )
-    current_display().warn(
-        f"{len(unexpected)} weights of the checkpoint {home} have no place in {type(model).__name__} and are left out: "
-        f"{_listed(unexpected)}. If they matter, correct `architectures` in its config.json."
-    )
-
-
-def whole_layers(names: Iterable[str], others: Iterable[str]) -> list[str]:
-    """Layers, as `encoder.layer.3`, of which weights are in `names` and none in `others`."""
-    there = {layer for name in others for layer in _layers_of(name)}
-    found = dict.fromkeys(layer for name in names for layer in _layers_of(name)[:1])
-    return sorted(
-        (layer for layer in found if not any(_same_list(layer, one) for one in there)), key=lambda layer: _order(layer)
-    )
-
-
-def check_finite(model: PreTrainedModel, home: Path | str) -> None:
-    """Refuse weights that are no numbers: every result would be none.
-
-    Raises:
-        UserError: NaN or infinity is among them.
-    """
-    for name, parameter in model.named_parameters():
-        if not parameter.is_floating_point() or parameter.is_meta:
-            continue
-        finite = int(parameter.isfinite().sum())
-        if finite < parameter.numel():
-            bad = parameter.numel() - finite
-            raise UserError(
-                f"Weights must be finite numbers. In {home} {bad:,} of {parameter.numel():,} values of {name} are NaN "
-                "or infinite: the file is damaged, or the training diverged. Save or download the model again, or "
-                "take an earlier checkpoint."
-            )
-
-
-def _layers_of(name: str) -> list[str]:
-    """`a.3` and `a.3.b.0` of `a.3.b.0.weight`, the outermost first."""
-    parts = name.split(".")
-    return [".".join(parts[: i + 1]) for i, part in enumerate(parts) if i and part.isdecimal()]
-
-
-def _same_list(first: str, second: str) -> bool:
-    """Whether two paths agree, up to the name of the model in front of one of them."""
-    return first == second or first.endswith("." + second) or second.endswith("." + first)
-
-
-def _order(layer: str) -> tuple[str, int]:
-    before, _, index = layer.rpartition(".")
-    return before, int(index)
-
-
-def _listed(names: Iterable[str]) -> str:
-    names = names if isinstance(names, list) else sorted(names)
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _short(value: object) -> str:

@@ -1,9 +1,9 @@
-"""Find a model's stacks, layers and heads by watching one tiny forward pass.
+"""Find a model's stacks, layers and heads by observing one tiny forward pass.
 
-No table of families: what calls the attention function, or else multiplies a softmax by values in code of its own, is
-an attention, the linear module that receives exactly its output is the output projection, keys of the encoder's length
-mean cross-attention, and weights without a future mean a causal stack. A model that does neither is refused here,
-because a tap on it would silently see nothing.
+There is no table of families. A module that calls the attention function, or else multiplies a softmax by values in its
+own code, is an attention; the linear module that receives exactly its output is the output projection; keys of the
+encoder's length mean cross-attention; and weights without a future mean a causal stack. A model without any attention
+is refused here, because a tap on it would silently see nothing.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ _OTHER_FAMILY = "Analyse a model of another family."
 
 
 def discover(module: PreTrainedModel) -> Anatomy:
-    """The anatomy of a model in evaluation mode; neither its weights nor its settings change.
+    """The anatomy of a model in evaluation mode; its weights and settings are unchanged.
 
     Raises:
         UserError: The model cannot run on token ids, never calls the attention function, calls it in some blocks only,
@@ -36,7 +36,7 @@ def discover(module: PreTrainedModel) -> Anatomy:
     if isinstance(module, AbstractOwnModel):
         return Anatomy(stacks=module.stacks(), parameter_groups=parameter_groups(module, module.stacks()))
     calls = watch(module)
-    # Only now: BigBird's first pass on a short sentence puts other attention modules into its blocks.
+    # Only now: on a short sentence, BigBird's first pass puts other attention modules into its blocks.
     names = {child: name for name, child in module.named_modules()}
     encoder = set(module.get_encoder().modules()) if is_sequence_to_sequence(module) else set()
     if not _is_complete(module, calls, encoder, names):
@@ -174,7 +174,7 @@ def _attention(
 
 
 def _holds_the_values(module: nn.Module, call: WatchedCall, value: Projection) -> bool:
-    """Whether a fused layout is the one its name suggests: its value slices gave the values that attention used."""
+    """Whether a fused layout matches its name: its value slices produced the values used by attention."""
     fused = module.get_submodule(value.weight.parameter.removesuffix(".weight"))
     output_BSE = call.linear_outputs.get(fused)
     if output_BSE is None or len(value.weight.indices()) == output_BSE.shape[-1]:
@@ -194,7 +194,7 @@ def _width(call: WatchedCall) -> int:
 
 
 def _require_every_block(module: nn.Module, stacks: list[Stack], two: bool) -> None:
-    """A hybrid model has blocks without attention: its layers would be numbered wrongly."""
+    """Refuse a hybrid model with blocks without attention: its layers would be misnumbered."""
     if two and len(stacks) < 2:
         raise UserError(
             f"The {'encoder' if stacks[0].name == 'decoder' else 'decoder'} of {type(module).__name__} never calls the "
@@ -211,7 +211,7 @@ def _require_every_block(module: nn.Module, stacks: list[Stack], two: bool) -> N
 
 
 def _silent(module: nn.Module, seen: set[str]) -> dict[str, list[str]]:
-    """List of blocks → those of it that do not attend, where there are some."""
+    """Block lists → their blocks without attention, if any."""
     found = {}
     for parent in dict.fromkeys(block.rpartition(".")[0] for block in sorted(seen)):
         silent = [name for name, _ in module.get_submodule(parent).named_children() if f"{parent}.{name}" not in seen]

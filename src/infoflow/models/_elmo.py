@@ -1,4 +1,4 @@
-"""ELMo: a language model of LSTMs in each direction, whose layers have states of both side by side."""
+"""ELMo: an LSTM language model in each direction, with the states of both concatenated in each layer."""
 
 # B sentence, T token, D width of one direction
 
@@ -17,7 +17,7 @@ from ._own import AbstractOwnModel
 
 
 class ElmoConfig(PreTrainedConfig):
-    """The shape; `hidden_size` is of one direction, `cell_size` of the LSTMs before they are projected to it."""
+    """The shape; `hidden_size` is of one direction, `cell_size` of the LSTMs before their projection."""
 
     model_type = "infoflow-elmo"
 
@@ -39,7 +39,7 @@ class ElmoConfig(PreTrainedConfig):
 
 
 class _Direction(nn.Module):
-    """One LSTM of one layer, with dropout, and from the second layer on with its input added."""
+    """One LSTM of one layer, with dropout, and a residual connection from the second layer on."""
 
     def __init__(self, config: ElmoConfig, residual: bool) -> None:
         super().__init__()
@@ -48,14 +48,14 @@ class _Direction(nn.Module):
         self.residual = residual
 
     def forward(self, states: Float[Tensor, "batch token width"]) -> Float[Tensor, "batch token width"]:
-        with warnings.catch_warnings():  # torch tells once that one of its backends has no projections
+        with warnings.catch_warnings():  # torch warns once that a backend lacks projections
             warnings.filterwarnings("ignore", "LSTM with projections", UserWarning)
             found = self.dropout(self.lstm(states)[0])
         return states + found if self.residual else found
 
 
 class ElmoBlock(nn.Module):
-    """One layer: an LSTM over the first half of the states, one from the texts' ends over the second."""
+    """One layer: an LSTM over the first half of the states, and one from the texts' ends over the second half."""
 
     def __init__(self, config: ElmoConfig, residual: bool) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class ElmoBlock(nn.Module):
     def forward(
         self, hidden_states: Float[Tensor, "batch token both"], turned: Int[Tensor, "batch token"]
     ) -> Float[Tensor, "batch token both"]:
-        """The next states; `turned` says from where each place of a text is taken when it is read from its end."""
+        """The next states; `turned` maps each position of a text to its position when read from the end."""
         ahead, back = hidden_states.chunk(2, dim=-1)
         return torch.cat([self.ahead(ahead), _turn(self.back(_turn(back, turned)), turned)], dim=-1)
 
@@ -72,9 +72,9 @@ class ElmoBlock(nn.Module):
 class Elmo(AbstractOwnModel):
     """A biLM of LSTMs ([@peters2018deep]): both directions share embeddings and softmax, and no layer mixes them.
 
-    A state is that of the forward direction and that of the backward one, side by side; state 0 is the embedding,
-    twice. In place of the paper's convolutions over characters tokens have embeddings; as there LSTMs are projected to
-    the width of the states, and the second layer's input is added to its output.
+    A state concatenates those of the forward and the backward direction; state 0 is the embedding, twice. Token
+    embeddings replace the paper's character convolutions; as in the paper, LSTMs are projected to the width of the
+    states, and the second layer's input is added to its output.
     """
 
     config_class = ElmoConfig
@@ -89,13 +89,13 @@ class Elmo(AbstractOwnModel):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        if isinstance(module, nn.Embedding | nn.Linear):  # LSTMs begin as torch makes them
+        if isinstance(module, nn.Embedding | nn.Linear):  # LSTMs keep torch's initialisation
             init.normal_(module.weight, std=self.config.initializer_range)
         if isinstance(module, nn.Linear):
             init.zeros_(module.bias)
 
     def stacks(self) -> tuple[Stack, ...]:
-        """One, twice as wide as a direction."""
+        """One stack, twice as wide as a direction."""
         layers = tuple(
             Layer(index=index, block=f"layers.{index}", attentions={}, other_paths=True)
             for index in range(self.config.num_hidden_layers)
@@ -103,18 +103,18 @@ class Elmo(AbstractOwnModel):
         return (Stack(name="encoder", causal=False, width=2 * self.config.hidden_size, layers=layers),)
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """Of both directions."""
+        """The embeddings that both directions share."""
         return self.embeddings
 
     def get_output_embeddings(self) -> None:
-        """None: no logits follow from a state as a whole, since each direction predicts another token."""
+        """None: a state as a whole has no logits, since each direction predicts a different token."""
 
     def both_ways(
         self, input_ids: Int[Tensor, "batch token"], reversed_ids: Int[Tensor, "batch token"]
     ) -> tuple[Float[Tensor, "batch token width"], Float[Tensor, "batch token width"]]:
-        """Last states of the forward direction on the texts, and of the backward one on the texts from their ends.
+        """Last states of the forward direction on the texts, and of the backward one on the reversed texts.
 
-        Padding on the right, after all that a direction looks at, needs no mask.
+        Padding is on the right, after everything that a direction reads, so it needs no mask.
         """
         ahead, back = self.dropout(self.embeddings(input_ids)), self.dropout(self.embeddings(reversed_ids))
         for layer in self.layers:
@@ -141,7 +141,7 @@ class Elmo(AbstractOwnModel):
 
 
 def _turned(lengths: Int[Tensor, " batch"], longest: int) -> Int[Tensor, "batch longest"]:
-    """Place t of a text is taken from its place `length - 1 - t`; padding stays where it is."""
+    """Position t of a text is taken from position `length - 1 - t`; padding stays in place."""
     places = torch.arange(longest, device=lengths.device).expand(len(lengths), longest)
     mirrored = lengths[:, None] - 1 - places
     return torch.where(mirrored >= 0, mirrored, places)

@@ -1,4 +1,4 @@
-"""A module as it is without dropout and gradients, for a while."""
+"""Temporarily disables a module's dropout and gradients."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from torch import nn
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; every part has its own mode again afterwards."""
+    """Evaluation mode without gradients; afterwards every part gets its own mode back."""
     modes = [(child, child.training) for child in module.modules()]
     try:
         module.eval()

@@ -1,9 +1,9 @@
-"""Linear layers in float32 by the faster of PyTorch's two libraries for matrix products.
+"""Linear layers in float32 with the faster of PyTorch's two matrix-product libraries.
 
-PyTorch hands float32 products to MKL, which keeps AVX-512 to Intel's processors. oneDNN, which comes with PyTorch too,
-uses it on all: on one core of an AMD EPYC (Zen 5) 180 to 220 GFLOP/s from 64 rows up, conversions included, where MKL
-reached 95 to 100, with errors of the same size. On one core of an Intel Xeon (Cascade Lake) MKL reached 72 to 124,
-oneDNN with its conversions 64 to 102: there everything stays as it is.
+PyTorch passes float32 products to MKL, which uses AVX-512 only on Intel's processors. oneDNN, also part of PyTorch,
+uses it on all: on one core of an AMD EPYC (Zen 5) it reached 180 to 220 GFLOP/s from 64 rows up, conversions included,
+and MKL 95 to 100, with errors of the same size. On one core of an Intel Xeon (Cascade Lake) MKL reached 72 to 124,
+oneDNN with its conversions 64 to 102: there nothing changes.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 _LEAST_ROWS = 32
-"""Fewer rows cost less than their way into oneDNN's format and back."""
+"""With fewer rows, the conversion to and from oneDNN's format costs more than it saves."""
 
 
 class FastLinear(TorchFunctionMode):
     """Inside `with FastLinear():` float32 `linear` layers on the CPU run through oneDNN, where that is faster.
 
-    Where gradients are recorded, in any other precision and on other devices nothing changes. No module is touched: it
-    holds for whatever runs inside, on this thread.
+    Nothing changes if gradients are recorded, in other precisions, or on other devices. No module is modified: the mode
+    applies to all code inside the block, on this thread.
     """
 
     def __torch_function__(
@@ -42,7 +42,7 @@ class FastLinear(TorchFunctionMode):
 def fast_linear(
     x: Float[Tensor, "*row input"], weight: Float[Tensor, "output input"], bias: Float[Tensor, " output"] | None = None
 ) -> Float[Tensor, "*row output"]:
-    r"""$x W^\top + b$ by the faster of PyTorch's libraries for products."""
+    r"""$x W^\top + b$ with the faster of PyTorch's product libraries."""
     recorded = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in (x, weight, bias))
     if recorded or not _suits(x, weight):
         return nn.functional.linear(x, weight, bias)
@@ -50,16 +50,18 @@ def fast_linear(
 
 
 def _through_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Bit for bit `linear(x.to_mkldnn(), weight, bias).to_dense()`, from and into ordinary tensors: copying the result
-    out of oneDNN's format took several times as long as the product."""
+    """Equals `linear(x.to_mkldnn(), weight, bias).to_dense()` exactly, with ordinary tensors.
+
+    Copying the result out of oneDNN's format took several times as long as the product.
+    """
     return torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight.contiguous(), bias, "none", [], "")
 
 
 def _in_few_shapes(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`fast_linear`, its rows filled up to one of eight numbers per power of two.
+    """`fast_linear` with its rows padded to one of eight sizes per power of two.
 
-    oneDNN keeps a kernel for every shape, about 0.2 MB each and a thousand of them: batches of a corpus have that many
-    shapes. Filling up adds some 3 % of rows.
+    oneDNN caches a kernel for every shape, about 0.2 MB each and up to a thousand: batches of a corpus have that many
+    shapes. Padding adds about 3 % of rows.
     """
     if not _suits(x, weight):
         return nn.functional.linear(x, weight, bias)
@@ -72,7 +74,7 @@ def _in_few_shapes(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
 
 @cache
 def _onednn_is_faster() -> bool:
-    """Whether this processor has what makes oneDNN's products the faster ones: AVX-512 that MKL makes no use of."""
+    """Whether oneDNN's products are faster on this processor: it has AVX-512 that MKL does not use."""
     has_avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
     mkl_has_it = torch.backends.mkl.is_available() and "Intel" in str(torch.cpu.get_capabilities().get("cpu_name", ""))
     return torch.backends.mkldnn.is_available() and has_avx512 and not mkl_has_it
@@ -84,7 +86,7 @@ def _suits(x: Tensor, weight: Tensor) -> bool:
         and x.dtype == weight.dtype == torch.float32
         and x.device.type == weight.device.type == "cpu"
         and x.ndim > 1
-        and x.shape[-1] == weight.shape[-1]  # else the ordinary way says what is wrong
+        and x.shape[-1] == weight.shape[-1]  # else the ordinary call reports the error
         and x.numel() >= _LEAST_ROWS * x.shape[-1]
-        and weight.numel() > 0  # a layer that lost all its heads has projections to and from nothing
+        and weight.numel() > 0  # a layer that lost all its heads has empty projections
     )

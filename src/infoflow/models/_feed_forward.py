@@ -1,4 +1,4 @@
-"""Where the feed-forward part of each block gives its output."""
+"""The output modules of each block's feed-forward part."""
 
 from infoflow.foundation import UserError
 
@@ -6,9 +6,9 @@ from ._model import Model
 
 
 def feed_forward_outputs(model: Model, stack: str) -> list[str]:
-    """The module of each block whose output is that of its feed-forward part, before the residual connection.
+    """The module of each block that outputs its feed-forward part, before the residual connection.
 
-    Where layers share their modules (ALBERT) every block has the same one.
+    If layers share their modules (ALBERT), every block has the same one.
 
     Raises:
         UserError: A block has no such module, or several (a mixture of experts).

@@ -1,4 +1,4 @@
-"""One tiny forward pass, watched: which modules attend, and which linear module receives exactly what they computed."""
+"""One tiny observed forward pass: which modules attend, and which linear module receives exactly their output."""
 
 # B batch, H query head, G key/value head, T query token, S key token, d head width
 
@@ -24,7 +24,7 @@ _SOURCE_LENGTH, _TARGET_LENGTH = 5, 4  # unequal, so that cross-attention shows
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class WatchedCall:
-    """What the tiny forward pass showed of one attention call."""
+    """Observations about one attention call in the tiny forward pass."""
 
     module: nn.Module
     num_queries: int
@@ -38,7 +38,7 @@ class WatchedCall:
     linear_outputs: dict[nn.Module, Tensor]  # latest outputs of linear modules before the call
     projection: nn.Module | None = None
     own: bool = False  # computed by the family's own code
-    trouble: str | None = None  # why it is no attention that can be read, as the end of a sentence
+    trouble: str | None = None  # why it is not a readable attention, as the end of a sentence
 
     @property
     def cross(self) -> bool:
@@ -65,12 +65,12 @@ def vocabulary_size(module: PreTrainedModel) -> int:
 
 
 def tiny_inputs(module: PreTrainedModel) -> dict[str, Tensor]:
-    """A few token ids (no padding among them, EOS last) as keywords of the model's forward pass."""
+    """A few token ids (no padding, EOS last) as arguments of the model's forward pass."""
     size = vocabulary_size(module)
     pad, end = (getattr(module.config, name, None) for name in ("pad_token_id", "eos_token_id"))
     ids = [token for token in range(min(size, 2 * _SOURCE_LENGTH)) if token not in (pad, end)][-_SOURCE_LENGTH:]
     if isinstance(end, int) and 0 <= end < size and end != pad:
-        ids[-1] = end  # a classifier may read its answer there, and may not run without
+        ids[-1] = end  # a classifier may predict at this token, or require it
     input_ids = torch.tensor([ids], device=module.device)
     inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
     if is_sequence_to_sequence(module):
@@ -83,16 +83,16 @@ def watch(module: PreTrainedModel) -> list[WatchedCall]:
 
     Raises:
         UserError: The model cannot run on token ids, computes something else under infoflow's attention function, or
-            attends to something else than tokens.
+            attends to something other than tokens.
     """
     return _watch(module, None)
 
 
 def watch_own(module: PreTrainedModel, others: set[nn.Module]) -> list[WatchedCall]:
-    """Calls of the attention function, by `others`, and what all other modules compute in code of their own.
+    """Calls of the attention function by `others`, and attention that all other modules compute in their own code.
 
     Raises:
-        UserError: As of `watch`.
+        UserError: As in `watch`.
     """
     return _watch(module, others)
 
@@ -118,10 +118,9 @@ def _watch(module: PreTrainedModel, others: set[nn.Module] | None) -> list[Watch
 
 
 def run_tiny(module: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
-    """The logits, or whatever else comes first, of a forward pass.
+    """The logits, or the first output, of a forward pass.
 
-    A head that predicts no tokens attends to nothing and is left out: BART's classifier wants a decoder input that is
-    as long as the encoder's.
+    A head that predicts no tokens is left out: BART's classifier needs a decoder input as long as the encoder's.
     """
     try:
         output = runs_alone(module)(**inputs)
@@ -136,13 +135,19 @@ def run_tiny(module: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
     return output["logits"] if "logits" in output else output[0]
 
 
+def output_embeddings(module: PreTrainedModel) -> nn.Module | None:
+    """The output matrix of token logits; a few families have it as `lm_head` but do not expose it (CLVP)."""
+    head = module.get_output_embeddings()
+    return head if head is not None else dict(module.named_children()).get("lm_head")
+
+
 def runs_alone(module: PreTrainedModel) -> nn.Module:
     """The part that runs on token ids: without a head that predicts no tokens."""
-    return module if module.get_output_embeddings() is not None else module.base_model
+    return module if output_embeddings(module) is not None else module.base_model
 
 
 def _require_same_output(module: PreTrainedModel, output: Tensor, expected: Tensor) -> None:
-    """A family may pass its attention more than the tap knows of (attention sinks): then the tap would be wrong."""
+    """Check for attention arguments that the tap does not know (attention sinks), which would make it wrong."""
     tolerance = 1e-4 if output.dtype in (torch.float32, torch.float64) else 5e-2
     if bool(expected.isfinite().all()) and not (output - expected).norm() <= tolerance * expected.norm():
         raise UserError(
@@ -152,7 +157,7 @@ def _require_same_output(module: PreTrainedModel, output: Tensor, expected: Tens
 
 
 def _require_known_keys(module: PreTrainedModel, calls: list[WatchedCall], inputs: dict[str, Tensor]) -> None:
-    """An attention looks at its own stack's tokens or at the encoder's: not at both at once, nor at anything else."""
+    """Check that an attention's keys are its own stack's tokens or the encoder's, not both and nothing else."""
     encoder = inputs["input_ids"].shape[1] if is_sequence_to_sequence(module) else None
     lengths = {ids.shape[1] for ids in inputs.values()}
     for call in calls:
@@ -202,7 +207,7 @@ def _own_recorder(
 ) -> Callable[[OwnCall], None]:
     def record(seen: OwnCall) -> None:
         if seen.module in others:
-            return  # what runs in it is infoflow's own attention function
+            return  # it uses infoflow's own attention function
         last = calls[-1] if calls else None
         if last is not None and last.module is seen.module and last.projection is None:
             last.trouble = "attends by several softmaxes in one attention (blocks, bands or streams of tokens)"
@@ -229,13 +234,13 @@ def _own_recorder(
 
 
 def _match_projection(calls: list[WatchedCall], child: nn.Module, value: Tensor) -> None:
-    """The first linear module after an attention call that receives exactly its output projects it."""
+    """Finds the first linear module that receives exactly an attention call's output: its output projection."""
     if not calls or calls[-1].projection is not None:
         return
     context_BTD = calls[-1].context_BTD
     if value.numel() != context_BTD.numel() or value.dtype != context_BTD.dtype:
         return
-    # A damaged model's NaNs are equal too: measures say where they begin.
+    # A damaged model's NaNs are equal too: measures report where they begin.
     if torch.allclose(value.reshape(context_BTD.shape), context_BTD, rtol=0, atol=0, equal_nan=True):
         calls[-1].projection = child
 

@@ -1,4 +1,4 @@
-"""Take heads out of a model: smaller projections, the same function as with those heads ablated."""
+"""Remove heads from a model: smaller projections, the same function as with those heads ablated."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,36 +15,36 @@ from ._bands import attends_densely
 Site = tuple[str, str, int]
 """(stack, kind, layer) of an attention."""
 Kept = dict[Site, tuple[int, ...]]
-"""Heads that are left, by attention, as the unpruned model counts them."""
+"""Remaining heads, by attention, numbered as in the unpruned model."""
 
 _RECORD = "_infoflow_kept_heads"
-# What families call the number of heads that their forward pass reads, and widths that follow from it.
+# Families' names for the number of heads that their forward pass reads, and for widths derived from it.
 _HEAD_COUNTS = ("num_heads", "n_heads", "num_attention_heads")
 _WIDTHS = ("all_head_size", "inner_dim", "split_size")
 
 
 def kept_heads(module: nn.Module) -> Kept | None:
-    """Which heads of the unpruned model are left; None where none was ever removed."""
+    """The remaining heads of the unpruned model; None if none was ever removed."""
     return getattr(module, _RECORD, None)
 
 
 def remove_heads(module: PreTrainedModel, anatomy: Anatomy, removed: Mapping[Site, Iterable[int]]) -> None:
-    """Slice the projections of `module`, which changes; `anatomy` then no longer describes it.
+    """Slice the projections of `module`, in place; `anatomy` then no longer describes it.
 
-    Rows of query, key and value (with their biases) and columns of the output projection go; its bias stays. Fused,
-    interleaved and transposed layouts are those of the anatomy.
+    Rows of query, key and value (with their biases) and columns of the output projection are removed; its bias stays.
+    Fused, interleaved and transposed layouts are those of the anatomy.
 
     Args:
         module: The model.
         anatomy: Its anatomy.
-        removed: Heads to take out, as `anatomy` counts them.
+        removed: Heads to remove, numbered as in `anatomy`.
 
     Raises:
-        UserError: The projections have a layout that is not known, layers share their weights but not their heads, or
-            heads share a key and value (grouped attention) and only some of them are to go.
+        UserError: The layout of the projections is unknown, layers share their weights but not their removed heads, or
+            only some heads of a group with a shared key and value would be removed.
     """
     wanted = {site: frozenset(heads) for site, heads in removed.items() if heads}
-    plans: dict[str, tuple[int, Tensor]] = {}  # parameter → dimension, indices that go
+    plans: dict[str, tuple[int, Tensor]] = {}  # parameter → dimension, indices to remove
     for one in anatomy.attentions():
         site = (one.stack, one.kind, one.layer)
         heads = wanted.get(site, frozenset())
@@ -55,7 +55,7 @@ def remove_heads(module: PreTrainedModel, anatomy: Anatomy, removed: Mapping[Sit
                 "from layer to layer, counts all heads. So its heads can be ablated but not removed."
             )
         for name, (dim, indices) in _slices(one, heads).items():
-            before = plans.get(name, (dim, indices))[1]  # of a parameter that layers share, seen again
+            before = plans.get(name, (dim, indices))[1]  # a parameter shared by layers is visited again
             plans[name] = (dim, torch.cat([before, indices]).unique())
     modules: dict[nn.Module, Attention] = {}
     for one in anatomy.attentions():
@@ -130,7 +130,7 @@ def _cut(module: nn.Module, name: str, dim: int, gone: Tensor) -> None:
 
 
 def _recount(attention: nn.Module, one: Attention, heads: list[int]) -> None:
-    """Tell an attention how many heads it has left. OPT without it computes something else under SDPA, silently."""
+    """Update an attention's number of heads. Without it OPT silently computes something else under SDPA."""
     if not heads:
         return
     left = one.num_heads - len(heads)
@@ -147,8 +147,10 @@ def _recount(attention: nn.Module, one: Attention, heads: list[int]) -> None:
 
 
 class _FullBias:
-    """T5 builds its relative bias once, for all heads, and hands it from layer to layer: a smaller attention takes its
-    heads' part of it and hands on the whole."""
+    """T5's relative bias, built once for all heads and passed from layer to layer.
+
+    A smaller attention uses its heads' part and passes on the whole.
+    """
 
     kept_bias: list[int]
     bias_heads: int

@@ -1,4 +1,4 @@
-"""Whether the model hub can be asked at all."""
+"""Whether the model hub is reachable."""
 
 import os
 import socket
@@ -8,9 +8,9 @@ from huggingface_hub import constants
 
 
 def hub_is_reachable() -> bool:
-    """False on a machine without network, where the hub's client would retry for half a minute before it gives up.
+    """False on a machine without network, where the hub's client would retry for half a minute.
 
-    Only the host name is looked up. Behind a proxy the proxy does that, so the client may try.
+    Only the host name is looked up. A proxy does that itself, so behind one the client may try.
     """
     if constants.HF_HUB_OFFLINE:
         return False

@@ -13,9 +13,9 @@ _SHOWN = 8
 
 
 def at_revision(name: str) -> tuple[str, str | None]:
-    """What stands before and behind the last @ of a name; without any, the name and None.
+    """The parts before and after the last @ of a name; without any, the name and None.
 
-    A file or folder may have such a name too: ask whether there is one first.
+    A file or folder may have such a name too: check for one first.
 
     >>> at_revision("EleutherAI/pythia-70m@step1000")
     ('EleutherAI/pythia-70m', 'step1000')
@@ -30,7 +30,7 @@ def named_at(source: object, revision: str) -> str:
     """The name on the hub with its revision.
 
     Raises:
-        UserError: It is no name on the hub, or has one already.
+        UserError: It is not a name on the hub, or has one already.
     """
     if not isinstance(source, str) or Path(source).expanduser().exists() or at_revision(source)[1] is not None:
         raise UserError(
@@ -41,10 +41,10 @@ def named_at(source: object, revision: str) -> str:
 
 
 def hub_arguments(name: Path | str) -> tuple[Path | str, dict[str, Any]]:
-    """The first argument of transformers' `from_pretrained`, and the keyword for the revision where one is meant.
+    """The first argument of transformers' `from_pretrained`, and the argument for the revision if there is one.
 
     Raises:
-        UserError: Nothing that can be a revision stands behind the @.
+        UserError: The text after the @ is not a revision.
     """
     if isinstance(name, Path):
         return name, {}
@@ -60,7 +60,7 @@ def hub_arguments(name: Path | str) -> tuple[Path | str, dict[str, Any]]:
 
 
 def cached_revisions(repository: str) -> list[str]:
-    """Branches and tags of the repository that lie in the hub's cache on this machine, or their commits."""
+    """Branches and tags of the repository in the local hub cache, or their commits."""
     folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type="model")
     refs = folder / "refs"
     names = sorted(path.relative_to(refs).as_posix() for path in refs.rglob("*") if path.is_file())
@@ -70,7 +70,7 @@ def cached_revisions(repository: str) -> list[str]:
 
 
 def no_revision(name: str, reason: str) -> UserError:
-    """What to say where a repository gave nothing for the revision that its name asks for."""
+    """The error if a repository has nothing for the requested revision."""
     repository, revision = at_revision(name)
     found = cached_revisions(repository)
     more = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""

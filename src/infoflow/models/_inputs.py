@@ -1,4 +1,4 @@
-"""Token ids as the keywords of a model's forward pass, padded on either side without changing a real token."""
+"""Token ids as arguments of a model's forward pass, padded on either side without affecting real tokens."""
 
 import inspect
 from collections.abc import Sequence
@@ -39,14 +39,14 @@ def model_inputs(
     decoder_input_ids: Int[Tensor, "batch step"] | None = None,
     decoder_attention_mask: Int[Tensor, "batch step"] | None = None,
 ) -> dict[str, Any]:
-    """Keywords for `model.module(...)`, on its device, such that padding changes nothing that a real token sees.
+    """Arguments for `model.module(...)`, on its device, such that padding does not affect real tokens.
 
-    Rows padded on the left get position ids that count real tokens where the family would otherwise count the padding.
+    Rows with left padding get position ids that count real tokens if the family would otherwise count the padding.
 
     Raises:
-        UserError: A sequence-to-sequence model without decoder input; left padding in a family that cannot be told its
-            positions (BART, mBART, Marian); any padding where it changes what the model computes (MobileBERT); a
-            decoder padded on the left; a row without any token; more tokens than the model has positions.
+        UserError: A sequence-to-sequence model lacks decoder input; a family without position ids has left padding
+            (BART, mBART, Marian); there is padding although it changes the result (MobileBERT); a decoder is padded on
+            the left; a row is empty; or there are more tokens than the model has positions.
     """
     attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     if not bool(attention_mask.any(dim=1).all()):
@@ -74,10 +74,10 @@ def model_inputs(
 
 
 def left_padding(model: Model) -> LeftPadding:
-    """How a model takes rows that are padded on the left, found by trying.
+    """How a model handles left padding, determined by a test.
 
     "as is": the states of real tokens are those of the row alone (relative positions, or positions counted from the
-    mask); "positions": they are once it is given position ids; "refused": it cannot be told.
+    mask); "positions": the same with position ids; "refused": impossible.
     """
     if model.module not in _LEFT_PADDING:
         _LEFT_PADDING[model.module] = _try_left_padding(model)
@@ -99,7 +99,7 @@ def _try_left_padding(model: Model) -> LeftPadding:
     positions = {"position_ids": _count_positions(padded["attention_mask"])}
     try:
         told = _last_states(model, padded | positions)
-    except TypeError:  # the forward pass has no such keyword
+    except TypeError:  # the forward pass has no such argument
         return "refused"
     return "positions" if _close(told[:, 2:], expected) else "refused"
 
@@ -146,16 +146,16 @@ def _count_positions(mask: Tensor) -> Tensor:
 
 
 def accepts(module: nn.Module, keyword: str) -> bool:
-    """Whether the forward pass takes the keyword, by name or to hand it on."""
+    """Whether the forward pass accepts the argument, by name or in **kwargs."""
     parameters = inspect.signature(module.forward).parameters
     return keyword in parameters or any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
 
 
 def without_cache(module: nn.Module) -> dict[str, bool]:
-    """The keyword that keeps a decoder from filling a key-value cache, where it would."""
+    """The argument that disables a decoder's key-value cache, if it has one."""
     named = "use_cache" in inspect.signature(module.forward).parameters
     text = getattr(module, "config", None)
     text = text.get_text_config() if text is not None and text.sub_configs else text
-    # A model of text and images hands it on to its language model.
+    # A model of text and images passes it on to its language model.
     handed_on = accepts(module, "use_cache") and hasattr(text, "use_cache")
     return {"use_cache": False} if named or handed_on else {}

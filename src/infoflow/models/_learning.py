@@ -1,4 +1,4 @@
-"""What of a model learns."""
+"""The trained parameters of a model."""
 
 from torch import nn
 

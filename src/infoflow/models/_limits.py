@@ -1,4 +1,4 @@
-"""The longest sequence that a model has positions for."""
+"""The maximum sequence length of a model."""
 
 from collections.abc import Sequence
 
@@ -9,16 +9,16 @@ from ._anatomy import Anatomy
 
 
 def longest_sequence(module: PreTrainedModel, anatomy: Anatomy, stack: str, tables: Sequence[str]) -> int | None:
-    """Tokens that a stack takes at most, special ones included; None where nothing limits them (T5).
+    """Maximum number of tokens of a stack, special ones included; None if unlimited (T5).
 
-    The size of the position table, less the rows that RoBERTa keeps for padding and BART and OPT for an offset; for
-    rotary positions, which are computed, what the configuration says that the model was trained for: of a model of
-    text and images, the configuration of its text part.
+    The size of the position table, minus the rows that RoBERTa reserves for padding and BART and OPT for an offset; for
+    rotary positions, which are computed, the length in the configuration: for a model of text and images, the
+    configuration of its text part.
 
     Args:
         module: The model.
         anatomy: Its stacks.
-        stack: Whose positions.
+        stack: Name of the stack.
         tables: The position tables that a forward pass on text reads: a model of text and images has others too.
     """
     for name in tables:
@@ -30,7 +30,7 @@ def longest_sequence(module: PreTrainedModel, anatomy: Anatomy, stack: str, tabl
 
 
 def position_tables(module: nn.Module) -> dict[str, nn.Module]:
-    """Every table of positions by name, whatever it is for."""
+    """Every position table by name, whatever its use."""
     return {
         name: child
         for name, child in module.named_modules()
@@ -41,7 +41,7 @@ def position_tables(module: nn.Module) -> dict[str, nn.Module]:
 def _text_config(config: PreTrainedConfig, stack: str) -> PreTrainedConfig:
     part = getattr(config, stack, None)
     config = part if isinstance(part, PreTrainedConfig) else config
-    # The method may guess among several parts; where there are none the configuration is the text's.
+    # The method may guess among several parts; if there are none, the configuration is the text's.
     return config.get_text_config() if config.sub_configs else config
 
 

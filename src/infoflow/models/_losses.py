@@ -1,4 +1,4 @@
-"""Task scores: how well a model predicts, in nats per token."""
+"""Task scores: a model's loss, in nats per token."""
 
 # B batch, T token, V vocabulary
 
@@ -21,7 +21,7 @@ IGNORED = -100
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SequenceLosses:
-    """Cross-entropy of each sentence: sums of nats, so that batches add up whatever their sizes."""
+    """Cross-entropy of each sentence, as sums of nats, so that batches of any size add up."""
 
     sums: Float[Tensor, " sentence"]
     counts: Int[Tensor, " sentence"]  # scored tokens
@@ -38,7 +38,7 @@ class SequenceLosses:
 
 
 def concatenate_losses(parts: list[SequenceLosses]) -> SequenceLosses:
-    """The losses of several batches as those of one."""
+    """The losses of several batches as one."""
     return SequenceLosses(
         sums=torch.cat([part.sums for part in parts]), counts=torch.cat([part.counts for part in parts])
     )
@@ -71,7 +71,7 @@ def sequence_losses(
         if model.task == "causal-lm":
             labels = input_ids.masked_fill(mask == 0, IGNORED) if labels is None else labels
             logits_BTV = forward_logits(model, model_inputs(model, input_ids, mask))
-            # The first token after padding on the left has no context: like the first column, it is not scored.
+            # The first token after left padding has no context: like the first column, it is not scored.
             return token_cross_entropy(logits_BTV[:, :-1], labels[:, 1:].masked_fill(mask[:, :-1] == 0, IGNORED))
         if model.task == "masked-lm":
             if labels is None:
@@ -88,10 +88,15 @@ def sequence_losses(
 def token_cross_entropy(
     logits: Float[Tensor, "batch step vocabulary"], labels: Int[Tensor, "batch step"]
 ) -> SequenceLosses:
-    """Cross-entropy per row where the label is not -100; the softmax runs in float32 or wider."""
+    """Cross-entropy per row whose label is not -100; the softmax runs in float32 or wider."""
     labels = labels.to(logits.device)
     rows, steps = (labels != IGNORED).nonzero(as_tuple=True)
     scored = logits[rows, steps]
+    if len(rows) and int(labels.max()) >= logits.shape[-1]:
+        raise UserError(
+            f"Scored tokens must be among the {logits.shape[-1]} that the model predicts. Got the id "
+            f"{int(labels.max())}. Leave it out, or mark it with -100."
+        )
     scored = scored.to(torch.promote_types(scored.dtype, torch.float32))
     losses = torch.nn.functional.cross_entropy(scored, labels[rows, steps], reduction="none")
     sums = losses.new_zeros(len(labels)).index_add(0, rows, losses)
@@ -99,14 +104,14 @@ def token_cross_entropy(
 
 
 def shift_right(model: Model, labels: Int[Tensor, "batch step"]) -> Int[Tensor, "batch step"]:
-    """Decoder input of target `labels`, as the family shifts them: the start token, then all but the last.
+    """Decoder input for target `labels`, shifted as in the family: the start token, then all but the last.
 
-    mBART begins with the language code that ends the target instead. -100 becomes padding.
+    mBART instead starts with the language code that ends the target. -100 becomes padding.
     """
     if (own := getattr(model.module, "prepare_decoder_input_ids_from_labels", None)) is not None:
         with suppress(
             TypeError, ValueError, AttributeError
-        ):  # its configuration names no start or no padding: ours looks further
+        ):  # its configuration has no start or no padding: ours searches further
             return own(labels)
     shifted = labels.roll(1, dims=1)
     shifted[:, 0] = start_token_id(model)
@@ -116,10 +121,10 @@ def shift_right(model: Model, labels: Int[Tensor, "batch step"]) -> Int[Tensor, 
 def decoder_inputs(
     model: Model, target_ids: Int[Tensor, "batch token"]
 ) -> tuple[Int[Tensor, "batch step"], Int[Tensor, "batch step"]]:
-    """What the decoder reads and what it is to predict there, of targets as their tokenizer encodes them.
+    """The decoder's input and target, from targets as encoded by their tokenizer.
 
-    A target that begins with the token that starts the decoder ([CLS] of a matched model) is read from there, so it is
-    one step shorter; any other target is predicted whole.
+    A target that begins with the decoder's start token ([CLS] of a matched model) uses it as the start, so it is one
+    step shorter; any other target is predicted in full.
     """
     inputs = shift_right(model, target_ids)
     if target_ids.shape[1] > 1 and bool((inputs[:, 0] == target_ids[:, 0]).all()):
@@ -131,7 +136,7 @@ def start_token_id(model: Model) -> int:
     """The token that begins a decoder's input."""
     config = model.module.config
     sources = (config, getattr(model.module, "generation_config", None), getattr(config, "decoder", None))
-    # A BOS token is the last resort: BART's configuration names one, but its decoder starts with EOS.
+    # BOS is the last resort: BART's configuration has one, but its decoder starts with EOS.
     for name in ("decoder_start_token_id", "bos_token_id"):
         for source in sources:
             if (token := getattr(source, name, None)) is not None:
@@ -164,7 +169,7 @@ def _pseudo_losses(model: Model, ids_BT: Tensor, mask_BT: Tensor) -> SequenceLos
 
 
 def forward_logits(model: Model, inputs: dict) -> Tensor:
-    """Logits of a pass over `inputs`: one row of the vocabulary for each position."""
+    """Logits of a pass over `inputs`: one row over the vocabulary per position."""
     output = model.module(**inputs)
     # Models for pretraining predict sentence order too and name their token logits differently.
     return output.logits if "logits" in output else output.prediction_logits

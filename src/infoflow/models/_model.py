@@ -1,4 +1,4 @@
-"""A Hugging Face model together with what infoflow knows about it."""
+"""A Hugging Face model with infoflow's metadata."""
 
 import hashlib
 from dataclasses import dataclass
@@ -11,28 +11,29 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.foundation import UserError, digest, shown_by
 
 from ._anatomy import Anatomy
+from ._languages import reading_of
 from ._limits import longest_sequence
 
 Task = Literal["causal-lm", "masked-lm", "seq2seq", "encoder"]
-"""What a model predicts with; "encoder": nothing."""
+"""Kind of the model's predictions; "encoder": none."""
 
-# Facts of a saving or a machine, not of the function that the model computes.
+# Properties of a checkpoint or machine that do not affect the model's function.
 _VOLATILE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "_commit_hash")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Model:
-    """A model that `load_model` has looked at, in evaluation mode."""
+    """A model checked by `load_model`, in evaluation mode."""
 
     name: str
     module: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase | None  # of the input text; None: only token ids can be given
-    target_tokenizer: PreTrainedTokenizerBase | None  # of the output text where it differs from the input's
+    tokenizer: PreTrainedTokenizerBase | None  # of the input text; None: only token ids are accepted
+    target_tokenizer: PreTrainedTokenizerBase | None  # of the output text if it differs from the input's
     anatomy: Anatomy
     task: Task  # what its head predicts; "encoder": it has no language-model head
     pad_token_id: int
     pads: bool = True  # False: padding changes what it computes, so only sentences of equal length share a batch
-    position_tables: tuple[str, ...] = ()  # modules in which the text's positions are looked up
+    position_tables: tuple[str, ...] = ()  # modules with the text's position embeddings
 
     _repr_html_ = shown_by("infoflow.report", "model_shown")
 
@@ -46,7 +47,7 @@ class Model:
 
     @cached_property
     def max_tokens(self) -> int | None:
-        """Longest input in tokens, special ones included; None where nothing limits it."""
+        """Longest input in tokens, special ones included; None if unlimited."""
         return longest_sequence(self.module, self.anatomy, self.anatomy.reads.name, self.position_tables)
 
     @cached_property
@@ -56,15 +57,20 @@ class Model:
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen hex digits of the weights and the configuration: what a result about this model depends on."""
+        """Sixteen hex digits of everything that a result about this model depends on.
+
+        These are the weights, the configuration, and the languages and the prefix chosen by the caller.
+        """
         hashed = hashlib.sha256()
         for name, tensor in sorted(self.module.state_dict().items()):
             hashed.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             hashed.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-        return digest({"weights": hashed.hexdigest(), "config": _plain(self.module.config.to_dict())})
+        reading = reading_of(self.tokenizer)
+        how = {"reading": reading} if reading.chosen else {}
+        return digest({"weights": hashed.hexdigest(), "config": _plain(self.module.config.to_dict())} | how)
 
     def require_tokenizer(self) -> PreTrainedTokenizerBase:
-        """The tokenizer, or a UserError that says how to give one."""
+        """The tokenizer, or a UserError with instructions."""
         if self.tokenizer is None:
             raise UserError(
                 f"{self.name} has no tokenizer, so it takes token ids but no text. Give one: "

@@ -1,4 +1,4 @@
-"""Read or replace what one module of each block puts out, and leave the model as it was."""
+"""Read or replace the output of one module in each block, without changing the model."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ._model import Model
 
 OutputEdit = Callable[[int, Tensor], Tensor | None]
-"""Takes a layer and what its module puts out; may return another output."""
+"""Receives a layer and its module's output; may return another output."""
 
 
 @contextmanager
@@ -18,8 +18,8 @@ def module_outputs(model: Model, modules: Sequence[str], edit: OutputEdit) -> It
 
     Args:
         model: A loaded model.
-        modules: Name of a module for each layer, such as `feed_forward_outputs` gives; the same one for all layers
-            that share it (ALBERT), which then all have to run.
+        modules: Name of a module for each layer, as from `feed_forward_outputs`; layers that share one (ALBERT) have
+            the same name and must then all run.
         edit: Called at each output.
 
     >>> from infoflow.models import feed_forward_outputs

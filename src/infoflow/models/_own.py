@@ -1,4 +1,4 @@
-"""Models of infoflow's own, which say themselves which stacks they have: transformers has none of their kind."""
+"""infoflow's own models, which declare their stacks: transformers has none of their kind."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel
 from ._anatomy import Stack
 
 OWN: dict[str, type[PreTrainedModel]] = {}
-"""By the class name that a checkpoint's configuration gives."""
+"""By the class name in a checkpoint's configuration."""
 
 
 class AbstractOwnModel(PreTrainedModel):
-    """A model without attention. Nothing is found out by watching it: it knows its stacks, and pads as it should."""
+    """A model without attention. It declares its stacks and padding instead of being observed."""
 
     def stacks(self) -> tuple[Stack, ...]:
         """Its stacks; their layers have no attention."""

@@ -1,9 +1,9 @@
-"""Attention that a family computes in code of its own, seen at its softmax and at the product of weights and values.
+"""Attention that a family computes in its own code, observed at its softmax and at the product of weights and values.
 
-Such code never calls the function that Hugging Face looks up by name. A mode sees every operation inside its modules:
-a softmax over the last dimension, what becomes of its result (dropout, another view, another precision), and the
-product in which that meets the values. What was seen is no guess: `discover` recomputes it, and takes it as attention
-where the product reaches an output projection bit for bit.
+Such code never calls the function that Hugging Face looks up by name. A mode sees every operation inside its modules: a
+softmax over the last dimension, the derived tensors (dropout, another view, another precision), and the product with
+the values. `discover` verifies this by recomputation, and accepts it as attention if the product reaches an output
+projection exactly.
 """
 
 # B batch, H head, T query token, S key token, d head width
@@ -25,37 +25,37 @@ _DROPOUT = frozenset({torch.dropout, nn.functional.dropout})
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class OwnCall:
-    """One attention as its family's code computed it."""
+    """One attention as computed by its family's code."""
 
-    module: nn.Module  # whose code it is
-    scores: Tensor  # (B, H, T, S), what the softmax was taken of
+    module: nn.Module  # module with the code
+    scores: Tensor  # (B, H, T, S), input of the softmax
     weights: Tensor  # (B, H, T, S), before dropout
-    mixed: Tensor  # (B, H, T, S), what the values were multiplied by
+    mixed: Tensor  # (B, H, T, S), multiplied by the values
     value: Tensor  # (B, G, S, d)
     context: Tensor  # (B, H, T, d), the product
-    query: Tensor | None  # (B, H, T, d) and (B, G, S, d): the product that the scores were made from; None: none
+    query: Tensor | None  # (B, H, T, d) and (B, G, S, d): factors of the scores; None: none
     key: Tensor | None
     dropout: float
 
 
 Show = Callable[[OwnCall], Tensor | None]
-"""Looks at a call; may return another context (B, H, T, d) with which the code goes on."""
+"""Receives a call; may return another context (B, H, T, d) for the code to continue with."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Softmax:
     scores: Tensor
     weights: Tensor
-    path: tuple[nn.Module, ...]  # modules that were running, the outermost first
+    path: tuple[nn.Module, ...]  # running modules, outermost first
     product: Product | None
     dropout: float = 0.0
 
 
 @contextmanager
 def watching_own_attention(modules: Mapping[nn.Module, int | None], show: Show) -> Iterator[None]:
-    """Show every attention that these modules, by their number of heads, compute inside the block.
+    """Show every attention that these modules (with their number of heads) compute inside the block.
 
-    Without a number of heads the batch must be of one sentence.
+    Without a number of heads the batch must have one sentence.
     """
     mode = _Watch(modules, show)
     with ExitStack() as stack:
@@ -69,13 +69,13 @@ class _Watch(TorchFunctionMode):
         super().__init__()
         self._num_heads, self._show = num_heads, show
         self._running: list[nn.Module] = []
-        # By identity; the tensor itself is kept, so that no other one takes its place.
+        # By identity; the tensor itself is kept, so that its id is not reused.
         self._made: dict[int, tuple[Tensor, _Softmax | Product]] = {}
 
     def follow(self, modules: Iterable[nn.Module], stack: ExitStack) -> None:
         for module in modules:
             stack.callback(module.register_forward_pre_hook(self._enter).remove)
-            # Also after an error: it may be caught, and the next pass must not begin inside this module.
+            # Also after an error: it may be caught, and the next pass must not start inside this module.
             stack.callback(module.register_forward_hook(self._leave, always_call=True).remove)
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -121,7 +121,7 @@ class _Watch(TorchFunctionMode):
         self._keep(result, _Softmax(scores=scores, weights=result, path=tuple(self._running), product=product))
 
     def _handed_on(self, func: Any, args: Any, kwargs: Any, result: Tensor) -> None:
-        """What has as many elements as a tracked tensor that it was made from stands for it."""
+        """A result with as many elements as a tracked input tensor replaces it."""
         sources = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, Tensor) and id(arg) in self._made]
         found = [self._of(arg) for arg in sources if arg.numel() == result.numel()]
         made = next((one for one in found if isinstance(one, _Softmax)), found[0] if found else None)
@@ -154,7 +154,7 @@ class _Watch(TorchFunctionMode):
 
 
 def _scored(softmax: _Softmax, num_heads: int | None, shape: torch.Size) -> tuple[Tensor | None, Tensor | None]:
-    """Queries and keys whose product the scores were made from."""
+    """Queries and keys whose product gave the scores."""
     if softmax.product is None:
         return None, None
     query_BHTd, key_BGdS = softmax.product.operands(num_heads)

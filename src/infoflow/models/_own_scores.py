@@ -1,4 +1,4 @@
-"""Whether the scores of attention code of a family's own are products of queries and keys, up to constants."""
+"""Whether the scores in a family's own attention code are products of queries and keys, up to constants."""
 
 # B sentence, H head, T query token, S key token, d head width
 
@@ -13,22 +13,22 @@ from ._evaluating import evaluating
 from ._first_pass import run_tiny, tiny_inputs
 from ._own_attention import OwnCall, watching_own_attention
 
-_MASKED = -1000.0  # scores below are of keys that are hidden
+_MASKED = -1000.0  # lower scores belong to hidden keys
 _SLACK = 1e-4
 
 
 def scalings(module: PreTrainedModel, attentions: Sequence[nn.Module]) -> dict[nn.Module, float | None]:
-    r"""The number s of each attention with which its scores are $s\, q k^\top + c$, c the same for every sentence.
+    r"""The factor s of each attention whose scores are $s\, q k^\top + c$, c the same for every sentence.
 
-    None where there is none: DeBERTa's scores hold products of content and position besides, which differ from sentence
-    to sentence. Found from two sentences of one length, whose scores differ by $s\,(q k^\top - q' k'^\top)$.
+    None if there is none: DeBERTa's scores also contain products of content and position, which differ between
+    sentences. Found from two sentences of equal length, whose scores differ by $s\,(q k^\top - q' k'^\top)$.
     """
     if not attentions:
         return {}
     differences: dict[nn.Module, list[tuple[Tensor, Tensor] | None]] = {one: [] for one in attentions}
     passes: list[list[OwnCall]] = []
     inputs = tiny_inputs(module)
-    with evaluating(module), listening(module, {}):  # Falcon's own code calls SDPA otherwise
+    with evaluating(module), listening(module, {}):  # Falcon's own code would otherwise call SDPA
         for ids in (inputs, {name: one.flip(1) for name, one in inputs.items()}):
             calls: list[OwnCall] = []
             with watching_own_attention(dict.fromkeys(attentions), calls.append):

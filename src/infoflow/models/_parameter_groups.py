@@ -18,8 +18,8 @@ _HEADS = ("cls", "lm_head", "project_out", "score", "classifier")
 def parameter_groups(model: PreTrainedModel, stacks: tuple[Stack, ...]) -> tuple[ParameterGroup, ...]:
     """Entries in the order of `model.named_parameters()`; a tied parameter appears once, under its first name.
 
-    Attention projections come from the slices that discovery found; everything else is told by its path: inside or
-    outside a block, a norm by its class, a table by its name. What no rule knows is in the group "other", never lost.
+    Attention projections come from the discovered slices; everything else is classified by its path: inside or outside
+    a block, a norm by its class, a table by its name. Unclassified parameters are in the group "other".
     """
     projections = _projection_entries(stacks, {name for name, _ in model.named_parameters()})
     heads, tables = _head_modules(model), _embedding_names(model)
@@ -46,7 +46,7 @@ def parameter_groups(model: PreTrainedModel, stacks: tuple[Stack, ...]) -> tuple
 
 
 def _embedding_names(model: nn.Module) -> dict[nn.Parameter, str]:
-    """The name of each table as an embedding: a tied one may bear its output matrix's name first (XLM-R)."""
+    """The name of each embedding table: a tied one may be listed under its output matrix's name (XLM-R)."""
     names: dict[nn.Parameter, str] = {}
     for name, child in model.named_modules():
         if isinstance(child, nn.Embedding):
@@ -58,7 +58,7 @@ Entry = tuple[str, str | None, int | None, str | None, ParameterSlice]
 
 
 def _projection_entries(stacks: tuple[Stack, ...], names: set[str]) -> dict[str, list[Entry]]:
-    """Slices of query, key, value and output by parameter name; a layer that is run again owns nothing new."""
+    """Slices of query, key, value and output by parameter name; a repeated layer adds nothing new."""
     entries: dict[str, list[Entry]] = {}
     seen: set[str] = set()
     for stack in stacks:
@@ -71,7 +71,7 @@ def _projection_entries(stacks: tuple[Stack, ...], names: set[str]) -> dict[str,
 
 
 def _add_attention(entries: dict[str, list[Entry]], attention: Attention, names: set[str]) -> None:
-    """Projections of global tokens (Longformer's `query_global`, ...) are cut as those of the others."""
+    """Projections of global tokens (Longformer's `query_global`, ...) are split like the others."""
     where = (attention.stack, attention.layer, attention.kind)
     for component in ("query", "key", "value", "output"):
         projection = getattr(attention, component)
@@ -105,7 +105,7 @@ def _classify(
 
 
 def _adapter(name: str, stacks: tuple[Stack, ...]) -> tuple[str, int | None, str | None]:
-    """Component, layer and kind of an adapter that `peft` put beside a weight."""
+    """Component, layer and kind of an adapter that `peft` added to a weight."""
     for stack in stacks:
         for layer in stack.layers:
             if name.startswith(layer.block + "."):
@@ -115,7 +115,7 @@ def _adapter(name: str, stacks: tuple[Stack, ...]) -> tuple[str, int | None, str
 
 
 def _within(name: str, attention: Attention) -> bool:
-    """Whether a parameter lies in an attention module or beside its output projection (BERT's attention norm)."""
+    """Whether a parameter is in an attention module or next to its output projection (BERT's attention norm)."""
     neighbours = attention.output_projection.rpartition(".")[0]
     return name.startswith((attention.module + ".", neighbours + "."))
 
@@ -163,7 +163,7 @@ def _head_modules(model: PreTrainedModel) -> list[str]:
 
 
 def _stack_of(name: str, component: str, stacks: tuple[Stack, ...]) -> str | None:
-    """The stack a parameter outside the projections belongs to: the only one, or the one whose root holds it."""
+    """The stack of a parameter outside the projections: the only one, or the one whose root contains it."""
     if component == "head" or len(stacks) == 1:
         return stacks[-1].name
     for stack in stacks:
@@ -173,7 +173,7 @@ def _stack_of(name: str, component: str, stacks: tuple[Stack, ...]) -> str | Non
 
 
 def _root(stack: Stack) -> str:
-    """`model.encoder` for blocks `model.encoder.layers.0`; the list's own parent holds the stack's tables too."""
+    """`model.encoder` for blocks `model.encoder.layers.0`; the list's parent also holds the stack's tables."""
     block_list = stack.layers[0].block.rpartition(".")[0]
     path = block_list.rpartition(".")[0].split(".")
     depth = next((depth for depth, part in enumerate(path) if part == stack.name), len(path) - 1)

@@ -1,4 +1,4 @@
-"""BERT whose top layer is read by the output matrix itself: no transform stands between them."""
+"""BERT whose output matrix reads the top layer directly, without a transform."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from ._own import OWN
 
 
 class PlainBertConfig(BertConfig):
-    """A BERT's configuration under a name of its own: transformers' BERT would add a transform, with random weights."""
+    """A BERT configuration with its own name: transformers' BERT would add a transform with random weights."""
 
     model_type = "infoflow-plain-bert"
 
@@ -27,7 +27,7 @@ class PlainBertConfig(BertConfig):
 
 
 class PlainBertModel(BertModel):
-    """Its blocks alone, as an aligned encoder is saved."""
+    """Its blocks without a head, as an aligned encoder is saved."""
 
     config_class = PlainBertConfig
 
@@ -35,7 +35,7 @@ class PlainBertModel(BertModel):
 class PlainBertForMaskedLM(BertForMaskedLM):
     """A masked LM with logits W h + b of the top layer's states h; W are the embeddings.
 
-    In BERT a dense layer, an activation and a norm come before: a part of the prediction that no layer shows.
+    In BERT a dense layer, an activation and a norm come first: a part of the prediction that no layer shows.
     """
 
     config_class = PlainBertConfig
@@ -46,7 +46,7 @@ class PlainBertForMaskedLM(BertForMaskedLM):
 
 
 class PlainBertLMHeadModel(BertLMHeadModel):
-    """A causal LM, or the decoder beside an encoder, likewise."""
+    """A causal LM, or the decoder of an encoder-decoder, in the same form."""
 
     config_class = PlainBertConfig
 

@@ -1,6 +1,6 @@
-"""Products of batches of matrices, however a family writes them: (B, H, row, inner) times (B, H, inner, column).
+"""Products of batched matrices in any notation: (B, H, row, inner) times (B, H, inner, column).
 
-`matmul`, `@`, `bmm`, `baddbmm` and `einsum` are one thing: letters of two operands and of their product.
+`matmul`, `@`, `bmm`, `baddbmm` and `einsum` share one form: letters of two operands and of their product.
 """
 
 # B batch, H head
@@ -20,7 +20,7 @@ PRODUCTS = frozenset({*_MATMUL, *_BADDBMM, torch.einsum})
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Product:
-    """Two operands and which of their dimensions mean what.
+    """Two operands and the roles of their dimensions.
 
     >>> heads = torch.ones(2, 3, 4, 5), torch.ones(6, 2, 3, 5)
     >>> product = read_product(torch.einsum, ("bhij,kbhj->kbhi", *heads), {})
@@ -36,7 +36,7 @@ class Product:
 
     @property
     def batch(self) -> str:
-        """Letters of all three: batch and head, or both in one."""
+        """Letters shared by all three: batch and head, or both in one."""
         return "".join(letter for letter in self.letters[0] if all(letter in part for part in self.letters))
 
     @property
@@ -53,7 +53,7 @@ class Product:
 
     @property
     def is_plain(self) -> bool:
-        """One batch of matrices by head, nothing summed or repeated besides."""
+        """Whether it is one batch of matrices by head, without other sums or repetitions."""
         parts = (self.batch, self.row, self.inner, self.column)
         return len(self.batch) in (1, 2) and all(len(part) == 1 for part in parts[1:])
 
@@ -63,22 +63,22 @@ class Product:
         return "".join(sorted(shared))
 
     def operands(self, num_heads: int | None) -> tuple[Tensor, Tensor]:
-        """Both as (B, H, row, inner) and (B, H, inner, column); `num_heads` None: the batch is of one sentence."""
+        """Both as (B, H, row, inner) and (B, H, inner, column); `num_heads` None means a batch of one sentence."""
         return self.left_like(self.left, num_heads), self._ordered(
             self.right, self.letters[1], self.batch + self.inner + self.column, num_heads
         )
 
     def left_like(self, tensor: Tensor, num_heads: int | None) -> Tensor:
-        """(B, H, row, inner) of a tensor with as many elements, and in the same order, as the left operand."""
+        """(B, H, row, inner) of a tensor with the elements and order of the left operand."""
         order = self.batch + self.row + self.inner
         return self._ordered(tensor.reshape(self.left.shape), self.letters[0], order, num_heads)
 
     def result_like(self, product: Tensor, num_heads: int | None) -> Tensor:
-        """(B, H, row, column) of the product as it was computed."""
+        """(B, H, row, column) of the computed product."""
         return self._ordered(product, self.letters[2], self.batch + self.row + self.column, num_heads)
 
     def written(self, product_BHij: Tensor) -> Tensor:
-        """A product (B, H, row, column) in the order in which it was computed: `result_like` undone."""
+        """A product (B, H, row, column) in its original order: the inverse of `result_like`."""
         if len(self.batch) == 1:
             product_BHij = product_BHij.flatten(0, 1)
         order = self.batch + self.row + self.column
@@ -92,7 +92,7 @@ class Product:
 
 
 def read_product(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Product | None:
-    """The product that a call of one of `PRODUCTS` computes; None where it is none of matrices by head."""
+    """The product computed by a call of one of `PRODUCTS`; None if it is not one of matrices by head."""
     if func is torch.einsum:
         found = _einsum(args)
     elif func in _BADDBMM:

@@ -1,4 +1,4 @@
-"""Where query, key, value and output projections keep each head: separate, fused, interleaved and transposed."""
+"""Layout of heads in query, key, value and output projections: separate, fused, interleaved and transposed."""
 
 from torch import nn
 from transformers.pytorch_utils import Conv1D
@@ -19,9 +19,9 @@ Ranges = tuple[tuple[int, int], ...]
 def find_projections(
     attention: nn.Module, name: str, heads: tuple[int, int, int]
 ) -> tuple[Projection | None, Projection | None, Projection | None]:
-    """Query, key and value projections of an attention module, each None where its layout is unknown.
+    """Query, key and value projections of an attention module, each None if its layout is unknown.
 
-    `heads` counts the heads of each; GPT-2's cross-attention has separate queries and fused keys and values.
+    `heads` is the number of heads of each; GPT-2's cross-attention has separate queries and fused keys and values.
     """
     modules = {child: _without_adapter(child, module) for child, module in attention.named_children()}
     paths = {child: f"{name}.{path}" for child, (path, _) in modules.items()}
@@ -40,7 +40,7 @@ def find_projections(
 
 
 def _without_adapter(name: str, module: nn.Module) -> tuple[str, nn.Module]:
-    """A projection and its name, where `peft` put an adapter around it those of the one inside."""
+    """A projection and its name, without an adapter that `peft` put around it."""
     inside = getattr(module, "base_layer", None)
     return (f"{name}.base_layer", inside) if isinstance(inside, nn.Module) else (name, module)
 
@@ -54,7 +54,7 @@ def output_projection_slices(model: nn.Module, name: str, num_heads: int) -> Pro
 
 
 def _rows(linear: nn.Module, name: str, ranges: Ranges | None, num_heads: int) -> Projection:
-    """The part of a linear module's output that `ranges` names (all of it by default)."""
+    """The part of a linear module's output in `ranges` (default: all)."""
     ranges = ranges or ((0, _out_features(linear)),)
     dim = 1 if isinstance(linear, Conv1D) else 0
     bias = None if linear.bias is None else ParameterSlice(parameter=f"{name}.bias", dim=0, ranges=ranges)
@@ -64,7 +64,7 @@ def _rows(linear: nn.Module, name: str, ranges: Ranges | None, num_heads: int) -
 
 
 def _fused_ranges(fused: str, size: int, heads: dict[str, int]) -> dict[str, Ranges]:
-    """Output ranges of each part of a fused projection; empty for a layout that is not known."""
+    """Output ranges of each part of a fused projection; empty for an unknown layout."""
     width, rest = divmod(size, max(1, sum(heads.values())))
     if rest:
         return {}
@@ -74,7 +74,7 @@ def _fused_ranges(fused: str, size: int, heads: dict[str, int]) -> dict[str, Ran
             ranges[part] = ((start, start + num_heads * width),)
             start += num_heads * width
         return ranges
-    if len(set(heads.values())) > 1:  # grouped heads are interleaved differently from family to family
+    if len(set(heads.values())) > 1:  # families interleave grouped heads differently
         return {}
     starts = range(0, size, max(1, len(heads) * width))
     return {

@@ -1,4 +1,4 @@
-"""A model with fewer heads on disk: Hugging Face's own loaders cannot build it, so its folder says how to."""
+"""A pruned model on disk: Hugging Face's loaders cannot build it, so its folder describes how to."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ import torch
 import transformers
 from transformers import AutoConfig, GenerationConfig, PreTrainedModel
 
-from infoflow.foundation import UserError, atomic_folder, public_provenance
+from infoflow.foundation import UserError, atomic_folder, check_own_folder, public_provenance
 
 from ._anatomy import Anatomy
 from ._checks import check_folder, dtype_called, model_class, read_object, without_kernels
@@ -25,16 +25,16 @@ _FORMAT = 1
 
 
 def save_pruned(model: Model, folder: str | Path, origin: Mapping[str, Any] | None = None) -> Path:
-    """Write a pruned model, from which `load_pruned` and `load_model` build it again.
+    """Write a pruned model for `load_pruned` and `load_model`.
 
     The folder holds `pruned.json` (class, precision, kept heads, library versions, `origin`), `config.json` of the
     unpruned model, the weights and the tokenizers. The weights are not called `model.safetensors`, so that
-    `from_pretrained`, which would have to fail on their sizes, says at once that it finds none.
+    `from_pretrained`, which cannot load their sizes, reports at once that there are none.
 
     Args:
         model: From `prune`.
-        folder: Made; a pruned model that is there is replaced.
-        origin: What the choice of heads came from, for example `{"method": "hard-concrete", "penalty": 0.1}`.
+        folder: Created if needed; an existing pruned model is replaced.
+        origin: Origin of the choice of heads, for example `{"method": "hard-concrete", "penalty": 0.1}`.
 
     Raises:
         UserError: No head was removed from the model, or the folder holds something else.
@@ -57,7 +57,7 @@ def save_pruned(model: Model, folder: str | Path, origin: Mapping[str, Any] | No
         if module.can_generate():
             module.generation_config.save_pretrained(path)
         safetensors.torch.save_model(module, str(path / WEIGHTS))
-        shutil.copymode(path / MANIFEST, path / WEIGHTS)  # safetensors lets the owner alone read what it writes
+        shutil.copymode(path / MANIFEST, path / WEIGHTS)  # safetensors writes files readable by the owner only
         if model.tokenizer is not None:
             model.tokenizer.save_pretrained(path)
         if model.target_tokenizer is not None:
@@ -66,17 +66,12 @@ def save_pruned(model: Model, folder: str | Path, origin: Mapping[str, Any] | No
 
 
 def check_free(folder: str | Path) -> None:
-    """Nothing but an earlier pruned model may be replaced.
+    """Check that only an earlier pruned model would be replaced.
 
     Raises:
         UserError: The folder holds something else.
     """
-    path = Path(folder)
-    if path.is_dir() and any(path.iterdir()) and not is_pruned_folder(path):
-        raise UserError(
-            f"A pruned model gets a folder of its own. {path} holds something else ({min(path.iterdir()).name}, ...): "
-            "choose another --out."
-        )
+    check_own_folder(Path(folder), MANIFEST, "A pruned model")
 
 
 def is_pruned_folder(path: Path) -> bool:
@@ -85,7 +80,7 @@ def is_pruned_folder(path: Path) -> bool:
 
 
 def read_pruned(path: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
-    """The module in a folder of `save_pruned`: built whole from its configuration, sliced alike, then filled.
+    """The module in a folder of `save_pruned`: built from its configuration, pruned the same way, then filled.
 
     Raises:
         UserError: The folder is damaged or of a newer format, or this transformers builds another architecture.
@@ -96,7 +91,7 @@ def read_pruned(path: Path, dtype: torch.dtype | None = None) -> PreTrainedModel
     check_folder(path)
     config = AutoConfig.from_pretrained(path, local_files_only=True)
     without_kernels(config)
-    with torch.random.fork_rng(devices=[]):  # weights are drawn and then replaced
+    with torch.random.fork_rng(devices=[]):  # weights are initialised, then replaced
         module = family(config=config).eval()
     stored = set(safetensors.torch.load_file(str(path / WEIGHTS)))
     _drop_poolers(module, stored)
@@ -117,7 +112,7 @@ def read_pruned(path: Path, dtype: torch.dtype | None = None) -> PreTrainedModel
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    """What pruned.json says.
+    """The content of pruned.json.
 
     Raises:
         UserError: It is damaged, or of a newer format.
@@ -135,7 +130,7 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 
 def _removed(anatomy: Anatomy, kept: object, path: Path) -> dict[Site, set[int]]:
-    """The heads that are gone, by attention.
+    """The removed heads, by attention.
 
     Raises:
         UserError: `kept` names other attentions or heads than the model has.

@@ -1,4 +1,4 @@
-"""The output head as a function of one state: what a model would predict if its last block had returned it."""
+"""The output head as a function of one state: the prediction if the last block had returned it."""
 
 # N row, D model width, V vocabulary
 
@@ -22,27 +22,27 @@ from ._tap import tap
 
 
 class _Encoded(BaseModelOutput):
-    """An encoder's states alone: mixtures of experts ask for what their routers said too."""
+    """An encoder's states only: mixtures of experts also need their routers' outputs."""
 
     router_logits = None
     router_probs = None
 
 
 class Readout:
-    """Everything that a model does between its last block's output and its logits. From `readout(model)`."""
+    """Everything between a model's last block and its logits. From `readout(model)`."""
 
     def __init__(
         self, model: Model, outputs: dict[nn.Module, Any], token_id: int, dtype: torch.dtype, vocabulary_size: int
     ) -> None:
         self.stack: Stack = model.anatomy.predicts
-        """The stack that has the head: the decoder of an encoder–decoder."""
+        """The stack with the head: the decoder of an encoder–decoder."""
         self.vocabulary_size = vocabulary_size
         self._model, self._outputs, self._token_id, self._dtype = model, outputs, token_id, dtype
 
     def __call__(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
-        """Logits of states that lie where the last block's output lies; differentiable in them.
+        """Logits of states in the position of the last block's output; differentiable in them.
 
-        Not to be called inside a `tap` of the same model, which would see the blocks that are passed over.
+        Do not call inside a `tap` of the same model, which would see the skipped blocks.
         """
         rows_ND = states.reshape(-1, states.shape[-1]).to(self._dtype)
         with _returning(self._outputs, rows_ND.unsqueeze(1)):
@@ -63,8 +63,8 @@ class Readout:
 def readout(model: Model) -> Readout:
     """The map from the last block's output to the logits: final norm, prediction head, unembedding, scaling, bias.
 
-    It is the model's own code: a forward pass whose blocks are passed over and return the given states. So it holds
-    for every family, whatever lies there (BERT's transform, OPT's projection, T5's scaling, Gemma's soft cap, Marian's
+    It is the model's own code: a forward pass whose blocks are skipped and return the given states. So it works for
+    every family, whatever its head has (BERT's transform, OPT's projection, T5's scaling, Gemma's soft cap, Marian's
     bias), applies the final norm exactly once, and costs no block. It is checked on a few tokens here.
 
     Raises:
@@ -96,7 +96,7 @@ def readout(model: Model) -> Readout:
 
 @contextmanager
 def _returning(outputs: dict[nn.Module, Any], states: Tensor) -> Iterator[None]:
-    """Blocks do nothing but return `states`, in the form in which they returned theirs."""
+    """Blocks only return `states`, in the form of their original outputs."""
     saved = {block: vars(block).get("forward") for block in outputs}
     try:
         for block, output in outputs.items():

@@ -1,4 +1,4 @@
-"""Regions of parameters: which rows or columns belong to a projection or to one of its heads."""
+"""Regions of parameters: the rows or columns of a projection or one of its heads."""
 
 from dataclasses import dataclass
 
@@ -53,7 +53,7 @@ class ParameterSlice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Projection:
-    """The query, key, value or output projection of an attention: its weight, its bias, and what each head owns.
+    """The query, key, value or output projection of an attention: its weight, its bias, and each head's part.
 
     Query, key and value split into heads along the rows of an `nn.Linear` weight (columns when `Conv1D` stores it
     transposed) and along the bias. The output projection splits along its input; its bias belongs to no head and is

@@ -1,4 +1,4 @@
-"""Static vectors: of each token one that it is read with and one that it is predicted by, and nothing between them."""
+"""Static vectors: one input and one output vector per token, without layers between them."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from ._own import AbstractOwnModel
 
 
 class StaticConfig(PreTrainedConfig):
-    """Number of tokens, length of their vectors, and how much of a text the models beside it read."""
+    """Number of tokens, length of their vectors, and the text length of the other models in a study."""
 
     model_type = "infoflow-static"
 
@@ -26,9 +26,9 @@ class StaticConfig(PreTrainedConfig):
 
 
 class StaticVectors(AbstractOwnModel):
-    """A model of one layer, without blocks: the state of a token is its vector, whatever stands beside it.
+    """A model without blocks: the state of a token is its vector, independent of context.
 
-    As in word2vec ([@mikolov2013distributed]) input vectors begin uniform in ±.5 / d, output vectors at 0.
+    As in word2vec ([@mikolov2013distributed]) input vectors are initialised uniformly in ±.5 / d, output vectors at 0.
     """
 
     config_class = StaticConfig
@@ -47,18 +47,18 @@ class StaticVectors(AbstractOwnModel):
             init.zeros_(self.output_embeddings.weight)
 
     def stacks(self) -> tuple[Stack, ...]:
-        """One without layers: state 0 is all there is."""
+        """One stack without layers: state 0 is the only state."""
         return (Stack(name="encoder", causal=False, width=self.config.hidden_size, layers=()),)
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """The vectors that tokens are read with: the ones that are looked at."""
+        """The input vectors, which are measured."""
         return self.input_embeddings
 
     def get_output_embeddings(self) -> None:
-        """None: the output vectors score pairs, they predict no token on their own."""
+        """None: output vectors score pairs and do not predict a token alone."""
 
     def scores(self, centers: Int[Tensor, " pair"], others: Int[Tensor, "pair *more"]) -> Float[Tensor, "pair *more"]:
-        """Inner product of each center's input vector with the output vectors of the tokens beside it."""
+        """Inner product of each center's input vector with the output vectors of other tokens."""
         vectors = self.input_embeddings(centers)
         for _ in range(others.dim() - 1):
             vectors = vectors.unsqueeze(1)

@@ -1,4 +1,4 @@
-"""Read or gate what happens inside a forward pass, and leave the model as it was."""
+"""Read or gate the internals of a forward pass, without changing the model."""
 
 # L layers, B batch, H query head, T query token, S key token, d head width, D model width
 
@@ -43,26 +43,29 @@ class HeadCall:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Tap:
-    """What the latest forward pass showed. Tensors are in the autograd graph when gradients are enabled.
+    """Records of the latest forward pass. Tensors are in the autograd graph if gradients are enabled.
 
-    Attention weights are float32 or wider, also in a half-precision model. In training, a layer that LayerDrop skipped
-    shows an empty tensor.
+    Attention weights are float32 or wider, even in a half-precision model. In training, a layer skipped by LayerDrop
+    has an empty tensor.
 
     | field | key | value |
     |---|---|---|
     | `hidden` | stack | L+1 states (B, T, D): input of block 0, then each block's own output, before a final norm |
     | `attention` | (stack, kind) | L weights (B, H, T, S), after softmax, before dropout |
+    | `visible` | (stack, kind) | L masks (B, T, S) of the keys that a query may look at; kept with `attention` |
     | `heads` | (stack, kind) | L inputs of the output projection (B, T, H, d), gated |
     """
 
     hidden: dict[str, list[Tensor]] = field(default_factory=dict)
     attention: dict[StackKind, list[Tensor]] = field(default_factory=dict)
+    visible: dict[StackKind, list[Tensor]] = field(default_factory=dict)
     heads: dict[StackKind, list[Tensor]] = field(default_factory=dict)
 
     def clear(self) -> None:
-        """Let go of the tensors; the next forward pass fills the tap again."""
+        """Release the tensors; the next forward pass fills the tap again."""
         self.hidden.clear()
         self.attention.clear()
+        self.visible.clear()
         self.heads.clear()
 
 
@@ -86,14 +89,13 @@ def tap(
         heads: Keep each head's output.
         gates: By (stack, kind), a number per head that multiplies its output before the output projection: a tensor
             (L, H), or (L, B, H) for a gate per example, or a list of L such rows. Differentiable.
-        on_attention: Called at every attention; may return `call.edited(...)` to change what the model computes.
-        on_heads: Called before every output projection with the gated head outputs; may return other ones.
+        on_attention: Called at every attention; may return `call.edited(...)` to change the computation.
+        on_heads: Called before every output projection with the gated head outputs; may return replacements.
 
-    `hidden`, `heads`, `gates` and `on_heads` leave the attention implementation alone (SDPA by default); `attention`
-    and `on_attention` run the model through infoflow's own, equal to eager attention, or watch the code of a family
-    that computes attention itself. On exit, also after an error, hooks are removed and every configuration has its own
-    implementation again. Taps nest: an inner one sees what the outer ones changed, and leaving it does not disturb
-    them.
+    `hidden`, `heads`, `gates` and `on_heads` keep the attention implementation (SDPA by default); `attention` and
+    `on_attention` run the model through infoflow's own, equal to eager attention, or observe the code of a family that
+    computes attention itself. On exit, also after an error, hooks are removed and every configuration gets its
+    implementation back. Taps nest: an inner one sees the outer ones' changes, and leaving it does not affect them.
 
     Raises:
         UserError: A gate's stack, kind or shape does not fit the model, or activation checkpointing is on.
@@ -112,7 +114,7 @@ def tap(
 
         def restart(module: nn.Module, inputs: tuple[Any, ...]) -> None:
             rounds.restart()
-            if module.training:  # LayerDrop may skip layer 0, where lists begin anew
+            if module.training:  # LayerDrop may skip layer 0, where lists restart
                 result.clear()
 
         stack.enter_context(_hook(model.module.register_forward_pre_hook(restart)))
@@ -128,7 +130,7 @@ def tap(
 
 
 class _Rounds:
-    """Which layer a module stands for at this call: shared modules (ALBERT) run once per layer, in order."""
+    """The layer of a module at this call: shared modules (ALBERT) run once per layer, in order."""
 
     def __init__(self, model: Model) -> None:
         self.blocks: dict[nn.Module, list[Site]] = {}
@@ -146,7 +148,7 @@ class _Rounds:
             self.projections.setdefault(model.module.get_submodule(one.output_projection), []).append(site)
 
     def restart(self) -> None:
-        """A new forward pass: an earlier one may have ended in an error, halfway through the layers."""
+        """Reset for a new forward pass: the previous one may have failed halfway."""
         self._calls.clear()
 
     def site(self, channel: str, module: nn.Module, advance: bool = True) -> Site:
@@ -168,7 +170,7 @@ def _hook(handle: torch.utils.hooks.RemovableHandle) -> Iterator[None]:
 
 
 def _store(slots: dict[Any, list[Tensor]], key: Any, index: int, size: int, value: Tensor) -> None:
-    """Layer 0 begins a new list, so that a list never mixes two forward passes."""
+    """Layer 0 starts a new list, so that a list never mixes two forward passes."""
     if index == 0 or key not in slots:
         slots[key] = [value.new_empty(0)] * size
     slots[key][index] = value
@@ -193,7 +195,7 @@ def _tap_blocks(model: Model, stack: ExitStack, result: Tap, rounds: _Rounds) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ProjectionTap:
-    """What to do with the input of an output projection, the only point where heads are separable."""
+    """Processes the input of an output projection, the only point where heads are separable."""
 
     result: Tap
     rounds: _Rounds
@@ -209,7 +211,7 @@ class _ProjectionTap:
             if self.keep:
                 num_layers = self.rounds.num_layers[site.stack]
                 _store(self.result.heads, (site.stack, site.kind), site.layer, num_layers, changed_BTHd)
-            # An untouched input goes on as the very same tensor, so that a reading tap changes no bit.
+            # Untouched input is passed on as the same tensor, so that a reading tap changes nothing.
             return args if changed_BTHd is heads_BTHd else (changed_BTHd.flatten(-2), *args[1:])
 
         return before
@@ -251,6 +253,17 @@ def _attention_listener(
     keep: bool,
     edit: Callable[[AttentionCall], AttentionCall | None] | None,
 ) -> Listener:
+    latest: list[tuple[Tensor | None, Tensor | None, Tensor]] = []
+
+    def visible(call: AttentionCall) -> Tensor:
+        """Layers with the same mask share one tensor."""
+        shape = call.weights.shape[:1] + call.weights.shape[2:]
+        for mask, bias, found in latest:
+            if mask is call.mask and bias is call.position_bias and found.shape == shape:
+                return found
+        latest[:] = [(call.mask, call.position_bias, call.visible())]
+        return latest[0][2]
+
     def listen(call: AttentionCall) -> AttentionCall:
         call = replace(call, site=rounds.site("attentions", call.module))
         if edit is not None:
@@ -258,7 +271,9 @@ def _attention_listener(
             assert edited is None or isinstance(edited, AttentionCall), "on_attention returns call.edited(...) or None"
             call = call if edited is None else edited
         if keep:
-            _store(result.attention, (call.stack, call.kind), call.layer, rounds.num_layers[call.stack], call.weights)
+            key, num_layers = (call.stack, call.kind), rounds.num_layers[call.stack]
+            _store(result.attention, key, call.layer, num_layers, call.weights)
+            _store(result.visible, key, call.layer, num_layers, visible(call))
         return call
 
     return listen

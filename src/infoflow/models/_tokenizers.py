@@ -1,17 +1,19 @@
-"""The tokenizers of a model: given, or found beside its weights."""
+"""The tokenizers of a model: given, or saved with its weights."""
 
 from pathlib import Path
 
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
+from infoflow.corpus import read_tokenizer
 from infoflow.foundation import UserError, patient_hub
 
+from ._gguf import read_gguf_tokenizer
 from ._hub import hub_is_reachable
 from ._hub_name import hub_arguments
 from ._unreadable import machine_lacks, reason_of
 
 TARGET_FOLDER = "target_tokenizer"
-"""Subfolder of a checkpoint for the tokenizer of the output text, where a translation model has a second one."""
+"""Subfolder of a checkpoint for a translation model's separate output tokenizer."""
 
 _FILES = (
     "tokenizer.json",
@@ -20,6 +22,12 @@ _FILES = (
     "vocab.txt",
     "vocab.json",
     "spiece.model",
+    "spm.model",
+    "sentencepiece.model",
+    "tiktoken.model",
+    "tekken.json",
+    "prophetnet.tokenizer",
+    "bpe.codes",
     "sentencepiece.bpe.model",
     "source.spm",
 )
@@ -47,17 +55,17 @@ def has_tokenizer(folder: Path) -> bool:
 
 
 def _read(home: Path | str) -> PreTrainedTokenizerBase | None:
-    """The tokenizer at a place, or None where there is none (transformers 5 would invent an empty one)."""
+    """The tokenizer at a location, or None if there is none (transformers 5 would create an empty one)."""
     path = Path(home).expanduser()
     if path.is_dir() and not has_tokenizer(path):
         return None
     try:
         if path.suffix == ".gguf":
-            return AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+            return read_gguf_tokenizer(path)
         local = path.exists() or not hub_is_reachable()
         where, revision = (home, {}) if path.exists() else hub_arguments(home)
         with patient_hub():
-            return AutoTokenizer.from_pretrained(where, trust_remote_code=False, local_files_only=local, **revision)
+            return read_tokenizer(where, local_files_only=local, **revision)
     except Exception as error:
         if not path.exists():
             return None

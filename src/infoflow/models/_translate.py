@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import LogitsProcessor, LogitsProcessorList
+from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from infoflow.corpus import length_batches
 from infoflow.foundation import UserError, current_display
 
 from ._inputs import pad_rows
+from ._languages import language_id, reading_of
 from ._losses import start_token_id
 from ._model import Model
 
@@ -32,16 +33,16 @@ def translate(
 
     Args:
         model: A sequence-to-sequence model with a tokenizer.
-        sentences: Source sentences; what exceeds the model's longest input is cut.
+        sentences: Source sentences; they are truncated to the model's longest input.
         beams: Hypotheses kept per sentence.
         length_penalty: Exponent of the length that divides a hypothesis' log-probability.
-        max_ratio: Output tokens at most, as a multiple of the sentence's own source tokens, plus 10, so that a
-            translation does not depend on the sentences beside it in a batch.
+        max_ratio: Maximum number of output tokens, as a multiple of the sentence's own source tokens, plus 10, so that
+            a translation does not depend on its batch.
         token_budget: Source tokens per batch, padding included.
-        options: Further keywords of `generate`, such as `forced_bos_token_id` of a multilingual model.
+        options: Further arguments of `generate`, such as `forced_bos_token_id` of a multilingual model.
 
     Raises:
-        UserError: The model has no decoder to translate with, or no tokenizer.
+        UserError: The model has no decoder or no tokenizer.
     """
     if model.task != "seq2seq":
         raise UserError(f"Only a sequence-to-sequence model translates. {model.name} is a {model.task} model.")
@@ -56,12 +57,12 @@ def translate(
 def write_texts(
     model: Model, rows: Sequence[Sequence[int]], longest: int, *, beams: int = 5, token_budget: int = 2048
 ) -> list[str]:
-    """What the decoder writes of each row of the encoder's tokens, by beam search without sampling.
+    """The decoder's output for each row of encoder tokens, by beam search without sampling.
 
     Args:
         model: A sequence-to-sequence model with a tokenizer.
         rows: Token ids that the encoder reads, special ones included.
-        longest: Tokens at most that it writes.
+        longest: Maximum number of output tokens.
         beams: Hypotheses kept per row.
         token_budget: Tokens per batch, padding included.
 
@@ -69,13 +70,30 @@ def write_texts(
         Texts in the order of the rows, without special tokens.
 
     Raises:
-        UserError: The model has no decoder beside an encoder, or no tokenizer.
+        UserError: The model has no encoder-decoder, or no tokenizer.
     """
     if model.task != "seq2seq":
         raise UserError(
             f"Only a sequence-to-sequence model writes after an encoder. {model.name} is a {model.task} model."
         )
     return _written(model, rows, [longest] * len(rows), "Writing", beams=beams, token_budget=token_budget)
+
+
+def as_model_writes(model: Model, texts: Sequence[str]) -> list[str]:
+    """Texts of the model's output language, normalised like its tokenizer's training targets.
+
+    A perfect model can produce no other form: if the tokenizer normalises to NFKC, `℃` becomes `°C`, and if it
+    lower-cases, capitals are lost.
+    """
+    tokenizer = model.target_tokenizer or model.require_tokenizer()
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        normalise = backend.normalizer.normalize_str if backend.normalizer is not None else str
+    else:  # sentencepiece itself, of the target side if there are two
+        pieces = (getattr(tokenizer, name, None) for name in ("spm_target", "sp_model"))
+        normalise = next((one.normalize for one in pieces if hasattr(one, "normalize")), str)
+    # Some normalisers write the space as sentencepiece does.
+    return [" ".join(normalise(text).replace("▁", " ").split()) for text in texts]
 
 
 def _written(
@@ -88,7 +106,7 @@ def _written(
     token_budget: int,
     **options: Any,
 ) -> list[str]:
-    """Texts of the rows, each of as many tokens as its own limit at most."""
+    """Texts of the rows, each within its own token limit."""
     target_tokenizer = model.target_tokenizer or model.require_tokenizer()
     texts = [""] * len(rows)
     lengths = np.array([len(row) for row in rows], dtype=np.int32)
@@ -119,9 +137,13 @@ def _written(
 
 
 def _tokens(model: Model) -> dict[str, int]:
-    """Start, end and padding of the output; a matched model's configuration may name no end, its tokenizer does."""
-    tokens = {"decoder_start_token_id": start_token_id(model), "pad_token_id": model.pad_token_id}
+    """Start, end and padding of the output; if a matched model's configuration has no end, the tokenizer's is used."""
     config, tokenizer = model.module.config, model.target_tokenizer or model.require_tokenizer()
+    tokens = {
+        "decoder_start_token_id": start_token_id(model),
+        "pad_token_id": model.pad_token_id,
+        **_language_token(tokenizer),
+    }
     candidates = (
         getattr(model.module.generation_config, "eos_token_id", None),
         getattr(config, "eos_token_id", None),
@@ -132,8 +154,21 @@ def _tokens(model: Model) -> dict[str, int]:
     return tokens if end is None else tokens | {"eos_token_id": end}
 
 
+def _language_token(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
+    """The token of the target language, if known.
+
+    It is the first output token, or, if targets end with it as in mBART, the decoder's start token.
+    """
+    code = reading_of(tokenizer).target_language
+    if not code:
+        return {}
+    token = language_id(tokenizer, code)
+    ends_with_it = tokenizer(text_target="a")["input_ids"][-1] == token
+    return {"decoder_start_token_id" if ends_with_it else "forced_bos_token_id": token}
+
+
 class _EndAt(LogitsProcessor):
-    """Ends each hypothesis at its own sentence's limit; `generate` itself knows one limit for the whole batch."""
+    """Ends each hypothesis at its own sentence's limit; `generate` has one limit for the whole batch."""
 
     def __init__(self, limits: Tensor, end: int | list[int] | None) -> None:
         self.limits = limits
@@ -150,7 +185,7 @@ class _EndAt(LogitsProcessor):
 
 @contextmanager
 def without_remarks() -> Iterator[None]:
-    """Generation logs remarks about settings that are given on purpose."""
+    """Suppresses generation's log messages about intentional settings."""
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
     try:

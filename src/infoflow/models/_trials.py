@@ -1,7 +1,7 @@
-"""What `load_model` tries on a model before anyone measures it: are its states what they are taken for?
+"""Checks by `load_model` before any measurement: are the model's states what they are taken for?
 
-No list of families: a model that returns something else than its residual stream, whose results depend on the padding
-beside a sentence, or whose tokens reach each other beside attention, shows it in a few tiny forward passes.
+There is no list of families: a few tiny forward passes reveal a model that returns something other than its residual
+stream, whose results depend on padding, or whose tokens interact outside attention.
 """
 
 # B sentence, T token, D width
@@ -27,29 +27,29 @@ from ._limits import position_tables
 from ._model import Model
 from ._tap import tap
 
-_CHANGED = 1  # the token whose state is changed: one with neighbours on both sides, and not the first
-_ROUNDING = 16  # machine epsilons that other rows of a batch may move a state by in one block, relative to its norm
-_DEEP = 256  # the same through many layers, of a batch of another shape: 3e-5 in float32
-_OTHERS = 1000  # from here on a sentence of equal length changes more than rounding
-_NOISE = 8  # how much more than sentences of equal length, in one batch, padding may move it
+_CHANGED = 1  # index of the changed token: not the first, with neighbours on both sides
+_ROUNDING = 16  # machine epsilons by which other rows of a batch may change a state in one block, relative to its norm
+_DEEP = 256  # the same over many layers, for a batch of another shape: 3e-5 in float32
+_OTHERS = 1000  # above this, a sentence of equal length changes more than rounding
+_NOISE = 8  # allowed factor of padding over sentences of equal length in one batch
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Seen:
     """One forward pass on a tiny sentence, given twice."""
 
-    hidden: dict[str, list[Tensor]]  # stack → L+1 states (2, T, D), as a tap shows them
-    inputs: dict[str, list[Tensor]] = field(default_factory=dict)  # stack → what each block was given
-    outputs: dict[nn.Module, Any] = field(default_factory=dict)  # block → what it returned last
+    hidden: dict[str, list[Tensor]]  # stack → L+1 states (2, T, D), as in a tap
+    inputs: dict[str, list[Tensor]] = field(default_factory=dict)  # stack → input of each block
+    outputs: dict[nn.Module, Any] = field(default_factory=dict)  # block → its latest output
     leaks: dict[str, list[bool]] = field(default_factory=dict)  # stack → by layer
     tables: dict[str, None] = field(default_factory=dict)  # names of position tables that were read
 
 
 def tried(model: Model) -> Model:
-    """The model with what the trials found: whether rows may be padded, and where tokens meet beside attention.
+    """The model with the results: whether rows may be padded, and where tokens interact outside attention.
 
     Raises:
-        UserError: The blocks' outputs are not the states that run through the model.
+        UserError: The blocks' outputs are not the states of the residual stream.
     """
     inputs = {name: ids.repeat(2, 1) for name, ids in tiny_inputs(model.module).items()}
     with torch.no_grad():
@@ -62,7 +62,7 @@ def tried(model: Model) -> Model:
 
 
 def _anatomy(anatomy: Anatomy, seen: _Seen) -> Anatomy:
-    """With what only a tapped pass shows: the width of states (MobileBERT's attention is narrower), other paths."""
+    """Adds what only a tapped pass shows: the width of states (MobileBERT's attention is narrower), other paths."""
     stacks = tuple(
         replace(
             stack,
@@ -81,7 +81,7 @@ def _anatomy(anatomy: Anatomy, seen: _Seen) -> Anatomy:
 
 
 def _look(model: Model, inputs: dict[str, Tensor]) -> _Seen:
-    """One pass, in which every block also runs on its input with one token changed, and that token hidden as key."""
+    """One pass, in which every block also runs on its input with one token changed and hidden as a key."""
     hiding = False
 
     def on_attention(call: AttentionCall) -> AttentionCall | None:
@@ -98,7 +98,7 @@ def _look(model: Model, inputs: dict[str, Tensor]) -> _Seen:
             seen.inputs.setdefault(stack, []).append(states)
             seen.outputs[block] = output
             if any(isinstance(given, Cache) for given in (*args, *kwargs.values())):
-                # A second run would append to it (XLM fills one whatever it is told).
+                # A second run would append to it (XLM always fills one).
                 seen.leaks.setdefault(stack, []).append(True)
             elif states.dim() == 3:
                 args, kwargs = _with_states(args, kwargs, _one_changed(states))
@@ -136,14 +136,14 @@ def _with_states(
 
 
 def _one_changed(states_BTD: Tensor) -> Tensor:
-    """Of the second, equal sentence one token's state is another."""
+    """Changes one token's state in the second copy of the sentence."""
     changed = states_BTD.clone()
     changed[1, _CHANGED] = 1.5 * states_BTD[1, _CHANGED].flip(-1) - states_BTD[1, _CHANGED]
     return changed
 
 
 def _differ(output_BTD: Tensor) -> bool:
-    """Whether a token differs between the two sentences, beside the one that was changed."""
+    """Whether any other token than the changed one differs between the two sentences."""
     others = torch.arange(output_BTD.shape[1], device=output_BTD.device) != _CHANGED
     kept, changed = output_BTD[0, others], output_BTD[1, others]
     return not _distance(changed, kept) <= _ROUNDING * _epsilon(kept)
@@ -156,7 +156,7 @@ def _first(output: Any) -> Tensor:
 def _distance(found_TD: Tensor, expected_TD: Tensor) -> float:
     """Largest difference of a token's state, relative to the largest norm: a token of norm 0 (padding) counts too.
 
-    0 where states are no numbers: a measurement names the layer where that begins.
+    0 if states are not finite: a measurement names the layer where that begins.
     """
     if not bool(expected_TD.isfinite().all()):
         return 0.0
@@ -165,7 +165,7 @@ def _distance(found_TD: Tensor, expected_TD: Tensor) -> float:
 
 
 def _epsilon(states: Tensor) -> float:
-    """Of the states' precision; float32's in a float64 model too, whose norms many families compute in float32."""
+    """Machine epsilon of the states; float32's in a float64 model too, since many families compute norms in float32."""
     return max(torch.finfo(states.dtype).eps, torch.finfo(torch.float32).eps)
 
 
@@ -192,7 +192,7 @@ def _require_one_stream(model: Model, seen: _Seen, inputs: dict[str, Tensor]) ->
 
 
 def _require_the_stream(model: Model, seen: _Seen) -> None:
-    """What a block returns is what the next one reads."""
+    """Check that each block reads the previous block's output."""
     for stack in model.anatomy.stacks:
         returned, read = seen.hidden[stack.name], seen.inputs[stack.name]
         if len(read) != len(stack.layers):
@@ -227,7 +227,7 @@ def _outer(path: str) -> Iterator[str]:
 
 
 def _require_own_states(model: Model, hidden: dict[str, list[Tensor]], output: Any) -> None:
-    """The model's own `output_hidden_states`, where it has them: all but the last, behind which may be a norm."""
+    """Compare with the model's own `output_hidden_states`, if any: all but the last, which may follow a norm."""
     for stack in model.anatomy.stacks:
         own, ours = _own_states(model, stack.name, output), hidden[stack.name]
         if own is None:
@@ -250,7 +250,7 @@ def _own_states(model: Model, stack: str, output: Any) -> tuple[Tensor, ...] | N
 
 
 def _require_the_last_state(model: Model, seen: _Seen, inputs: dict[str, Tensor]) -> None:
-    """What the last block returns is what the model's output is made of: another state there is another output."""
+    """Check that the output depends on the last block's output: another state must change it."""
     stack = model.anatomy.predicts.name
     last = model.module.get_submodule(model.anatomy.predicts.layers[-1].block)
     same = _result(_passed_over(model, seen.outputs, inputs))
@@ -266,7 +266,7 @@ def _require_the_last_state(model: Model, seen: _Seen, inputs: dict[str, Tensor]
 
 
 def _passed_over(model: Model, outputs: dict[nn.Module, Any], inputs: dict[str, Tensor]) -> Any:
-    """The forward pass with blocks that do nothing but return `outputs`."""
+    """The forward pass with blocks that only return `outputs`."""
     with ExitStack() as restore:
         for block, output in outputs.items():
             restore.enter_context(returning(block, lambda output=output: output))
@@ -285,10 +285,10 @@ def _equal(found: Tensor, expected: Tensor) -> bool:
 
 
 def _pads(model: Model, alone: dict[str, list[Tensor]], inputs: dict[str, Tensor]) -> bool:
-    """Whether a sentence padded beside a longer one has the states that it has alone.
+    """Whether a sentence padded to a longer one has the same states as alone.
 
     Raises:
-        UserError: They are others even in a batch without padding, or not the model's own.
+        UserError: They differ even in a batch without padding, or are not the model's own.
     """
     states, output = _states(model, _beside(model, inputs, longer=True))
     _require_own_states(model, states, output)
@@ -307,7 +307,7 @@ def _pads(model: Model, alone: dict[str, list[Tensor]], inputs: dict[str, Tensor
 
 
 def _beside(model: Model, inputs: dict[str, Tensor], longer: bool) -> dict[str, Tensor]:
-    """The sentence in a batch with another one, which is longer or as long."""
+    """The sentence in a batch with another one, which is longer or equally long."""
     batch = {}
     for name, ids in inputs.items():
         if name == "attention_mask":

@@ -1,4 +1,4 @@
-"""Why a checkpoint could not be read, in words: the file, the machine, or the hub."""
+"""Explains why a checkpoint cannot be read: the file, the machine, or the hub."""
 
 import errno
 import json
@@ -25,13 +25,14 @@ _ADVICE = {
 _PICKLE = re.compile(r"weights_only|weights only|unpickl|pickle", re.IGNORECASE)
 _KNOWN = (
     ("ignore_mismatched_sizes", "its weights have other shapes than its config.json says"),
+    ("automatic conversion of the weights", "weights of its experts are missing, or do not fit its config.json"),
     ("does not recognize this architecture", "its model_type is none that this version of transformers has"),
     ("HeaderTooLarge", "its weights file is damaged"),
     ("InvalidHeader", "its weights file is damaged"),
     ("IncompleteBuffer", "its weights file is cut short"),
     ("MetadataIncomplete", "its weights file is cut short"),
 )
-# The checks of transformers' configurations name types as Python does.
+# Checks of transformers' configurations use Python's names of types.
 _FIELD = re.compile(
     r"Field '(\w+)'(?: with value .*? doesn't match any type in \((.*?)\)\.| expected (.+?), got)", re.DOTALL
 )
@@ -47,7 +48,7 @@ _KINDS = {
 
 
 def unreadable(home: Path | str, error: Exception) -> UserError:
-    """The error that says what is wrong with the checkpoint at `home`, or with the machine."""
+    """The error for a problem with the checkpoint at `home`, or with the machine."""
     text = str(error).strip()
     if lacking := machine_lacks(error, home):
         return lacking
@@ -73,7 +74,7 @@ def unreadable(home: Path | str, error: Exception) -> UserError:
 
 
 def _quantised(home: Path | str) -> str:
-    """How the weights in a folder are packed, as its configuration says; "" where they are not."""
+    """The quantisation of the weights in a folder, from its configuration; "" if there is none."""
     try:
         facts = json.loads((Path(home) / "config.json").read_text(encoding="utf-8"))["quantization_config"]
         method = str(facts["quant_method"])
@@ -83,7 +84,7 @@ def _quantised(home: Path | str) -> str:
 
 
 def machine_lacks(error: BaseException, home: Path | str) -> UserError | None:
-    """The error that names the machine's limit which was met; None where it was none."""
+    """The error that names the machine's limit that was hit; None if it was none."""
     lacking = _lacking(error, str(error))
     return UserError(_ADVICE[lacking].format(home=home)) if lacking else None
 
@@ -97,7 +98,7 @@ def _lacking(error: BaseException, text: str) -> str:
 
 
 def reason_of(error: Exception, part: str = "config.json") -> str:
-    """The first thing that the library said, where it says it in words."""
+    """The library's first message, if it has one in words."""
     text = json_fault(error) if isinstance(error, ValueError) else str(error).strip()
     if field := _FIELD.search(text):
         kinds = [word for kind, word in _KINDS.items() if re.search(rf"\b{kind}\b", field[2] or field[3])]
@@ -105,12 +106,14 @@ def reason_of(error: Exception, part: str = "config.json") -> str:
     for sign, known in _KNOWN:
         if sign in text:
             return known
+    if isinstance(error, FileNotFoundError) and (file := re.search(r"[^/\\\s'\":]+\.(safetensors|bin)\b", text)):
+        return f"its file {file[0]} is missing"
     if isinstance(error, KeyError):
         return f"its {part} lacks or misnames {text.strip(chr(39))}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if isinstance(error, TypeError | AttributeError | IndexError | ZeroDivisionError) or not lines:
         return f"its {part} holds values that nothing can be built from"
     first = lines[0].rstrip(".:")
-    if lines[0].endswith(":") and len(lines) > 1:  # a heading, and what it is about
+    if lines[0].endswith(":") and len(lines) > 1:  # a heading and its content
         first = f"{first}: {lines[1].rstrip('.')}"
     return first

@@ -1,18 +1,13 @@
-"""One file per pretraining objective: how the input is corrupted, what is predicted, the loss."""
+"""One file per pretraining objective: input corruption, prediction targets, loss."""
 
-from infoflow.corpus import Vocabulary as Vocabulary
+from infoflow.corpus import Vocabulary
 
 from ._answers import Answers as Answers
-from ._answers import accuracy as accuracy
-from ._answers import area_under_curve as area_under_curve
+from ._answers import accuracy, area_under_curve
 from ._bart import Bart as Bart
-from ._batch import SENTENCE_FIELDS as SENTENCE_FIELDS
-from ._batch import UNSUPERVISED as UNSUPERVISED
+from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Field, collate, pad_arrays
 from ._batch import Batch as Batch
 from ._batch import Corrupted as Corrupted
-from ._batch import Field as Field
-from ._batch import collate as collate
-from ._batch import pad_arrays as pad_arrays
 from ._bilm import BiLM as BiLM
 from ._causal_lm import CausalLM as CausalLM
 from ._distillation import Distillation as Distillation
@@ -20,24 +15,21 @@ from ._electra import Electra as Electra
 from ._example import Example as Example
 from ._inverse_cloze import InverseCloze as InverseCloze
 from ._loss import LossTerm as LossTerm
-from ._loss import supervised_cross_entropy as supervised_cross_entropy
+from ._loss import supervised_cross_entropy
 from ._masked_lm import MaskedLM as MaskedLM
 from ._mass import Mass as Mass
-from ._metric import Metric as Metric
+from ._metric import Metric
 from ._noise import Noise as Noise
 from ._objective import AbstractObjective as AbstractObjective
-from ._objective import Family as Family
-from ._objective import Reads as Reads
+from ._objective import Family, Reads
 from ._pair_objectives import AbstractPairObjective as AbstractPairObjective
 from ._pair_objectives import NextSentence as NextSentence
 from ._pair_objectives import SentenceOrder as SentenceOrder
 from ._prefix_decoder import PrefixDecoder as PrefixDecoder
-from ._prefix_decoder import prefix_mask as prefix_mask
-from ._registry import OBJECTIVES as OBJECTIVES
-from ._registry import RETRIEVAL_OBJECTIVES as RETRIEVAL_OBJECTIVES
+from ._prefix_decoder import prefix_mask
+from ._registry import OBJECTIVES, RETRIEVAL_OBJECTIVES, takes_token_dropout
 from ._registry import make_objective as make_objective
-from ._registry import takes_token_dropout as takes_token_dropout
-from ._retrieval_lm import SOURCES as SOURCES
+from ._retrieval_lm import SOURCES, Refresh, RetrievalSettings
 from ._retrieval_lm import ClosedBook as ClosedBook
 from ._retrieval_lm import ReadGold as ReadGold
 from ._retrieval_lm import ReadRandom as ReadRandom
@@ -47,7 +39,6 @@ from ._retrieval_lm import RetrieveFrozen as RetrieveFrozen
 from ._retrieval_lm import RetrieveLearned as RetrieveLearned
 from ._retrieval_lm import retrieval_model as retrieval_model
 from ._skip_gram import SkipGram as SkipGram
-from ._span_noise import raw_length as raw_length
 from ._spanbert import SpanBert as SpanBert
 from ._text_to_text import DenoiseFull as DenoiseFull
 from ._text_to_text import DenoiseMask as DenoiseMask
@@ -57,8 +48,6 @@ from ._text_to_text import PrefixLM as PrefixLM
 from ._text_to_text import ReplaceSpans as ReplaceSpans
 from ._text_to_text import Seq2SeqLM as Seq2SeqLM
 from ._text_to_text import SpanCorruption as SpanCorruption
-from ._token_dropout import drop_tokens as drop_tokens
+from ._token_dropout import drop_tokens
 from ._translation import Translation as Translation
-from ._word_pairs import draw_negatives as draw_negatives
-from ._word_pairs import keep_probability as keep_probability
-from ._word_pairs import word_pairs as word_pairs
+from ._word_pairs import keep_probability

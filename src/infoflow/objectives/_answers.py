@@ -1,4 +1,4 @@
-"""What a model answers to yes-or-no questions, beside the truth."""
+"""A model's answers to yes-or-no questions, with the truth."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,11 +8,11 @@ import numpy as np
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Answers:
-    """One answer for each question that a batch asks."""
+    """One answer for each question in a batch."""
 
-    scores: np.ndarray  # float (question,): above 0 the answer is yes
+    scores: np.ndarray  # float (question,): positive means yes
     truth: np.ndarray  # int64 (question,): 1 yes, 0 no
-    example: np.ndarray  # int64 (question,): row of the batch that asks
+    example: np.ndarray  # int64 (question,): row of the batch
     kind: Literal["accuracy", "AUC"]
 
 
@@ -22,7 +22,7 @@ def accuracy(scores: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> floa
 
 
 def area_under_curve(scores: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> float:
-    r"""Probability that a yes has a higher score than a no, ties one half; NaN where there is only one of the two.
+    r"""Probability that a yes has a higher score than a no, ties one half; NaN if only one of the two occurs.
 
     $$ \\mathrm{AUC} = \\frac{\\sum_{i: y_i = 1} w_i \\left(W^-_{<s_i} + \\tfrac12 W^-_{=s_i}\\right)}{W^+ W^-} $$
     """

@@ -1,4 +1,4 @@
-"""BART: the text is damaged in one or several of five ways, and the decoder writes it as it was."""
+"""BART: the text is corrupted in up to five ways, and the decoder restores it."""
 
 import math
 from dataclasses import dataclass
@@ -20,19 +20,23 @@ from ._noise import Noise
 from ._objective import AbstractObjective, Family, Writes
 
 Hidden = Literal["span", "token", "none"]
-"""What hidden words leave: one [MASK] for a span (text infilling), one for each token (token masking), nothing
-(token deletion)."""
+"""Replacement of hidden words.
+
+One [MASK] for a span (text infilling), one for each token (token masking), nothing (token deletion).
+"""
 MeanLength = Annotated[float, Limits(at_least=0, at_most=100)]
 MARK = "sentence_starts"
-"""In `Example.labels`: Bool for each token, whether a sentence begins there."""
+"""Key of `Example.labels`: Bool for each token, whether a sentence begins there."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bart(AbstractObjective):
-    """Denoising; noises apply in the order of the settings. By default the published model's: fairseq issue 1899.
+    """Denoising; noises apply in the order of the settings.
 
-    The paper's mean span is 3.0 ([@lewis2020bart]); fairseq's own defaults switch everything off but rotation. Single
+    Defaults are those of the published model: fairseq issue 1899.
+
+    The paper's mean span is 3.0 ([@lewis2020bart]); fairseq's own defaults disable everything but rotation. Single
     noises: token masking `permute=0, spans=0, leaves="token"`, deletion `permute=0, spans=0, leaves="none"`, infilling
     `permute=0`, sentence permutation `mask=0`, rotation `permute=0, mask=0, rotate=1`.
     """
@@ -43,21 +47,21 @@ class Bart(AbstractObjective):
     writes: ClassVar[Writes] = "text"
     term_weights: ClassVar[dict[str, float]] = {"bart": 1.0}
 
-    permute: Probability = 1.0  # share of the sentences that change places
-    mask: Probability = 0.3  # share of the words that are hidden; spans may overlap, so no more than that
+    permute: Probability = 1.0  # share of the sentences that are permuted
+    mask: Probability = 0.3  # share of the words that are hidden; an upper bound, since spans may overlap
     spans: MeanLength = 3.5  # mean length of a span in words (Poisson); 0: every span is one word
     leaves: Hidden = "span"
     random_share: Probability = 0.1  # of the spans: random tokens instead of [MASK]
-    insert: Probability = 0.0  # [MASK] put in, as a share of the tokens
+    insert: Probability = 0.0  # inserted [MASK]s, as a share of the tokens
     rotate: Probability = 0.0  # probability that the text begins at a random token
 
     @property
     def needs_mask(self) -> bool:
-        """Where words are hidden or masks put in; sentences alone may change places."""
+        """Whether words are hidden or masks inserted; sentence permutation needs no mask."""
         return self.mask > 0 or self.insert > 0
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """The text without [CLS] and [SEP], damaged; the target is the clean text."""
+        """The text without [CLS] and [SEP], corrupted; the target is the clean text."""
         text = inner(example.text, vocabulary)
         starts = sentence_starts(text, example, vocabulary)
         tokens = permuted(text, starts, self.permute, generator) if self.permute else text
@@ -69,7 +73,7 @@ class Bart(AbstractObjective):
                 tokens, noisy, math.ceil(len(tokens) * self.insert), generator, mask_id(vocabulary, self.name)
             )
         if self.rotate and len(tokens) > 1 and generator.random() < self.rotate:
-            offset = int(generator.integers(len(tokens)))  # every token may come first, the first one too
+            offset = int(generator.integers(len(tokens)))  # every token may come first, including the first one
             tokens, noisy = np.roll(tokens, -offset), np.roll(noisy, -offset)
         return source_and_target(tokens, text, vocabulary, noisy)
 
@@ -82,9 +86,9 @@ class Bart(AbstractObjective):
     def _hidden(
         self, tokens: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Words hidden in spans; spans of no word are [MASK]s put in.
+        """Words hidden in spans; empty spans become inserted [MASK]s.
 
-        Spans that overlap leave one [MASK], the first one's, as in fairseq's `add_whole_word_mask`.
+        Overlapping spans leave one [MASK], the first one's, as in fairseq's `add_whole_word_mask`.
         """
         mask, words = mask_id(vocabulary, self.name), np.flatnonzero(vocabulary.word_starts(tokens))
         lengths = span_lengths(math.ceil(len(words) * self.mask), self.spans, generator)
@@ -103,13 +107,13 @@ class Bart(AbstractObjective):
 
 
 def covered_by(starts: np.ndarray, ends: np.ndarray, length: int) -> np.ndarray:
-    """Bool (token,): whether a token lies in one of the spans, which may overlap or be empty."""
+    """Bool (token,): whether a token is in one of the spans, which may overlap or be empty."""
     change = np.bincount(starts, minlength=length + 1) - np.bincount(ends, minlength=length + 1)
     return np.cumsum(change)[:length] > 0
 
 
 def sentence_starts(text: np.ndarray, example: Example, vocabulary: Vocabulary) -> np.ndarray:
-    """Bool (token,): where sentences begin: as the example says, else after . ! ?"""
+    """Bool (token,): where sentences begin: from the example, else after . ! ?"""
     if MARK in example.labels:
         marked = np.asarray(example.labels[MARK], dtype=bool)
         starts = marked[1 : 1 + len(text)].copy()
@@ -121,7 +125,7 @@ def sentence_starts(text: np.ndarray, example: Example, vocabulary: Vocabulary) 
 
 
 def permuted(text: np.ndarray, starts: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
-    """`text` with `ceil(share · n)` of its n sentences in a random order among their places."""
+    """`text` with `ceil(share · n)` of its n sentences randomly permuted."""
     sentences = np.split(text, np.flatnonzero(starts)[1:])
     num = math.ceil(share * len(sentences))
     places = generator.permutation(len(sentences))[:num]
@@ -131,7 +135,7 @@ def permuted(text: np.ndarray, starts: np.ndarray, share: float, generator: np.r
 
 
 def span_lengths(num_words: int, mean: float, generator: np.random.Generator) -> np.ndarray:
-    """Lengths in words, drawn until they add up to `num_words`; the last is cut. A mean of 0: spans of one word."""
+    """Lengths in words, drawn until they add up to `num_words`; the last is cut. A mean of 0 gives one-word spans."""
     if mean == 0 or num_words == 0:
         return np.ones(num_words, dtype=np.int64)
     lengths, total = [], 0
@@ -144,7 +148,7 @@ def span_lengths(num_words: int, mean: float, generator: np.random.Generator) ->
 def inserted(
     tokens: np.ndarray, noisy: np.ndarray, num: int, generator: np.random.Generator, mask: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`num` [MASK]s put in at uniformly random places."""
+    """Inserts `num` [MASK]s at uniformly random positions."""
     if num == 0:
         return tokens, noisy
     new = np.zeros(len(tokens) + num, dtype=bool)

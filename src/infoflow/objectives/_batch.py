@@ -14,60 +14,60 @@ from infoflow.foundation import UserError
 from ._noise import Noise
 
 UNSUPERVISED = -100
-"""The label of a position that the loss does not look at (PyTorch's and Hugging Face's convention)."""
+"""The label of a position that the loss ignores (PyTorch's and Hugging Face's convention)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Field:
-    """How the arrays of one name become a tensor: each axis is filled up to the longest, then they are stacked.
+    """How the arrays of one name become a tensor: each axis is padded to the longest, then they are stacked.
 
     An array without axes is a label of the whole example, one axis counts tokens, two or three are masks between them.
-    Integers become int64, floats float32; Booleans stay.
+    Integers become int64, floats float32, Booleans are unchanged.
     """
 
-    pad: int | float | bool | Literal["source", "target"] = 0  # fills up; a name stands for that side's padding token
+    pad: int | float | bool | Literal["source", "target"] = 0  # padding value; a name means that side's padding token
 
 
 SENTENCE_FIELDS: Mapping[str, Field] = {
-    "input_ids": Field(pad="source"),  # what the model, or its encoder, reads
-    "labels": Field(pad=UNSUPERVISED),  # of the stack that predicts; UNSUPERVISED where nothing is asked
-    "decoder_input_ids": Field(pad="target"),  # what the decoder reads
+    "input_ids": Field(pad="source"),  # input of the model, or its encoder
+    "labels": Field(pad=UNSUPERVISED),  # of the predicting stack; UNSUPERVISED without a target
+    "decoder_input_ids": Field(pad="target"),  # input of the decoder
 }
-"""The arrays of objectives that read single sentences, and how each is padded."""
+"""The arrays of objectives on single sentences, with their padding."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Corrupted:
-    """One example as an objective shows it to the model: arrays under the names that they have in the batch."""
+    """One corrupted example: arrays under their names in the batch."""
 
     arrays: Mapping[str, np.ndarray]
-    selected: np.ndarray  # bool, one for each of `input_ids`: positions that noise chose, changed or not
+    selected: np.ndarray  # bool, one for each of `input_ids`: positions chosen by noise, changed or not
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
 
     @property
     def input_ids(self) -> np.ndarray:
-        """What the model, or its encoder, reads."""
+        """Input of the model, or its encoder."""
         return self.arrays["input_ids"]
 
     @property
     def labels(self) -> np.ndarray:
-        """What the predicting stack is asked for at each of its positions; UNSUPERVISED where nothing."""
+        """Targets of the predicting stack at each of its positions; UNSUPERVISED without a target."""
         return self.arrays["labels"]
 
     @property
     def decoder_input_ids(self) -> np.ndarray | None:
-        """What the decoder reads; None without one."""
+        """Input of the decoder; None without one."""
         return self.arrays.get("decoder_input_ids")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Batch:
-    """Examples, padded at their ends: a tensor for each name, with the examples along its first axis."""
+    """Examples, padded at their ends: one tensor per name, with the example as first axis."""
 
     tensors: Mapping[str, Tensor]
-    noise: Noise = field(default_factory=Noise)  # for a loss that draws
+    noise: Noise = field(default_factory=Noise)  # for a stochastic loss
     source_tokens: int  # without padding, specials included
     target_tokens: int  # read by the decoder; 0 without one
     supervised_tokens: int  # labels that are not UNSUPERVISED
@@ -90,7 +90,7 @@ class Batch:
 
     @property
     def attention_mask(self) -> Tensor | None:
-        """int64 (batch, token), 0 at padding; None where nothing is padded, so that attention runs without a mask."""
+        """int64 (batch, token), 0 at padding; None if there is no padding, so that attention runs without a mask."""
         return self.tensors.get("attention_mask")
 
     @property
@@ -102,7 +102,7 @@ class Batch:
 
     @property
     def decoder_input_ids(self) -> Tensor | None:
-        """int64 (batch, target token); None without a decoder of its own."""
+        """int64 (batch, target token); None without a separate decoder."""
         return self.tensors.get("decoder_input_ids")
 
     def to(self, device: torch.device) -> "Batch":
@@ -119,14 +119,14 @@ def collate(
     target: Vocabulary | None = None,
     noise: Noise | None = None,
 ) -> Batch:
-    """Pad `examples` field by field; an objective's own `attention_mask` takes the place of the one for padding.
+    """Pad `examples` field by field; an objective's own `attention_mask` replaces the padding mask.
 
     Args:
-        examples: Of one objective: all have the same names.
+        examples: Examples of one objective: all have the same names.
         fields: How the arrays of each name are padded.
-        vocabulary: Of the input.
-        target: Of the decoder's side, if it has its own.
-        noise: Of the examples, in their order.
+        vocabulary: Vocabulary of the input.
+        target: Vocabulary of the decoder's side, if it has its own.
+        noise: Noise of the examples, in their order.
 
     Raises:
         UserError: An array has a name without a field.
@@ -177,5 +177,5 @@ def _stacked(arrays: Sequence[np.ndarray], value: int | float | bool) -> np.ndar
 
 
 def _before(lengths: np.ndarray) -> np.ndarray:
-    """Bool (row, position): whether the position lies in the row."""
+    """Bool (row, position): whether the position is within the row."""
     return np.arange(lengths.max()) < lengths[:, None]

@@ -21,17 +21,17 @@ FORWARD, BACKWARD = "forward", "backward"
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BiLM(AbstractObjective):
-    r"""Predict each token from those before it, and by another stack from those behind it ([@peters2018deep]).
+    r"""Predict each token from those before it, and with another stack from those after it ([@peters2018deep]).
 
     $$ \tfrac12 \overline{-\log p(x_{t+1} \mid x_{\le t})} + \tfrac12 \overline{-\log p(x_{t-1} \mid x_{\ge t})} $$
 
-    The half is the released code's (bilm-tf); that the paper sums the two is unverified. The two directions share
-    embeddings and softmax, and no layer mixes them. Of the released recipe the study takes the loss alone: its sampled
-    softmax (8192), Adagrad (0.2), clipping at 10 and the factor 20 on gradients give way to what all objectives share.
+    The half is from the released code (bilm-tf); that the paper sums the two is unverified. The two directions share
+    embeddings and softmax, and no layer mixes them. Only the loss follows the released recipe: its sampled softmax
+    (8192), Adagrad (0.2), clipping at 10 and the factor 20 on gradients are replaced by the settings of all objectives.
 
-    Of two stacks of BERT's blocks what is saved as the model, and measured, is the forward one, a causal LM; the
-    backward one lies beside it. Of ELMo, whose layers have states of both directions, all is. Both directions have as
-    many labels, and as frequent ones, if texts begin as often as they end: the guess by frequencies is one for both.
+    For two stacks of BERT's blocks, the forward one, a causal LM, is saved and measured as the model; the backward one
+    is saved separately. ELMo, whose layers have states of both directions, is saved whole. Both directions have the
+    same number and frequency of labels if texts begin as often as they end: one frequency baseline serves both.
     """
 
     name: ClassVar[str] = "bilm"
@@ -45,7 +45,7 @@ class BiLM(AbstractObjective):
     }
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """The text and the text from its end, each with the next of its tokens as labels."""
+        """The text and its reverse, each with its next tokens as labels."""
         tokens = example.text
         labels = {"labels": _next(tokens), "reversed_labels": _next(tokens[::-1])}
         arrays = {**self.reads_instead(tokens), **labels}
@@ -56,7 +56,10 @@ class BiLM(AbstractObjective):
         return {"input_ids": inputs, "reversed_ids": inputs[::-1]}
 
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:
-        """The forward stack with the head; the backward one stays beside it. ELMo, whose layers have both, whole."""
+        """The forward stack with the head; the backward one is saved separately.
+
+        ELMo, whose layers have both, is whole.
+        """
         return getattr(module, "forwards", module)
 
     def loss(

@@ -1,4 +1,4 @@
-"""Which tokens to hide: single ones, whole words, n-grams of words, spans of words."""
+"""Selection of tokens to hide: single tokens, whole words, n-grams of words, spans of words."""
 
 from bisect import bisect_right
 from functools import cache
@@ -14,7 +14,7 @@ class Words(NamedTuple):
     """The words of a text: word `i` is `places[edges[i]:edges[i + 1]]`."""
 
     places: np.ndarray  # positions of all tokens but special ones, ascending
-    edges: list[int]  # one more than there are words
+    edges: list[int]  # one more than the words
 
     @property
     def num(self) -> int:
@@ -22,21 +22,21 @@ class Words(NamedTuple):
 
 
 def words_of(tokens: np.ndarray, vocabulary: Vocabulary) -> Words:
-    """A piece and those that continue it are a word; special tokens are left out."""
+    """A piece with its continuations is a word; special tokens are left out."""
     places = (~vocabulary.is_special[tokens]).nonzero()[0]
     return Words(places, [*vocabulary.word_starts(tokens)[places].nonzero()[0].tolist(), len(places)])
 
 
 def bert_budget(num_tokens: int, num_candidates: int, rate: float, most: int) -> int:
-    """How many tokens BERT predicts: `min(most, max(1, round(rate · len)))`, `len` with [CLS] and [SEP]."""
+    """Number of tokens that BERT predicts: `min(most, max(1, round(rate · len)))`, `len` with [CLS] and [SEP]."""
     return min(most, max(1, round(rate * num_tokens)), num_candidates)
 
 
 def n_grams(words: Words, budget: int, longest: int, generator: np.random.Generator) -> np.ndarray:
     r"""Positions of n-grams of whole words, ascending; \(P(n) \propto 1/n\) for n up to `longest`.
 
-    They start in random order. An n-gram that would exceed the budget is cut to fewer words, one that overlaps an
-    earlier one is passed over (ALBERT's `create_masked_lm_predictions`).
+    They start in random order. An n-gram that would exceed the budget is cut to fewer words, and one that overlaps an
+    earlier one is skipped (ALBERT's `create_masked_lm_predictions`).
     """
     edges, num_words = words.edges, words.num
     starts = generator.permutation(num_words).tolist()
@@ -70,15 +70,15 @@ def geometric_lengths(p: float, longest: int) -> np.ndarray:
 
 
 def word_spans(words: Words, budget: int, lengths: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Positions of spans of whole words, ascending, up to `budget` of them; adjacent spans are one (SpanBERT).
+    """Positions of spans of whole words, ascending, up to `budget` of them; adjacent spans merge (SpanBERT).
 
-    A span has 1, 2, ... words with the cumulative probabilities `lengths`; its anchor is uniform over tokens, snapped
-    to the start of its word, and drawn again where it is taken. The budget may cut the last span within a word.
+    A span has 1, 2, ... words with the cumulative probabilities `lengths`; its anchor is uniform over tokens, moved to
+    the start of its word, and drawn again if taken. The budget may cut the last span within a word.
     """
     edges, num_words, num_tokens = words.edges, words.num, len(words.places)
     taken, num, budget = bytearray(num_tokens), 0, min(budget, num_tokens)
     while num < budget:
-        # As many draws at once as seldom fall short: one for each token that is still wanted.
+        # A block of draws that rarely falls short: one for each token still needed.
         drawn = lengths.searchsorted(generator.random(budget - num), side="right").tolist()
         anchors = generator.integers(num_tokens, size=budget - num).tolist()
         for more, anchor in zip(drawn, anchors, strict=True):

@@ -1,4 +1,4 @@
-"""Knowledge distillation as for DistilBERT: a smaller student learns what a trained masked LM says of masked text."""
+"""Knowledge distillation as in DistilBERT: a smaller student learns a trained masked LM's output on masked text."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, final
@@ -23,13 +23,13 @@ from ._noise import Noise
 from ._objective import AbstractObjective, Family
 
 Temperature = Annotated[float, Limits(above=0, at_most=100)]
-_SMOOTHING = 0.7  # of token frequencies: rare tokens are masked more often
+_SMOOTHING = 0.7  # exponent of token frequencies: rare tokens are masked more often
 
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Distillation(AbstractObjective):
-    r"""Masked LM, the teacher's distribution, and the direction of its last states ([@sanh2019distilbert]).
+    r"""Masked LM loss, the teacher's distribution, and the direction of its last states ([@sanh2019distilbert]).
 
     $$ 5 \, \tau^2 \, \mathrm{KL}(p^t_\tau \| p^s_\tau) + 2 \, \mathrm{CE} + (1 - \cos(h^s, h^t)) $$
 
@@ -47,10 +47,10 @@ class Distillation(AbstractObjective):
     metrics: ClassVar[tuple[Metric, ...]] = (replace(LOSS, name="loss of masked-lm"),)
     term_weights: ClassVar[dict[str, float]] = {"masked-lm": 2.0, "teacher": 5.0, "cosine": 1.0}
 
-    teacher: Name = "masked-lm"  # an objective of the plan, whose model of the same seed teaches
+    teacher: Name = "masked-lm"  # an objective of the plan; its model of the same seed is the teacher
     rate: Probability = 0.15
     temperature: Temperature = 2.0
-    masked_only: bool = False  # the teacher's distribution at masked tokens alone
+    masked_only: bool = False  # use the teacher's distribution only at masked tokens
 
     @property
     def predicted_share(self) -> float:
@@ -61,7 +61,7 @@ class Distillation(AbstractObjective):
         tokens = example.text
         candidates = np.flatnonzero(~vocabulary.is_special[tokens])
         weights = np.maximum(text_counts(vocabulary)[tokens[candidates]], 1.0) ** -_SMOOTHING
-        # The largest keys u^(1/w) are a draw without replacement by weight (Efraimidis and Spirakis).
+        # The largest keys u^(1/w) are a weighted draw without replacement (Efraimidis and Spirakis).
         keys = np.log(generator.random(len(candidates))) / weights
         count = min(int(np.ceil(self.rate * len(tokens))), len(candidates))
         positions = candidates[np.argsort(-keys)[:count]]
@@ -71,7 +71,7 @@ class Distillation(AbstractObjective):
         return Corrupted(arrays={"input_ids": shown, "labels": labels}, selected=labels != UNSUPERVISED)
 
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:
-        """The student; the teacher stays beside it."""
+        """The student; the teacher is saved separately."""
         return module.student  # type: ignore[return-value]
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -79,14 +79,14 @@ class Distillation(AbstractObjective):
         return {"masked-lm": batch.supervised_tokens, "teacher": compared, "cosine": batch.source_tokens}
 
     def guesses(self, batch: Batch, unigram: np.ndarray) -> dict[str, float]:
-        """Of the tokens: frequencies. Of the teacher's terms nothing is known without it: NaN."""
+        """Token frequencies for the tokens. The teacher's terms have no baseline without it: NaN."""
         labels = batch.labels[batch.labels != UNSUPERVISED].cpu().numpy()
         return {"masked-lm": float(unigram[labels].sum()), "teacher": float("nan"), "cosine": float("nan")}
 
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """Cross-entropy of the masked tokens; divergence from the teacher, times τ²; one less the cosine of states."""
+        """Cross-entropy of the masked tokens; divergence from the teacher, times τ²; one minus the cosine of states."""
         model: Any = module
         inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
         hidden = model.student.base_model(**inputs).last_hidden_state

@@ -1,4 +1,4 @@
-"""ELECTRA: a small generator fills in masked tokens, and the model tells which tokens are not the text's own."""
+"""ELECTRA: a small generator fills masked tokens, and the model detects which tokens were replaced."""
 
 import math
 from dataclasses import dataclass
@@ -29,12 +29,13 @@ REPLACED = "replaced-token"
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Electra(AbstractObjective):
-    """Replaced-token detection ([@clark2020electra]). What is saved and measured is the discriminator; the generator, a
-    masked LM, lies in the folder `generator` beside it.
+    """Replaced-token detection ([@clark2020electra]).
+
+    The discriminator is saved and measured; the generator, a masked LM, is saved in its subfolder `generator`.
 
     Positions are drawn with replacement, `max(1, min(int(.155 · T), round(.15 · len)))` of them: at 128 tokens 19 draws
-    give 17.7 positions. The generator's loss counts every draw, doubles included, as the released code does. It reads
-    85 % of the positions as [MASK]; its samples go into the clean text, one sample for each position. The loss is the
+    give 17.7 positions. The generator's loss counts every draw, duplicates included, as the released code does. It
+    reads 85 % of the positions as [MASK]; its samples go into the clean text, one sample per position. The loss is the
     generator's mean plus 50 times the discriminator's, over all tokens that are not padding. No gradient passes through
     the samples.
     """
@@ -45,14 +46,14 @@ class Electra(AbstractObjective):
     draws: ClassVar[bool] = True
     term_weights: ClassVar[dict[str, float]] = {REPLACED: 50.0, "generator": 1.0}
     fields: ClassVar[dict[str, Field]] = {**SENTENCE_FIELDS, "clean": Field(pad="source"), "times": Field()}
-    metrics: ClassVar[tuple[Metric, ...]] = (  # the loss is mostly about how many tokens are replaced
+    metrics: ClassVar[tuple[Metric, ...]] = (  # the loss mostly reflects how many tokens are replaced
         Metric(name=f"{REPLACED} AUC", baseline="chance", better="higher", gain=0.1),
     )
 
     rate: Probability = 0.15  # draws, as a share of the tokens
-    max_tokens: Count = 128  # T: a sequence has int(.155 T) draws at most
-    mask_share: Probability = 0.85  # of the draws: [MASK] for the generator; the rest it reads as they are
-    selected_only: bool = False  # the discriminator's loss on the generator's positions alone: ELECTRA's ablation
+    max_tokens: Count = 128  # T: a sequence has at most int(.155 T) draws
+    mask_share: Probability = 0.85  # share of the draws that become [MASK] for the generator; the rest is unchanged
+    selected_only: bool = False  # discriminator loss only on the generator's positions: ELECTRA's ablation
 
     @property
     def predicted_share(self) -> float:
@@ -78,11 +79,11 @@ class Electra(AbstractObjective):
         return Corrupted(arrays=arrays, selected=selected)
 
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:
-        """The discriminator; the generator stays beside it."""
+        """The discriminator; the generator is saved separately."""
         return module.discriminator  # type: ignore[return-value]
 
     def beside(self, module: PreTrainedModel) -> dict[str, PreTrainedModel]:
-        """The generator: a masked LM of its own."""
+        """The generator: a masked LM."""
         return {"generator": module.generator}  # type: ignore[dict-item]
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -93,8 +94,11 @@ class Electra(AbstractObjective):
         }
 
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
-        """Of the generator: frequencies; of the discriminator: the share of replaced tokens, that of draws less those
-        that draw the true token by its frequency."""
+        """Baselines from token frequencies.
+
+        For the generator: the frequencies. For the discriminator: the share of replaced tokens, which is that of draws
+        minus those that sample the true token by its frequency.
+        """
         labels, times = batch.labels.cpu().numpy(), batch["times"].cpu().numpy()
         chosen = times > 0
         asked = self.counts(batch)[REPLACED]
@@ -121,7 +125,7 @@ class Electra(AbstractObjective):
         }
 
     def answers(self, module: PreTrainedModel, batch: Batch, noise: Noise) -> dict[str, Answers]:
-        """Whether each token was replaced, beside the truth."""
+        """Whether each token was replaced: predictions and truth."""
         model: Any = module
         chosen, real = batch["times"] > 0, batch.real
         text = self._sampled(batch, chosen, self._generated(model, batch, chosen), noise)
@@ -144,4 +148,4 @@ class Electra(AbstractObjective):
 
     def _detected(self, model: Any, text: Tensor, batch: Batch) -> Float[Tensor, "batch token"]:
         logits = model.discriminator(input_ids=text, attention_mask=batch.attention_mask).logits.float()
-        return logits.reshape(text.shape)  # of a token classifier: (batch, token, 1)
+        return logits.reshape(text.shape)  # output of a token classifier: (batch, token, 1)

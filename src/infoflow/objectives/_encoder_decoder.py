@@ -1,4 +1,4 @@
-"""What objectives with an encoder and a decoder share: the decoder predicts a target, the encoder reads a source."""
+"""Shared parts of encoder-decoder objectives: the encoder reads a source, the decoder predicts a target."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from ._loss import LossTerm, supervised_cross_entropy
 
 
 def inner(tokens: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-    """The tokens between [CLS] and [SEP], which noise works on."""
+    """The tokens between [CLS] and [SEP], to which noise applies."""
     first = int(len(tokens) > 0 and tokens[0] == vocabulary.start)
     last = len(tokens) - int(len(tokens) > first and tokens[-1] == vocabulary.end)
     return tokens[first:last]
@@ -29,7 +29,7 @@ def source_and_target(
 ) -> Corrupted:
     """The encoder reads [CLS] source [SEP]; the decoder reads [CLS] target and predicts target [SEP].
 
-    `selected` says which tokens of `source` noise put there.
+    `selected` marks the tokens of `source` that come from noise.
     """
     inputs, outputs = framed(source, vocabulary), framed(target, vocabulary)
     chosen = np.zeros(len(inputs), dtype=bool)
@@ -42,14 +42,14 @@ def source_and_target(
 def target_loss(
     name: str, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0, **reads: Any
 ) -> dict[str, LossTerm]:
-    """Cross-entropy of the target's tokens; `reads` are further inputs of the decoder.
+    """Cross-entropy of the target's tokens; `reads` are further decoder inputs.
 
     Raises:
         UserError: The module has no encoder and decoder.
     """
     encoder, decoder, owner, scale = _parts(module, name)
     source = encoder(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
-    # The decoder's own padding lies on the right, where no causal position sees it: no mask of its own.
+    # The decoder's padding is on the right, where no causal position sees it: no mask is needed.
     inputs = {
         "input_ids": batch.decoder_input_ids,
         "encoder_hidden_states": source,
@@ -58,13 +58,13 @@ def target_loss(
         **reads,
     }
     if isinstance(module, T5ForConditionalGeneration):
-        inputs.pop("position_ids", None)  # positions are relative: all of them moved by one number change nothing
+        inputs.pop("position_ids", None)  # positions are relative: shifting all of them changes nothing
     hidden = decoder(**inputs).last_hidden_state * scale
     return {name: supervised_cross_entropy(owner, hidden, batch.labels, label_smoothing)}
 
 
 def _parts(module: PreTrainedModel, name: str) -> tuple[Any, Any, Any, float]:
-    """Encoder, decoder, the module with the output head, and what T5 scales its last states by."""
+    """Encoder, decoder, the module with the output head, and T5's scale of the last states."""
     whole: Any = module
     if isinstance(module, EncoderDecoderModel):
         return whole.encoder, whole.decoder.base_model, whole.decoder, 1.0

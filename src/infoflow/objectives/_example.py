@@ -1,4 +1,4 @@
-"""What an objective makes an input of."""
+"""The input of an objective."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class Example:
 
     @property
     def text(self) -> np.ndarray:
-        """The text of an example that has one.
+        """The text of an example with exactly one.
 
         Raises:
             UserError: It has several, or none.

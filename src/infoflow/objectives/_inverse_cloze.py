@@ -1,4 +1,4 @@
-"""The inverse cloze task: find the passage that a sentence was taken out of (the warm start of a retriever)."""
+"""The inverse cloze task: find the passage that a sentence was taken from (the warm start of a retriever)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ from ._objective import AbstractObjective, Family
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InverseCloze(AbstractObjective):
-    """A random sentence of a passage is the query, its passage the answer, the others of the batch are wrong.
+    """A random sentence of a passage is the query, its passage the positive, the batch's other passages negatives.
 
-    The sentence is taken out of its passage with probability `mask_rate`, else it stays. A passage of one sentence that
-    would lose it teaches nothing and is not counted. Passages with the text of a query's own are not wrong: they are
-    left out of its softmax. The batch is that of one forward pass: give `micro_tokens` room for a whole update. Of
-    several processes each computes all of it.
+    The sentence is removed from its passage with probability `mask_rate`. A one-sentence passage that would lose it
+    does not count. Passages with the same text as the query's own are not negatives: they are left out of its softmax.
+    The batch is that of one forward pass: make `micro_tokens` large enough for a whole update. With several processes,
+    each computes all of it.
 
     Source: [@lee2019latent].
     """
@@ -35,7 +35,7 @@ class InverseCloze(AbstractObjective):
     name: ClassVar[str] = "inverse-cloze"
     layout: ClassVar[Layout] = "encoder"
     family: ClassVar[Family] = "discriminate"
-    uses_all_parameters: ClassVar[bool] = False  # where no query counts
+    uses_all_parameters: ClassVar[bool] = False  # if no query counts
     compares_examples: ClassVar[bool] = True
     term_weights: ClassVar[dict[str, float]] = {"inverse-cloze": 1.0}
     fields: ClassVar[Mapping[str, Field]] = {
@@ -47,13 +47,13 @@ class InverseCloze(AbstractObjective):
         "counted": Field(pad=False),
     }
 
-    mask_rate: Probability = 0.9  # how often the sentence is taken out of its passage
+    mask_rate: Probability = 0.9  # probability that the sentence is removed from its passage
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """Choose a sentence, and whether it stays in its passage.
 
         Raises:
-            UserError: The example is no passage.
+            UserError: The example is not a passage.
         """
         if "title" not in example.labels:
             raise UserError(
@@ -82,7 +82,7 @@ class InverseCloze(AbstractObjective):
         return {self.name: int(batch["counted"].sum())}
 
     def guesses(self, batch: Batch, unigram: np.ndarray) -> dict[str, float]:
-        """Chance: every passage of the batch is as likely."""
+        """Chance: every passage of the batch is equally likely."""
         counted = int(batch["counted"].sum())
         return {self.name: counted * float(np.log(len(batch)))}
 
@@ -92,7 +92,7 @@ class InverseCloze(AbstractObjective):
         """Sum of the in-batch losses of the queries that count.
 
         Raises:
-            UserError: The module is no `Retriever`, or label smoothing is asked for.
+            UserError: The module is not a `Retriever`, or label smoothing is set.
         """
         if not isinstance(module, Retriever):
             raise UserError(f"{self.name} trains a Retriever. Got a {type(module).__name__}.\nMake a build_retriever.")

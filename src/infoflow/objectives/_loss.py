@@ -1,4 +1,4 @@
-"""Cross-entropy of the supervised positions, and only those, against the vocabulary."""
+"""Cross-entropy of the supervised positions only, over the vocabulary."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from infoflow.foundation import UserError
 
 from ._batch import UNSUPERVISED
 
-# Where Hugging Face keeps the map from the last hidden state to logits, by family: BERT, RoBERTa and most others.
+# Location of the map from the last hidden state to logits in Hugging Face, by family: BERT, RoBERTa and most others.
 _HEADS = ("cls", "lm_head", "predictions")
 
 
@@ -32,8 +32,8 @@ def supervised_cross_entropy(
 
     $$ \sum_{b,t:\, y_{bt} \ne -100} -\log \mathrm{softmax}(W h_{bt})_{y_{bt}} $$
 
-    The rows of `hidden` are selected *before* the projection: the result is that of the full logits, at 2 times the
-    speed for a masked LM 128 wide with 8,000 ids. Cross-entropy runs in float32 also under autocast.
+    The rows of `hidden` are selected *before* the projection: the result equals that of the full logits, at twice the
+    speed for a masked LM of width 128 with 8,000 ids. Cross-entropy runs in float32 also under autocast.
     """
     supervised = labels != UNSUPERVISED
     targets = labels[supervised]

@@ -1,6 +1,6 @@
-"""Masked language modelling: some tokens are hidden or swapped, and predicted from both sides.
+"""Masked language modelling: some tokens are hidden or replaced, and predicted from both sides.
 
-Five published ways to choose them differ in small print that moves the rate, so each is kept exactly:
+Five published selection procedures differ in details that affect the rate, so each is reproduced exactly:
 
 | selection          | how many of T candidates                              | random ids from       |
 |--------------------|-------------------------------------------------------|-----------------------|
@@ -36,7 +36,7 @@ Selection = Literal["dynamic", "static", "bernoulli", "whole-word", "n-gram"]
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskedLM(AbstractObjective):
-    """Predict selected tokens; of these 80 % become [MASK], 10 % a random token, 10 % stay."""
+    """Predict selected tokens; 80 % of them become [MASK], 10 % a random token, 10 % stay."""
 
     name: ClassVar[str] = "masked-lm"
     layout: ClassVar[Layout] = "encoder"
@@ -46,14 +46,14 @@ class MaskedLM(AbstractObjective):
     selection: Selection = "dynamic"
     rate: Probability = 0.15  # share of candidates that are predicted
     mask_share: Probability = 0.8  # of the selected
-    random_share: Probability = 0.1  # of the selected; the rest stays as it was
+    random_share: Probability = 0.1  # of the selected; the rest is unchanged
     specials: bool = False  # fairseq parity of `dynamic`: [CLS] and [SEP] are candidates too
-    copies: Count = 10  # of `static`: different masks of a sentence, used in turn (BERT's dupe_factor)
-    max_predictions: Count = 20  # of `static`, `whole-word` and `n-gram`, per sentence
+    copies: Count = 10  # for `static`: number of different masks of a sentence, used in turn (BERT's dupe_factor)
+    max_predictions: Count = 20  # for `static`, `whole-word` and `n-gram`, per sentence
 
     @property
     def predicted_share(self) -> float:
-        """The rate, of the candidates."""
+        """The rate, relative to the candidates."""
         return self.rate
 
     @property
@@ -61,7 +61,7 @@ class MaskedLM(AbstractObjective):
         return True
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Select positions, then hide, swap or keep each; labels only at selected positions."""
+        """Select positions, then hide, replace or keep each; labels only at selected positions."""
         tokens = example.text
         positions = self._select(tokens, generator, vocabulary)
         labels = np.full(len(tokens), UNSUPERVISED, dtype=np.int64)
@@ -81,7 +81,7 @@ class MaskedLM(AbstractObjective):
         return Corrupted(arrays={"input_ids": inputs, "labels": labels}, selected=selected)
 
     def noise_epoch(self, epoch: int) -> int:
-        """Static masks come in `copies` versions, used in turn."""
+        """Static masks have `copies` versions, used in turn."""
         return epoch % self.copies if self.selection == "static" else epoch
 
     def loss(

@@ -8,7 +8,7 @@ from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError
 
 RandomIds = Literal["ordinary", "all", "corpus"]
-"""Where random tokens come from: ids that stand for text, every id, or the training text (as often as there)."""
+"""Source of random tokens: ids of text, all ids, or the training text (with its frequencies)."""
 
 
 def hide(
@@ -23,21 +23,21 @@ def hide(
     random_ids: RandomIds = "ordinary",
     together: np.ndarray | None = None,
 ) -> np.ndarray:
-    """`tokens` with each of `positions` turned into [MASK], into a random token, or left.
+    """`tokens` with each of `positions` replaced by [MASK] or a random token, or kept.
 
     Args:
         tokens: int64 (token,).
-        positions: Of the chosen tokens, int64 (chosen,).
-        generator: Draws first what becomes of each position, then the random tokens.
-        vocabulary: Names [MASK].
-        objective: Who asks, for what is said where there is none.
+        positions: Chosen positions, int64 (chosen,).
+        generator: Draws first the fate of each position, then the random tokens.
+        vocabulary: Provides [MASK].
+        objective: Name for the message if there is no [MASK].
         mask_share: Share of the chosen that become [MASK].
         random_share: Share of the chosen that become a random token.
-        random_ids: Where these come from.
-        together: int64 (chosen,), from 0: positions of one number share their fate, as the tokens of a span do.
+        random_ids: Source of the random tokens.
+        together: int64 (chosen,), from 0: positions with the same number share their fate, as the tokens of a span do.
 
     Raises:
-        UserError: The vocabulary has no [MASK], or no counts where `random_ids` asks for the training text's.
+        UserError: The vocabulary has no [MASK], or lacks the counts that `random_ids` needs.
     """
     mask = mask_id(vocabulary, objective)
     num_fates = len(positions) if together is None else int(together.max(initial=-1)) + 1
@@ -58,7 +58,7 @@ def random_tokens(
     """`num` token ids drawn independently, int64 (num,).
 
     Raises:
-        UserError: `random_ids` asks for the frequencies of the training text, and the vocabulary has none.
+        UserError: `random_ids` needs the frequencies of the training text, and the vocabulary has none.
     """
     if random_ids == "all":
         return generator.integers(vocabulary.size, size=num)
@@ -75,7 +75,7 @@ def text_counts(vocabulary: Vocabulary) -> np.ndarray:
     """How often each id occurs in the training text.
 
     Raises:
-        UserError: The vocabulary does not know.
+        UserError: The vocabulary has no counts.
     """
     if vocabulary.counts is None:
         raise _uncounted()

@@ -1,4 +1,4 @@
-"""MASS: a fragment of the text is hidden from the encoder, and the decoder writes that fragment."""
+"""MASS: a fragment of the text is hidden from the encoder, and the decoder writes it."""
 
 from dataclasses import dataclass
 from typing import ClassVar, final
@@ -22,11 +22,12 @@ from ._objective import AbstractObjective, Family
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mass(AbstractObjective):
-    """Half of the text is a fragment that the encoder sees as [MASK] (80 %), random tokens (10 %), itself (10 %).
+    """Half of the text is a fragment that the encoder sees as [MASK] (80 %), random tokens (10 %), or itself (10 %).
 
-    The decoder reads the token before each of the fragment's, at its place in the text, and does not attend to [MASK].
-    The fragment lies at the beginning or the end with probability .2 each, else anywhere. Source: [@song2019mass]; its
-    code takes the length of a fragment from the longest sentence of a batch, here each sentence has its own.
+    The decoder reads the token before each of the fragment's, at its position in the text, and does not attend to
+    [MASK]. The fragment is at the beginning or the end with probability .2 each, else anywhere. Source:
+    [@song2019mass]; its code derives the fragment's length from the longest sentence of a batch, here each sentence has
+    its own.
     """
 
     name: ClassVar[str] = "mass"
@@ -39,7 +40,7 @@ class Mass(AbstractObjective):
         "visible": Field(),
     }
 
-    share: Probability = 0.5  # of the text that is its fragment
+    share: Probability = 0.5  # share of the text in the fragment
     mask_share: Probability = 0.8  # of the fragment's tokens
     random_share: Probability = 0.1
 
@@ -67,7 +68,7 @@ class Mass(AbstractObjective):
         )
         selected = np.zeros(len(tokens), dtype=bool)
         selected[positions] = True
-        # A text without tokens has no fragment: the decoder reads its [CLS], and is asked for nothing.
+        # A text without tokens has no fragment: the decoder reads its [CLS], without a target.
         read = positions - 1 if len(positions) else np.zeros(1, dtype=np.int64)
         arrays = {
             "input_ids": shown,

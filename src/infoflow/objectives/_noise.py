@@ -1,4 +1,4 @@
-"""Random numbers for a loss that draws: of each example its own, whatever batch it is in."""
+"""Random numbers for a stochastic loss: one stream per example, independent of the batch."""
 
 from dataclasses import dataclass
 
@@ -14,24 +14,24 @@ from infoflow.foundation import UserError, stream
 class Noise:
     """One random stream for each example of a batch.
 
-    A stream follows from its example's key alone: (seed, epoch, example) in training, (seed, example) in evaluation.
-    So neither the size and order of batches nor the number of processes changes what a loss draws, a resumed run draws
-    what it would have drawn, and at every point of a path through the weights the draws are the same.
+    A stream depends only on its example's key: (seed, epoch, example) in training, (seed, example) in evaluation. So
+    the draws of a loss do not depend on the size and order of batches or the number of processes, a resumed run repeats
+    them, and they are the same at every point of a path through the weights.
     """
 
     keys: tuple[tuple[int | str, ...], ...] = ()  # of the examples, in the batch's order
 
     def streams(self, purpose: str) -> list[np.random.Generator]:
-        """A fresh generator per example; another purpose, other numbers."""
+        """A fresh generator per example; each purpose has its own numbers."""
         return [stream("loss", purpose, *key) for key in self.keys]
 
     def uniform(
         self, purpose: str, chosen: Bool[Tensor, "example *position"], *shape: int
     ) -> Float[Tensor, "draw *shape"]:
-        """Numbers of [0, 1), `shape` of them for each True of `chosen`, in the order of `states[chosen]`.
+        """Numbers in [0, 1), `shape` of them for each True of `chosen`, in the order of `states[chosen]`.
 
         Raises:
-            UserError: The batch was made without keys.
+            UserError: The batch has no keys.
         """
         if len(self.keys) != len(chosen):
             raise UserError(

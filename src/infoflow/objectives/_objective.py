@@ -1,4 +1,4 @@
-"""What every pretraining objective answers: which model it trains, how it corrupts, what it is charged for."""
+"""Interface of pretraining objectives: the model that they train, the corruption, the loss."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -19,59 +19,61 @@ from ._metric import LOSS, Metric
 from ._noise import Noise
 
 Reads = Literal["sentence", "window", "pair"]
-"""What an example is: a sentence; consecutive sentences of a document; two segments of documents."""
+"""Unit of an example: a sentence; consecutive sentences of a document; two segments of documents."""
 
 Writes = Literal["translation", "text", "part"]
-"""Of a decoder beside an encoder: the translation, the whole text as it was, or what was taken out of the text."""
+"""Target of a decoder with an encoder: the translation, the original text, or the removed part of the text."""
 
 Family = Literal["predict next", "fill in", "translate", "discriminate", "reconstruct", "static"]
-"""What an objective asks of a model: the next token; hidden tokens; another language; which of two is true; the text
-that was damaged; one vector for a word."""
+"""Task of an objective.
+
+The next token; hidden tokens; another language; which of two is true; the corrupted text; one vector per word.
+"""
 
 
 class AbstractObjective(ABC):
     """A pretraining objective.
 
-    `corrupt` is a pure function of (example, generator, vocabulary): the training loop hands it a generator keyed by
-    (seed, epoch, sentence), so noise depends on no order of calls. `loss` is a sum and a count per term, because the
-    mean is taken over a whole update, which may be spread over micro-batches and processes.
+    `corrupt` depends only on (example, generator, vocabulary): the training loop passes a generator keyed by (seed,
+    epoch, sentence), so noise does not depend on the order of calls. `loss` returns a sum and a count per term, because
+    the mean is taken over a whole update, which may be split into micro-batches and processes.
     """
 
     name: ClassVar[str]
     layout: ClassVar[Layout]
-    """Which stacks the model that it trains has."""
+    """Stacks of the model that it trains."""
     family: ClassVar[Family]
-    """Its relatives have its hue in figures."""
+    """Objectives of one family share a hue in figures."""
     needs_translation: ClassVar[bool] = False
     writes: ClassVar[Writes] = "part"
-    """What a decoder beside an encoder writes: by it measures know what to let the decoder read."""
+    """Target of a decoder with an encoder, which determines the decoder's input in measures."""
     reads: ClassVar[Reads] = "sentence"
-    """What an example is; all but sentences need a corpus with documents."""
+    """Unit of an example; all but sentences need a corpus with documents."""
     teacher: str = ""
-    """The objective of the plan whose trained model it learns from; "": none."""
+    """The objective of the plan whose trained model is the teacher; "": none."""
     needs_counts: ClassVar[bool] = False
-    """Whether noise draws tokens by their frequency in the training text (`Vocabulary.counts`)."""
+    """Whether noise samples tokens by their frequency in the training text (`Vocabulary.counts`)."""
     draws: ClassVar[bool] = False
-    """Whether the loss draws random numbers: it then needs every example by itself, with its own noise."""
+    """Whether the loss draws random numbers: every example then needs its own noise."""
     uses_all_parameters: ClassVar[bool] = True
-    """Whether every forward pass uses every parameter that is trained."""
+    """Whether every forward pass uses every trained parameter."""
     compares_examples: ClassVar[bool] = False
-    """Whether the loss compares the examples of an update: each of several processes then computes it whole."""
+    """Whether the loss compares the examples of an update: each process then computes all of it."""
     term_weights: ClassVar[dict[str, float]]
-    """Weight of each term's mean in the loss that is minimised; the first is of the model that is measured."""
+    """Weight of each term's mean in the minimised loss; the first term belongs to the measured model."""
     fields: ClassVar[Mapping[str, Field]] = SENTENCE_FIELDS
-    """How the arrays that `corrupt` returns are padded, by name."""
+    """Padding of the arrays from `corrupt`, by name."""
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS,)
-    """Scores on held-out text that tell whether the task was learned; all must say so."""
+    """Scores on held-out text that decide whether the task was learned; all must pass."""
 
     @property
     def predicted_share(self) -> float:
-        """About which share of the text's tokens it predicts."""
+        """Approximate share of the text's tokens that it predicts."""
         return 1.0
 
     @property
     def can_write(self) -> bool:
-        """Whether its decoder writes a part of the text, or all of it, after nothing but what its encoder reads."""
+        """Whether its decoder writes all or part of the text, given only the encoder's input."""
         return (
             self.layout == "encoder-decoder"
             and not self.needs_translation
@@ -80,19 +82,19 @@ class AbstractObjective(ABC):
 
     @property
     def needs_mask(self) -> bool:
-        """Whether its noise puts mask tokens into the text, which the tokenizer must then have."""
+        """Whether its noise uses mask tokens, which the tokenizer must then have."""
         return False
 
     def num_sentinels(self, longest: int) -> int:
-        """How many sentinel tokens a text of `longest` tokens may need; 0 where its noise uses none."""
+        """Maximum number of sentinel tokens for a text of `longest` tokens; 0 if its noise uses none."""
         return 0
 
     @abstractmethod
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Turn one clean example into named arrays: inputs, labels, and what else the loss reads."""
+        """Turn one clean example into named arrays: inputs, labels, and other inputs of the loss."""
 
     def reads_instead(self, inputs: np.ndarray) -> dict[str, np.ndarray]:
-        """The arrays by which the model, or its encoder, reads other tokens, int64 (token,), at the same places."""
+        """Further input arrays with other tokens, int64 (token,), at the same positions."""
         return {"input_ids": inputs}
 
     def noise_epoch(self, epoch: int) -> int:
@@ -100,7 +102,7 @@ class AbstractObjective(ABC):
         return epoch
 
     def for_evaluation(self) -> "AbstractObjective":
-        """The objective that held-out sentences are scored by: without noise that belongs to training alone."""
+        """The objective for evaluation on held-out sentences: without training-only noise."""
         return self
 
     def collate(
@@ -114,7 +116,7 @@ class AbstractObjective(ABC):
         return collate(examples, self.fields, vocabulary, target, noise)
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        """Items that each term of the loss will be averaged over; known before the forward pass."""
+        """Number of items in the average of each loss term; known before the forward pass."""
         return dict.fromkeys(self.term_weights, batch.supervised_tokens)
 
     @abstractmethod
@@ -123,42 +125,41 @@ class AbstractObjective(ABC):
     ) -> dict[str, LossTerm]:
         """Sum (nats) and count of each loss term on one batch.
 
-        `noise` is the batch's own (`batch.noise`), for a loss that draws random numbers; it draws from nothing else.
+        `noise` is the batch's own (`batch.noise`), the only source of a loss's random numbers.
         """
 
     def on_text(self) -> "AbstractObjective":
-        """The objective whose noise a single text is measured with; one that reads pairs says which is left of it."""
+        """The objective whose noise is measured on single texts; objectives on pairs return their single-text part."""
         return self.for_evaluation()
 
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:
-        """The part of the trained module that is saved, loaded by the Auto classes and measured: by default all of it.
+        """The part of the trained module that is saved, loaded by the Auto classes and measured; default: all of it.
 
-        What trains several models together is one `PreTrainedModel` that holds them, as `EncoderDecoderModel` is.
+        An objective that trains several models holds them in one `PreTrainedModel`, as `EncoderDecoderModel` does.
         """
         return module
 
     def beside(self, module: PreTrainedModel) -> dict[str, PreTrainedModel]:
-        """Other parts that are models by themselves, each saved in a folder of that name within the exported one's."""
+        """Other parts that are separate models, each saved in a subfolder of that name."""
         return {}
 
     @property
     def exports_a_part(self) -> bool:
-        """Whether it trains more than what is saved as the model."""
+        """Whether it trains more than the saved model."""
         return type(self).exported is not AbstractObjective.exported
 
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
-        """Sum of each term for a guess that knows frequencies alone; `unigram` is -log p of each token id.
+        """Sum of each term for a frequency baseline; `unigram` is -log p of each token id.
 
-        By default every term asks for the tokens in `labels`.
+        By default every term predicts the tokens in `labels`.
         """
         labels = batch.labels[batch.labels != UNSUPERVISED].cpu().numpy()
         return dict.fromkeys(self.term_weights, float(unigram[labels].sum()))
 
     def answers(self, module: PreTrainedModel, batch: Batch, noise: Noise) -> dict[str, Answers]:
-        """What the model answers to questions that have no tokens as answers, by the name of the metric; by default
-        there are none."""
+        """The model's answers to questions that do not predict tokens, by the name of the metric; empty by default."""
         return {}
 
     def weighted(self, means: Mapping[str, float]) -> float:
-        """The loss that is minimised, from the mean of each term."""
+        """The minimised loss, from the mean of each term."""
         return sum(self.term_weights[name] * mean for name, mean in means.items())

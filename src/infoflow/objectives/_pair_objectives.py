@@ -26,12 +26,12 @@ from ._noise import Noise
 from ._objective import AbstractObjective, Family, Reads
 
 IS_RANDOM, IS_SWAPPED = "is_random", "is_swapped"
-"""In `Example.labels`: whether the second segment is of another document; whether the two changed places."""
-_CHANCE = 0.05  # accuracy above the most frequent answer's share that counts as learned
+"""Keys of `Example.labels`: whether the second segment is from another document; whether the two were swapped."""
+_CHANCE = 0.05  # required accuracy above the most frequent answer's share
 
 
 class AbstractPairObjective(AbstractObjective):
-    """[CLS] A [SEP] B [SEP]: masked tokens, and a yes or no about the pair, read off [CLS] by a pooler.
+    """[CLS] A [SEP] B [SEP]: masked tokens, and a binary question about the pair, answered at [CLS] by a pooler.
 
     The loss is the mean over masked tokens plus the mean over pairs.
     """
@@ -40,9 +40,9 @@ class AbstractPairObjective(AbstractObjective):
     family: ClassVar[Family] = "fill in"
     reads: ClassVar[Reads] = "pair"
     fields: ClassVar[Mapping[str, Field]] = {**SENTENCE_FIELDS, "token_type_ids": Field(), "pair": Field()}
-    question: ClassVar[str]  # name of the loss term, and of the accuracy
+    question: ClassVar[str]  # name of the loss term and of the accuracy
     asked: ClassVar[str]  # key of the answer in `Example.labels`
-    pairs: ClassVar[PairKind]  # which pairs it reads
+    pairs: ClassVar[PairKind]  # kind of pairs
 
     def __init_subclass__(cls) -> None:
         if "question" in cls.__dict__:
@@ -55,7 +55,7 @@ class AbstractPairObjective(AbstractObjective):
 
     @property
     def masked_lm(self) -> MaskedLM:
-        """How tokens are masked."""
+        """The masking of tokens."""
         return MaskedLM(selection=self.selection, rate=self.rate)
 
     @property
@@ -66,12 +66,12 @@ class AbstractPairObjective(AbstractObjective):
         return self.masked_lm.noise_epoch(epoch)
 
     def on_text(self) -> AbstractObjective:
-        """Of a single text the masked tokens are left."""
+        """The objective for a single text: only the masked tokens."""
         return self.masked_lm
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Two segments in one sequence, tokens masked over both."""
-        mask_id(vocabulary, self.name)  # the masked LM within would ask for one under its own name
+        """Two segments in one sequence, with tokens masked in both."""
+        mask_id(vocabulary, self.name)  # raises under this objective's name instead of the inner masked LM's
         if len(example.texts) != 2 or self.asked not in example.labels:
             raise UserError(
                 f"{self.name} reads pairs of segments, with the label {self.asked}. Got {len(example.texts)} texts.\n"
@@ -86,14 +86,14 @@ class AbstractPairObjective(AbstractObjective):
         return Corrupted(arrays={**masked.arrays, "token_type_ids": segments, "pair": pair}, selected=masked.selected)
 
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:
-        """The masked LM; pooler and pair head stay beside it."""
+        """The masked LM; pooler and pair head are saved separately."""
         return module.encoder  # type: ignore[return-value]
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {"masked-lm": batch.supervised_tokens, self.question: len(batch)}
 
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
-        """Of the question: a fair coin."""
+        """For the question: a fair coin."""
         return {**super().guesses(batch, unigram), self.question: len(batch) * float(np.log(2))}
 
     def loss(
@@ -109,7 +109,7 @@ class AbstractPairObjective(AbstractObjective):
         }
 
     def answers(self, module: PreTrainedModel, batch: Batch, noise: Noise) -> dict[str, Answers]:
-        """The pair's answers, beside the truth."""
+        """The predictions about the pairs, with the truth."""
         model: Any = module
         logits = model.pair_logits(self._hidden(model, batch)).float()
         scores = (logits[:, 1] - logits[:, 0]).detach().cpu().numpy()
@@ -143,7 +143,7 @@ class NextSentence(AbstractPairObjective):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentenceOrder(AbstractPairObjective):
-    """ALBERT: masked n-grams of words, and whether two consecutive segments are in their order ([@lan2020albert])."""
+    """ALBERT: masked n-grams of words, and whether two consecutive segments are in order ([@lan2020albert])."""
 
     name: ClassVar[str] = "masked-lm-sop"
     question: ClassVar[str] = "sentence-order"

@@ -1,4 +1,4 @@
-"""Prefix language modelling by a single stack: the prefix is read from both sides, the rest from the left."""
+"""Prefix language modelling with a single stack: bidirectional attention in the prefix, causal attention after it."""
 
 from dataclasses import dataclass
 from typing import ClassVar, final
@@ -25,7 +25,7 @@ from ._text_to_text import prefix_length
 class PrefixDecoder(AbstractObjective):
     """Predict what follows a prefix of random length; within the prefix every position sees every other.
 
-    The decoder-only form of `prefix-lm` ([@raffel2020exploring]): the same prefix lengths, loss on the rest alone.
+    The decoder-only form of `prefix-lm` ([@raffel2020exploring]): the same prefix lengths, loss only on the rest.
     """
 
     name: ClassVar[str] = "prefix-lm-decoder"
@@ -40,7 +40,7 @@ class PrefixDecoder(AbstractObjective):
         return 0.5
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """[CLS] and the prefix are not asked for; `prefix` counts them."""
+        """[CLS] and the prefix have no loss; `prefix` is their length."""
         tokens = example.text
         prefix = 1 + prefix_length(len(tokens) - 2, generator)
         labels = np.append(tokens[1:], UNSUPERVISED)
@@ -51,7 +51,7 @@ class PrefixDecoder(AbstractObjective):
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """Cross-entropy of what follows the prefixes."""
+        """Cross-entropy of the tokens after the prefix."""
         states = module.base_model(
             input_ids=batch.input_ids,
             attention_mask=prefix_mask(batch["prefix"], batch.input_ids.shape[1]),
@@ -61,10 +61,10 @@ class PrefixDecoder(AbstractObjective):
 
 
 def prefix_mask(prefix: Int[Tensor, " batch"], length: int) -> Float[Tensor, "batch 1 length length"]:
-    """Additive attention mask: 0 where a key lies in the prefix or not after the query, else the lowest float.
+    """Additive attention mask: 0 where a key is in the prefix or not after the query, else the lowest float.
 
-    Padding lies on the right, after every query that counts. Additive, because a Boolean mask of four axes is added as
-    0 and 1 by the `eager` attention of transformers, and leaks the future.
+    Padding is on the right, after every query that counts. Additive, because transformers' `eager` attention adds a
+    Boolean mask of four axes as 0 and 1, and leaks the future.
     """
     places = torch.arange(length, device=prefix.device)
     seen = (places[None, :] <= places[:, None]) | (places[None, None, :] < prefix[:, None, None])

@@ -1,4 +1,4 @@
-"""Objectives by the name that the command line and plans use."""
+"""Objectives by name, as used on the command line and in plans."""
 
 import dataclasses
 from typing import Any, get_type_hints
@@ -58,7 +58,7 @@ _ALL: tuple[type[AbstractObjective], ...] = (
 )
 
 OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _ALL}
-"""The objectives by name, as plans write them."""
+"""The objectives by name, as in plans."""
 
 _WITH_PASSAGES: tuple[type[AbstractObjective], ...] = (
     InverseCloze,
@@ -70,14 +70,14 @@ _WITH_PASSAGES: tuple[type[AbstractObjective], ...] = (
     RetrieveLearned,
 )
 RETRIEVAL_OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _WITH_PASSAGES}
-"""What needs passages beside the text; a corpus alone does not train them."""
+"""Objectives that need passages in addition to the text; a corpus alone cannot train them."""
 
 
 def make_objective(name: str, **options: Any) -> AbstractObjective:
-    """The objective called `name`, with its own options; `token_dropout` is one of nearly every objective.
+    """The objective called `name`, with its options; `token_dropout` is an option of nearly every objective.
 
     Raises:
-        UserError: No objective has that name, it has no such option, or the option's value is beyond its limits.
+        UserError: No objective has that name, it has no such option, or the option's value is out of range.
     """
     known_names = OBJECTIVES | RETRIEVAL_OBJECTIVES
     if name not in known_names:
@@ -99,8 +99,10 @@ def make_objective(name: str, **options: Any) -> AbstractObjective:
 
 
 def takes_token_dropout(name: str) -> bool:
-    """Whether an objective is still itself with random tokens in its input: to find those is ELECTRA's own task, and
-    skip-gram draws them itself, as negatives."""
+    """Whether an objective allows random tokens in its input.
+
+    ELECTRA's task is to find them, and skip-gram draws them itself as negatives.
+    """
     return OBJECTIVES[name].family not in ("discriminate", "static")
 
 

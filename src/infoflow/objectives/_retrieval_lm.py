@@ -1,9 +1,9 @@
-r"""Masked language modelling with a passage to look up: six arms that differ only in which passage may be read.
+r"""Masked language modelling with retrieved passages: six arms that differ only in which passage may be read.
 
 $$ -\log p(y \mid x) = -\log \sum_{z \in C(x) \cup \{\varnothing\}} \pi(z) \prod_j p(y_j \mid z, x) $$
 
-The masked query is a pure function of its example; the candidates depend on weights, so the loss chooses them, from the
-library of the `RetrievalModel` that is trained.
+The masked query depends only on its example; the candidates depend on weights, so the loss chooses them, from the
+library of the trained `RetrievalModel`.
 
 | name              | candidates                       | trained beside the reader |
 |-------------------|----------------------------------|---------------------------|
@@ -28,7 +28,7 @@ from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import LATER, Count, CountOrNone, Limits, Probability, UserError
+from infoflow.foundation import LATER, Count, CountOrNone, Limits, Probability, UserError, read_setting
 from infoflow.retrieval import Candidates, RetrievalModel, document_posterior, fixed_choice, marginal_log_likelihood
 
 from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Field
@@ -39,50 +39,57 @@ from ._noise import Noise
 from ._objective import AbstractObjective, Family
 
 Masking = Literal["salient", "random-token", "random-span"]
-Refresh = Annotated[int, Limits(at_least=-1, at_most=10**9)]
+Refresh = Annotated[int, Limits(at_least=-1, at_most=10**9, zero=False, like="from 1, or −1 for never")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalSettings:
+    """Settings that a plan shares between the arms."""
+
+    k: Count = 2  # passages per search; 7 in REALM
+    null_share: Probability = 0.1  # share of queries that are read without a passage, the same in every arm
+    refresh_every: Refresh = 50  # updates between two builds of the index; −1: built once
+    freeze_retriever: Probability = 1 / 3  # share of the updates in which a learned retriever is frozen
+    retriever_rate: Annotated[float, Limits(above=0, at_most=10)] = 0.2  # the retriever's, relative to the reader's
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RetrievalLM(AbstractObjective):
-    """What the six arms share: see the table of this module."""
+class RetrievalLM(RetrievalSettings, AbstractObjective):
+    """Shared parts of the six arms: see the table of this module."""
 
     layout: ClassVar[Layout] = "encoder"
     family: ClassVar[Family] = "fill in"
-    uses_all_parameters: ClassVar[bool] = False  # a retriever is frozen at first, and not asked for null readings
+    uses_all_parameters: ClassVar[bool] = False  # a retriever is frozen at first, and unused in null readings
     fields: ClassVar[Mapping[str, Field]] = {
         **SENTENCE_FIELDS,
-        "gold": Field(pad=-1),  # the passage that answers; −1: none does
+        "gold": Field(pad=-1),  # the passage with the answer; −1: none
         "excluded": Field(pad=-1),  # passages that may not be read
-        "draw": Field(),  # a random passage follows from it
+        "draw": Field(),  # seed for a random passage
         "null_only": Field(pad=False),  # whether the query is read without a passage
     }
 
-    k: Count = 2  # passages that a search brings; 7 in REALM
-    level: Literal["sequence", "token"] = "sequence"  # where the passage is summed out
-    null_share: Probability = 0.1  # of queries that are read without a passage, the same ones in every arm
-    null_share_only: bool = False  # of closed-book: train on that share alone, as many null readings as the other arms
+    level: Literal["sequence", "token"] = "sequence"  # level of the marginalisation
+    null_share_only: bool = False  # closed-book: train only on that share, with as many null readings as the others
     masking: Masking = "salient"  # the other two mask as many tokens elsewhere, as controls
-    max_predictions: Count = 10  # masks of a query at most
-    refresh_every: Refresh = 50  # updates between two builds of the index; −1: never built again
-    lag: Annotated[int, Limits(at_least=0, at_most=10**9)] = 0  # the index is of the weights so many updates ago
-    freeze_retriever: Probability = 1 / 3  # share of the updates in which a learned retriever stays as it is
-    retriever_rate: Annotated[float, Limits(above=0, at_most=10)] = 0.2  # of the retriever, in the reader's rate
-    # Above 0 candidates are the right passage and so many others by BM25, whatever weights say; the retriever is not
-    # frozen: what the loss change is taken on.
+    max_predictions: Count = 10  # maximum number of masks per query
+    lag: Annotated[int, Limits(at_least=0, at_most=10**9)] = 0  # age of the index's weights, in updates
+    # Above 0, candidates are the right passage and this many others by BM25, independent of weights, and the retriever
+    # is not frozen: for the loss change allocation.
     fixed_negatives: CountOrNone = field(default=0, metadata=LATER)
 
     def __post_init__(self) -> None:
-        if self.refresh_every == 0 or (self.refresh_every > 0 and self.lag >= self.refresh_every):
+        read_setting(Refresh, self.refresh_every, "refresh_every")
+        if self.refresh_every > 0 and self.lag >= self.refresh_every:
             raise UserError(
-                f"refresh_every must be at least 1, or −1 for never, and lag below it. Got {self.refresh_every} and "
-                f"{self.lag}.\nRefresh less often, or with a smaller lag."
+                f"lag must be below refresh_every. Got {self.lag} and {self.refresh_every}.\n"
+                "Refresh less often, or with a smaller lag."
             )
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Mask one span; what is drawn is drawn in the same order by every arm.
+        """Mask one span; every arm draws in the same order.
 
         Raises:
-            UserError: The example does not say where its spans are.
+            UserError: The example does not mark its spans.
         """
         tokens = example.text
         if "spans" not in example.labels:
@@ -109,7 +116,7 @@ class RetrievalLM(AbstractObjective):
         return replace(self, null_share=1.0 if self.null_share_only else 0.0)
 
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:
-        """The reader, a plain masked LM; the retriever lies beside it."""
+        """The reader, a plain masked LM; the retriever is saved separately."""
         return module.reader if isinstance(module, RetrievalModel) else module
 
     def loss(
@@ -118,7 +125,7 @@ class RetrievalLM(AbstractObjective):
         """−log p(y|x) of the queries, over the number of masked tokens.
 
         Raises:
-            UserError: The module is no `RetrievalModel`, or label smoothing is asked for.
+            UserError: The module is not a `RetrievalModel`, or label smoothing is set.
         """
         if not isinstance(module, RetrievalModel):
             raise UserError(
@@ -131,7 +138,7 @@ class RetrievalLM(AbstractObjective):
                 f"Got {label_smoothing}."
             )
         asked = (batch.labels != UNSUPERVISED).any(dim=1)
-        if not asked.any():  # of the control arm, which skips most queries
+        if not asked.any():  # in the control arm, which skips most queries
             return {self.name: LossTerm(total=0.0 * module.bias.sum(), count=0)}
         parts = self._scored(module, batch, asked)
         found = marginal_log_likelihood(**parts, level=self.level)
@@ -139,7 +146,7 @@ class RetrievalLM(AbstractObjective):
         return {self.name: LossTerm(total=-found.sum(), count=batch.supervised_tokens)}
 
     def _scored(self, module: RetrievalModel, batch: Batch, asked: Tensor) -> dict[str, Tensor]:
-        """The arguments of the marginal likelihood, of the queries that ask for something."""
+        """The arguments of the marginal likelihood, for the queries with a target."""
         input_ids, labels = batch.input_ids[asked], batch.labels[asked]
         mask = None if batch.attention_mask is None else batch.attention_mask[asked]
         beside = {name: batch[name][asked].cpu().numpy() for name in ("gold", "draw", "excluded", "null_only")}
@@ -158,7 +165,7 @@ class RetrievalLM(AbstractObjective):
     def _positions(
         self, tokens: np.ndarray, spans: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary
     ) -> np.ndarray:
-        """Places to mask: one span, or without spans one token; of the controls as many others."""
+        """Positions to mask: one span, or without spans one token; for the controls as many others."""
         ordinary = np.flatnonzero(~vocabulary.is_special[tokens])
         if len(spans):
             start, end = spans[generator.integers(len(spans))]
@@ -173,7 +180,7 @@ class RetrievalLM(AbstractObjective):
         return ordinary[first : first + len(places)]
 
     def _report(self, module: RetrievalModel, parts: dict[str, Tensor], found: Tensor) -> None:
-        """What the update was made of, for whoever records it: log p = reader term − retriever term."""
+        """Records the components of the update: log p = reader term − retriever term."""
         if module.record is None or self.fixed_negatives:
             return
         with torch.no_grad():
@@ -199,7 +206,7 @@ class RetrievalLM(AbstractObjective):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClosedBook(RetrievalLM):
-    """No passage: what weights alone hold."""
+    """No passage: knowledge in weights alone."""
 
     name: ClassVar[str] = "closed-book"
     term_weights: ClassVar[dict[str, float]] = {"closed-book": 1.0}
@@ -208,7 +215,7 @@ class ClosedBook(RetrievalLM):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadGold(RetrievalLM):
-    """The passage that answers."""
+    """The passage with the answer."""
 
     name: ClassVar[str] = "read-gold"
     term_weights: ClassVar[dict[str, float]] = {"read-gold": 1.0}
@@ -217,7 +224,7 @@ class ReadGold(RetrievalLM):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadRandom(RetrievalLM):
-    """A passage that does not."""
+    """A passage without the answer."""
 
     name: ClassVar[str] = "read-random"
     term_weights: ClassVar[dict[str, float]] = {"read-random": 1.0}
@@ -244,7 +251,7 @@ class RetrieveFrozen(RetrievalLM):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetrieveLearned(RetrievalLM):
-    """Passages of a retriever that learns from what the reader made of them: REALM."""
+    """Passages of a retriever that learns from the reader's loss: REALM."""
 
     name: ClassVar[str] = "retrieve-learned"
     term_weights: ClassVar[dict[str, float]] = {"retrieve-learned": 1.0}
@@ -258,20 +265,20 @@ SOURCES: dict[str, str] = {
     "retrieve-frozen": "frozen",
     "retrieve-learned": "learned",
 }
-"""Where the candidates of each arm come from."""
+"""Source of each arm's candidates."""
 
 
 def retrieval_model(objective: RetrievalLM, reader: Any, library: Any = None, retriever: Any = None) -> RetrievalModel:
-    """The model that an arm trains: the reader, bit for bit, and beside it what the arm needs.
+    """The model that an arm trains: the reader, unchanged, with the arm's other components.
 
     Args:
         objective: The arm.
-        reader: `BertForMaskedLM`, taken as it is.
-        library: What may be read; for every arm but `closed-book`.
+        reader: `BertForMaskedLM`, used as it is.
+        library: The passages that may be read; for every arm but `closed-book`.
         retriever: For `retrieve-frozen` and `retrieve-learned`; its parameters get `objective.retriever_rate`.
 
     Raises:
-        UserError: The library or the retriever is missing, or there is one without use.
+        UserError: The library or the retriever is missing or unused.
     """
     source: Any = SOURCES[objective.name]
     if library is None and source != "none":

@@ -1,4 +1,4 @@
-"""Skip-gram with negative sampling (word2vec): one vector for each word, such that words predict their neighbours."""
+"""Skip-gram with negative sampling (word2vec): one vector per word, trained to predict the word's neighbours."""
 
 import math
 from dataclasses import dataclass
@@ -31,14 +31,14 @@ PAIR = "pair"
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkipGram(AbstractObjective):
-    r"""Tell the words beside a word from words drawn at random ([@mikolov2013distributed]).
+    r"""Distinguish a word's neighbours from random words ([@mikolov2013distributed]).
 
     $$ -\log \sigma(u_o \cdot v_c) - \sum_{k} \log \sigma(-u_k \cdot v_c) $$
 
-    Of every text, frequent words are left out at random, *before* windows are cut, so that windows stretch. The half
-    window of each word is uniform on 1..`window`. Negatives have the frequency of their word to the power .75; one that
-    is the true word is skipped, not drawn again. Words with fewer than `min_count` occurrences are left out. Words are
-    the tokens of the study's tokenizer, special ones excluded.
+    Frequent words are removed at random *before* windows are cut, so that windows stretch. The half window of each word
+    is uniform on 1..`window`. Negatives have the frequency of their word to the power .75; one that is the true word is
+    skipped, not drawn again. Words with fewer than `min_count` occurrences are removed. Words are the tokens of the
+    study's tokenizer, special ones excluded.
 
     That 5 to 20 negatives are for small data, and the paper's threshold (1e-5) and rule (`subsampling="paper"`) are
     unverified; the defaults are the released code's. Vectors are as long as the study's models are wide (word2vec:
@@ -58,14 +58,14 @@ class SkipGram(AbstractObjective):
     }
     metrics: ClassVar[tuple[Metric, ...]] = (Metric(name=f"{PAIR} AUC", baseline="chance", better="higher", gain=0.1),)
 
-    window: Few = 5  # words on each side at most
-    negatives: Few = 5  # drawn for each pair
-    threshold: Threshold = 1e-3  # of relative frequency: words above it are left out at times
+    window: Few = 5  # maximum number of words on each side
+    negatives: Few = 5  # number per pair
+    threshold: Threshold = 1e-3  # of relative frequency: words above it are subsampled
     subsampling: Subsampling = "code"  # by which rule
     min_count: Count = 5  # occurrences in the training text
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Pairs of the text: `centers` and, as `labels`, the words beside them; `negatives` of each, (pair, draw)."""
+        """Pairs of the text: `centers` and, as `labels`, their neighbours; `negatives` of each, (pair, draw)."""
         tokens = example.text
         known = word_frequencies(vocabulary, self.min_count, self.threshold, self.subsampling)
         stays = generator.random(len(tokens)) < known.kept[tokens]
@@ -78,14 +78,13 @@ class SkipGram(AbstractObjective):
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
-        """Cross-entropy of "is it the true word?", the sum over a pair's word and negatives; the count is of pairs."""
+        """Cross-entropy of "is it the true word?", summed over a pair's word and negatives; the count is of pairs."""
         true, false, drawn = _scores(module, batch)
         total = F.softplus(-true).sum() + (F.softplus(false) * drawn).sum()
         return {self.name: LossTerm(total=total, count=len(true))}
 
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
-        """The odds that a word is true by its frequency alone: as often beside another as it is left in the text, over
-        as often as it is drawn."""
+        """The odds that a word is true from frequency alone: its kept frequency over that among negatives."""
         frequency = np.exp(-np.asarray(unigram, dtype=np.float64))
         beside = frequency * keep_probability(frequency, self.threshold, self.subsampling)
         drawn = frequency**0.75
@@ -95,8 +94,10 @@ class SkipGram(AbstractObjective):
         return {self.name: float(np.logaddexp(0, -true).sum() + np.logaddexp(0, false).sum())}
 
     def answers(self, module: PreTrainedModel, batch: Batch, noise: Noise) -> dict[str, Answers]:
-        """The score of every pair's true word, and of its first negative; at most one pair for each token of a text,
-        spread evenly."""
+        """The score of every pair's true word, and of its first negative.
+
+        At most one pair per token of a text, spread evenly.
+        """
         true, false, drawn = (part.detach().cpu().numpy() for part in _scores(module, batch))
         rows = (batch["centers"] != UNSUPERVISED).nonzero()[:, 0].cpu().numpy()
         step = max(1, math.ceil(len(true) / max(batch.source_tokens, 1)))
@@ -108,7 +109,7 @@ class SkipGram(AbstractObjective):
 
 
 def _scores(module: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores of true words (pair,) and negatives (pair, draw), and which of these were not the true word."""
+    """Scores of true words (pair,) and negatives (pair, draw), and the mask of negatives that are not the true word."""
     model: Any = module
     real = batch["centers"] != UNSUPERVISED
     centers, contexts, negatives = batch["centers"][real], batch.labels[real], batch["negatives"][real]

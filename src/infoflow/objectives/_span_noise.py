@@ -1,4 +1,4 @@
-"""T5's noise: which tokens of a text are taken out, and how what is left and what was taken are written down.
+"""T5's noise: the choice of tokens to remove, and the notation of the rest and the removed tokens.
 
 Masks are Bool (token,) over a text without special tokens. Source: [@raffel2020exploring], functions of the released
 `t5.data.preprocessors`.
@@ -13,7 +13,7 @@ from infoflow.foundation import UserError
 
 
 def iid_mask(length: int, density: float, generator: np.random.Generator) -> np.ndarray:
-    """Each token is noise with probability `density`; it may be that none is."""
+    """Each token is noise with probability `density`; there may be none."""
     return generator.random(length) < density
 
 
@@ -22,7 +22,7 @@ def span_mask(length: int, density: float, mean_length: float, generator: np.ran
 
     Of L tokens `nn = clip(round(L · density), 1, L − 1)` are noise, in `ns = max(round(nn / mean_length), 1)` spans;
     noise and the rest are each cut into `ns` parts uniformly at random, and the rest comes first: so the first token is
-    never noise and the last always is. A text of one token is taken as one of two.
+    never noise and the last always is. A text of one token counts as one of two.
 
     Raises:
         UserError: There would be more spans than tokens between them.
@@ -34,7 +34,7 @@ def span_mask(length: int, density: float, mean_length: float, generator: np.ran
     mask = np.zeros(whole, dtype=bool)
     lengths = np.stack([rest, noise], axis=1).ravel()
     starts = np.cumsum(lengths)[:-1]
-    mask[starts] = True  # where noise and rest change
+    mask[starts] = True  # boundaries between noise and rest
     return (np.cumsum(mask) % 2 == 1)[:length]
 
 
@@ -54,26 +54,6 @@ def span_numbers(length: int, density: float, mean_length: float) -> tuple[int, 
     return num_noise, num_spans
 
 
-def encoded_length(raw: int, density: float, mean_length: float) -> tuple[int, int]:
-    """Tokens of the input and of the target that `raw` tokens become, each with its end token."""
-    num_noise, num_spans = span_numbers(max(raw, 2), density, mean_length)
-    return raw - num_noise + num_spans + 1, num_noise + num_spans + 1
-
-
-def raw_length(wanted: int, density: float = 0.15, mean_length: float = 3.0) -> tuple[int, int]:
-    """The longest text whose input has at most `wanted` tokens, and the length of its target: T5's packing rule.
-
-    Raises:
-        UserError: An input of `wanted` tokens holds no text.
-    """
-    raw = 2
-    if encoded_length(raw, density, mean_length)[0] > wanted:
-        raise UserError(f"An input needs 3 tokens at least: one of the text, a sentinel, its end. Got {wanted} tokens.")
-    while encoded_length(raw + 1, density, mean_length)[0] <= wanted:
-        raw += 1
-    return raw, encoded_length(raw, density, mean_length)[1]
-
-
 def run_starts(mask: np.ndarray) -> np.ndarray:
     """Bool (token,): whether a maximal run of True begins there."""
     firsts = mask.copy()
@@ -82,10 +62,10 @@ def run_starts(mask: np.ndarray) -> np.ndarray:
 
 
 def with_sentinels(tokens: np.ndarray, mask: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-    """`tokens` with each run of `mask` replaced by a sentinel of its own, in order.
+    """`tokens` with each run of `mask` replaced by its own sentinel, in order.
 
     Raises:
-        UserError: The vocabulary has fewer sentinels than there are runs.
+        UserError: The vocabulary has fewer sentinels than runs.
     """
     firsts = run_starts(mask)
     num_runs = int(firsts.sum())
@@ -100,13 +80,13 @@ def with_sentinels(tokens: np.ndarray, mask: np.ndarray, vocabulary: Vocabulary)
 
 
 def most_runs(longest: int, density: float) -> int:
-    """Sentinels that independent noise on `longest` tokens needs, but for one text in a million at most."""
+    """Sentinels that independent noise on `longest` tokens needs, except for one text in a million."""
     mean = longest * density * (1 - density) + density
     return min((longest + 1) // 2, math.ceil(mean + 5 * math.sqrt(mean) + 2))
 
 
 def _composition(total: int, parts: int, generator: np.random.Generator) -> np.ndarray:
-    """`total` as a sum of `parts` positive numbers, each way equally likely: `parts − 1` cuts among `total − 1`."""
+    """`total` as a sum of `parts` positive numbers, uniform over compositions: `parts − 1` cuts among `total − 1`."""
     cuts = np.zeros(total - 1, dtype=np.int64)
     cuts[: parts - 1] = 1
     part_of = np.concatenate([[0], np.cumsum(generator.permutation(cuts))])

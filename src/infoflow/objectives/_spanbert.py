@@ -1,4 +1,4 @@
-"""SpanBERT: spans are masked, and each of their tokens is predicted once more from the span's two neighbours."""
+"""SpanBERT: spans are masked, and each of their tokens is also predicted from the span's two neighbours."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from ._noise import Noise
 from ._objective import AbstractObjective, Family
 
 BOUNDARY = "span-boundary"
-_TARGETS = 20  # tokens of a span that are predicted from its boundary: positions beyond have no embedding
+_TARGETS = 20  # tokens of a span predicted from its boundary: later positions have no embedding
 
 
 @final
@@ -60,9 +60,9 @@ class SpanBert(AbstractObjective):
         return self.rate
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """Mask spans; `left` and `right` are the neighbours of each masked token's span, `place` its number in it.
+        """Mask spans; `left` and `right` are the neighbours of each masked token's span, `place` its index in it.
 
-        `place` is UNSUPERVISED where the boundary does not predict: beyond 20 tokens, and where a span touches an edge
+        `place` is UNSUPERVISED if the boundary does not predict the token: beyond 20 tokens, and in a span at an edge
         of the sequence.
         """
         tokens, num = example.text, len(example.text)
@@ -71,7 +71,7 @@ class SpanBert(AbstractObjective):
         labels, place = np.full((2, num), UNSUPERVISED, dtype=np.int64)
         left, right = np.zeros((2, num), dtype=np.int64)
         labels[positions] = tokens[positions]
-        fates: list[int] = []  # which positions share theirs
+        fates: list[int] = []  # groups of positions with the same fate
         for number, (first, end) in enumerate(_runs(positions.tolist())):
             fates += [number] * (end - first)
             left[first:end], right[first:end] = max(first - 1, 0), min(end, num - 1)
@@ -83,7 +83,7 @@ class SpanBert(AbstractObjective):
         return Corrupted(arrays=arrays, selected=labels != UNSUPERVISED)
 
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:
-        """The masked LM; the boundary's head stays beside it."""
+        """The masked LM; the boundary head is saved separately."""
         return module.encoder  # type: ignore[return-value]
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -115,7 +115,7 @@ class SpanBert(AbstractObjective):
 
 
 def _runs(positions: list[int]) -> list[tuple[int, int]]:
-    """Begin and end of each run of consecutive positions, which ascend."""
+    """Begin and end of each run of consecutive positions; `positions` are ascending."""
     begins = [here for before, here in pairwise([-2, *positions]) if here > before + 1]
     ends = [here + 1 for here, after in pairwise([*positions, -2]) if after != here + 1]
     return list(zip(begins, ends, strict=True))

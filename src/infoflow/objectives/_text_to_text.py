@@ -1,4 +1,4 @@
-"""T5's family of denoising objectives: one encoder-decoder, seven ways to take text apart.
+"""T5's family of denoising objectives: one encoder-decoder, seven ways to corrupt text.
 
 | objective         | noise              | the encoder reads              | the decoder writes                  |
 |-------------------|--------------------|--------------------------------|-------------------------------------|
@@ -12,8 +12,8 @@
 | `span-corruption` | spans, .15, mean 3 | a sentinel for each span       | a sentinel for each run of the rest |
 
 T5's names are `iid_15_r10s90_f` (BERT-style), `iid_15_m_f` (MASS-style), `iid_15_u_u`, `iid_15_d_d`, `span_3_15_u_u`.
-Source: [@raffel2020exploring]. As in translation, both sides stand between [CLS] and [SEP], which T5's do not: encoders
-of a study read the same frame.
+Source: [@raffel2020exploring]. As in translation, both sides are framed by [CLS] and [SEP], which T5's are not: all
+encoders of a study read the same frame.
 """
 
 from abc import abstractmethod
@@ -38,7 +38,7 @@ from ._span_noise import iid_mask, most_runs, run_starts, span_mask, span_number
 
 
 class AbstractTextToText(AbstractObjective):
-    """The decoder predicts what `taken_apart` says, given the rest of the text."""
+    """The decoder predicts the second output of `taken_apart`, given the rest of the text."""
 
     layout: ClassVar[Layout] = "encoder-decoder"
     family: ClassVar[Family] = "reconstruct"
@@ -50,8 +50,11 @@ class AbstractTextToText(AbstractObjective):
     def taken_apart(
         self, tokens: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Of the tokens between [CLS] and [SEP]: what the encoder reads, what the decoder predicts, and which of the
-        former noise put there (None: none)."""
+        """Splits the tokens between [CLS] and [SEP].
+
+        Returns the encoder's input, the decoder's target, and the mask of input tokens that come from noise (None:
+        none).
+        """
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """Noise on the text without its special tokens; [CLS] and [SEP] frame both sides again."""
@@ -68,7 +71,7 @@ class AbstractTextToText(AbstractObjective):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seq2SeqLM(AbstractTextToText):
-    """Language modelling by a decoder whose encoder reads nothing but its frame."""
+    """Language modelling by a decoder whose encoder reads only its frame."""
 
     name: ClassVar[str] = "seq2seq-lm"
     family: ClassVar[Family] = "predict next"
@@ -81,7 +84,7 @@ class Seq2SeqLM(AbstractTextToText):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrefixLM(AbstractTextToText):
-    """The encoder reads a prefix of uniformly random length, the decoder goes on."""
+    """The encoder reads a prefix of uniformly random length, the decoder continues."""
 
     name: ClassVar[str] = "prefix-lm"
     family: ClassVar[Family] = "predict next"
@@ -116,7 +119,7 @@ class DenoiseFull(AbstractTextToText):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DenoiseMask(AbstractTextToText):
-    """Single tokens become one and the same sentinel, and the whole text is predicted (`iid_15_m_f`)."""
+    """Single tokens become the same sentinel, and the whole text is predicted (`iid_15_m_f`)."""
 
     name: ClassVar[str] = "denoise-mask"
     writes: ClassVar[Writes] = "text"
@@ -147,10 +150,10 @@ class Deshuffling(AbstractTextToText):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReplaceSpans(AbstractTextToText):
-    """Each run of noise becomes a sentinel, and so does, for the decoder, each run of the rest (`iid_15_u_u`).
+    """Each run of noise becomes a sentinel in the input, each run of the rest in the target (`iid_15_u_u`).
 
-    Where the first token is noise the target begins without a sentinel, so that the two numberings do not agree: T5's
-    released code does so.
+    If the first token is noise, the target begins without a sentinel, so that the two numberings differ, as in T5's
+    released code.
     """
 
     name: ClassVar[str] = "replace-spans"
@@ -171,7 +174,7 @@ class ReplaceSpans(AbstractTextToText):
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DropTokens(AbstractTextToText):
-    """Noise is left out and predicted, one token after the other (`iid_15_d_d`)."""
+    """Noise is removed and predicted, one token after the other (`iid_15_d_d`)."""
 
     name: ClassVar[str] = "drop-tokens"
 
@@ -212,14 +215,14 @@ class SpanCorruption(AbstractTextToText):
 
 
 def prefix_length(length: int, generator: np.random.Generator) -> int:
-    """Tokens of the prefix: uniform over 1..length − 1; a text of one token has none, and is predicted whole."""
+    """Tokens of the prefix: uniform over 1..length − 1; a text of one token has none, and is predicted in full."""
     return int(generator.integers(1, length)) if length > 1 else 0
 
 
 def both_with_sentinels(
     tokens: np.ndarray, noise: np.ndarray, vocabulary: Vocabulary
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Input, target, and which tokens of the input are sentinels. Without noise the target is its end alone."""
+    """Input, target, and the mask of sentinels in the input. Without noise the target is only its end."""
     source = with_sentinels(tokens, noise, vocabulary)
     target = with_sentinels(tokens, ~noise, vocabulary) if noise.any() else tokens[:0]
     firsts = run_starts(noise)

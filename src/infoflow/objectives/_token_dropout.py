@@ -33,9 +33,9 @@ def drop_tokens(
 
 
 class TokenDropout:
-    """Before an objective among a class's bases: what the model, or its encoder, reads loses tokens in training.
+    """Mixin before an objective in a class's bases: drops tokens from the model's (or its encoder's) input in training.
 
-    The objective draws its own noise first, so that it hides the same tokens with and without.
+    The objective draws its own noise first, so that it hides the same tokens with and without dropout.
     """
 
     token_dropout: float
@@ -58,7 +58,7 @@ class TokenDropout:
 
 @cache
 def with_token_dropout(cls: type[AbstractObjective]) -> type[AbstractObjective]:
-    """The objective with one option more, `token_dropout`: the share of input tokens that random ones replace."""
+    """The objective with the additional option `token_dropout`: the share of input tokens replaced by random ones."""
     return dataclasses.make_dataclass(  # type: ignore[return-value] (its second base is an objective)
         cls.__name__,
         [(OPTION, Probability, dataclasses.field(default=0.0))],

@@ -34,13 +34,13 @@ class Translation(AbstractObjective):
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS, BLEU)
 
     token_dropout: Probability = 0.0  # probability that a *source* token is replaced by a random one
-    decoder_dropout: Probability = field(default=0.0, metadata=LATER)  # that the decoder does not read a token
+    decoder_dropout: Probability = field(default=0.0, metadata=LATER)  # that the decoder does not see a token
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """The decoder reads [CLS] y and predicts y [SEP].
 
-        With `decoder_dropout` each token of y that it reads, but none that it predicts, is [CLS] instead with that
-        probability: it knows less of what it wrote, and must ask the encoder (word dropout, [@bowman2016]).
+        `decoder_dropout` replaces each token of y in the decoder's input, but not in its target, by [CLS] with that
+        probability: the decoder sees less of its own output and must rely on the encoder (word dropout, [@bowman2016]).
         """
         tokens, target = example.text, example.translation
         if target is None:

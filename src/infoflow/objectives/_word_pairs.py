@@ -1,4 +1,4 @@
-"""word2vec's choice of words, windows and negatives, a sentence at a time."""
+"""word2vec's sampling of words, windows and negatives, one sentence at a time."""
 
 # P pair, K negative
 
@@ -16,14 +16,14 @@ from ._batch import UNSUPERVISED
 from ._masking import text_counts
 
 Subsampling = Literal["code", "paper"]
-_FLATTENED = 0.75  # the power of frequencies that negatives are drawn by
+_FLATTENED = 0.75  # exponent of the frequencies for drawing negatives
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class WordFrequencies:
-    """What the draws need to know of the training text; ids that are too rare, or no text, have 0."""
+    """Statistics of the training text for sampling; ids that are too rare or not text have 0."""
 
-    kept: Float[np.ndarray, " id"]  # probability that an occurrence stays in the text
+    kept: Float[np.ndarray, " id"]  # probability that an occurrence is kept
     negatives: Float[np.ndarray, " id"]  # cumulative probability of being drawn as a negative
 
 
@@ -45,10 +45,10 @@ def keep_probability(
 def word_frequencies(
     vocabulary: Vocabulary, min_count: int, threshold: float, rule: Subsampling = "code"
 ) -> WordFrequencies:
-    """Of the words with at least `min_count` occurrences in the training text.
+    """Frequencies of the words with at least `min_count` occurrences in the training text.
 
     Raises:
-        UserError: The vocabulary does not know how often its tokens occur, or none occurs so often.
+        UserError: The vocabulary has no token counts, or no token occurs this often.
     """
     return _frequencies(_ByIdentity(text_counts(vocabulary)), vocabulary.special, min_count, threshold, rule)
 
@@ -56,7 +56,7 @@ def word_frequencies(
 def word_pairs(
     tokens: Int[np.ndarray, " token"], half: Int[np.ndarray, " token"]
 ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
-    """Each token with those at most `half` places from it: centers and contexts, by center, then by place.
+    """Each token with those at most `half` positions away: centers and contexts, by center, then by position.
 
     >>> [part.tolist() for part in word_pairs(np.array([7, 8, 9]), np.array([2, 1, 1]))]
     [[7, 7, 8, 8, 9], [8, 9, 7, 9, 8]]
@@ -73,15 +73,17 @@ def draw_negatives(
     cumulative: Float[np.ndarray, " id"],
     generator: np.random.Generator,
 ) -> Int[np.ndarray, "pair negative"]:
-    """`number` draws for each pair by cumulative probability; one that is the pair's own context is not drawn again:
-    it is left out (`UNSUPERVISED`)."""
+    """`number` draws for each pair by cumulative probability.
+
+    A draw equal to the pair's own context is not repeated but left out (`UNSUPERVISED`).
+    """
     drawn = np.searchsorted(cumulative, generator.random((len(contexts), number)), side="right")
     return np.where(drawn == contexts[:, None], UNSUPERVISED, drawn).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ByIdentity:
-    """An array as a key: vocabularies are compared without their counts."""
+    """An array as a dictionary key, by identity: vocabularies are compared without their counts."""
 
     counts: np.ndarray
 
@@ -107,5 +109,5 @@ def _frequencies(
         )
     kept = np.where(known, keep_probability(np.where(known, counts, 1) / counts.sum(), threshold, rule), 0.0)
     cumulative = np.cumsum(counts**_FLATTENED)
-    cumulative /= cumulative[-1]  # from the last known id on exactly 1, which no draw reaches
+    cumulative /= cumulative[-1]  # exactly 1 from the last known id on, which no draw reaches
     return WordFrequencies(kept=kept, negatives=cumulative)

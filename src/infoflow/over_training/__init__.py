@@ -1,99 +1,64 @@
-"""When in training a model becomes what it is: which updates to look at, and what a curve over them says."""
+"""The development of a model during training: which updates to measure, and the analysis of curves over them."""
 
-from ._ahead import Ahead as Ahead
+from ._ahead import Ahead
 from ._among_checkpoints import EmbeddingChange as EmbeddingChange
 from ._among_checkpoints import PredictionDivergence as PredictionDivergence
 from ._among_checkpoints import WeightChange as WeightChange
-from ._change_points import ChangePoints as ChangePoints
-from ._change_points import change_points as change_points
-from ._check_rows import CHECKPOINT_CHECKS as CHECKPOINT_CHECKS
-from ._check_rows import CheckRow as CheckRow
-from ._check_rows import SeriesChecks as SeriesChecks
-from ._check_rows import WeighedCheckpoint as WeighedCheckpoint
-from ._checkpoint_names import CheckpointName as CheckpointName
-from ._checkpoint_names import checkpoint_name as checkpoint_name
-from ._checkpoint_names import parse_steps as parse_steps
-from ._checkpoint_table import CHECKPOINTS as CHECKPOINTS
-from ._clock import CLOCKS as CLOCKS
-from ._clock import SUFFIX as SUFFIX
-from ._clock import Clock as Clock
-from ._clock import learning_rate_shares as learning_rate_shares
-from ._clock import measured_over_training as measured_over_training
+from ._change_points import change_points
+from ._check_rows import CHECKPOINT_CHECKS, CheckRow, SeriesChecks, WeighedCheckpoint
+from ._checkpoint_names import checkpoint_name, parse_steps
+from ._checkpoint_table import CHECKPOINTS
+from ._clock import CLOCKS, SUFFIX, Clock, learning_rate_shares, measured_over_training
 from ._clock import over_training as over_training
-from ._convergence import Convergence as Convergence
 from ._convergence import normalised_convergence as normalised_convergence
-from ._convergence_measure import CONVERGENCE as CONVERGENCE
+from ._convergence_measure import CONVERGENCE
 from ._convergence_measure import LayerConvergence as LayerConvergence
 from ._convergence_measure import displacement as displacement
-from ._course import COURSE_TABLES as COURSE_TABLES
-from ._course import course_tables as course_tables
-from ._crossings import Crossing as Crossing
-from ._crossings import last_crossing as last_crossing
-from ._effective_rank import EFFECTIVE_RANK as EFFECTIVE_RANK
+from ._course import COURSE_TABLES, course_tables
+from ._crossings import Crossing, last_crossing
+from ._effective_rank import EFFECTIVE_RANK
 from ._effective_rank import EffectiveRank as EffectiveRank
-from ._embedding_change import EMBEDDING_CHANGE as EMBEDDING_CHANGE
+from ._embedding_change import EMBEDDING_CHANGE
 from ._embedding_change import embedding_change as embedding_change
-from ._frequency_deciles import NUM_DECILES as NUM_DECILES
-from ._frequency_deciles import frequency_deciles as frequency_deciles
-from ._in_context import context_positions as context_positions
-from ._in_context import in_context_gain as in_context_gain
-from ._in_context_measure import IN_CONTEXT_LEARNING as IN_CONTEXT_LEARNING
+from ._frequency_deciles import NUM_DECILES, frequency_deciles
+from ._in_context import context_positions, in_context_gain
+from ._in_context_measure import IN_CONTEXT_LEARNING
 from ._in_context_measure import InContextLearning as InContextLearning
-from ._loss_by_frequency import LOSS_BY_FREQUENCY as LOSS_BY_FREQUENCY
+from ._loss_by_frequency import LOSS_BY_FREQUENCY
 from ._loss_by_frequency import LossByFrequency as LossByFrequency
-from ._loss_by_position import LOSS_BY_POSITION as LOSS_BY_POSITION
+from ._loss_by_position import LOSS_BY_POSITION
 from ._loss_by_position import LossByPosition as LossByPosition
-from ._ngram_agreement import NGRAM_AGREEMENT as NGRAM_AGREEMENT
+from ._ngram_agreement import NGRAM_AGREEMENT
 from ._ngram_agreement import NgramAgreement as NgramAgreement
-from ._ngrams import Divergences as Divergences
-from ._ngrams import NgramModel as NgramModel
-from ._noise_scale import noise_scale as noise_scale
-from ._phase import Phase as Phase
-from ._phase import phase as phase
-from ._phase_curves import PHASE_CURVES as PHASE_CURVES
-from ._phases_over_seeds import PHASES_OVER_SEEDS as PHASES_OVER_SEEDS
-from ._phases_over_seeds import phases_over_seeds as phases_over_seeds
-from ._prediction_divergence import PREDICTION_DIVERGENCE as PREDICTION_DIVERGENCE
+from ._ngrams import NgramModel
+from ._phase import is_finished, phase
+from ._phase_curves import PHASE_CURVES
+from ._phase_table import PHASES
+from ._phases_over_seeds import PHASES_OVER_SEEDS, phases_over_seeds
+from ._prediction_divergence import PREDICTION_DIVERGENCE
 from ._prediction_divergence import prediction_divergence as prediction_divergence
-from ._prunable import PRUNABLE_BY_UPDATE as PRUNABLE_BY_UPDATE
-from ._prunable import prunable_by_update as prunable_by_update
-from ._public_suites import PUBLIC_SUITES as PUBLIC_SUITES
-from ._public_suites import PublicSuite as PublicSuite
-from ._public_suites import public_suite as public_suite
-from ._role_events import RoleEvent as RoleEvent
-from ._role_events import RoleEvents as RoleEvents
-from ._role_events import expected_jaccard as expected_jaccard
-from ._role_events import role_events as role_events
-from ._schedule import DEFAULT_SCHEDULE as DEFAULT_SCHEDULE
-from ._schedule import checkpoint_steps as checkpoint_steps
-from ._schedule import select_steps as select_steps
-from ._seed_divergence import SEED_DIVERGENCE as SEED_DIVERGENCE
+from ._prunable import PRUNABLE_BY_UPDATE, prunable_by_update
+from ._public_suites import PUBLIC_SUITES, public_suite
+from ._role_events import expected_jaccard, role_events
+from ._role_tables import HEAD_ROLE_EVENTS, ROLE_TURNOVER
+from ._schedule import DEFAULT_SCHEDULE, checkpoint_steps, select_steps
+from ._seed_divergence import SEED_DIVERGENCE
 from ._seed_divergence import SeedDivergence as SeedDivergence
-from ._series import CheckpointSeries as CheckpointSeries
-from ._series import Missing as Missing
-from ._series import SuiteCheckpoint as SuiteCheckpoint
-from ._series_checks import check_series as check_series
-from ._source_contribution import SOURCE_CONTRIBUTION as SOURCE_CONTRIBUTION
+from ._series import CheckpointSeries, Missing, SuiteCheckpoint
+from ._series_checks import check_series
+from ._settling import CONVERGENCE_TIME
+from ._source_contribution import SOURCE_CONTRIBUTION
 from ._source_contribution import SourceContribution as SourceContribution
-from ._sources import read_series as read_series
-from ._stages_by_warmup import CHECKPOINT_STEPS as CHECKPOINT_STEPS
-from ._stages_by_warmup import STAGES_BY_WARMUP as STAGES_BY_WARMUP
-from ._stages_by_warmup import WarmedUp as WarmedUp
-from ._stages_by_warmup import is_longer_warmup as is_longer_warmup
-from ._stages_by_warmup import stages_by_warmup as stages_by_warmup
-from ._trainer_state import TrainerState as TrainerState
-from ._trainer_state import trainer_state as trainer_state
-from ._translation_order import Reordering as Reordering
-from ._translation_order import fuzzy_reordering as fuzzy_reordering
-from ._translation_order import source_share as source_share
-from ._translation_stages import TRANSLATION_STAGES as TRANSLATION_STAGES
+from ._sources import read_series
+from ._stages_by_warmup import CHECKPOINT_STEPS, STAGES_BY_WARMUP, WarmedUp, is_longer_warmup, stages_by_warmup
+from ._trainer_state import trainer_state
+from ._translation_order import fuzzy_reordering, source_share
+from ._translation_stages import TRANSLATION_STAGES
 from ._translation_stages import TranslationStages as TranslationStages
-from ._triangles import triangle_ratios as triangle_ratios
-from ._turning import Turning as Turning
-from ._turning import turning as turning
-from ._weighing import Weight as Weight
-from ._weighing import weigh as weigh
-from ._weight_change import WEIGHT_CHANGE as WEIGHT_CHANGE
+from ._triangles import triangle_ratios
+from ._turning import turning
+from ._weighing import Weight, weigh
+from ._weight_change import WEIGHT_CHANGE
 from ._weight_change import effective_rank as effective_rank
 from ._weight_change import weight_change as weight_change
-from ._word_aligner import WordAligner as WordAligner
+from ._word_aligner import WordAligner

@@ -1,4 +1,4 @@
-"""Fetches the checkpoint that comes next while one is measured."""
+"""Fetches the next checkpoint while one is measured."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,13 +9,12 @@ from ._places import AbstractOpened, AbstractPlace
 
 
 class Ahead:
-    """Gives the folders of places in their order; of those that have to be fetched, the next one is under way.
+    """Provides the folders of places in order; the next one to be fetched is fetched in the background.
 
-    At most two are there at a time: whoever leaves `opened` gives one back before it asks for the next. Close it at the
-    end.
+    At most two exist at a time: leave `opened` before requesting the next. Close it at the end.
 
     Args:
-        keep: Whether what was fetched stays.
+        keep: Whether fetched files stay.
     """
 
     def __init__(self, keep: bool = False) -> None:
@@ -24,12 +23,12 @@ class Ahead:
         self._next: tuple[AbstractPlace, AbstractOpened, Future[Path]] | None = None
 
     def expect(self, places: Sequence[AbstractPlace]) -> None:
-        """What will be asked for, in this order."""
+        """Announces the places that will be opened, in this order."""
         self._waiting = list(places)
 
     @contextmanager
     def opened(self, place: AbstractPlace) -> Iterator[Path]:
-        """The place's folder; meanwhile the one behind it is fetched.
+        """The place's folder; meanwhile the next one is fetched.
 
         Raises:
             UserError: It could not be fetched.
@@ -42,7 +41,7 @@ class Ahead:
             opened.__exit__()
 
     def close(self) -> None:
-        """What was fetched and never asked for goes."""
+        """Removes fetched files that were never used."""
         if self._next:
             _, opened, folder = self._next
             self._next = None

@@ -1,4 +1,4 @@
-"""Measures of a checkpoint that compare it with others of the same training."""
+"""Measures that compare a checkpoint with others of the same training."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -20,8 +20,8 @@ class WeightChange(Intervention):
     """`weight_change` against other checkpoints of the same training.
 
     Args:
-        references: Loads "initial", "previous" and "final", as far as they exist.
-        key: What they are, in words or hashes: results are keyed by it.
+        references: Loads "initial", "previous" and "final", if they exist.
+        key: Identifies them, in words or hashes, in the keys of results.
     """
 
     table: ClassVar[TableSchema] = WEIGHT_CHANGE
@@ -39,7 +39,7 @@ class PredictionDivergence(Intervention):
 
     Args:
         references: Loads it, as "final".
-        key: What it is, in words or hashes: results are keyed by it.
+        key: Identifies it, in words or hashes, in the keys of results.
     """
 
     table: ClassVar[TableSchema] = PREDICTION_DIVERGENCE
@@ -55,11 +55,11 @@ class PredictionDivergence(Intervention):
 
 
 class EmbeddingChange(Intervention):
-    """`embedding_change` from the last checkpoint of the same training, by frequency in what its text has.
+    """`embedding_change` from the last checkpoint of the same training, by frequency in its training text.
 
     Args:
         references: Loads it, as "final".
-        key: What it is, in words or hashes: results are keyed by it.
+        key: Identifies it, in words or hashes, in the keys of results.
     """
 
     table: ClassVar[TableSchema] = EMBEDDING_CHANGE

@@ -1,4 +1,4 @@
-"""Where one line after another fits a curve over training: its phases, shown as bands and never a finding by itself."""
+"""Piecewise linear fits of a curve over training: its phases, shown as bands and not a finding by themselves."""
 
 # N step, S segments
 
@@ -14,37 +14,37 @@ from ._crossings import checked_curve
 from ._phase import LEAST_POINTS
 
 _MOST = 4  # phases
-_LEAST = 2  # points of one
+_LEAST = 2  # points per phase
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangePoints:
-    """The best lines after each other."""
+    """The best piecewise linear fit."""
 
-    steps: tuple[float, ...]  # the first update of each phase but the first one
+    steps: tuple[float, ...]  # the first update of each phase except the first
     cost: float  # sum of squared residuals in standard errors
 
 
 def change_points(
     steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, most: int = _MOST, penalty: float | None = None
 ) -> ChangePoints:
-    r"""Lines over \(x = \log_2 t\), one after the other, whose number is chosen by BIC.
+    r"""A piecewise linear fit over \(x = \log_2 t\), with the number of lines chosen by BIC.
 
     $$ \min_{S \le 4} \; \min_{cuts} \sum_{s \le S} \sum_{i \in s} \Big(\frac{y_i - a_s - b_s x_i}{σ_i}\Big)^2
        + 3 S \ln N $$
 
     (a line and a cut for each), over all cuts that leave each phase two points: an exact search, in real x. Lines are
-    fitted without weights, as by common packages of change points; residuals are in standard errors.
+    fitted without weights, as in common change-point packages; residuals are in standard errors.
 
     Args:
         steps: Ascending; step 0 is left out.
         values: At each step.
         sigma: Standard error of each value.
-        most: Phases at most, 1 to 4.
+        most: Maximum number of phases, 1 to 4.
         penalty: Instead of 3 ln N for each phase.
 
     Raises:
-        UserError: There are fewer than eight steps after step 0, or errors that are not above 0.
+        UserError: There are fewer than eight steps after step 0, or errors are not positive.
     """
     times, curve = checked_curve(steps, values)
     errors = np.broadcast_to(np.asarray(sigma, dtype=np.float64), times.shape)
@@ -66,7 +66,7 @@ def change_points(
 def _line_costs(
     x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"], sigma: Float[np.ndarray, " N"]
 ) -> Float[np.ndarray, "N end"]:
-    """The cost of one line through points start..end-1; infinite of fewer than two."""
+    """The cost of one line through points start..end-1; infinite for fewer than two."""
     costs = np.full((len(x), len(x) + 1), np.inf)
     for start in range(len(x)):
         for end in range(start + _LEAST, len(x) + 1):
@@ -77,7 +77,7 @@ def _line_costs(
 
 
 def _best(costs: Float[np.ndarray, "N end"], most: int) -> list[tuple[float, tuple[int, ...]]]:
-    """The least cost of 1, 2, ... pieces, and where they are cut, by dynamic programming."""
+    """The lowest cost of 1, 2, ... pieces, and their cuts, by dynamic programming."""
     num = len(costs)
     reached: dict[int, tuple[float, tuple[int, ...]]] = {
         end: (float(costs[0, end]), ()) for end in range(_LEAST, num + 1)

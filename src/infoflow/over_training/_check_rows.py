@@ -1,4 +1,4 @@
-"""What a check of a series of checkpoints says."""
+"""Results of the checks of a series of checkpoints."""
 
 import math
 from collections.abc import Sequence
@@ -21,6 +21,7 @@ CHECKPOINT_CHECKS = TableSchema(
     version=1,
     description="What is odd about the checkpoints of a training. An error makes one a suspect, which is left out of "
     "the other tables unless asked for.",
+    over_training=True,
     columns=(
         Column(name="name", dtype="string", unit="", description="of the checkpoint: its folder or revision"),
         Column(
@@ -48,7 +49,7 @@ CHECKPOINT_CHECKS = TableSchema(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckRow:
-    """One thing that is odd about one checkpoint."""
+    """One problem of one checkpoint."""
 
     name: str
     update: int
@@ -62,17 +63,17 @@ class CheckRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class WeighedCheckpoint:
-    """A checkpoint as checks see it; arrays of all of a series must not be changed."""
+    """A checkpoint as input of the checks; arrays shared by a series must not be changed."""
 
     name: str
     update: int
     progress: float = math.nan
     named: int | None = None  # step in its name
-    saved_at: int | None = None  # step that its training noted
+    saved_at: int | None = None  # step recorded by its training
     by_hand: bool = False
     files: tuple[StoredFile, ...] = ()
     weight: Weight | None = None  # None: its files cannot be read
-    fault: str = ""  # why its files, or what they say, make no model
+    fault: str = ""  # why its files or their content do not form a model
     sketch: Float[np.ndarray, " drawn"] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     loss: float = math.nan  # on the same sentences at each checkpoint, nats per token
     loss_error: float = math.nan  # its standard error
@@ -80,7 +81,7 @@ class WeighedCheckpoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SeriesChecks:
-    """What checks say of a series."""
+    """Results of all checks of a series."""
 
     rows: tuple[CheckRow, ...]
     same_as: dict[str, int]  # checkpoints with the weights of an earlier one: its update
@@ -110,6 +111,6 @@ def in_order(series: Sequence[WeighedCheckpoint]) -> list[WeighedCheckpoint]:
 
 
 def without(series: Sequence[WeighedCheckpoint], rows: Sequence[CheckRow]) -> list[WeighedCheckpoint]:
-    """Those that no error is told of."""
+    """Checkpoints without a reported error."""
     bad = {row.name for row in rows if row.level == "error"}
     return [one for one in series if one.name not in bad]

@@ -1,4 +1,4 @@
-"""What the name of somebody else's checkpoint says: its step, its tokens, its stage of training."""
+"""Parses names of external checkpoints: step, tokens, stage of training."""
 
 import math
 import re
@@ -9,33 +9,35 @@ from infoflow.foundation import UserError
 
 _SCALES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _STEP = re.compile(
-    r"(?:^|[-_./])(?:global[-_]?step|step|checkpoint|ckpt|iter)[-_]?(?P<step>\d+(?:\.\d+)?)(?P<scale>[km]?)(?![a-z0-9.])",
+    r"(?:^|[-_./])(?:global[-_]?step|step|checkpoint|ckpt|iter)[-_]?(?P<step>\d{1,12}(?:\.\d{1,9})?)(?P<scale>[km]?)(?![a-z0-9.])",
     re.IGNORECASE,
 )
 _TOKENS = re.compile(
-    r"[-_](?:tokens?[-_]?(?P<told>\d+(?:\.\d+)?)(?P<scale>[mbt])t?|(?P<bare>\d+(?:\.\d+)?)(?P<bare_scale>[mbt])t?)$",
+    r"[-_](?:tokens?[-_]?(?P<told>\d{1,12}(?:\.\d{1,9})?)(?P<scale>[mbt])t?|(?P<bare>\d{1,12}(?:\.\d{1,9})?)(?P<bare_scale>[mbt])t?)$",
     re.IGNORECASE,
 )
-_STAGE = re.compile(r"(?:^|[-_./])stage[-_]?(\d+)(?=[-_])", re.IGNORECASE)
-_INGREDIENT = re.compile(r"[-_]ingredient[-_]?(\d+)(?=[-_])", re.IGNORECASE)
+_STAGE = re.compile(r"(?:^|[-_./])stage[-_]?(\d{1,9})(?=[-_])", re.IGNORECASE)
+_INGREDIENT = re.compile(r"[-_]ingredient[-_]?(\d{1,9})(?=[-_])", re.IGNORECASE)
 _LISTED = 12
+MOST_UPDATES = 10**12
+"""A larger step indicates damage: tables hold 64-bit integers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointName:
-    """A name, read."""
+    """A parsed name."""
 
     text: str
     step: int
-    tokens: float = math.nan  # NaN: it tells none
-    stage: int = 0  # of a training in stages, which count their steps anew; 0: it tells none
+    tokens: float = math.nan  # NaN: not in the name
+    stage: int = 0  # of a training in stages, each with its own step count; 0: not in the name
     ingredient: int = 0  # branch of a stage; 0: none
 
 
 def checkpoint_name(text: str) -> CheckpointName | None:
-    """What a name such as `step1000`, `step_20k` or `stage1-step101000-tokens424B` says; None where it tells no step.
+    """Parses a name such as `step1000`, `step_20k` or `stage1-step101000-tokens424B`; None if it has no step.
 
-    The number behind step or checkpoint counts; k and M multiply it, and M, B and T the number of tokens behind it.
+    The number after step or checkpoint counts; k and M are factors on it, as are M, B and T on the number of tokens.
 
     >>> checkpoint_name("step-001000-2BT")
     CheckpointName(text='step-001000-2BT', step=1000, tokens=2000000000.0, stage=0, ingredient=0)
@@ -54,10 +56,10 @@ def checkpoint_name(text: str) -> CheckpointName | None:
 
 
 def checkpoint_names(names: Iterable[str], steps: Mapping[str, int], what: str) -> list[CheckpointName]:
-    """All names, read; `steps` says by hand which step a name is.
+    """All names, parsed; `steps` gives the step of a name explicitly.
 
     Raises:
-        UserError: A name tells no step.
+        UserError: A name has no step.
     """
     read = {name: _by_hand(name, steps) or checkpoint_name(name) for name in names}
     if unread := [name for name, found in read.items() if found is None]:
@@ -70,10 +72,10 @@ def checkpoint_names(names: Iterable[str], steps: Mapping[str, int], what: str) 
 
 
 def parse_steps(texts: Iterable[str]) -> dict[str, int]:
-    """`NAME=STEP`, as `--steps` takes them.
+    """`NAME=STEP`, as in `--steps`.
 
     Raises:
-        UserError: One is not of that form, or a name is there twice.
+        UserError: An entry is malformed, or a name occurs twice.
     """
     steps: dict[str, int] = {}
     for text in texts:

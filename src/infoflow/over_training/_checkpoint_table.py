@@ -8,6 +8,7 @@ CHECKPOINTS = TableSchema(
     name="checkpoints",
     version=1,
     description="The checkpoints of a training: where they are from, and what they say of themselves.",
+    over_training=True,
     columns=(
         Column(name="name", dtype="string", unit="", description="its folder or revision"),
         Column(name="revision", dtype="string", unit="", description='repository@branch on the hub; "": a folder'),

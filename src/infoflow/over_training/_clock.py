@@ -1,18 +1,16 @@
-"""What every row over training is told by: the clocks of its checkpoint, and tables that have them."""
+"""The clock columns of rows over training, and the tables with them."""
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 import pandas as pd
 
-from infoflow.results import END, KEYS, Column, TableSchema
+from infoflow.results import END, KEYS, SUFFIX, Column, TableSchema
 from infoflow.training import TrainConfig, learning_rate
 
-SUFFIX = "_over_training"
-"""What names of tables over checkpoints end with."""
 _NOT_MEASURED = (f"findings{SUFFIX}",)
 NOT_THE_SAME = -1
 
@@ -37,15 +35,15 @@ CLOCKS = (
         description="an earlier checkpoint with the very same weights, whose rows these are; -1: none",
     ),
 )
-"""The columns that say where in its training a checkpoint stands, beside `update` of `KEYS`."""
+"""The columns of a checkpoint's position in its training, in addition to `update` of `KEYS`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Clock:
-    """Where in its training a checkpoint stands."""
+    """A checkpoint's position in its training."""
 
     update: int
-    tokens: float = math.nan  # that the loss looked at
+    tokens: float = math.nan  # tokens used in the loss
     progress: float = math.nan
     lr_share: float = math.nan
     same_as: int = NOT_THE_SAME
@@ -56,26 +54,26 @@ class Clock:
 
 
 def over_training(schema: TableSchema) -> TableSchema:
-    """The schema of a table of a model's measure with a row for each checkpoint: named after it, keys in front.
+    """The schema of a model measure's table with a row for each checkpoint: renamed, keys first.
 
-    Its rows have the number of updates in `update`, at the last checkpoint too.
+    Its rows have the number of updates in `update`, also for the last checkpoint.
     """
     description = f"{schema.description} At each checkpoint of the training."
-    return replace(schema.with_keys(*KEYS, *CLOCKS), name=f"{schema.name}{SUFFIX}", description=description)
+    return schema.named(schema.at_checkpoints, description, (*KEYS, *CLOCKS, *schema.columns))
 
 
 def measured_over_training(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """The tables of a run that `over_training` describes, by the names of the measures' tables."""
+    """The tables of a run that have the schema of `over_training`, by the names of the measures' tables."""
     named = {name.removesuffix(SUFFIX): name for name in tables if name.endswith(SUFFIX) and name not in _NOT_MEASURED}
     return {name: tables[source] for name, source in named.items()}
 
 
 def of_whole_course(row: Mapping[Hashable, Any]) -> dict[str, Any]:
-    """`KEYS` of a model's whole course, from a row of one of its checkpoints."""
+    """`KEYS` for a model's whole training, from a row of one of its checkpoints."""
     return {**{column.name: row[column.name] for column in KEYS}, "update": END, "trained": True}
 
 
 def learning_rate_shares(config: TrainConfig, steps: Sequence[int]) -> list[float]:
-    r"""\(\sum_{s \le t} \eta_s / \sum_s \eta_s\) at each step t, of the learning rates η that `config` asks for."""
+    r"""\(\sum_{s \le t} \eta_s / \sum_s \eta_s\) at each step t, for the learning rates η of `config`."""
     sums = [0.0, *accumulate(learning_rate(update, config) for update in range(1, config.updates + 1))]
     return [sums[step] / sums[-1] for step in steps]

@@ -1,4 +1,4 @@
-"""Checks of each checkpoint against what the others of its series are: K7 to K9, and K11."""
+"""Checks of each checkpoint against the others of its series: K7 to K9, and K11."""
 
 import json
 from collections import Counter
@@ -12,7 +12,7 @@ _VOCABULARY = "vocab_size"
 
 
 def content_checks(series: Sequence[WeighedCheckpoint], missing: Sequence[CheckRow] = ()) -> list[CheckRow]:
-    """K7, K8, K9, K11, and what cannot be read at all."""
+    """K7, K8, K9, K11, and unreadable checkpoints."""
     read = [one for one in series if one.weight is not None]
     unread = [
         row(one, "K9", "error", f"{one.name} cannot be read: {one.fault}")
@@ -23,7 +23,7 @@ def content_checks(series: Sequence[WeighedCheckpoint], missing: Sequence[CheckR
 
 
 def _numbers(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K7: not finite; one value throughout, unless most checkpoints, or the initialisation, have it so."""
+    """K7: not finite; or a constant, unless most checkpoints or the initialisation have it too."""
     rows, usual = [], Counter(name for one in series for name in _tensors(one).constant)
     for one in series:
         if names := _tensors(one).not_finite:
@@ -32,7 +32,7 @@ def _numbers(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
         for name in _tensors(one).constant:
             own = 2 * usual[name] > len(series)
             if own and one is not series[0]:
-                continue  # told of once
+                continue  # reported once
             level = "note" if own or one.update == 0 else "error"
             text = f"all values of {name} in {one.name} are the same{'' if level == 'note' else ': left out'}"
             rows.append(row(one, "K7", level, text))
@@ -40,7 +40,7 @@ def _numbers(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 
 
 def _configurations(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K8: an entry of the configuration, or the tokenizer, that most others do not have so."""
+    """K8: a configuration entry or tokenizer that differs from most others."""
     if not series:
         return []
     rows = []
@@ -74,7 +74,7 @@ def _odd(series: Sequence[WeighedCheckpoint], values: dict[str, str], name: str)
 
 
 def _padding_only(one: WeighedCheckpoint, other: WeighedCheckpoint) -> bool:
-    """Whether both vocabularies hold the same tokenizer whole, which is known."""
+    """Whether both vocabularies are known to hold the whole of the same tokenizer."""
     assert one.weight is not None
     assert other.weight is not None
     known = one.weight.tokenizer == other.weight.tokenizer and one.weight.tokens > 0
@@ -83,7 +83,7 @@ def _padding_only(one: WeighedCheckpoint, other: WeighedCheckpoint) -> bool:
 
 
 def _keys(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K9: tensors that most others have, or do not have. Nothing is initialised at random in their place."""
+    """K9: tensors that most others have, or lack. Missing ones are not initialised at random."""
     if not series:
         return []
     sets = {one.name: frozenset(_tensors(one).shapes) for one in series}
@@ -100,7 +100,7 @@ def _keys(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 
 
 def _steps(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K11: saved at another step than the name says; one step claimed twice."""
+    """K11: saved at another step than in the name; or a step claimed twice."""
     rows = [
         row(
             one,
@@ -126,7 +126,7 @@ def _steps(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 
 
 def _usual(values: Sequence[Any]) -> Any:
-    """The most frequent one, of equally frequent ones the first."""
+    """The most frequent value; the first one wins ties."""
     return Counter(values).most_common(1)[0][0] if values else None
 
 

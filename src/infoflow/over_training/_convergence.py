@@ -1,4 +1,4 @@
-"""How near a layer is to what it ends as."""
+"""How close a layer is to its final form."""
 
 import math
 from dataclasses import dataclass
@@ -11,36 +11,39 @@ from infoflow.foundation import UserError
 from ._crossings import checked_curve, last_crossing
 
 _SETTLED = 0.9
-_LEAST_CHANGE = 0.05  # of 1 - s(0): a layer that begins where it ends has no way to go
+_LEAST_CHANGE = 0.05  # of 1 - s(0): below that, a layer starts at its end
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Convergence:
-    """A similarity to the reference, from 0 at the start to 1, and when it settled; NaN where it hardly had to move."""
+    """A similarity to the reference, from 0 at the start to 1, and its time of settling.
+
+    NaN if it hardly had to move.
+    """
 
     values: np.ndarray  # (step,)
     time: float  # update of the last upward crossing of the level
     before: float  # checkpoints around it: (before, after]
     after: float
-    area: float  # mean over log2 t from the first update on: 1 had it settled at once
+    area: float  # mean over log2 t from the first update on: 1 if it settled at once
 
 
 def normalised_convergence(steps: ArrayLike, similarity: ArrayLike, level: float = _SETTLED) -> Convergence:
-    r"""Similarity to a reference as the share of the way from the start.
+    r"""Similarity to a reference as a share of the distance from the start.
 
     $$ c(t) = \frac{s(t) - s(0)}{1 - s(0)}, \qquad
        \mathrm{area} = \frac{1}{\log_2 N - \log_2 t_1} \int c \, d\log_2 t $$
 
-    by trapezoids, from the first update that there is. The time of settling is the last upward crossing of `level`,
-    linear in log2 t. Absent (NaN) if 1 − s(0) < .05.
+    by the trapezoidal rule, from the first available update. The time of settling is the last upward crossing of
+    `level`, linear in log2 t. Absent (NaN) if 1 − s(0) < .05.
 
     Args:
         steps: Ascending, step 0 first.
         similarity: At each step, at most 1: CKA, PWCCA, ...
-        level: That counts as settled.
+        level: Value that counts as settled.
 
     Raises:
-        UserError: The steps do not begin with 0, or are not as many as the values.
+        UserError: The steps do not start with 0, or their number differs from that of the values.
 
     >>> found = normalised_convergence([0, 1, 4, 16, 64, 256, 1024], [0.2, 0.2, 0.24, 0.44, 0.76, 0.92, 1])
     >>> round(found.time), round(found.area, 2)

@@ -1,4 +1,4 @@
-"""How near each layer is to what it ends as, beside what noise of the same size would leave of it."""
+"""How close each layer is to its final form, compared with noise of the same size."""
 
 # n token, D width
 
@@ -23,7 +23,7 @@ FINAL = "final"
 _METRICS = ("cka_debiased", "procrustes")
 _NAMES = {"cka_debiased": "cka"}
 _TRIMMED, _OUTLIERS = "cka without outliers", 3
-_ROWS_PER_DIMENSION = 20  # with fewer PWCCA is left out
+_ROWS_PER_DIMENSION = 20  # with fewer, PWCCA is left out
 DISPLACEMENT = "displacement"
 
 CONVERGENCE = TableSchema(
@@ -32,6 +32,9 @@ CONVERGENCE = TableSchema(
     description="How similar the states of each layer, and what each block adds on the reference's own input, are to "
     "those of the reference, on the same tokens. A lower layer may be near its end because less is below it: compare "
     "states with blocks, and both with `null`.",
+    light=True,
+    over_training=True,
+    made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
         Column(name="layer", dtype="int64", unit="", description="state, 0 = embeddings; of kind block, from 0"),
@@ -64,21 +67,21 @@ References = Callable[[], Mapping[str, Model]]
 class LayerConvergence(Intervention):
     r"""Similarity of a checkpoint's layers to those of other checkpoints of its training, or of another seed.
 
-    Of kind *state* the states of both models on the same tokens; of kind *block*, with the final model as reference,
-    \(f^{(t)}_l(x) - x\) against \(f^{(T)}_l(x) - x\) on the final model's states x: what one block has learned,
-    whatever lies below it. The null is final weights plus a random direction in each tensor as long as
+    Kind *state* compares the states of both models on the same tokens; kind *block*, with the final model as reference,
+    compares \(f^{(t)}_l(x) - x\) with \(f^{(T)}_l(x) - x\) on the final model's states x: what one block has learned,
+    independent of the layers below. The null is the final weights plus a random direction in each tensor of length
     \(\lVert \theta_t - \theta_T \rVert\). PWCCA is left out below 20 tokens per dimension.
 
-    CKA and PWCCA cannot see a rotation; displacement does, and means something only inside one run, which shares its
-    basis.
+    CKA and PWCCA are invariant to rotation; displacement is not, and is meaningful only within one run, which shares
+    its basis.
 
     Args:
-        references: Loads the models to compare with; `final` among them gives blocks and null.
-        key: What the references are, in words or hashes: results are keyed by it.
-        occurrences: Tokens at most, of whole sentences in the order of their hashes.
-        draws: Of noise.
+        references: Loads the models to compare with; blocks and null need `final` among them.
+        key: Identifies the references, in words or hashes, in the keys of results.
+        occurrences: Maximum number of tokens, from whole sentences in the order of their hashes.
+        draws: Number of draws of the noise.
 
-    Source: [@raghu2017], [@kornblith2019]; nulls ours.
+    Source: [@raghu2017], [@kornblith2019]; nulls are ours.
     """
 
     table: ClassVar[TableSchema] = CONVERGENCE
@@ -110,7 +113,7 @@ Layers = list[Float[np.ndarray, "_ D"]]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Read:
-    """What a model makes of the tokens, layer by layer."""
+    """A model's states on the tokens, layer by layer."""
 
     states: Layers
     blocks: Int[np.ndarray, " n"]  # bootstrap block of each token
@@ -119,7 +122,7 @@ class _Read:
 
 
 def _batches(reader: Reader, occurrences: int, tokens_per_batch: int) -> list[np.ndarray]:
-    """Batches of the first sentences, by the hash of their text, that hold so many tokens."""
+    """Batches of the first sentences, by a hash of their text, with `occurrences` tokens."""
     chosen, tokens = set[int](), 0
     for row in reader.rows.tolist():
         if tokens >= occurrences:
@@ -131,7 +134,7 @@ def _batches(reader: Reader, occurrences: int, tokens_per_batch: int) -> list[np
 
 
 def _read(model: Model, reader: Reader, batches: Sequence[np.ndarray], others: Sequence[Model] = ()) -> _Read:
-    """One pass of `model`; with `others` the updates of its blocks and theirs on its states."""
+    """One pass of `model`; with `others`, also the updates of its blocks and theirs on its states."""
     states, updates = list[Layers](), list[Layers]()
     theirs: list[list[Layers]] = [[] for _ in others]
     blocks: list[np.ndarray] = []
@@ -158,7 +161,7 @@ def _read(model: Model, reader: Reader, batches: Sequence[np.ndarray], others: S
 
 
 def _source_only(batch: PaddedBatch, stack: str) -> PaddedBatch:
-    """The batch without what another stack reads."""
+    """The batch without the input of another stack."""
     return PaddedBatch(
         rows=batch.rows, lines=batch.lines, sentence_ids=batch.sentence_ids, streams={stack: batch.streams[stack]}
     )
@@ -173,7 +176,7 @@ def _joined(batches: list[Layers]) -> Layers:
 
 
 def _with_noise(final: Model, now: Model, draw: int) -> Model:
-    """The final model, each tensor moved in a random direction as far as `now` is from it."""
+    """The final model, with each tensor moved in a random direction by its distance from `now`."""
     module = copy.deepcopy(final.module)
     theirs = dict(now.module.named_parameters())
     generator = torch.Generator().manual_seed(hash64("convergence-null", draw) % 2**63)
@@ -220,7 +223,7 @@ def displacement(
 ) -> dict[str, Any]:
     r"""\(\lVert X - R \rVert_F / \lVert R - \bar R \rVert_F\) as columns of an estimate.
 
-    The baseline is that of R with its tokens shuffled, √2 in expectation.
+    The baseline is that of R with shuffled tokens, √2 in expectation.
     """
     moved, spread = _squares(x, r)
     shuffled = r[stream("displacement-baseline").permutation(len(r))]
@@ -232,7 +235,7 @@ def displacement(
 
 
 def _root(x: Float[np.ndarray, "n D"], r: Float[np.ndarray, "n D"]) -> float:
-    """The displacement alone; NaN where the reference does not vary."""
+    """The displacement alone; NaN if the reference does not vary."""
     moved, spread = (each.sum() for each in _squares(x, r))
     return float(np.sqrt(moved / spread)) if spread else float("nan")
 
@@ -240,7 +243,7 @@ def _root(x: Float[np.ndarray, "n D"], r: Float[np.ndarray, "n D"]) -> float:
 def _squares(
     x: Float[np.ndarray, "n D"], r: Float[np.ndarray, "n D"]
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Of each token |x - r|² and |r - mean|²."""
+    """|x - r|² and |r - mean|² of each token."""
     reference = r.astype(np.float64)
     return ((x - reference) ** 2).sum(axis=1), ((reference - reference.mean(axis=0)) ** 2).sum(axis=1)
 

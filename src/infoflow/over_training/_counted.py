@@ -1,4 +1,4 @@
-"""n-gram models of the text that a model was trained on, in its own tokens; counted once in a process."""
+"""n-gram models of a model's training text, in its own tokens; counted once per process."""
 
 from collections.abc import Hashable
 from typing import Literal
@@ -11,17 +11,17 @@ from infoflow.models import start_token_id
 from ._ngrams import NgramModel
 
 Direction = Literal["before", "after"]
-"""Whether a token is told by those before it or by those after it."""
+"""Whether a token is predicted from the tokens before or after it."""
 
-_HELD = 6  # models of counts: checkpoints of one training ask for the same few
+_HELD = 6  # count models: checkpoints of one training need the same few
 _MODELS: dict[Hashable, NgramModel] = {}
 
 
 def counted_ngrams(reader: Reader, order: int, size: int, direction: Direction = "before") -> NgramModel:
-    """Counts of `Reader.counted` as the predicting stack reads it: special tokens are history.
+    """Counts of `Reader.counted` as input of the predicting stack: special tokens are history only.
 
-    A causal LM and a decoder also predict the end of the sentence, a masked LM no special token: that is what counts as
-    a next token. The same for every checkpoint, since corpus and tokenizer are.
+    A causal LM and a decoder also predict the end of the sentence, a masked LM no special token: the same tokens are
+    counted as next tokens. Corpus and tokenizer, and so the counts, are the same for every checkpoint.
     """
     model, stack = reader.model, reader.model.anatomy.predicts.name
     text = reader.counted
@@ -43,7 +43,7 @@ def _counted(reader: Reader, order: int, size: int, direction: Direction) -> Ngr
     else:
         counted = np.ones(len(tokens), dtype=bool)
         begins = offsets[:-1][np.diff(offsets) > 0]
-        counted[begins] = ~special[begins]  # nothing predicts what begins every sentence
+        counted[begins] = ~special[begins]  # the first token of a sentence is never predicted
         if start is not None and len(begins) and bool((tokens[begins] == start).all()):
             start = None
     if direction == "after":
@@ -52,5 +52,5 @@ def _counted(reader: Reader, order: int, size: int, direction: Direction) -> Ngr
 
 
 def _start(reader: Reader) -> int | None:
-    """The token that a decoder reads before its first."""
+    """The first token that a decoder reads."""
     return start_token_id(reader.model) if reader.model.task == "seq2seq" else None

@@ -1,4 +1,4 @@
-"""What the tables of a model's checkpoints together say of its whole course."""
+"""Analysis of a model's whole training from the tables of its checkpoints."""
 
 from collections.abc import Mapping
 
@@ -20,16 +20,16 @@ COURSE_TABLES: tuple[TableSchema, ...] = (
     PHASES,
     PHASE_CURVES,
 )
-"""What `course_tables` gives."""
+"""Tables of `course_tables`."""
 
 
 def course_tables(tables: Mapping[str, pd.DataFrame], warmup: float = float("nan")) -> dict[str, pd.DataFrame]:
-    """Convergence, roles and phases of one model over its checkpoints, as far as their tables are there.
+    """Convergence, roles and phases of one model over its checkpoints, depending on the available tables.
 
     Args:
         tables: By the name of the measure's table ("head_patterns"), the rows of all checkpoints, with `KEYS` (the
             number of updates in `update`) and `CLOCKS`.
-        warmup: Last update of the warm-up, where it is known.
+        warmup: Last update of the warm-up, if known.
     """
     found = role_tables(tables)
     if CONVERGENCE.name in tables and len(tables[CONVERGENCE.name]):

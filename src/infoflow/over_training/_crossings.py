@@ -1,4 +1,4 @@
-"""When a curve over training reaches a level, and between which checkpoints: no time is more exact than these."""
+"""The time at which a curve over training reaches a level, bounded by the checkpoints around it."""
 
 import math
 
@@ -7,13 +7,13 @@ from numpy.typing import ArrayLike
 
 from infoflow.foundation import UserError
 
-_EQUAL = 1e-12  # a value this much below a level has reached it: only rounding is between them
+_EQUAL = 1e-12  # a value this close below a level has reached it, up to rounding
 
 
 class Crossing(float):
     """The update at which a curve reaches a level, linear in log2 t between the checkpoints `before` and `after`.
 
-    NaN where it never does.
+    NaN if it never does.
     """
 
     before: float
@@ -32,7 +32,7 @@ class Crossing(float):
 
 
 def last_crossing(steps: np.ndarray, values: np.ndarray, level: float) -> Crossing:
-    """The last crossing from below to `level`; with step 0 before it nothing is known but the step after."""
+    """The last crossing from below to `level`; between step 0 and the next step, only the latter is known."""
     reached = values >= level - _EQUAL
     upward = np.flatnonzero(~reached[:-1] & reached[1:])
     if len(upward) == 0:
@@ -49,7 +49,7 @@ def checked_curve(steps: ArrayLike, values: ArrayLike) -> tuple[np.ndarray, ...]
     """Steps and values as float64 arrays.
 
     Raises:
-        UserError: They are not as many, or the steps do not ascend from 0 on.
+        UserError: Their numbers differ, or the steps do not ascend from 0 or later.
     """
     times, curve = np.asarray(steps, dtype=np.float64), np.asarray(values, dtype=np.float64)
     if times.ndim != 1 or times.shape != curve.shape or len(times) == 0:

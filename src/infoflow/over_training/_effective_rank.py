@@ -1,4 +1,4 @@
-"""Over how many directions the states of a layer spread."""
+"""The number of directions over which the states of a layer spread."""
 
 # n token, D width, B bootstrap block
 
@@ -9,18 +9,19 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from infoflow.flow import SampleMeasure, SampleRequest, TokenSample
+from infoflow.flow import SAMPLE_COLUMNS, SampleMeasure, SampleRequest, TokenSample
 from infoflow.foundation import NUM_BLOCKS, NUM_REPLICATES, UserError, current_display, stream
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
 
 _LEAST = 2
-_EQUAL = 1e-6  # float32 states of equal inputs differ by less, as a share of their length
+_EQUAL = 1e-6  # float32 states of equal inputs differ by less, relative to their length
 
 EFFECTIVE_RANK = TableSchema(
     name="effective_rank",
-    version=1,
+    version=2,
     description="Over how many directions a layer's states spread: exp of the entropy of the shares that the "
     "eigenvalues of their covariance have of its trace.",
+    light=True,
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
         Column(name="layer", dtype="int64", unit="", description="state, 0 = embeddings"),
@@ -30,6 +31,7 @@ EFFECTIVE_RANK = TableSchema(
             "that of as many isotropic Gaussian states",
             "tokens",
         ),
+        *SAMPLE_COLUMNS,
     ),
 )
 
@@ -39,14 +41,14 @@ class EffectiveRank(SampleMeasure):
 
     $$ \exp\Big(-\sum_i p_i \ln p_i\Big), \qquad p_i = \frac{λ_i}{\sum_j λ_j} $$
 
-    1 where all states lie on a line, the width where no direction has more variance than another. Error bars resample
-    sentences to first order (`linear_replicates`): without a block's tokens, the variances along the eigenvectors of
-    all of them are what the eigenvalues become.
+    1 if all states are on a line, the width if all directions have the same variance. Error bars resample sentences to
+    first order (`linear_replicates`): without a block's tokens, the eigenvalues are approximated by the variances along
+    the eigenvectors of all tokens.
 
     Args:
-        occurrences: At most so many sampled tokens.
+        occurrences: At most this many sampled tokens.
 
-    Source: [@roy2007], there of singular values; of the covariance [@razzhigaev2024].
+    Source: [@roy2007], for singular values; for the covariance [@razzhigaev2024].
     """
 
     table: ClassVar[TableSchema] = EFFECTIVE_RANK
@@ -64,7 +66,7 @@ class EffectiveRank(SampleMeasure):
         rows = [
             {"layer": layer, **_of_layer(sample.states(layer), sample.blocks)} for layer in range(sample.num_states)
         ]
-        return pd.DataFrame(rows).assign(stack=sample.facts.stack)
+        return pd.DataFrame(rows).assign(stack=sample.facts.stack, **sample.sizes(self.request))
 
 
 def _of_layer(states: Float[np.ndarray, "n D"], blocks: Int[np.ndarray, " n"]) -> dict[str, Any]:
@@ -93,7 +95,7 @@ def _variances(sums: np.ndarray, squares: np.ndarray, counts: np.ndarray | float
 
 
 def _rank(variances: Float[np.ndarray, "*rest D"]) -> np.ndarray | np.floating:
-    """NaN where nothing varies."""
+    """Effective rank; NaN if nothing varies."""
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = variances / variances.sum(axis=-1, keepdims=True)
         logs = np.where(shares > 0, np.log(shares), 0)
@@ -102,7 +104,7 @@ def _rank(variances: Float[np.ndarray, "*rest D"]) -> np.ndarray | np.floating:
 
 @cache
 def isotropic_rank(num: int, width: int) -> float:
-    """The effective rank of so many draws from an isotropic Gaussian."""
+    """The effective rank of `num` draws from an isotropic Gaussian."""
     states = stream("isotropic-effective-rank").standard_normal((num, width))
     states -= states.mean(axis=0)
     return float(_rank(np.clip(np.linalg.eigvalsh(states.T @ states), 0, None)))

@@ -1,4 +1,4 @@
-"""How far the embeddings of frequent and of rare tokens still are from their last ones."""
+"""The distance of frequent and rare tokens' embeddings from their final values."""
 
 # V type, D width
 
@@ -17,6 +17,7 @@ EMBEDDING_CHANGE = TableSchema(
     version=1,
     description="How far rows of the input's embedding matrix still are from those of the last checkpoint: deciles of "
     "the types of the counted text.",
+    light=True,
     columns=(
         Column(
             name="decile",

@@ -1,4 +1,4 @@
-"""Least-squares fits of a curve over training: a step in log time against four ways to change gradually."""
+"""Least-squares fits of a curve over training: a step in log time against four gradual curves."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from scipy.special import expit
 
 # N point, G grid
 
-_MIDDLES, _SCALES, _RATES = 60, 40, 120  # sizes of grids, which are then refined
+_MIDDLES, _SCALES, _RATES = 60, 40, 120  # sizes of grids, which are refined later
 _NARROWEST, _WIDEST = 0.02, 6.0  # scale of a logistic, in doublings
 
 
@@ -24,7 +24,7 @@ class LogisticFit:
 
 
 def fit_logistic(x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"], sigma: Float[np.ndarray, " N"]) -> LogisticFit:
-    """The best of all middles and scales; the two levels follow in closed form."""
+    """The best fit over all middles and scales; the two levels have a closed form."""
     middles = np.linspace(x[0] - 1, x[-1] + 1, _MIDDLES)
     scales = np.geomspace(_NARROWEST, _WIDEST, _SCALES)
     m, tau = (grid.ravel() for grid in np.meshgrid(middles, scales))
@@ -44,7 +44,7 @@ def fit_logistic(x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"], sigma: 
 
 
 def gradual_bic(t: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"], sigma: Float[np.ndarray, " N"]) -> float:
-    r"""The least BIC of four gradual curves: straight in log t, straight in t, \(t^{-\beta}\), \(e^{-t/t_0}\)."""
+    r"""The lowest BIC of four gradual curves: linear in log t, linear in t, \(t^{-\beta}\), \(e^{-t/t_0}\)."""
     straight = _misfits(np.stack([np.log2(t), t / t[-1]]), y, sigma).min()
     power = _best(lambda rate: t[None] ** -rate[:, None], np.geomspace(0.01, 5, _RATES), y, sigma)
     times = np.geomspace(t[0] / 10, 10 * t[-1], _RATES)
@@ -56,7 +56,7 @@ def gradual_bic(t: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"], sigma: F
 def _best(
     curves: Callable[[np.ndarray], Float[np.ndarray, "G N"]], grid: np.ndarray, y: np.ndarray, sigma: np.ndarray
 ) -> float:
-    """The least misfit over one parameter, near the best of a grid in its logarithm."""
+    """The lowest misfit over one parameter, near the best value of a logarithmic grid."""
     coarse = _misfits(curves(grid), y, sigma)
     at = int(np.argmin(coarse))
     low, high = np.log(grid[max(at - 1, 0)]), np.log(grid[min(at + 1, len(grid) - 1)])
@@ -71,7 +71,7 @@ def _best(
 def _misfits(
     curves: Float[np.ndarray, "G N"], y: Float[np.ndarray, " N"], sigma: Float[np.ndarray, " N"]
 ) -> Float[np.ndarray, " G"]:
-    """Sum of squared residuals over sigma of `a + b · curve`, with the best a and b of each curve."""
+    """Sum of squared residuals, in units of sigma, of `a + b · curve`, with the best a and b for each curve."""
     weights = 1 / sigma**2
     weights = weights / weights.sum()
     f = curves - (curves * weights).sum(axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""The checkpoints in a folder of this machine."""
+"""The checkpoints in a local folder."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from ._places import WEIGHTS, FolderPlace, weight_paths
 from ._series import MAIN, CheckpointSeries, Missing, SuiteCheckpoint, checkpoint_of, chosen, in_stages
 from ._trainer_state import listed, trainer_state
 
-_INSIDE = ("snapshots", "checkpoints")  # of a training's folder
+_INSIDE = ("snapshots", "checkpoints")  # subfolders of a training's folder
 _CONFIG = "config.json"
 _ADAPTED = (
     "its folder holds an adapter, not a whole model: merge it with peft, merge_and_unload() and save_pretrained()"
@@ -20,13 +20,13 @@ _ADAPTED = (
 
 
 def folder_series(folder: Path, choice: str, steps: Mapping[str, int]) -> list[CheckpointSeries]:
-    """The series in a folder with `checkpoint-*`, `step-*` or the like; of a study's run folder that of each model.
+    """The series in a folder with `checkpoint-*`, `step-*` or similar; in a study's run folder, one for each model.
 
-    What lies in the folder itself counts as `main`: as one more name of a checkpoint with the same weights, else where
-    its `trainer_state.json`, or `steps`, says which step it is.
+    A model in the folder itself is `main`: another name of a checkpoint with the same weights, or a checkpoint if its
+    `trainer_state.json` or `steps` gives its step.
 
     Raises:
-        UserError: There are none, or a name tells no step.
+        UserError: There are none, or a name has no step.
     """
     if not folder.is_dir():
         raise UserError(f"A series of checkpoints is a folder that holds some, or a hub name. {folder} is a file.")
@@ -48,7 +48,7 @@ def folder_series(folder: Path, choice: str, steps: Mapping[str, int]) -> list[C
 
 
 def _homes(folder: Path) -> dict[str, Path]:
-    """The folders that hold checkpoints, by the name of their training."""
+    """The folders with checkpoints, by the name of their training."""
     for home in (folder, *(folder / name for name in _INSIDE)):
         if any(_is_checkpoint(path) for path in _subfolders(home)):
             return {_name(folder): home}
@@ -56,7 +56,7 @@ def _homes(folder: Path) -> dict[str, Path]:
 
 
 def _of_run(run: Path) -> dict[str, Path]:
-    """The checkpoints of a study's models: where they were trained, by the names under which they are published."""
+    """The checkpoints of a study's models: their training folders, by published name."""
     published = {
         _digests(path.parent): str(path.parent.relative_to(run / "models"))
         for path in sorted((run / "models").rglob(_CONFIG), reverse=True)
@@ -75,7 +75,7 @@ def _digests(folder: Path) -> tuple[str, ...]:
 
 
 def _name(folder: Path) -> str:
-    """The last part of the path; of a folder called checkpoints, its parent's too."""
+    """The last part of the path; for a folder called checkpoints, with its parent's."""
     path = folder.resolve()
     return f"{path.parent.name}/{path.name}" if path.name in _INSIDE else path.name
 
@@ -89,7 +89,7 @@ def _is_checkpoint(path: Path) -> bool:
 
 
 def _root(folder: Path, home: Path) -> Path | None:
-    """The model that lies beside the checkpoints, if there is one."""
+    """The model saved with the checkpoints, if any."""
     root = folder if home == folder else home.parent
     root = root / "model" if (root / "model" / _CONFIG).is_file() else root
     return root if (root / _CONFIG).is_file() and weight_paths(root) else None
@@ -98,7 +98,7 @@ def _root(folder: Path, home: Path) -> Path | None:
 def _series(
     name: str, home: Path, root: Path | None, choice: str, steps: Mapping[str, int], source: str
 ) -> list[CheckpointSeries]:
-    """The checkpoints in one folder; a subfolder without configuration and number is none."""
+    """The checkpoints in one folder; a subfolder without configuration and number does not count."""
     known = listed(home)
     paths = {
         path.name: path
@@ -145,7 +145,7 @@ def _series(
 
 
 def _changed(path: Path, files: Mapping[str, str]) -> str:
-    """How a checkpoint is not what its training wrote; "" where its weights and configuration are."""
+    """How a checkpoint differs from what its training wrote; "" if its weights and configuration do not."""
     if not path.is_dir():
         return "its training kept it, and it is gone"
     found = {file.name: file.sha256 for file in FolderPlace(path).weight_files()}
@@ -159,7 +159,7 @@ def _changed(path: Path, files: Mapping[str, str]) -> str:
 def _main(
     root: Path | None, checkpoints: list[SuiteCheckpoint], steps: Mapping[str, int]
 ) -> tuple[tuple[str, ...], list[SuiteCheckpoint]]:
-    """What to tell of the model beside the checkpoints, and the model where it is a checkpoint of its own."""
+    """The note on the model saved with the checkpoints, and the model if it is a separate checkpoint."""
     if root is None:
         return (), []
     place = FolderPlace(root)
@@ -176,7 +176,7 @@ def _main(
 
 
 def not_on_the_axis(what: str) -> str:
-    """The note on a final model that is none of the checkpoints."""
+    """The note on a final model that is not one of the checkpoints."""
     return (
         f"The model in {what} equals none of its checkpoints, and nothing says which step it is (it may be annealed, "
         f"averaged or tuned), so it is left out. If it is one: --steps {MAIN}=STEP"
@@ -184,5 +184,5 @@ def not_on_the_axis(what: str) -> str:
 
 
 def _numbered(name: str) -> bool:
-    """Whether a folder is called as those that `Trainer` and infoflow write, even if it is empty."""
+    """Whether a folder is named as by `Trainer` or infoflow, even if it is empty."""
     return re.fullmatch(r"(checkpoint|step)-\d+", name) is not None

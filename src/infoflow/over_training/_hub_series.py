@@ -30,16 +30,16 @@ _LISTED = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Revision:
-    name: str  # of the branch or tag, or the repository's own among several
-    place: HubPlace | None  # None: not there
+    name: str  # of the branch or tag, or the repository's own name among several
+    place: HubPlace | None  # None: missing
     state: TrainerState = TrainerState()  # noqa: RUF009 (frozen)
 
 
 def hub_series(repository: str, choice: str, steps: Mapping[str, int]) -> list[CheckpointSeries]:
-    """The series of one repository; `choice` is what stands behind the @.
+    """The series of one repository; `choice` is the part after the @.
 
     Raises:
-        UserError: There is no such repository or revision, a name tells no step, or the choice leaves nothing.
+        UserError: There is no such repository or revision, a name has no step, or the choice is empty.
     """
     with patient_hub():
         listed = _listing(repository)
@@ -83,7 +83,7 @@ def hub_series(repository: str, choice: str, steps: Mapping[str, int]) -> list[C
 
 
 def braced_series(source: str, repositories: Sequence[str], steps: Mapping[str, int]) -> list[CheckpointSeries]:
-    """The series of repositories that each hold one checkpoint, as `google/multiberts-seed_0-step_{20k,40k}`."""
+    """The series of repositories with one checkpoint each, as `google/multiberts-seed_0-step_{20k,40k}`."""
     names = checkpoint_names(repositories, steps, source)
     suite = public_suite(repositories[0])
     with patient_hub():
@@ -108,10 +108,10 @@ def braced_series(source: str, repositories: Sequence[str], steps: Mapping[str, 
 def _readable(
     wanted: Sequence[str], steps: Mapping[str, int], repository: str
 ) -> tuple[list[CheckpointName], list[str]]:
-    """Of all branches of a repository those that tell a step, and a note on the others."""
+    """The branches of a repository whose names have a step, and a note on the others."""
     odd = [name for name in wanted if name not in steps and checkpoint_name(name) is None]
     if len(odd) == len(wanted):
-        checkpoint_names(wanted, steps, repository)  # tells of them
+        checkpoint_names(wanted, steps, repository)  # reports them
         raise UserError(
             f"{repository} has no revisions beside {MAIN}. For one checkpoint: infoflow analyze {repository}"
         )
@@ -121,7 +121,7 @@ def _readable(
 
 
 def _preselected(names: list[CheckpointName], choice: str, repository: str) -> list[CheckpointName]:
-    """Chosen by the steps of the names, before every revision's files are asked for."""
+    """Selected by the steps of the names, before any revision's files are requested."""
     if len({name.stage for name in names}) > 1:
         return names
     stand_ins = {
@@ -145,7 +145,7 @@ def _checkpoint(
 def _main(
     listed: "_Listing", revisions: Mapping[str, _Revision], steps: Mapping[str, int]
 ) -> list[SuiteCheckpoint | None]:
-    """[] where `main` is one of the revisions, or is not there; [None] where nothing tells its step."""
+    """[] if `main` is one of the revisions, or missing; [None] if its step is unknown."""
     main = listed.revision(MAIN)
     if main.place is None or any(
         each.place is not None and (each.place.commit == main.place.commit or each.place.listed == main.place.listed)
@@ -157,7 +157,7 @@ def _main(
 
 
 def _doubtful(suite: PublicSuite | None, repository: str, names: Iterable[str]) -> list[str]:
-    """A note on revisions that others have found wrong; they are tested as any other is."""
+    """A note on revisions that others have found faulty; they are tested like all others."""
     told = [name for name in names if suite is not None and name in suite.doubtful.get(repository, ())]
     if suite is None or not told:
         return []
@@ -168,7 +168,7 @@ def _doubtful(suite: PublicSuite | None, repository: str, names: Iterable[str]) 
 
 
 def _gaps(suite: PublicSuite | None, steps: Sequence[int], choice: str) -> list[Missing]:
-    """Steps that the suite should have, where all of them, or a range, were asked for."""
+    """Expected steps of the suite that are missing, if all of them or a range were requested."""
     if suite is None or not suite.steps or not (choice == "all" or ".." in choice):
         return []
     first, last = (int(end) for end in choice.split("..")) if ".." in choice else (0, suite.steps[-1])
@@ -183,7 +183,7 @@ def _gaps(suite: PublicSuite | None, steps: Sequence[int], choice: str) -> list[
 
 
 class _Listing:
-    """The revisions of a repository by name, on the hub or, without one, in the cache."""
+    """The revisions of a repository by name, from the hub, or from the cache without a network."""
 
     def __init__(self, repository: str, commits: Mapping[str, str], offline: bool) -> None:
         self.repository, self.commits, self.offline = repository, commits, offline
@@ -215,7 +215,7 @@ def _listing(repository: str, required: bool = True) -> _Listing:
     """Branches and tags with their commits.
 
     Raises:
-        UserError: There is no such repository, and one is `required`.
+        UserError: There is no such repository, and it is `required`.
     """
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
@@ -247,12 +247,12 @@ def _unknown(repository: str) -> UserError:
 
 
 def _cached_commits(repository: str) -> dict[str, str]:
-    """Names of the cache's revisions: those under which it knows a commit, and the commits themselves."""
+    """Names of the cache's revisions: known names of commits, and the commits themselves."""
     from huggingface_hub import constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
     try:
-        repos = scan_cache_dir(constants.HF_HUB_CACHE).repos  # its own default is read once, when it is imported
+        repos = scan_cache_dir(constants.HF_HUB_CACHE).repos  # its own default is read once, at import
     except CacheNotFound:
         return {}
     found: dict[str, str] = {}
@@ -266,7 +266,7 @@ _Files = tuple[StoredFile, ...]
 
 
 def _cached_files(repository: str, commit: str) -> tuple[_Files, _Files, bool]:
-    """As `_hub_files`, of a cached commit. The cache names large files by their SHA-256."""
+    """As `_hub_files`, for a cached commit. The cache names large files by their SHA-256."""
     folder = snapshot_folder(repository, commit)
     if not folder.is_dir():
         return (), (), False
@@ -282,7 +282,7 @@ def _cached_files(repository: str, commit: str) -> tuple[_Files, _Files, bool]:
 
 
 def _hub_files(repository: str, commit: str) -> tuple[_Files, _Files, bool]:
-    """Weights of a commit, and what lies beside, as the hub tells; last, whether its training left notes."""
+    """Weights of a commit, and other relevant files, as listed by the hub; last, whether its training left a record."""
     from huggingface_hub import HfApi
 
     siblings: Any = HfApi().model_info(repository, revision=commit, files_metadata=True).siblings or []

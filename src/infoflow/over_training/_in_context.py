@@ -10,18 +10,18 @@ _SHORT = 64
 
 
 def in_context_gain(loss_by_position: ArrayLike, i: int, j: int, window: int = 5) -> float:
-    r"""\(g(i, j) = L_i - L_j\), nats: at least 0 where later tokens are easier.
+    r"""\(g(i, j) = L_i - L_j\), nats: positive if later tokens are easier.
 
     Source: [@olsson2022context], whose score is −g.
 
     Args:
-        loss_by_position: Mean loss of the first, second, ... token of a text; NaN where there is none.
+        loss_by_position: Mean loss of the first, second, ... token of a text; NaN if there is none.
         i: The early token, counted from 1.
-        j: The late one.
-        window: L_p is the mean over tokens p − window .. p + window, as far as they exist.
+        j: The late token.
+        window: L_p is the mean over existing tokens p − window .. p + window.
 
     Raises:
-        UserError: The texts are shorter than that.
+        UserError: The texts are too short.
     """
     losses = np.asarray(loss_by_position, dtype=np.float64)
     if not 1 <= i < j <= len(losses) or window < 0:
@@ -34,7 +34,7 @@ def in_context_gain(loss_by_position: ArrayLike, i: int, j: int, window: int = 5
 
 
 def context_positions(length: int) -> tuple[int, int] | None:
-    """Which tokens to compare in texts of `length` tokens: 50 and 500, in shorter ones those at a tenth and 98 %.
+    """Which tokens to compare in texts of `length` tokens: 50 and 500, or in shorter texts those at 10 % and 98 %.
 
     None below 64 tokens. 50 and 500 are the paper's choice; the others are ours.
     """

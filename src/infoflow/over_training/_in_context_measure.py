@@ -1,4 +1,4 @@
-"""What a causal model gains from what it has read: late tokens against early ones, and a text that is repeated."""
+"""What a causal model gains from its context: late tokens against early ones, and repeated texts."""
 
 # B sequence, T token
 
@@ -19,15 +19,16 @@ from ._in_context import context_positions, in_context_gain
 from ._loss_measure import SENTENCES, checked_sentences
 from ._token_losses import TokenLosses, token_losses
 
-_TEXTS = 30  # that long at least, for a gain between places
+_TEXTS = 30  # minimum number of texts of that length, for a gain between positions
 _LONGEST_COPY, _SHORTEST_COPY = 25, 4
-_LONG_TEXT = 0.9  # share of the texts that are no longer than two copies
+_LONG_TEXT = 0.9  # quantile of text lengths that two copies match
 _NO_PLACE = -1
 
 IN_CONTEXT_LEARNING = TableSchema(
     name="in_context_learning",
     version=1,
     description="How much easier tokens become for a model by what it has read before them.",
+    light=True,
     columns=(
         Column(
             name="measure",
@@ -51,21 +52,21 @@ IN_CONTEXT_LEARNING = TableSchema(
 
 
 class InContextLearning(Intervention):
-    r"""`in_context_gain` of real texts, and the gain by repetition of random ones.
+    r"""`in_context_gain` of real texts, and the gain from repetition of random ones.
 
     $$ g(i, j) = L_i - L_j, \qquad g_{rep} = L_{first\ copy} - L_{second\ copy} $$
 
-    The gain between places needs texts of 64 tokens (`context_positions`), 30 of them; only texts that reach place j
-    count. Without such texts it is left out with a note. Random tokens are drawn among those of the corpus, none twice
-    in a copy, and the same at every checkpoint; two copies are about as long as the corpus's longer sentences, so that
-    the model has seen such places. A decoder that reads a source too has the gain between places alone.
+    The gain between positions needs 30 texts of 64 tokens (`context_positions`); only texts that reach position j
+    count. Without such texts it is left out with a note. Random tokens are sampled from the corpus's, unique within a
+    copy and the same at every checkpoint; two copies are about as long as the corpus's longer sentences, so that the
+    model has seen such positions. A decoder with a source has only the gain between positions.
 
     Args:
-        sentences: So many at most, chosen by the hash of their text.
-        sequences: Repeated random texts; 0: none.
-        length: Tokens of a copy, 2 at least; None: as the corpus's sentences allow, from 4 to 25.
+        sentences: At most this many, chosen by a hash of their text.
+        sequences: Number of repeated random texts; 0: none.
+        length: Tokens of a copy, at least 2; None: from the corpus's sentence lengths, 4 to 25.
 
-    Source: [@olsson2022context]; their score is −g, and theirs are causal LMs.
+    Source: [@olsson2022context]; their score is −g, and their models are causal LMs.
     """
 
     table: ClassVar[TableSchema] = IN_CONTEXT_LEARNING
@@ -133,7 +134,7 @@ class InContextLearning(Intervention):
 
 
 def place_gains(found: TokenLosses, losses: Float[np.ndarray, " N"], i: int, j: int) -> Float[np.ndarray, " row"]:
-    """The gain between places i and j of texts that reach j: the estimate, then its bootstrap replicates."""
+    """The gain between positions i and j of texts that reach j: the estimate, then its bootstrap replicates."""
     long = found.lengths >= j
     longest = int(found.positions[long].max())
     place = found.blocks[long] * longest + found.positions[long] - 1
@@ -150,7 +151,7 @@ def place_gains(found: TokenLosses, losses: Float[np.ndarray, " N"], i: int, j: 
 def copy_gains(
     model: Model, ids: torch.Tensor, begin: int, length: int, token_budget: int
 ) -> Float[np.ndarray, " sequence"]:
-    """Mean loss of tokens 2.. of the copy that begins at `begin`, less that of tokens 2.. of the one after it."""
+    """Mean loss of tokens 2.. of the copy that begins at `begin`, minus that of tokens 2.. of the next copy."""
     parts = []
     for batch in ids.split(max(1, token_budget // ids.shape[1])):
         batch = batch.to(model.device)

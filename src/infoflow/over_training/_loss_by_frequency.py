@@ -1,4 +1,4 @@
-"""How well tokens are predicted, by how often they occur in the training text."""
+"""The loss of tokens, by their frequency in the training text."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -18,6 +18,7 @@ LOSS_BY_FREQUENCY = TableSchema(
     name="loss_by_frequency",
     version=1,
     description="Mean loss of frequent and of rare tokens: deciles of the types of the counted text.",
+    light=True,
     columns=(
         Column(
             name="decile",
@@ -47,12 +48,12 @@ LOSS_BY_FREQUENCY = TableSchema(
 class LossByFrequency(AbstractLossMeasure):
     r"""The mean loss of tokens by `frequency_deciles` of their types, nats.
 
-    Counts come from the corpus that the caller names as the training corpus, else from the measured one, so that the
-    deciles are the same at every checkpoint. The baseline is each decile's own unigram loss: only what lies below it
-    was learned from context.
+    Counts come from the training corpus that the caller names, else from the measured one, so that the deciles are the
+    same at every checkpoint. The baseline is each decile's own unigram loss: only the improvement on it was learned
+    from context.
 
     Args:
-        sentences: So many at most, chosen by the hash of their text: the same at every checkpoint.
+        sentences: At most this many, chosen by a hash of their text: the same at every checkpoint.
 
     Source: [@chang2022].
     """
@@ -60,7 +61,7 @@ class LossByFrequency(AbstractLossMeasure):
     table: ClassVar[TableSchema] = LOSS_BY_FREQUENCY
 
     def rows(self, reader: Reader, found: TokenLosses) -> Iterator[dict[str, Any]]:
-        """A row for each decile that has a predicted token."""
+        """A row for each decile with a predicted token."""
         model = counted_ngrams(reader, 1, found.types)
         deciles = frequency_deciles(model.counts)
         of_tokens = deciles[found.labels]

@@ -1,4 +1,4 @@
-"""How well each token of a text is predicted, by its place."""
+"""The loss of each token of a text, by its position."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -17,6 +17,7 @@ LOSS_BY_POSITION = TableSchema(
     version=1,
     description="Mean loss of the first, second, ... token of a text: the next token of a causal LM and of a decoder "
     "that reads the reference, the hidden one of a masked LM.",
+    light=True,
     columns=(
         Column(
             name="position",
@@ -38,11 +39,11 @@ LOSS_BY_POSITION = TableSchema(
 class LossByPosition(AbstractLossMeasure):
     r"""\(L_p\): the mean loss of the p-th token, nats.
 
-    Texts of different lengths stand behind early and late places; the baseline, the unigram loss of the same tokens,
-    says how much of a difference lies in the tokens. Only real tokens count, so padding and batches change nothing.
+    Early and late positions come from texts of different lengths; the baseline, the unigram loss of the same tokens,
+    shows how much of a difference is due to the tokens. Only real tokens count, so padding and batches change nothing.
 
     Args:
-        sentences: So many at most, chosen by the hash of their text: the same at every checkpoint.
+        sentences: At most this many, chosen by a hash of their text: the same at every checkpoint.
 
     Source: [@olsson2022context].
     """
@@ -50,7 +51,7 @@ class LossByPosition(AbstractLossMeasure):
     table: ClassVar[TableSchema] = LOSS_BY_POSITION
 
     def rows(self, reader: Reader, found: TokenLosses) -> Iterator[dict[str, Any]]:
-        """A row for each place that has a predicted token."""
+        """A row for each position with a predicted token."""
         longest = int(found.positions.max())
         place = found.blocks * longest + found.positions - 1
         sums = [

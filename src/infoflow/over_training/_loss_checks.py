@@ -1,4 +1,4 @@
-"""K6: a loss that does not fit between those before and after it."""
+"""K6: a loss that does not fit between its predecessors and successors."""
 
 import math
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ _DEVIATIONS, _NATS = 5.0, 0.1
 
 
 def loss_checks(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """Losses above what came before, or below what comes after, in the decreasing fit of all others; largest first.
+    """Losses outside the decreasing fit of all others: above earlier ones or below later ones; largest deviation first.
 
-    Beyond 5 standard errors of the two and .1 nats. Above: divergence, or a file of an earlier step; below: one of a
-    later step.
+    Deviations exceed 5 standard errors of the two and .1 nats. Above: divergence, or a file of an earlier step; below:
+    a file of a later step.
     """
     live = [one for one in series if math.isfinite(one.loss)]
     rows = []
@@ -35,7 +35,7 @@ def loss_checks(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 
 
 def _off(live: Sequence[WeighedCheckpoint], place: int) -> float:
-    """How far the loss lies outside what the fit of the others has on its two sides; 0: between them."""
+    """How far the loss lies outside the fit of the others on its two sides; 0: between them."""
     others = [one.loss for at, one in enumerate(live) if at != place]
     fitted = IsotonicRegression(increasing=False).fit_transform(np.arange(len(others)), np.array(others))
     loss = live[place].loss

@@ -1,4 +1,4 @@
-"""What measures of the losses of single tokens share: the sentences, one pass for all of them, what has no loss."""
+"""Shared parts of measures of single tokens' losses: the sentences, one pass for all, models without a loss."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -17,10 +17,10 @@ SENTENCES = 2000
 
 
 class AbstractLossMeasure(Intervention):
-    """Says in `rows` what its table has of the losses of predicted tokens.
+    """A measure whose `rows` computes its table from the losses of predicted tokens.
 
     Args:
-        sentences: So many at most, chosen by the hash of their text: the same at every checkpoint.
+        sentences: At most this many, chosen by a hash of their text: the same at every checkpoint.
     """
 
     def __init__(self, sentences: int | None = SENTENCES) -> None:

@@ -1,4 +1,4 @@
-"""How near a model's predictions are to those of n-gram models of its training text."""
+"""The divergence between a model's predictions and n-gram models of its training text."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -30,6 +30,7 @@ NGRAM_AGREEMENT = TableSchema(
     description="How near a model's predictions are to n-gram models of the text in `corpus`, in the model's own "
     "tokens. A masked LM is compared at its hidden tokens, with bigrams where the neighbour is visible; a decoder of "
     "translations, which sees its source too, as the language model that it is of its target.",
+    light=True,
     columns=(
         Column(name="order", dtype="int64", unit="tokens", description="n: 1 unigram, 2 bigram, 3 trigram"),
         Column(
@@ -67,17 +68,16 @@ class NgramAgreement(Intervention):
 
     $$ \mathrm{KL}(Q_n \,\|\, P) = \frac1N \sum_i \sum_w Q_n(w \mid h_i) \ln \frac{Q_n(w \mid h_i)}{P(w \mid x_i)} $$
 
-    and the other way round; `NgramModel` has Q. Over updates these have minima, unigram first [@chang2022]. Counts
-    come from the corpus that the caller names as the training corpus, else from the measured one, and are made once in
-    a process.
+    and the reverse; Q is from `NgramModel`. Over updates these have minima, unigram first [@chang2022]. Counts come
+    from the training corpus that the caller names, else from the measured one, and are made once per process.
 
-    Drawn texts are as long as sentences of the corpus: where the n-gram model ends a sentence early, it begins another.
-    Special tokens stand where they do in the model's input, and only the drawn tokens count.
+    Drawn texts are as long as sentences of the corpus: if the n-gram model ends a sentence early, it starts another.
+    Special tokens keep their positions in the model's input, and only the drawn tokens count.
 
     Args:
-        order: Largest n, up to 5; a masked LM has 1 and 2.
-        sentences: So many at most, chosen by the hash of their text.
-        samples: Texts drawn for each n; 0: none.
+        order: Largest n, up to 5; for a masked LM only 1 and 2.
+        sentences: At most this many, chosen by a hash of their text.
+        samples: Number of texts drawn for each n; 0: none.
     """
 
     table: ClassVar[TableSchema] = NGRAM_AGREEMENT
@@ -112,14 +112,14 @@ class NgramAgreement(Intervention):
         return pd.DataFrame(rows, columns=self.table.column_names)
 
     def _kinds(self, reader: Reader) -> list[_Kind]:
-        """What is drawn: always from left to right."""
+        """The kinds of n-grams to draw, always from left to right."""
         highest = min(self.order, 2) if reader.model.task == "masked-lm" else self.order
         return [_Kind(order=order, context="before") for order in range(1, highest + 1)]
 
     def _divergences(
         self, reader: Reader, batch: ScoredTokens
     ) -> Iterator[tuple[_Kind, dict[str, tuple[np.ndarray, np.ndarray]], np.ndarray]]:
-        """For each kind of n-gram: the measures' values and those of the uniform model, and whose they are."""
+        """For each kind of n-gram: the measures' values, those of the uniform model, and their sentences."""
         size, masked = batch.log_chances.shape[1], reader.model.task == "masked-lm"
         highest = min(self.order, 2) if masked else self.order
         directions: list[Direction] = ["before", "after"] if masked and highest > 1 else ["before"]
@@ -130,7 +130,7 @@ class NgramAgreement(Intervention):
                 context = batch.before[part] if direction == "before" else batch.after[part, None]
                 found = counted_ngrams(reader, highest, size, direction).divergences(logs, context, highest)
                 for level in range(0 if direction == "before" else 1, highest):
-                    # A neighbour that is hidden as well tells a masked LM nothing.
+                    # A neighbour that is also hidden gives a masked LM no information.
                     seen = context[:, 0] != NO_TOKEN if masked and level else np.ones(len(rows), dtype=bool)
                     numbers = {
                         "kl_from_ngram": (found.from_ngram[level][seen], found.from_ngram_uniform[level][seen]),
@@ -140,7 +140,7 @@ class NgramAgreement(Intervention):
 
 
 class _Sums:
-    """Sums of values, of the uniform model's, and counts, by bootstrap block."""
+    """Sums of values, of the uniform model's values, and counts, by bootstrap block."""
 
     def __init__(self) -> None:
         self.held: dict[tuple[_Kind, str], np.ndarray] = {}
@@ -157,7 +157,7 @@ class _Sums:
 
 
 def drawn_tokens(reader: Reader, options: PassOptions, order: int, num: int) -> Iterator[ScoredTokens]:
-    """The model's predictions of `num` texts drawn from Q_order, as long as sentences of the corpus."""
+    """The model's predictions on `num` texts drawn from Q_order, as long as sentences of the corpus."""
     scorer = SentenceScorer(reader)
     texts: dict[int, np.ndarray] | None = None
     chosen = scorer.choose(num, "ngram-samples")
@@ -168,7 +168,7 @@ def drawn_tokens(reader: Reader, options: PassOptions, order: int, num: int) -> 
 
 
 def _drawn(reader: Reader, order: int, rows: np.ndarray, size: int) -> dict[int, np.ndarray]:
-    """A text for each of the rows, as long as what it has of ordinary tokens."""
+    """A text for each of the rows, with as many ordinary tokens."""
     name = reader.model.anatomy.predicts.name
     read = [reader.sentence_rows(int(row), "clean", 0)[name] for row in rows]
     lengths = tuple(int((~one.special).sum()) for one in read)
@@ -184,7 +184,7 @@ def _drawn(reader: Reader, order: int, rows: np.ndarray, size: int) -> dict[int,
 
 
 def _replaced(reader: Reader, rows: np.ndarray, texts: dict[int, np.ndarray]) -> ScoredBatch:
-    """Sentences whose ordinary tokens are those of the drawn texts, with only these to predict."""
+    """Sentences whose ordinary tokens are replaced by the drawn texts, with only these to predict."""
     padded, name = reader.padded(rows), reader.model.anatomy.predicts.name
     given = padded.streams[name]
     valid = given.valid.numpy()

@@ -1,4 +1,4 @@
-"""n-gram models with absolute discounting, and how far a model's predictions are from them."""
+"""n-gram models with absolute discounting, and their divergence from a model's predictions."""
 
 # N position, V vocabulary, H history of one order, E continuation that was seen after a history
 
@@ -10,32 +10,32 @@ from jaxtyping import Float, Int
 
 _DISCOUNT = 0.75
 _UNSEEN = 0.5  # added to each type's count in the unigram distribution
-NO_TOKEN = _NONE = -1  # no token there, or a history that was never seen
+NO_TOKEN = _NONE = -1  # no token, or an unseen history
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Order:
-    """What follows each history of n − 1 tokens."""
+    """The continuations of each history of n − 1 tokens."""
 
     codes: Int[np.ndarray, " H"]  # ascending: number of the history without its first token · base + that token
-    starts: Int[np.ndarray, " H1"]  # where each history's continuations begin
+    starts: Int[np.ndarray, " H1"]  # start of each history's continuations
     tokens: Int[np.ndarray, " E"]
     keys: Int[np.ndarray, " E"]  # ascending: number of the history · base + token
-    kept: Float[np.ndarray, " E"]  # what discounting leaves of the relative frequency
+    kept: Float[np.ndarray, " E"]  # relative frequency after discounting
     chance: Float[np.ndarray, " E"]  # Q_n
     gain: Float[np.ndarray, " E"]  # ln Q_n − ln(share · Q_{n−1})
-    share: Float[np.ndarray, " H"]  # what the shorter history decides
+    share: Float[np.ndarray, " H"]  # weight of the shorter history
     information: Float[np.ndarray, " H"]  # Σ Q_n ln Q_n
     over_types: Float[np.ndarray, " H"]  # Σ ln Q_n
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Divergences:
-    """Of the n-gram distribution Q and a model's P at each position, in nats; rows are orders, from 1."""
+    """Divergences of the n-gram distribution Q and a model's P at each position, in nats; rows are orders, from 1."""
 
     from_ngram: Float[np.ndarray, "order N"]  # KL(Q‖P)
     to_ngram: Float[np.ndarray, "order N"]  # KL(P‖Q)
-    from_ngram_uniform: Float[np.ndarray, "order N"]  # the same for a P that gives every type one chance
+    from_ngram_uniform: Float[np.ndarray, "order N"]  # the same for a uniform P
     to_ngram_uniform: Float[np.ndarray, "order N"]
 
 
@@ -55,12 +55,12 @@ class NgramModel:
     Source: absolute discounting [@ney1994], interpolated.
 
     Args:
-        tokens: Of all sentences, one after the other.
-        offsets: Where each sentence begins in `tokens`, and the end of the last.
+        tokens: Tokens of all sentences, concatenated.
+        offsets: Start of each sentence in `tokens`, and the end of the last.
         size: V.
         order: Longest n.
-        counted: Which tokens are counted as next ones (all are history); by default all.
-        start: A token that stands before every sentence, if any.
+        counted: Mask of tokens counted as next tokens (all are history); default: all.
+        start: A token before every sentence, if any.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class NgramModel:
             histories = _find(self._orders[-1].codes, codes)
 
     def _counted(self, codes: np.ndarray, following: np.ndarray) -> _Order:
-        """The next order, of the events (history, token)."""
+        """The next order, from the events (history, token)."""
         known, history = np.unique(codes, return_inverse=True)
         keys, counts = np.unique(history * self._base + following, return_counts=True)
         owner, tokens = keys // self._base, keys % self._base
@@ -121,14 +121,14 @@ class NgramModel:
         )
 
     def _chain(self, histories: np.ndarray, level: int) -> list[np.ndarray]:
-        """Numbers of histories of order `level` + 1 and of all shorter ones within them, shortest first."""
+        """Indices of histories of order `level` + 1 and of all shorter ones within them, shortest first."""
         chain = [histories]
         for order in reversed(self._orders[:level]):
             chain.insert(0, order.codes[chain[0]] // self._base)
         return chain
 
     def _of_histories(self, histories: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
-        """Σ Q ln Q and Σ ln Q of histories of order `level` + 1."""
+        """Σ Q ln Q and Σ ln Q for histories of order `level` + 1."""
         if level == 0:
             ones = np.ones(len(histories))
             return ones * float(self.unigram @ self._logs), ones * float(self._logs.sum())
@@ -136,7 +136,7 @@ class NgramModel:
         return _at(order.information, histories, np.nan), _at(order.over_types, histories, np.nan)
 
     def _chances(self, chain: Sequence[np.ndarray], tokens: np.ndarray) -> np.ndarray:
-        """Q of tokens after histories, of the highest order in `chain`."""
+        """Q of tokens after histories, for the highest order in `chain`."""
         chances = self.unigram[tokens]
         for histories, order in zip(chain[1:], self._orders, strict=False):
             found = _find(order.keys, np.where(histories != _NONE, histories * self._base + tokens, _NONE))
@@ -144,7 +144,7 @@ class NgramModel:
         return chances
 
     def histories(self, before: Int[np.ndarray, "N back"]) -> list[Int[np.ndarray, " N"]]:
-        """Numbers of the histories of each order, −1 where never seen; `before`: the last token first, −1: none."""
+        """Indices of the histories of each order, −1 if unseen; `before`: the last token first, −1: none."""
         chain = [np.zeros(len(before), dtype=np.int64)]
         for order, tokens in zip(self._orders, np.asarray(before, dtype=np.int64).T, strict=False):
             held = (chain[-1] != _NONE) & (tokens != _NONE) & (tokens < self._base)
@@ -160,7 +160,7 @@ class NgramModel:
     def divergences(
         self, log_chances: Float[np.ndarray, "N V"], before: Int[np.ndarray, "N back"], order: int
     ) -> Divergences:
-        """Divergences of all orders up to `order`. Costs a position two sums over V and its seen continuations."""
+        """Divergences of all orders up to `order`. Each position costs two sums over V and its seen continuations."""
         logs = np.asarray(log_chances, dtype=np.float64)
         chances = np.exp(logs)
         own = np.einsum("nv,nv->n", chances, np.where(chances > 0, logs, 0.0))
@@ -196,8 +196,10 @@ class NgramModel:
         start: int = _NONE,
         never: Collection[int] = (),
     ) -> list[Int[np.ndarray, " length"]]:
-        """Texts of these lengths drawn from Q_order, after `start`; at one of the tokens `never` a sentence ends, and
-        the next begins after `start` again."""
+        """Texts of these lengths drawn from Q_order, after `start`.
+
+        A sentence ends at any of the tokens `never`, and the next begins after `start` again.
+        """
         cumulative, out = np.cumsum(self.unigram), set(never)
         texts = []
         for length in lengths:
@@ -225,14 +227,14 @@ class NgramModel:
 
 
 def _earlier(ids: np.ndarray, chosen: np.ndarray, first: np.ndarray, back: int, start: int | None) -> np.ndarray:
-    """The token `back` places before each chosen one, `start` just before the sentence, −1 beyond it."""
+    """The token `back` positions before each chosen one, `start` just before the sentence, −1 beyond it."""
     place = chosen - back
     inside = ids[np.maximum(place, 0)]
     return np.where(place >= first, inside, np.where(place == first - 1, _NONE if start is None else start, _NONE))
 
 
 def _find(sorted_codes: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Where each code stands, −1 where it does not."""
+    """Index of each code, −1 if missing."""
     if not len(sorted_codes):
         return np.full(len(codes), _NONE)
     place = np.minimum(np.searchsorted(sorted_codes, codes), len(sorted_codes) - 1)
@@ -240,7 +242,7 @@ def _find(sorted_codes: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 
 def _at(values: np.ndarray, places: np.ndarray, otherwise: np.ndarray | float) -> np.ndarray:
-    """The value at each place, `otherwise` where there is none."""
+    """The value at each index, `otherwise` for −1."""
     if not len(values):
         return np.broadcast_to(np.asarray(otherwise, dtype=np.float64), places.shape)
     return np.where(places != _NONE, values[places], otherwise)

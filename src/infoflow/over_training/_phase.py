@@ -1,4 +1,4 @@
-"""Whether something happened at once in training, when, and whether the checkpoints can tell."""
+"""Whether a curve changed abruptly during training, when, and whether the checkpoints can resolve it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -25,18 +25,18 @@ _NONE = Crossing(float("nan"), float("nan"), float("nan"))
 class Phase:
     """A change over training.
 
-    Of an unfinished one, and of one that started before the first checkpoint, the crossings are bounds.
+    For an unfinished change, or one that started before the first checkpoint, the crossings are bounds.
     """
 
     verdict: Verdict
     start: float  # level of the first three points, step 0 included
     end: float  # level of the last three
-    t10: Crossing  # updates at which a tenth, a half, nine tenths of the change are over
+    t10: Crossing  # updates at a tenth, a half, nine tenths of the change
     t50: Crossing
     t90: Crossing
-    width: float  # doublings from a tenth to nine tenths, of the fitted logistic: 2 ln 9 · τ
+    width: float  # doublings from a tenth to nine tenths of the fitted logistic: 2 ln 9 · τ
     share: float  # the same in updates, as a share of the training
-    delta_bic: float  # by which the logistic beats the best of the gradual curves
+    delta_bic: float  # margin of the logistic over the best gradual curve
 
 
 def phase(
@@ -45,26 +45,26 @@ def phase(
     sigma: ArrayLike,
     minimum: float = 0.0,
 ) -> Phase:
-    r"""When a curve over training changed, and whether at once.
+    r"""When a curve over training changed, and whether abruptly.
 
     Its levels are means of three points at each end. No change: below three standard errors, or `minimum`. Unfinished:
     one of the last three points is further from their mean than .1 of the change and two of its errors. Times are
     crossings of the isotonic fit over \(x = \log_2 t\). *Abrupt*: a logistic in x beats straight lines in x and t, a
     power and a relaxation by more than 6 of BIC, takes at most three doublings and a third of the training from t10 to
-    t90, and ends before the last three points; *unresolved* if all that holds and fewer than two checkpoints lie
-    between t10 and t90, whose outer checkpoints are more than three doublings apart.
+    t90, and ends before the last three points; *unresolved* if all that holds, but fewer than two checkpoints lie
+    between t10 and t90, and the checkpoints around them are more than three doublings apart.
 
-    On simulated curves (5,000 updates, default schedule) with errors of .03 to .08 of the change, logistics of τ = .3
-    were called abrupt in .93 to 1 of draws, gradual curves of six kinds never (20 to 60 draws each).
+    In simulated curves (5,000 updates, default schedule) with errors of .03 to .08 of the change, logistics of τ = .3
+    were classified as abrupt in .93 to 1 of draws, gradual curves of six kinds never (20 to 60 draws each).
 
     Args:
-        steps: Ascending, at least eight after step 0; step 0 counts for the first level alone.
+        steps: Ascending, at least eight after step 0; step 0 counts only for the first level.
         values: At each step.
         sigma: Standard error of each value.
-        minimum: Least change that counts.
+        minimum: Smallest change that counts.
 
     Raises:
-        UserError: There are fewer than eight values after step 0, or an error is not above 0.
+        UserError: There are fewer than eight values after step 0, or an error is not positive.
     """
     times, curve, errors = checked_phase(steps, values, sigma)
     start, end = curve[:_ENDS].mean(), curve[-_ENDS:].mean()
@@ -85,9 +85,8 @@ def phase(
         "share": float((ends[1] - ends[0]) / t[-1]),
         "delta_bic": float(gradual_bic(t, y, sigmas) - fit.bic),
     }
-    last = np.abs(curve[-_ENDS:] - end) <= np.maximum(0.1 * abs(change), 2 * errors[-_ENDS:])
     verdict: Verdict
-    if not last.all():
+    if not is_finished(curve, errors):
         verdict = "unfinished"
     elif risen[0] >= 0.1:
         verdict = "started before"
@@ -97,11 +96,28 @@ def phase(
     return Phase(verdict=verdict, **levels, t10=t10, t50=t50, t90=t90, **found)
 
 
+def is_finished(curve: ArrayLike, errors: ArrayLike) -> bool:
+    """Whether a curve over training has settled.
+
+    Its last three values must all be closer to their mean than a tenth of the whole change, or than two of their
+    standard errors.
+
+    Args:
+        curve: Values at ascending steps, including step 0 if known.
+        errors: Their standard errors; 0 if unknown.
+    """
+    values = np.asarray(curve, dtype=np.float64)
+    sigmas = np.broadcast_to(np.asarray(errors, dtype=np.float64), values.shape)
+    end = values[-_ENDS:].mean()
+    change = abs(end - values[:_ENDS].mean())
+    return bool((np.abs(values[-_ENDS:] - end) <= np.maximum(0.1 * change, 2 * sigmas[-_ENDS:])).all())
+
+
 def checked_phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Steps, values and errors as arrays.
 
     Raises:
-        UserError: There are fewer than eight values after step 0, or an error is not above 0.
+        UserError: There are fewer than eight values after step 0, or an error is not positive.
     """
     times, curve = checked_curve(steps, values)
     errors = np.broadcast_to(np.asarray(sigma, dtype=np.float64), times.shape)
@@ -132,7 +148,7 @@ def _isotonic(
 
 
 def _crossing(t: np.ndarray, risen: np.ndarray, level: float) -> Crossing:
-    """The crossing of the isotonic fit; before the first and after the last checkpoint only bounds are known."""
+    """The crossing of the isotonic fit; before the first and after the last checkpoint it is only a bound."""
     if risen[0] >= level:
         return Crossing(float(t[0]), 0.0, float(t[0]))
     if risen[-1] < level:

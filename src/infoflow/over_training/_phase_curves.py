@@ -1,4 +1,4 @@
-"""The curves over training in which phases are looked for, and the lines that fit each of them piece by piece."""
+"""The curves over training in which phases are searched, and their piecewise linear fits."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,11 +8,16 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from infoflow.results import KEYS, Column, TableSchema
+from infoflow.heads import HEAD_PATTERNS, HEAD_POSITIONAL, HEAD_RELATIONS, HEAD_SURFACE
+from infoflow.representations import MUTUAL_INFORMATION
+from infoflow.results import KEYS, TASK_SCORES, Column, TableSchema
 
 from ._change_points import change_points
 from ._clock import CLOCKS
+from ._in_context_measure import IN_CONTEXT_LEARNING
+from ._ngram_agreement import NGRAM_AGREEMENT
 from ._phase import LEAST_POINTS
+from ._translation_stages import TRANSLATION_STAGES
 
 PHASE_CURVES = TableSchema(
     name="phase_curves",
@@ -20,6 +25,7 @@ PHASE_CURVES = TableSchema(
     description="The curves over training that `phases` is about, at every checkpoint, and straight lines over log2 of "
     "the update, one after the other, whose number is chosen by BIC over 1 to 4: bands to look at, never a finding by "
     "themselves. Errors are those of the choice of sentences.",
+    over_training=True,
     columns=(
         *KEYS,
         *CLOCKS,
@@ -35,41 +41,43 @@ PHASE_CURVES = TableSchema(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Curves:
-    """Curves of a table: one for each value of `by`, of rows where ...; of several rows the highest, or the mean."""
+    """Curves of a table: one for each value of `by`, over filtered rows; of several rows the highest, or the mean."""
 
     table: str
     name: str  # with columns in braces
     where: Mapping[str, Any] = field(default_factory=dict)
     by: tuple[str, ...] = ()
-    mean: bool = False  # of several rows the mean
+    mean: bool = False  # the mean of several rows
 
 
 _CURVES = (
-    _Curves(table="task_scores", name="loss", where={"split": "test", "metric": "loss"}),
-    _Curves(table="task_scores", name="BLEU", where={"split": "test", "metric": "bleu"}),
-    _Curves(table="head_patterns", name="induction, best head", where={"pattern": "prefix", "score": "all"}),
+    _Curves(table=TASK_SCORES.name, name="loss", where={"split": "test", "metric": "loss"}),
+    _Curves(table=TASK_SCORES.name, name="BLEU", where={"split": "test", "metric": "bleu"}),
+    _Curves(table=HEAD_PATTERNS.name, name="induction, best head", where={"pattern": "prefix", "score": "all"}),
     _Curves(
-        table="head_surface",
+        table=HEAD_SURFACE.name,
         name="attention to the first token, mean of heads",
         where={"statistic": "first"},
         mean=True,
     ),
-    _Curves(table="head_positional", name="positional {offset:+d}, best {kind} head", by=("stack", "kind", "offset")),
     _Curves(
-        table="head_relations",
+        table=HEAD_POSITIONAL.name, name="positional {offset:+d}, best {kind} head", by=("stack", "kind", "offset")
+    ),
+    _Curves(
+        table=HEAD_RELATIONS.name,
         name="{relation} {direction}, best head",
         where={"convention": "voita", "kind": "self"},
         by=("relation", "direction"),
     ),
     _Curves(
-        table="mutual_information",
+        table=MUTUAL_INFORMATION.name,
         name="information with {side}, state {layer} ({regime})",
         by=("stack", "regime", "side", "layer"),
     ),
-    _Curves(table="in_context_learning", name="{measure}", by=("measure",)),
-    _Curves(table="ngram_agreement", name="{measure}, order {order}", by=("measure", "order", "context")),
-    _Curves(table="translation_stages", name="{measure}", where={"rank_bin": "", "n": -1}, by=("measure",)),
-    _Curves(table="translation_stages", name="score under {n}-grams", where={"measure": "lm_score"}, by=("n",)),
+    _Curves(table=IN_CONTEXT_LEARNING.name, name="{measure}", by=("measure",)),
+    _Curves(table=NGRAM_AGREEMENT.name, name="{measure}, order {order}", by=("measure", "order", "context")),
+    _Curves(table=TRANSLATION_STAGES.name, name="{measure}", where={"rank_bin": "", "n": -1}, by=("measure",)),
+    _Curves(table=TRANSLATION_STAGES.name, name="score under {n}-grams", where={"measure": "lm_score"}, by=("n",)),
 )
 
 
@@ -81,12 +89,12 @@ class PhaseCurve:
     name: str
     steps: Float[np.ndarray, " step"]
     values: Float[np.ndarray, " step"]
-    errors: Float[np.ndarray, " step"]  # standard, above 0
-    rows: pd.DataFrame  # that it is made of
+    errors: Float[np.ndarray, " step"]  # standard errors, positive
+    rows: pd.DataFrame  # rows of the curve
 
 
 def phase_curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[PhaseCurve]:
-    """The curves of one model that have eight checkpoints after step 0, and errors.
+    """The curves of one model with errors and at least eight checkpoints after step 0.
 
     Args:
         tables: By the name of the measure's table, rows of every checkpoint with `KEYS` and `CLOCKS`; any may be
@@ -113,7 +121,7 @@ def phase_curve_rows(curves: list[PhaseCurve]) -> pd.DataFrame:
 def _lines(
     steps: Float[np.ndarray, " step"], values: Float[np.ndarray, " step"], errors: Float[np.ndarray, " step"]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Number and height of the line at each step."""
+    """Index and height of the line at each step."""
     found = change_points(steps, values, errors)
     segment = np.where(steps > 0, np.searchsorted(found.steps, steps, side="right"), -1)
     line = np.full(len(steps), np.nan)
@@ -125,7 +133,7 @@ def _lines(
 
 
 def _each(curves: _Curves, frame: pd.DataFrame | None) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The curves, a name and rows each; names have what tells them apart in this table."""
+    """The curves, as name and rows; names are unique in this table."""
     if frame is None or not {"value", "replicates", *curves.where, *curves.by} <= set(frame.columns):
         return
     chosen = np.all(
@@ -147,7 +155,7 @@ def _each(curves: _Curves, frame: pd.DataFrame | None) -> Iterator[tuple[str, pd
 
 
 def _curve(curves: _Curves, name: str, own: pd.DataFrame) -> PhaseCurve | None:
-    """The highest of the rows of each checkpoint, or their mean; errors are those of the same of each replicate."""
+    """The highest row of each checkpoint, or their mean; errors come from the same statistic on each replicate."""
     reduce: Callable = np.mean if curves.mean else np.max
     steps, values, errors = list[int](), list[float](), list[float]()
     for update, rows in own.dropna(subset=["value"]).groupby("update"):
@@ -158,7 +166,7 @@ def _curve(curves: _Curves, name: str, own: pd.DataFrame) -> PhaseCurve | None:
     errors_ = np.array(errors)
     if sum(step > 0 for step in steps) < LEAST_POINTS or not np.isfinite(errors_).all():
         return None
-    # An error of exactly 0 (nothing varies at a checkpoint) would weigh without bound.
+    # An error of exactly 0 (nothing varies at a checkpoint) would have infinite weight.
     least = max(1e-3 * float(np.ptp(values)), 1e-9)
     return PhaseCurve(
         table=curves.table,

@@ -1,4 +1,4 @@
-"""The table of phases: which curves over training change at once, and when."""
+"""The table of phases: which curves over training change abruptly, and when."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +17,7 @@ from ._turning import Turning, turning
 _TIMES = ("t10", "t50", "t90")
 _OF_TURNS = ("turn", "out", "back")
 RETURNS = "goes and returns"
-"""Verdict of a curve whose extremum lies in the training: it has no single time of change."""
+"""Verdict for a curve with an extremum within the training: it has no single time of change."""
 _NEAR = 0.5  # doublings
 
 PHASES = TableSchema(
@@ -26,6 +26,8 @@ PHASES = TableSchema(
     description="Curves over training: their levels at both ends, when a tenth, a half and nine tenths of the change "
     "were over, and whether it came at once. No time is more exact than the checkpoints around it. Errors are those of "
     "the choice of sentences.",
+    over_training=True,
+    made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(
         *KEYS,
         Column(name="table", dtype="string", unit="", description="where the curve is from"),
@@ -77,11 +79,11 @@ PHASES = TableSchema(
 
 
 def phases(curves: Iterable[PhaseCurve], warmup: float = float("nan")) -> pd.DataFrame:
-    """`PHASES` of the curves of one model.
+    """`PHASES` for the curves of one model.
 
     Args:
         curves: See `phase_curves`.
-        warmup: Last update of the warm-up, where it is known.
+        warmup: Last update of the warm-up, if known.
     """
     rows = [
         {

@@ -1,11 +1,11 @@
-"""When the curves of several seeds change: the middle of the seeds, and how far they lie apart."""
+"""The times of change in the curves of several seeds: their mean and spread."""
 
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from infoflow.foundation import NUM_REPLICATES, stream
+from infoflow.foundation import Interval, interval_over_seeds
 from infoflow.results import END, Column, TableSchema
 
 _LEAST_SEEDS = 3
@@ -15,7 +15,7 @@ _CHANGED = ("abrupt", "gradual", "unresolved")
 
 PHASES_OVER_SEEDS = TableSchema(
     name="phases_over_seeds",
-    version=1,
+    version=2,
     description="Phases of the same curve in several seeds: how far they agree. Seeds without a change, and those with "
     "one that had begun before the first checkpoint or is not over at the last, are counted and give no time.",
     columns=(
@@ -50,7 +50,9 @@ PHASES_OVER_SEEDS = TableSchema(
             )
         ),
         Column(name="t50_mean", dtype="float64", unit="updates", description="geometric mean of t50 over seeds"),
-        Column(name="t50_low", dtype="float64", unit="updates", description="lower end of its 95 % bootstrap interval"),
+        Column(
+            name="t50_low", dtype="float64", unit="updates", description="lower end of its 95 % interval over seeds"
+        ),
         Column(name="t50_high", dtype="float64", unit="updates", description="its upper end; NaN below three seeds"),
         Column(name="at_warm_up", dtype="int64", unit="seeds", description="whose t50 lies at the end of the warm-up"),
     ),
@@ -58,9 +60,9 @@ PHASES_OVER_SEEDS = TableSchema(
 
 
 def phases_over_seeds(phases: pd.DataFrame) -> pd.DataFrame:
-    """`PHASES_OVER_SEEDS` of the table `phases` of several models; none of models that share objective and seed.
+    """`PHASES_OVER_SEEDS` from the table `phases` of several models; none for models that share objective and seed.
 
-    The interval resamples seeds: with three of them it says little more than their range.
+    The interval of the mean time is Student's, on the logarithms of the seeds' times. With three seeds it is wide.
     """
     keys = [name for name in _OF_MODELS if name in phases]
     rows = [
@@ -92,12 +94,15 @@ def _of_curve(own: pd.DataFrame) -> dict[str, Any]:
 
 
 def _mean(times: np.ndarray) -> dict[str, float]:
-    """The geometric mean, and the interval of its bootstrap over seeds."""
+    """The geometric mean, and Student's interval of the mean logarithm over seeds."""
     logs = np.log(times[np.isfinite(times) & (times > 0)])
     if not len(logs):
         return {"t50_mean": np.nan, "t50_low": np.nan, "t50_high": np.nan}
-    low = high = np.nan
+    ends = Interval(np.nan, np.nan)
     if len(logs) >= _LEAST_SEEDS:
-        draws = stream("phases-over-seeds").integers(len(logs), size=(NUM_REPLICATES, len(logs)))
-        low, high = np.quantile(logs[draws].mean(axis=1), [0.025, 0.975])
-    return {"t50_mean": float(np.exp(logs.mean())), "t50_low": float(np.exp(low)), "t50_high": float(np.exp(high))}
+        ends = interval_over_seeds([(seed,) for seed in range(len(logs))], logs)
+    return {
+        "t50_mean": float(np.exp(logs.mean())),
+        "t50_low": float(np.exp(ends.low)),
+        "t50_high": float(np.exp(ends.high)),
+    }

@@ -1,4 +1,4 @@
-"""Where a checkpoint lies: in a folder of this machine, or in a revision on the hub that is fetched for a while."""
+"""Location of a checkpoint: a local folder, or a revision on the hub that is fetched temporarily."""
 
 import os
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ BESIDE = (
     "config.json", "generation_config.json", "training.json", "tokenizer.json", "tokenizer_config.json",
     "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer.model",
 )  # fmt: skip
-"""Files that what is measured may depend on, beside the weights."""
+"""Files, apart from weights, that may affect measurements."""
 _NO_WEIGHTS = ("training_args.bin", "optimizer.bin", "scheduler.bin", "optimizer.safetensors", "rest.safetensors")
 _FETCHED = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model", "*.jinja")
 _NOT_FETCHED = ("*onnx*", "*optimizer*", "*training_args*", "*scheduler*", "*.msgpack", "*.h5", "coreml/*", "*/*")
@@ -34,14 +34,14 @@ class StoredFile:
 
 
 class AbstractPlace(ABC):
-    """Where the files of one checkpoint are."""
+    """Location of one checkpoint's files."""
 
     commit: str = ""  # of a repository
 
     @property
     @abstractmethod
     def revision(self) -> str:
-        """Its name on the hub; "": a folder."""
+        """Its name on the hub; "" for a folder."""
 
     @property
     @abstractmethod
@@ -50,19 +50,22 @@ class AbstractPlace(ABC):
 
     @abstractmethod
     def weight_files(self) -> tuple[StoredFile, ...]:
-        """Its files of weights with their checksums, without a download; () where there are none."""
+        """Its weight files with their checksums, without a download; () if there are none."""
 
     @abstractmethod
     def identity(self) -> str:
-        """What a result about it depends on: weights, configuration and tokenizer, wherever they lie."""
+        """Identity for results: weights, configuration and tokenizer, independent of the location."""
 
     @abstractmethod
     def opened(self, keep: bool = False) -> "AbstractOpened":
-        """A context that gives the folder, fetched if need be; unless `keep`, what was fetched for it goes again."""
+        """A context that provides the folder, fetching it if necessary.
+
+        Unless `keep`, fetched files are removed afterwards.
+        """
 
 
 class AbstractOpened(ABC):
-    """A folder for the length of a `with`."""
+    """A folder that exists for the duration of a `with` block."""
 
     @abstractmethod
     def __enter__(self) -> Path: ...
@@ -74,7 +77,7 @@ class AbstractOpened(ABC):
 @final
 @dataclass(frozen=True, slots=True)
 class FolderPlace(AbstractPlace):
-    """A folder that `save_pretrained` wrote."""
+    """A folder from `save_pretrained`."""
 
     folder: Path
 
@@ -106,9 +109,9 @@ class HubPlace(AbstractPlace):
 
     repository: str
     commit: str
-    listed: tuple[StoredFile, ...]  # as the hub tells
+    listed: tuple[StoredFile, ...]  # as listed by the hub
     beside: tuple[StoredFile, ...] = ()  # of `BESIDE`
-    branch: str = ""  # under which the cache is to know it
+    branch: str = ""  # its name in the cache
 
     @property
     def revision(self) -> str:
@@ -129,7 +132,7 @@ class HubPlace(AbstractPlace):
         return _Fetched(self, keep, _FETCHED)
 
     def state(self) -> TrainerState:
-        """What its training noted, fetched for this moment."""
+        """The record of its training, fetched on demand."""
         with _Fetched(self, False, (TRAINER_STATE,)) as folder:
             return trainer_state(folder)
 
@@ -140,18 +143,18 @@ def _identity(weights: Iterable[StoredFile], beside: Iterable[StoredFile]) -> st
 
 @lru_cache(maxsize=4096)
 def _stored(path: Path, size: int, changed: int) -> StoredFile:
-    """Read once in a process, unless it has `changed`."""
+    """Read once per process, unless the file has `changed`."""
     return StoredFile(name=path.name, sha256=file_digest(path), bytes=size)
 
 
 def weight_paths(folder: Path) -> list[Path]:
-    """The files of weights in a folder: safetensors where there are any, as they are what is loaded."""
+    """The weight files in a folder: safetensors if there are any, since they are loaded first."""
     names = sorted(path.name for path in folder.glob("*") if path.is_file())
     return [folder / name for name in weight_names(names)]
 
 
 def weight_names(names: list[str]) -> list[str]:
-    """Those of the names that are of weights, which loading would read."""
+    """The names of weight files that loading would read."""
     found = [name for name in names if name.endswith(WEIGHTS) and name not in _NO_WEIGHTS and "/" not in name]
     return [name for name in found if name.endswith(".safetensors")] or found
 
@@ -180,14 +183,14 @@ class _Fetched(AbstractOpened):
         except BaseException:
             self.__exit__()
             raise
-        if self._keep and self._branch:  # a commit that is fetched by its hash is found again by its hash only
+        if self._keep and self._branch:  # a commit fetched by its hash is found again only by its hash
             name = self._snapshots.parent / "refs" / self._branch
             name.parent.mkdir(parents=True, exist_ok=True)
             name.write_text(self._commit, encoding="utf-8")
         return folder
 
     def __exit__(self, *failure: object) -> None:
-        """What was there before stays, and so does what another revision uses that is kept or open."""
+        """Keeps files that existed before, and those of other revisions that are kept or open."""
         alone = _Before.leave(self._snapshots)
         if self._keep:
             return
@@ -196,7 +199,7 @@ class _Fetched(AbstractOpened):
         for path in own:
             path.unlink(missing_ok=True)
         used = {path.resolve() for path in _files(self._snapshots)}
-        # While another revision is fetched, files without a link are parts of it.
+        # While another revision is being fetched, files without a link are parts of it.
         for path in (_files(self._snapshots.parent / "blobs") if alone else blobs) - self._blobs:
             if path.resolve() not in used:
                 path.unlink(missing_ok=True)
@@ -204,7 +207,7 @@ class _Fetched(AbstractOpened):
 
 
 class _Before:
-    """What a repository's cache held before the first of the revisions that are open was fetched."""
+    """Content of a repository's cache before the first open revision was fetched."""
 
     _lock: ClassVar[Lock] = Lock()
     _open: ClassVar[dict[Path, tuple[int, set[Path]]]] = {}
@@ -219,7 +222,7 @@ class _Before:
 
     @classmethod
     def leave(cls, snapshots: Path) -> bool:
-        """Whether that was the last one."""
+        """Whether that was the last open revision."""
         with cls._lock:
             count, blobs = cls._open.pop(snapshots)
             if count > 1:
@@ -247,7 +250,7 @@ def _download(repository: str, commit: str, patterns: tuple[str, ...]) -> str:
 
 
 def snapshot_folder(repository: str, commit: str) -> Path:
-    """Where the hub's cache keeps a commit, whether or not it is there."""
+    """Cache folder of a commit, whether or not it exists."""
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
 

@@ -1,4 +1,4 @@
-"""How far a checkpoint's predictions are from those of the last one."""
+"""The divergence between a checkpoint's predictions and those of the last one."""
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ PREDICTION_DIVERGENCE = TableSchema(
     name="prediction_divergence",
     version=1,
     description="How far a checkpoint's predictions are from those of the last checkpoint on the same tokens.",
+    light=True,
     columns=(
         Column(
             name="position",
@@ -47,20 +48,20 @@ def prediction_divergence(
 ) -> pd.DataFrame:
     r"""The table `PREDICTION_DIVERGENCE`: \(\mathrm{KL}(p_T \,\|\, p_t)\), with a floor of \(10^{-10}\) under \(p_t\).
 
-    Both read the same: the reference so far (causal LM, decoder), or the same hidden tokens (masked LM).
+    Both models read the same input: the reference so far (causal LM, decoder), or the same hidden tokens (masked LM).
 
     Source: [@voita2021].
 
     Args:
         model: The checkpoint, t.
         final: The last one, T.
-        corpus: What they read.
-        sentences: So many at most, chosen by the hash of their text.
-        options: How the corpus is run.
-        by_position: Also a row for each place.
+        corpus: Text to predict.
+        sentences: At most this many, chosen by a hash of their text.
+        options: Options of the pass.
+        by_position: Add a row for each position.
 
     Raises:
-        UserError: The models have no loss, or do not predict the same tokens.
+        UserError: The models have no loss, or predict different tokens.
     """
     chosen, number = options or PassOptions(), checked_sentences(sentences)
     both = (scored_tokens(_reader(one, corpus, chosen), chosen, number, back=0) for one in (final, model))

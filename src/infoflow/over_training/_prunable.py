@@ -1,4 +1,4 @@
-"""How many heads could go at each checkpoint, and whether they are the same ones."""
+"""How many heads could be removed at each checkpoint, and whether they are the same ones."""
 
 # R row of an estimate: the value, then its replicates
 
@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from infoflow.heads import removable
-from infoflow.results import KEYS, Column, TableSchema
+from infoflow.heads import HEAD_IMPORTANCE, HEAD_PRUNING_CURVE, removable
+from infoflow.results import KEYS, TASK_SCORES, Column, TableSchema
 
 from ._clock import CLOCKS
 from ._schedule import checkpoint_steps
@@ -27,6 +27,8 @@ PRUNABLE_BY_UPDATE = TableSchema(
     version=1,
     description="Largest share of heads that can be ablated in one order while 90 % of the model's gain over unigrams "
     "stays, at the first checkpoint at which all seeds gain .05 nats and at the eighths of the training after it.",
+    over_training=True,
+    made_by='a plan with a schedule in [checkpoints] and heavy = ["head_pruning_curve"] makes it',
     columns=(
         *KEYS,
         *CLOCKS,
@@ -47,20 +49,20 @@ PRUNABLE_BY_UPDATE = TableSchema(
 
 
 def prunable_by_update(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """`PRUNABLE_BY_UPDATE` of all models of a run.
+    """`PRUNABLE_BY_UPDATE` for all models of a run.
 
     Args:
         tables: By the name of the measure's table, rows of checkpoints with `KEYS` and `CLOCKS`: head_pruning_curve,
             task_scores, and, for the masks, head_importance.
     """
     rows: list[dict[str, Any]] = []
-    curves, scores = tables.get("head_pruning_curve"), tables.get("task_scores")
+    curves, scores = tables.get(HEAD_PRUNING_CURVE.name), tables.get(TASK_SCORES.name)
     if curves is not None and scores is not None:
         curves = curves[(curves["kind"] == "all") & (curves["metric"] == "loss")]
         unigrams = scores[(scores["metric"] == "loss") & (scores["split"] == "test")]
         base = {(row.model, row.update): row.baseline for row in unigrams.itertuples()}
         for _, own in curves.groupby(_RECIPE, sort=False):
-            rows += _rows(own, base, tables.get("head_importance"))
+            rows += _rows(own, base, tables.get(HEAD_IMPORTANCE.name))
     return PRUNABLE_BY_UPDATE.conform(pd.DataFrame(rows, columns=PRUNABLE_BY_UPDATE.column_names))
 
 
@@ -87,7 +89,7 @@ def _rows(
 
 
 def _updates(curves: pd.DataFrame, unigrams: Mapping[tuple[str, int], float]) -> list[int]:
-    """The first update with a gain in all seeds, then the measured ones nearest to the eighths of the training."""
+    """The first update with a gain in all seeds, then the measured updates nearest to the eighths of the training."""
     whole = curves[curves["removed"] == 0].drop_duplicates(["model", "update"])
     gains: dict[int, list[float]] = {}
     for row in whole.itertuples():
@@ -106,7 +108,7 @@ def _updates(curves: pd.DataFrame, unigrams: Mapping[tuple[str, int], float]) ->
 def _costs(
     draw: pd.DataFrame, loss_R: Float[np.ndarray, " R"], allowed_R: Float[np.ndarray, " R"]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Shares removed, rising, and what each costs in units of what is allowed, (R, share)."""
+    """Shares removed, rising, and the cost of each in units of the allowed cost, (R, share)."""
     ordered = draw[draw["removed"] > 0].sort_values("removed")
     losses = np.stack([_numbers(row) for _, row in ordered.iterrows()], axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -122,7 +124,7 @@ _NO_MASK = {"mask_previous": float("nan"), "mask_final": float("nan")}
 
 
 def _masks(importance: pd.DataFrame | None, model: str, updates: list[int]) -> dict[int, dict[str, float]]:
-    """By update how far its less important half of the heads differs from that of other updates."""
+    """By update, how much its less important half of the heads differs from that of other updates."""
     halves: dict[int, set] = {}
     if importance is not None:
         own = importance[(importance["model"] == model) & (importance["convention"] == "paper")]

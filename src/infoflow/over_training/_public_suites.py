@@ -1,4 +1,4 @@
-"""Public suites of checkpoints: what is known of them. Data only; a suite that is not here works without."""
+"""Public suites of checkpoints: known metadata. Data only; unlisted suites work without it."""
 
 import re
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from itertools import chain
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublicSuite:
-    """What is known of a family of checkpoints before anything is read."""
+    """Metadata of a family of checkpoints, known in advance."""
 
     name: str
-    pattern: str  # of the names of its repositories, a regular expression
-    steps: tuple[int, ...] = ()  # that should be there; (): not known
+    pattern: str  # regular expression of its repositories' names
+    steps: tuple[int, ...] = ()  # expected steps; (): unknown
     tokens_per_update: float | None = None
     doubtful: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)  # repository: revisions
     source: str = ""  # of `doubtful`
@@ -49,9 +49,9 @@ PUBLIC_SUITES = (
     ),
     PublicSuite(name="OLMo", pattern=r"allenai/OLMo[\w.-]*"),  # names tell step and tokens
 )
-"""PolyPythias are among Pythia's: `EleutherAI/pythia-160m-seed3`."""
+"""PolyPythias are part of Pythia: `EleutherAI/pythia-160m-seed3`."""
 
 
 def public_suite(repository: str) -> PublicSuite | None:
-    """The suite that a repository belongs to; None where none is known."""
+    """The suite of a repository; None if unknown."""
     return next((suite for suite in PUBLIC_SUITES if re.fullmatch(suite.pattern, repository)), None)

@@ -1,4 +1,4 @@
-"""When a head takes a role and when it leaves it; what chance makes of sets of heads."""
+"""When a head gains and loses a role; the chance level for sets of heads."""
 
 from dataclasses import dataclass
 
@@ -17,28 +17,28 @@ class RoleEvent:
 
     before: int
     after: int
-    open: bool = False  # only the last checkpoint says so
+    open: bool = False  # seen only at the last checkpoint
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RoleEvents:
-    """What happened to one head and one role."""
+    """Events of one head and one role."""
 
-    initial: bool | None  # held before training; None where step 0 is not there
+    initial: bool | None  # held before training; None without step 0
     births: tuple[RoleEvent, ...]
     deaths: tuple[RoleEvent, ...]
-    flickers: int  # changes of state that were no event
+    flickers: int  # changes of state that were not events
 
 
 def role_events(steps: ArrayLike, held: ArrayLike) -> RoleEvents:
-    """Births and deaths of a role of a head.
+    """Births and deaths of a head's role.
 
-    A birth is the first of two consecutive checkpoints that hold the role, a death the first of two that do not; at
-    the last checkpoint a single one is an event too, and `open`.
+    A birth is the first of two consecutive checkpoints with the role, a death the first of two without it; at the last
+    checkpoint a single one counts too, as `open`.
 
     Args:
         steps: Ascending.
-        held: Whether the head holds the role, at each step.
+        held: Whether the head has the role, at each step.
 
     >>> role_events([0, 1, 2, 4, 8, 16], [0, 1, 0, 0, 1, 1]).births
     (RoleEvent(before=4, after=8, open=False),)

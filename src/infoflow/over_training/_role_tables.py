@@ -1,4 +1,4 @@
-"""Tables of heads' roles over training: who takes one and leaves it, and how far the set stays."""
+"""Tables of heads' roles over training: when heads gain and lose roles, and how stable the set is."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from infoflow.heads import HEAD_ROLES, head_roles
+from infoflow.heads import HEAD_ROLES, by_chance, head_roles
 from infoflow.results import KEYS, Column, TableSchema
 
 from ._clock import CLOCKS, of_whole_course
@@ -18,10 +18,13 @@ _HEAD_PLACE = [column for column in HEAD_ROLES.columns if column.name in ("stack
 
 HEAD_ROLE_EVENTS = TableSchema(
     name="head_role_events",
-    version=1,
+    version=2,
     description="Heads that take a role or leave it. A birth is the first of two consecutive checkpoints that hold it, "
     "a death the first of two that do not; roles held before training are `initial`. The roles are those of "
-    "head_roles, by thresholds: see also the rank correlations of role_turnover, which have none.",
+    "head_roles, by thresholds, tested at every checkpoint on other sentences than those they are chosen on: see also "
+    "the rank correlations of role_turnover, which have no thresholds.",
+    over_training=True,
+    made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(
         *KEYS,
         *_HEAD_PLACE,
@@ -34,14 +37,22 @@ HEAD_ROLE_EVENTS = TableSchema(
 )
 ROLE_TURNOVER = TableSchema(
     name="role_turnover",
-    version=1,
+    version=2,
     description="The heads that hold a role at each checkpoint: how many, and how many of them are the same as at the "
     "checkpoint before and at the last one, beside what two random sets of those sizes share.",
+    over_training=True,
+    made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(
         *KEYS,
         *CLOCKS,
         *(column for column in _HEAD_PLACE if column.name in _PLACE),
         Column(name="size", dtype="int64", unit="heads", description="heads that hold the role"),
+        Column(
+            name="by_chance",
+            dtype="float64",
+            unit="heads",
+            description="how many of them hold it by chance, at most: 2.5 % of those chosen, see `head_roles`",
+        ),
         Column(name="heads", dtype="int64", unit="heads", description="heads that could"),
         Column(name="jaccard_previous", dtype="float64", unit="1", description="with the checkpoint before; NaN: none"),
         Column(name="expected_previous", dtype="float64", unit="1", description="of random sets of these sizes"),
@@ -74,12 +85,15 @@ def role_tables(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
         scores, held = (
             own.pivot_table(index="update", columns=["layer", "head"], values=v) for v in ("value", "holds")
         )
+        chance = {update: by_chance(at_update) for update, at_update in own.groupby("update")}
         held = held.fillna(0).astype(bool)
         for layer, head in held.columns[held.any(axis=0).to_numpy()]:
             found = role_events(held.index.to_numpy(), held[layer, head].to_numpy())
             where = {**of_whole_course(model), **place, "layer": layer, "head": head, "flickers": found.flickers}
             events += [{**where, **event} for event in _listed(found)]
-        turnover += [{**clocks[update], **place, **row} for update, row in _turnover(scores, held)]
+        turnover += [
+            {**clocks[update], **place, **row, "by_chance": chance[update]} for update, row in _turnover(scores, held)
+        ]
     return {
         HEAD_ROLE_EVENTS.name: HEAD_ROLE_EVENTS.conform(pd.DataFrame(events, columns=HEAD_ROLE_EVENTS.column_names)),
         ROLE_TURNOVER.name: ROLE_TURNOVER.conform(pd.DataFrame(turnover, columns=ROLE_TURNOVER.column_names)),
@@ -87,7 +101,7 @@ def role_tables(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
 
 def _clocks(tables: Mapping[str, pd.DataFrame]) -> dict[int, dict[Hashable, Any]]:
-    """By update the columns `KEYS` and `CLOCKS`, in order."""
+    """The columns `KEYS` and `CLOCKS` by update, in order."""
     names = [column.name for column in (*KEYS, *CLOCKS)]
     frames = [frame[names] for frame in tables.values() if len(frame)]
     if not frames:
@@ -107,7 +121,7 @@ def _listed(found: RoleEvents) -> list[dict[str, Any]]:
 
 
 def _turnover(scores: pd.DataFrame, held: pd.DataFrame) -> list[tuple[int, dict[str, Any]]]:
-    """By update what `ROLE_TURNOVER` says of one role; both frames are (update, head)."""
+    """The columns of `ROLE_TURNOVER` for one role, by update; both frames are (update, head)."""
     sets, values, heads = held.to_numpy(), scores.reindex_like(held).to_numpy(dtype=float), held.shape[1]
     rows = []
     for at, update in enumerate(held.index):
@@ -132,7 +146,10 @@ def _turnover(scores: pd.DataFrame, held: pd.DataFrame) -> list[tuple[int, dict[
 
 
 def _shared(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """Jaccard index of two sets of heads, and what random ones of their sizes have; NaN of two empty ones."""
+    """Jaccard index of two sets of heads, and its expectation for random sets of these sizes.
+
+    NaN for two empty sets.
+    """
     union = int((one | other).sum())
     jaccard = float((one & other).sum() / union) if union else np.nan
     return jaccard, expected_jaccard(len(one), int(one.sum()), int(other.sum()))

@@ -1,4 +1,4 @@
-"""Which updates to keep: a schedule in words, and a choice among the checkpoints that somebody else kept."""
+"""Which updates to keep: a schedule in words, and a selection among existing checkpoints."""
 
 import math
 from collections.abc import Sequence
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from infoflow.foundation import UserError
 
 DEFAULT_SCHEDULE = "log:16+linear:8"
-"""Which checkpoints of a training are kept unless told otherwise."""
+"""Default schedule of the checkpoints to keep."""
 _GRAMMAR = "Write log:K, linear:K, every:M, powers or a list such as 0,10,500; + joins them."
 _MOST = 10**6  # steps of one schedule
 
 
 def checkpoint_steps(schedule: str, updates: int, warmup: int = 0) -> list[int]:
-    r"""Steps of a schedule, ascending; step 0, the last warm-up update and the last update are always among them.
+    r"""Steps of a schedule, ascending; step 0, the last warm-up update and the last update are always included.
 
-    Early change is fast in t and late change is slow, so the default, `log:16+linear:8`, has both grids.
+    Change is fast in t early and slow late, so the default, `log:16+linear:8`, combines both grids.
 
     | part | steps of N updates |
     |---|---|
@@ -30,7 +30,7 @@ def checkpoint_steps(schedule: str, updates: int, warmup: int = 0) -> list[int]:
         warmup: Updates of the warm-up; 0: none.
 
     Raises:
-        UserError: The schedule cannot be read, or names a step beyond the training.
+        UserError: The schedule cannot be parsed, or has a step beyond the training.
 
     >>> checkpoint_steps("log:12", 5000)
     [0, 1, 2, 4, 9, 20, 44, 97, 213, 469, 1032, 2272, 5000]
@@ -47,13 +47,13 @@ def checkpoint_steps(schedule: str, updates: int, warmup: int = 0) -> list[int]:
 
 
 def select_steps(available: Sequence[int], k: int) -> list[int]:
-    r"""`k` of the steps that there are, evenly in log time: the first, then towards the last; step 0 is extra.
+    r"""`k` of the available steps, evenly in log time, including the first and the last; step 0 is extra.
 
-    After the i-th, s, comes the later one nearest in log2 to \(s (a_n / s)^{1/(k-i)}\), of two equally near the
-    smaller, such that enough are left for the rest. All of them where there are no more than `k`; of one, the last.
+    The i-th choice s is followed by the later step nearest in log2 to \(s (a_n / s)^{1/(k-i)}\) (the smaller one in a
+    tie) that leaves enough steps for the rest. With at most `k` steps, all; with k = 1, the last.
 
     Raises:
-        UserError: `k` is no number from 1, or the steps are not different numbers from 0.
+        UserError: `k` is below 1, or the steps are not distinct nonnegative numbers.
 
     >>> select_steps([500, 1000, 1500, 2000, 2500, 3000], 4)
     [500, 1000, 1500, 3000]

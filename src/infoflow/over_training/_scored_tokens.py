@@ -1,4 +1,4 @@
-"""What a model predicts, token by token: log-probabilities with what stands around each predicted token."""
+"""A model's predictions, token by token: log-probabilities with the context of each predicted token."""
 
 # B sentence, T token, N predicted token, V vocabulary
 
@@ -24,8 +24,8 @@ class ScoredTokens:
 
     log_chances: Float[Tensor, "N V"]  # float32
     labels: Int[np.ndarray, " N"]
-    positions: Int[np.ndarray, " N"]  # of the predicted token among its sentence's ordinary ones, from 1
-    before: Int[np.ndarray, "N back"]  # visible tokens before it, the nearest first; −1: none, or not visible
+    positions: Int[np.ndarray, " N"]  # of the predicted token among its sentence's ordinary tokens, from 1
+    before: Int[np.ndarray, "N back"]  # visible tokens before it, nearest first; −1: none, or not visible
     after: Int[np.ndarray, " N"]  # the visible token after it (masked LM)
     sentences: Int[np.ndarray, " N"]  # row of the sentence in the batch
     blocks: Int[np.ndarray, " N"]
@@ -36,7 +36,7 @@ class ScoredTokens:
         return -self.log_chances.gather(1, labels[:, None])[:, 0].double().cpu().numpy()
 
     def chunks(self) -> Iterator[slice]:
-        """Parts whose log-probabilities may be held in float64."""
+        """Parts small enough to hold their log-probabilities in float64."""
         step = max(1, _CHUNK // self.log_chances.shape[1])
         for start in range(0, len(self.labels), step):
             yield slice(start, start + step)
@@ -45,7 +45,7 @@ class ScoredTokens:
 def scored_tokens(
     reader: Reader, options: PassOptions, sentences: int | None, back: int, purpose: str = "over-training"
 ) -> Iterator[ScoredTokens]:
-    """Predictions on so many sentences by the hash of their text, with `back` tokens before each.
+    """Predictions on `sentences` sentences, chosen by a hash of their text, with `back` tokens before each.
 
     A masked LM reads text corrupted as in its training, with the same noise at every checkpoint.
     """

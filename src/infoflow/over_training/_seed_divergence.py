@@ -1,4 +1,4 @@
-"""How far the predictions of two seeds are apart at the same update."""
+"""The divergence between the predictions of two seeds at the same update."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +18,8 @@ SEED_DIVERGENCE = replace(
     name="seed_divergence",
     description="How far a checkpoint's predictions are from those of another seed at the same update, on the same "
     "tokens.",
+    light=False,
+    made_by="a plan of two seeds or more with seed_divergence in the light or heavy of its [checkpoints] makes it",
     columns=(
         PREDICTION_DIVERGENCE.columns[0],
         *estimate_columns(
@@ -35,7 +37,7 @@ class SeedDivergence(Intervention):
 
     Args:
         references: Loads the other seed's checkpoint, as "seed".
-        key: What it is, in words or hashes: results are keyed by it.
+        key: Identifies it, in words or hashes, in the keys of results.
     """
 
     table: ClassVar[TableSchema] = SEED_DIVERGENCE

@@ -1,4 +1,4 @@
-"""The checkpoints of one training, in order: what sources such as `NAME@log:12` and folders of checkpoints hold."""
+"""The checkpoints of one training, in order, from sources such as `NAME@log:12` and folders of checkpoints."""
 
 import math
 import re
@@ -18,31 +18,31 @@ MAIN = "main"
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SuiteCheckpoint:
-    """One checkpoint: where it lies, and what it says of itself."""
+    """One checkpoint: its location and its metadata."""
 
     name: str  # of its folder or its revision
     update: int
     place: AbstractPlace
     tokens: float = math.nan
     named: int | None = None  # the step in its name; None: it has none
-    by_hand: bool = False  # the user said which update it is
+    by_hand: bool = False  # the user specified its update
     state: TrainerState = TrainerState()  # noqa: RUF009 (frozen)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Missing:
-    """A checkpoint that should be there."""
+    """A missing checkpoint."""
 
     name: str
     update: int
     why: str
     lost: bool = False
-    """Whether a manifest says that it was there, and what it held."""
+    """Whether a manifest recorded it and its content."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CheckpointSeries:
-    """Checkpoints of one training by their updates, ascending; two may claim the same one."""
+    """Checkpoints of one training by ascending update; two may claim the same one."""
 
     name: str
     checkpoints: tuple[SuiteCheckpoint, ...]
@@ -52,7 +52,7 @@ class CheckpointSeries:
 
     @property
     def updates(self) -> int:
-        """N, of the whole training: as it says itself, as its suite says, else the last that there is."""
+        """N of the whole training: as recorded, from its suite, or else the last checkpoint."""
         told = [one.state.updates for one in self.checkpoints if one.state.updates]
         last = max(one.update for one in self.checkpoints)
         known = max([*told, *(self.suite.steps if self.suite else ())], default=last)
@@ -60,16 +60,16 @@ class CheckpointSeries:
 
     @property
     def is_provisional(self) -> bool:
-        """Whether nothing but the checkpoints tells how long the training was."""
+        """Whether the length of the training is known only from the checkpoints."""
         return not (any(one.state.updates for one in self.checkpoints) or (self.suite and self.suite.steps))
 
 
 def checkpoint_of(name: CheckpointName | None, text: str, place: AbstractPlace, state: TrainerState,
                   suite: PublicSuite | None, by_hand: Mapping[str, int]) -> SuiteCheckpoint | None:  # fmt: skip
-    """The checkpoint at the update that its training noted, else at that of its name; None where neither tells one.
+    """The checkpoint at the recorded update, else at that of its name; None if there is neither.
 
-    Its tokens are what the training counted, else what the name tells, else updates times those of one, where a suite's
-    are known: never guessed.
+    Its tokens are those counted in training, else those in the name, else updates times the suite's tokens per update
+    if known; never guessed.
     """
     update = name.step if name and text in by_hand else state.step if state.step is not None else None
     if update is None and name is None:
@@ -94,10 +94,10 @@ def checkpoint_of(name: CheckpointName | None, text: str, place: AbstractPlace, 
 
 
 def in_stages(found: Sequence[tuple[CheckpointName, SuiteCheckpoint]]) -> list[list[SuiteCheckpoint]]:
-    """One series, or one for each branch ("ingredient") of a later stage; stages follow each other by their tokens.
+    """One series, or one for each branch ("ingredient") of a later stage; stages are ordered by their tokens.
 
     Raises:
-        UserError: There are several stages, and the names tell no tokens.
+        UserError: There are several stages, and the names have no tokens.
     """
     stages = sorted({name.stage for name, _ in found})
     branches = sorted({name.ingredient for name, _ in found if name.ingredient}) or [0]
@@ -125,10 +125,10 @@ def _one_axis(found: Sequence[tuple[CheckpointName, SuiteCheckpoint]], stages: S
 
 
 def chosen(checkpoints: Iterable[SuiteCheckpoint], choice: str, source: str) -> list[SuiteCheckpoint]:
-    """Those that `all`, `log:K` or `A..B` asks for, by their updates; two of one update go together.
+    """The checkpoints selected by `all`, `log:K` or `A..B`, by update; two of one update stay together.
 
     Raises:
-        UserError: The choice cannot be read, or leaves none.
+        UserError: The choice cannot be parsed, or is empty.
     """
     ordered = sorted(checkpoints, key=lambda one: (one.update, one.name))
     if choice in ("", "all"):
@@ -154,5 +154,5 @@ GRAMMAR = "NAME@REVISION,REVISION, NAME@all, NAME@log:12 or NAME@1000..20000"
 
 
 def is_choice(text: str) -> bool:
-    """Whether the part behind @ chooses among all that there are, and is no list of revisions."""
+    """Whether the part after @ is a selection, and not a list of revisions."""
     return text in ("", "all") or text.startswith("log:") or ".." in text

@@ -1,4 +1,4 @@
-"""All checks of a series of checkpoints, before anything is believed of it."""
+"""All checks of a series of checkpoints, to run before interpreting it."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ from ._way_checks import outliers, way_checks
 
 
 def check_series(series: Sequence[WeighedCheckpoint], missing: Sequence[Missing] = ()) -> SeriesChecks:
-    """K1 to K12 of a training's checkpoints, in the order of their updates.
+    """K1 to K12 for a training's checkpoints, in order of updates.
 
-    What has an error is left out of the checks that follow: an outlier taints the distances of its neighbours.
+    Checkpoints with an error are left out of the following checks: an outlier affects the distances of its neighbours.
     """
     ordered = in_order(series)
     gaps = [

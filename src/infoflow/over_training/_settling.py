@@ -1,4 +1,4 @@
-"""Tables of convergence: normalised by where each layer began, and when it settled."""
+"""Tables of convergence: normalised by each layer's start, with the time of settling."""
 
 from collections.abc import Hashable, Iterator
 from typing import Any
@@ -14,11 +14,10 @@ from ._convergence_measure import CONVERGENCE, DISPLACEMENT
 
 _CURVE = ["stack", "layer", "kind", "reference", "similarity"]
 
-CONVERGENCE_OVER_TRAINING = TableSchema(
-    name=CONVERGENCE.name,
-    version=1,
-    description=CONVERGENCE.description,
-    columns=(
+CONVERGENCE_OVER_TRAINING = CONVERGENCE.named(
+    CONVERGENCE.name,
+    CONVERGENCE.description,
+    (
         *KEYS,
         *CLOCKS,
         *CONVERGENCE.columns,
@@ -36,6 +35,8 @@ CONVERGENCE_TIME = TableSchema(
     version=1,
     description="When each layer settled: the last upward crossing of .9 of the way from its start to the reference, "
     "between two checkpoints.",
+    over_training=True,
+    made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(
         *KEYS,
         *(column for column in CONVERGENCE.columns if column.name in _CURVE),
@@ -55,7 +56,7 @@ CONVERGENCE_TIME = TableSchema(
 
 
 def settled(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Rows of `CONVERGENCE_OVER_TRAINING` and of `CONVERGENCE_TIME` of one model.
+    """Rows of `CONVERGENCE_OVER_TRAINING` and `CONVERGENCE_TIME` for one model.
 
     Args:
         frame: The rows of `LayerConvergence` at every checkpoint, with `KEYS` and `CLOCKS`.
@@ -85,7 +86,7 @@ def settled(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _curves(frame: pd.DataFrame) -> Iterator[tuple[dict[Hashable, Any], pd.DataFrame]]:
-    """The curves over training that have a way to go to 1: references that do not move, of similarities."""
+    """The curves over training that converge to 1: similarities to fixed references."""
     fixed = frame[(frame["similarity"] != DISPLACEMENT) & frame["reference"].isin(["final", "other-seed"])]
     for values, own in fixed.groupby(_CURVE, sort=False):
         yield dict(zip(_CURVE, values, strict=True)), own

@@ -1,4 +1,4 @@
-"""How much a translation rests on its source, and how much on what is already written."""
+"""How much a translation depends on its source, and how much on its prefix."""
 
 # S source token, J target position (decoder step)
 
@@ -20,13 +20,13 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 from ._translation_order import source_share
 
 RULES = ("voita", "alti")
-"""Of `token_relevance`: those whose relevance is above 0 and comes to 1 for each prediction."""
+"""Rules of `token_relevance` whose relevance is positive and sums to 1 for each prediction."""
 EXPLAINED = ("top", "reference")
 MEASURES = ("share", "entropy", "prefix_entropy")
 _MEAN = -1
-_LOOKED_AT = 2000  # sentences among which the commonest lengths are found
-_SHORTEST = 4  # tokens on either side, where the corpus has such sentences
-_CONSERVED = 0.05  # of the relevance that may be lost: stabilisers take .005 in two layers of width 64
+_LOOKED_AT = 2000  # sentences used to find the most common lengths
+_SHORTEST = 4  # tokens on either side, if the corpus has such sentences
+_CONSERVED = 0.05  # share of the relevance that may be lost: stabilisers take .005 in two layers of width 64
 
 SOURCE_CONTRIBUTION = TableSchema(
     name="source_contribution",
@@ -68,17 +68,17 @@ SOURCE_CONTRIBUTION = TableSchema(
 
 
 class SourceContribution(Intervention):
-    r"""`source_share` by target position [@voita2021], by two rules of relevance side by side.
+    r"""`source_share` by target position [@voita2021], for two rules of relevance.
 
     $$ \mathrm{share}(j) = \frac{\sum_{src} r}{\sum_{src} r + \sum_{prefix} r} $$
 
-    Entropies depend on the number of tokens, so all sentences have the same numbers on both sides: the commonest among
-    those of the corpus. Relevance must be conserved, else the rule has no rows and a note says by how much it was not.
+    Entropies depend on the number of tokens, so all sentences have the same lengths on both sides: the most common ones
+    in the corpus. Relevance must be conserved; otherwise the rule has no rows and a note gives the deficit.
 
     Args:
-        sentences: At most, chosen by the hash of their text: the same at every checkpoint.
-        explained: `"top"`, or `"reference"`, which stays the same token over training. ALTI explains both alike.
-        rules: Of `RULES`.
+        sentences: Maximum number, chosen by a hash of their text: the same at every checkpoint.
+        explained: `"top"`, or `"reference"`, which is the same token throughout training. ALTI explains both equally.
+        rules: Subset of `RULES`.
     """
 
     table: ClassVar[TableSchema] = SOURCE_CONTRIBUTION
@@ -111,7 +111,7 @@ class SourceContribution(Intervention):
         return pd.DataFrame(frames, columns=self.table.column_names)
 
     def _choose(self, reader: Reader) -> list[int]:
-        """Sentences of the commonest pair of lengths; of two as common, the longer."""
+        """Sentences with the most common pair of lengths; the longer one wins ties."""
         if not reader.has_target:
             raise NothingToRead(f"{reader.model.name} has nothing to predict: {reader.no_target}.")
         rows = SentenceScorer(reader).choose(_LOOKED_AT, "source-contribution").tolist()
@@ -125,7 +125,7 @@ class SourceContribution(Intervention):
         return [row for row in rows if lengths[row] == best][: self.sentences]
 
     def _relevances(self, reader: Reader, row: int, rule: str) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Of each decoder step: its number, the relevance of source tokens, and of what was read until then."""
+        """For each decoder step: its number, the relevance of source tokens, and of the prefix."""
         streams = reader.padded(np.array([row])).streams
         source, target = streams[reader.source_stack], streams["decoder"]
         batch = {

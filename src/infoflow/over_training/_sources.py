@@ -1,4 +1,4 @@
-"""What stands on the command line for a series of checkpoints."""
+"""Command-line sources of a series of checkpoints."""
 
 import os
 import re
@@ -12,11 +12,11 @@ from ._folder_series import folder_series
 from ._hub_series import braced_series, hub_series
 from ._series import GRAMMAR, CheckpointSeries
 
-_MOST = 1000  # repositories that braces may stand for
+_MOST = 1000  # maximum number of repositories from braces
 
 
 def read_series(sources: Sequence[str], steps: Mapping[str, int] | None = None) -> list[CheckpointSeries]:
-    """The series of checkpoints that sources stand for; weights of the hub are not fetched.
+    """The series of checkpoints from these sources; hub weights are not fetched yet.
 
     | source | its checkpoints |
     |---|---|
@@ -27,11 +27,11 @@ def read_series(sources: Sequence[str], steps: Mapping[str, int] | None = None) 
     | a run folder | those of its models, a series each |
 
     Args:
-        sources: One or several.
-        steps: The update of a checkpoint whose name does not tell it, by its name.
+        sources: One or several sources.
+        steps: The update of each checkpoint whose name does not contain it.
 
     Raises:
-        UserError: One cannot be read, or there is nothing of it.
+        UserError: A source cannot be read, or has no checkpoints.
     """
     found = [series for source in sources for series in _read(source, steps or {})]
     names = [series.name for series in found]

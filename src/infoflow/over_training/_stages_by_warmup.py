@@ -1,4 +1,4 @@
-"""When n-gram stages come in two trainings that differ in nothing but their warm-up."""
+"""Times of n-gram stages in two trainings that differ only in their warm-up."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,8 +14,11 @@ from ._clock import of_whole_course
 
 WARMUP_FACTOR = 4
 CHECKPOINT_STEPS = {"updates": 1, "rates": 2}
-"""By how many steps between checkpoints a stage's time may be off: each minimum is half a step from its checkpoint at
-most, and while the rate rises its sum grows with the square of the updates."""
+"""Tolerance of a stage's time, in steps between checkpoints.
+
+Each minimum is at most half a step from its checkpoint, and while the rate rises its sum grows with the square of the
+updates.
+"""
 """How many times as long the second warm-up must be: of another factor the published numbers say nothing."""
 _ROUNDING = 0.05  # of that factor: a warm-up is a whole number of updates
 
@@ -25,6 +28,8 @@ STAGES_BY_WARMUP = TableSchema(
     version=1,
     description="How much later the divergence KL(Q||P) from an n-gram model is least in a training with a longer "
     "warm-up; beside it in another seed with the same warm-up.",
+    made_by="it needs two studies that differ in their warm-up alone, one four times as long, with a schedule in "
+    "[checkpoints]: compare their folders, infoflow over-scale RUN RUN",
     columns=(
         *KEYS,
         Column(
@@ -68,7 +73,7 @@ STAGES_BY_WARMUP = TableSchema(
 
 
 def is_longer_warmup(short: int, long: int) -> bool:
-    """Whether the second warm-up is four times the first (both in updates), but for rounding."""
+    """Whether the second warm-up is four times the first (both in updates), up to rounding."""
     return short > 0 and abs(long / short / WARMUP_FACTOR - 1) <= _ROUNDING
 
 
@@ -84,13 +89,13 @@ class WarmedUp:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Minimum:
-    """Where one curve is least, estimate and replicates."""
+    """The minimum of one curve, estimate and replicates."""
 
     row: Mapping[Any, Any]  # of one of its checkpoints, for the keys
     updates: np.ndarray  # (1 + R) log2
     rates: np.ndarray  # (1 + R) log2 of the sum of learning rates
     gap: float  # doublings
-    inside: bool  # neither at the first checkpoint nor at the last
+    inside: bool  # not at the first or last checkpoint
 
 
 def stages_by_warmup(short: WarmedUp, long: WarmedUp) -> pd.DataFrame:
@@ -126,7 +131,7 @@ def stages_by_warmup(short: WarmedUp, long: WarmedUp) -> pd.DataFrame:
 
 
 def _minima(run: WarmedUp) -> dict[tuple[tuple[str, ...], int, int], _Minimum]:
-    """By the recipe, the order of the n-grams and the seed."""
+    """By recipe, order of the n-grams and seed."""
     frame = run.agreement
     frame = frame[(frame["measure"] == "kl_from_ngram") & (frame["context"] == "before") & (frame["update"] > 0)]
     recipe = ["objective", "variant", "architecture", "start"]
@@ -138,7 +143,7 @@ def _minima(run: WarmedUp) -> dict[tuple[tuple[str, ...], int, int], _Minimum]:
 
 
 def _minimum(rows: pd.DataFrame, rates: float) -> _Minimum:
-    """Of one curve, in order of updates."""
+    """The minimum of one curve; rows are in order of updates."""
     draws = np.array([np.asarray(own, dtype=float) for own in rows["replicates"]])  # (update, R)
     places = np.concatenate([rows[["value"]].to_numpy(float), draws], axis=1).argmin(axis=0)
     updates = np.log2(rows["update"].to_numpy(float))

@@ -1,4 +1,4 @@
-"""The loss of every predicted token of some sentences, and where it stands: kept for the measures that ask for it."""
+"""The loss of every predicted token of some sentences, and its position: cached for all measures that need it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -19,7 +19,7 @@ class TokenLosses:
     """Predicted tokens of the chosen sentences."""
 
     losses: Float[np.ndarray, " N"]  # nats
-    unigram: Float[np.ndarray, " N"]  # of the same tokens, by their frequency in the counted corpus alone
+    unigram: Float[np.ndarray, " N"]  # of the same tokens, from their frequency in the counted corpus
     labels: Int[np.ndarray, " N"]
     positions: Int[np.ndarray, " N"]  # among the sentence's ordinary tokens, from 1
     lengths: Int[np.ndarray, " N"]  # the last predicted position of the sentence
@@ -32,7 +32,10 @@ _KINDS = {"losses": np.float64, "unigram": np.float64}
 
 
 def token_losses(reader: Reader, options: PassOptions, sentences: int | None) -> TokenLosses:
-    """Losses on so many sentences by the hash of their text; the model runs once for all measures of a reader."""
+    """Losses on `sentences` sentences, chosen by a hash of their text.
+
+    The model runs once for all measures of a reader.
+    """
     held = _HELD.setdefault(reader, {})
     key = (sentences, options)
     if key not in held:
@@ -42,7 +45,7 @@ def token_losses(reader: Reader, options: PassOptions, sentences: int | None) ->
 
 
 def scored_and_kept(reader: Reader, options: PassOptions, sentences: int | None, back: int) -> Iterator[ScoredTokens]:
-    """`scored_tokens`, whose losses `token_losses` has once all batches were seen."""
+    """`scored_tokens`, whose losses are available in `token_losses` after all batches."""
     parts = list[TokenLosses]()
     for batch in scored_tokens(reader, options, sentences, back):
         parts.append(_losses(reader, batch))

@@ -1,19 +1,23 @@
-"""What a training wrote beside its checkpoint."""
+"""Records that a training wrote with its checkpoint."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infoflow.foundation import read_object
+
+from ._checkpoint_names import MOST_UPDATES
+
 TRAINER_STATE = "trainer_state.json"
 MANIFEST = "manifest.json"
+_MOST = 1e300
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainerState:
-    """Where a checkpoint stands in its training, in the training's own words; None and NaN: it does not say."""
+    """A checkpoint's position in its training, as recorded by the training; None and NaN: not recorded."""
 
     step: int | None = None
     updates: int | None = None  # of the whole training
@@ -24,15 +28,17 @@ class TrainerState:
 
 
 def trainer_state(folder: Path) -> TrainerState:
-    """What the `trainer_state.json` of Hugging Face's `Trainer` in a checkpoint's folder says, or beside the folder the
-    manifest of infoflow's own training; empty where there is none.
+    """The content of a checkpoint's `trainer_state.json` (Hugging Face's `Trainer`), or of infoflow's manifest next to
+    it.
+
+    Empty if there is neither.
     """
     entries = _read(folder / TRAINER_STATE)
     return _of_trainer(entries) if entries else _of_manifest(_read(folder.parent / MANIFEST), folder.name)
 
 
 def listed(home: Path) -> dict[str, dict[str, str]] | None:
-    """The checkpoints that a folder's manifest knows, by name, with the SHA-256 of their files; None: no manifest."""
+    """The checkpoints in a folder's manifest, by name, with the SHA-256 of their files; None: no manifest."""
     if not (home / MANIFEST).is_file():
         return None
     entries = {_folder(entry): entry.get("files") for entry in _snapshots(_read(home / MANIFEST))}
@@ -65,9 +71,9 @@ def _folder(entry: Mapping[str, Any]) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty where there is none."""
+    """The JSON object in a file; empty if there is none."""
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = read_object(path)
     except (OSError, ValueError, RecursionError):
         return {}
     return entries if isinstance(entries, dict) else {}
@@ -82,7 +88,7 @@ def _of_trainer(entries: Mapping[str, Any]) -> TrainerState:
     return TrainerState(
         step=step,
         updates=_count(entries.get("max_steps")) or None,
-        tokens=tokens if tokens > 0 or step == 0 else math.nan,  # 0: `Trainer` was not asked to count
+        tokens=tokens if tokens > 0 or step == 0 else math.nan,  # 0: `Trainer` did not count tokens
         lr=_newest(before, "learning_rate"),
         training_loss=_newest(before, "loss"),
         validation_loss=_newest(before, "eval_loss"),
@@ -94,8 +100,13 @@ def _newest(lines: list[Mapping[str, Any]], name: str) -> float:
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    """A value as a finite float; NaN if it is not a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    return float(value) if abs(value) < _MOST else math.nan
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """A number of updates; None for anything else, or for an impossibly large number."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value <= MOST_UPDATES else None

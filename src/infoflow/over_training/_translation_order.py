@@ -1,4 +1,4 @@
-"""What a translation takes from its source, and in which order."""
+"""The share of a translation that depends on its source, and its word order."""
 
 from dataclasses import dataclass
 
@@ -10,24 +10,24 @@ from infoflow.foundation import UserError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reordering:
-    """How monotone an alignment is: 1 where the target follows the source word by word."""
+    """How monotone an alignment is: 1 if the target follows the source word by word."""
 
     frs_b: float  # fuzzy reordering score over the steps between aligned words
-    frs_a: float  # the same with the step from the beginning and the one to the end
-    tau_share: float  # share of pairs of words in their order; ties are in order
+    frs_a: float  # the same with the steps from the beginning and to the end
+    tau_share: float  # share of pairs of words in order; ties are in order
 
 
 def fuzzy_reordering(ranks: ArrayLike) -> Reordering:
-    r"""Fuzzy reordering scores and share of ordered pairs, of source ranks in target order.
+    r"""Fuzzy reordering scores and share of ordered pairs, from source ranks in target order.
 
     $$ \mathrm{FRS}_B = 1 - \frac{\mathrm{jumps}}{n - 1}, \qquad \mathrm{FRS}_A = 1 - \frac{\mathrm{jumps}_A}{n + 1},
        \qquad \tau = 1 - \frac{\mathrm{inversions}}{n (n - 1) / 2} $$
 
-    A step of 0 or +1 is no jump; A also counts a start and an end that are no step of +1. All are 1 below two words.
-    Which variant [@voita2021language] used is unverified, so both are given.
+    A step of 0 or +1 is not a jump; A also counts a start and an end that are not a step of +1. All are 1 below two
+    words. Which variant [@voita2021language] used is unverified, so both are given.
 
     Args:
-        ranks: Of the aligned source words, in target order; they are numbered anew, without the words left out.
+        ranks: Source positions of the aligned words, in target order; renumbered without unaligned words.
 
     >>> fuzzy_reordering([0, 1, 4, 2, 3])
     Reordering(frs_b=0.5, frs_a=0.5, tau_share=0.8)
@@ -51,16 +51,16 @@ def fuzzy_reordering(ranks: ArrayLike) -> Reordering:
 
 
 def source_share(source: ArrayLike, prefix: ArrayLike) -> tuple[float, float]:
-    r"""Share of the relevance that the source has, and the entropy of its spread over source tokens, nats.
+    r"""Share of the relevance on the source, and the entropy of its distribution over source tokens, in nats.
 
     $$ \frac{\sum_{src} r}{\sum_{src} r + \sum_{prefix} r}, \qquad -\sum_{src} p \ln p, \quad p = r / \sum_{src} r $$
 
-    ([@voita2021]). NaN where there is no relevance.
+    ([@voita2021]). NaN without relevance.
 
     Args:
         source: Relevance of each source token, (token,), or of its dimensions, (token, width): then r is the sum of
             their absolute values.
-        prefix: Likewise of the tokens written so far.
+        prefix: Likewise for the tokens written so far.
 
     >>> [round(number, 4) for number in source_share([0.3, 0.2, 0.1], [0.25, 0.15])]
     [0.6, 1.0114]

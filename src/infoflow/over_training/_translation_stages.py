@@ -1,4 +1,4 @@
-"""What a translation model has learned of translating: its target language, the words, their order."""
+"""What a translation model has learned: its target language, the words, their order."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
@@ -14,7 +14,7 @@ from infoflow.corpus import Corpus
 from infoflow.flow import Intervention, NothingToRead, PassOptions, Reader
 from infoflow.foundation import NUM_BLOCKS, UserError, block_of, hash64_array, replicate_weights, stream
 from infoflow.heads import SentenceScorer
-from infoflow.models import BleuStatistics, Model, bleu_statistics, start_token_id, translate
+from infoflow.models import BleuStatistics, Model, as_model_writes, bleu_by_block, start_token_id, translate
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, ratio_estimate
 
 from ._counted import counted_ngrams
@@ -28,17 +28,19 @@ _NO_ORDER = -1
 
 TRANSLATION_STAGES = TableSchema(
     name="translation_stages",
-    version=1,
+    version=2,
     description="What greedy translations of some sentences are like: as text of the target language, word by word, "
     "and in their order.",
+    light=True,
     columns=(
         Column(
             name="measure",
             dtype="string",
             unit="",
             description="lm_score: mean log-probability of an output token under an n-gram model of the training "
-            "corpus's translations less that of the references' tokens; bleu (corpus, lower-cased), chrf (mean over "
-            "sentences); unigram_precision: share of output words that are in the reference, by their frequency; "
+            "corpus's translations less that of the references' tokens; bleu (corpus, lower-cased; tokenizer 13a, or "
+            "zh or char for scripts without spaces), chrf (mean over sentences); unigram_precision: share of output "
+            "words that are in the reference, by their frequency; "
             "word_by_word: share that are in the word-by-word translation; frs_a, frs_b, tau_share: how monotone, see "
             "fuzzy_reordering; degenerate: share of outputs that are empty or one repeated word, left out of those "
             "three, as are outputs with fewer than two aligned words",
@@ -64,7 +66,7 @@ TRANSLATION_STAGES = TableSchema(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Lexicon:
-    """What is learned from the training pairs once, for all checkpoints."""
+    """Statistics learned from the training pairs once, for all checkpoints."""
 
     aligner: WordAligner
     ranks: dict[str, int]  # of target words, from 1
@@ -92,12 +94,12 @@ class TranslationStages(Intervention):
     r"""Stages of learning to translate: the target language, then the words, then their order [@voita2021language].
 
     Greedy translations of a fixed sample. n-gram models (`NgramModel`), frequency ranks and one word aligner
-    (`WordAligner`, fitted once) come from the corpus that the caller names as the training corpus, else from the
-    measured one; the model's attention is never asked.
+    (`WordAligner`, fitted once) come from the training corpus that the caller names, else from the measured one; the
+    model's attention is never used.
 
     Args:
-        sentences: Chosen by the hash of their text: the same at every checkpoint.
-        pairs: Sentence pairs that the aligner is fitted to, at most; chosen likewise.
+        sentences: Number of sentences, chosen by a hash of their text: the same at every checkpoint.
+        pairs: Maximum number of sentence pairs for fitting the aligner; chosen the same way.
     """
 
     table: ClassVar[TableSchema] = TRANSLATION_STAGES
@@ -115,7 +117,7 @@ class TranslationStages(Intervention):
             raise NothingToRead(f"{reader.model.name} does not translate {reader.corpus.name}")
         rows = SentenceScorer(reader).choose(self.sentences, "translation-stages")
         sentences = [reader.corpus[int(row)] for row in rows]
-        references = [str(one.translation) for one in sentences]
+        references = as_model_writes(reader.model, [str(one.translation) for one in sentences])
         outputs = translate(reader.model, [one.text for one in sentences], beams=1)
         ids = reader.corpus.content_ids[rows]
         lexicon = _lexicon(reader.counted, self.pairs, reader.seed)
@@ -180,7 +182,7 @@ def _lm_rows(
 
 
 def _after_start(ids: Sequence[int], start: int) -> list[int]:
-    """What a decoder predicts of a target."""
+    """The tokens of a target that a decoder predicts."""
     return list(ids[1:] if len(ids) > 1 and ids[0] == start else ids)
 
 
@@ -212,7 +214,7 @@ def _ratio(sums: Float[np.ndarray, "2 block"]) -> Float[np.ndarray, " row"]:
 def _similarity_rows(outputs: list[str], references: list[str], blocks: np.ndarray) -> list[dict[str, Any]]:
     other = [*outputs[1:], *outputs[:1]]
     values, control = (_bleu(texts, references, blocks) for texts in (outputs, other))
-    bleu = estimate(float(values[0]), values[1:], float(control[0]), len(outputs), scale="positive")
+    bleu = estimate(float(values[0]), values[1:], float(control[0]), len(outputs), scale="percent")
     metric = CHRF()
     scores, control = (
         np.array(
@@ -223,16 +225,14 @@ def _similarity_rows(outputs: list[str], references: list[str], blocks: np.ndarr
     ones = np.ones(len(scores))
     return [
         {"measure": "bleu", **bleu},
-        {"measure": "chrf", **_mean(scores, ones, control, ones, blocks, scale="positive")},
+        {"measure": "chrf", **_mean(scores, ones, control, ones, blocks, scale="percent")},
     ]
 
 
 def _bleu(outputs: list[str], references: list[str], blocks: np.ndarray) -> Float[np.ndarray, " row"]:
     """Corpus BLEU: the estimate, then its bootstrap replicates."""
     sums = np.zeros((NUM_BLOCKS, 10))
-    for block in np.unique(blocks):
-        at = np.flatnonzero(blocks == block)
-        found = bleu_statistics([outputs[row] for row in at], [[references[row]] for row in at], lowercase=True)
+    for block, found in bleu_by_block(outputs, [[one] for one in references], blocks).items():
         sums[block] = [*found.correct, *found.total, found.hypothesis_length, found.reference_length]
     weights_RK = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
 
@@ -257,7 +257,7 @@ def _mean(
 
 
 def word_rows(words: Translated, aligner: WordAligner, ranks: dict[str, int]) -> list[dict[str, Any]]:
-    """Words that are in the reference, by their frequency, and in the word-by-word translation."""
+    """Words in the reference, by frequency, and in the word-by-word translation."""
     rows: list[dict[str, Any]] = []
     shifted = [*words.outputs[1:], *words.outputs[:1]]
     for least, most in _BINS:
@@ -280,7 +280,7 @@ def word_rows(words: Translated, aligner: WordAligner, ranks: dict[str, int]) ->
 def matched(
     outputs: Sequence[Sequence[str]], references: Sequence[Sequence[str]], within: Callable[[str], bool]
 ) -> tuple[Float[np.ndarray, " sentence"], Float[np.ndarray, " sentence"]]:
-    """Of each sentence: output words of a kind that the reference has too, each as often as there, and all of them."""
+    """For each sentence: output words of a kind that match the reference (with multiplicity), and all of them."""
     hits, totals = [], []
     for output, reference in zip(outputs, references, strict=True):
         there, written = Counter(reference), Counter(word for word in output if within(word))
@@ -293,7 +293,7 @@ def matched(
 
 
 def order_rows(words: Translated, aligner: WordAligner, seed: int) -> list[dict[str, Any]]:
-    """How monotone the outputs are, and how many say nothing."""
+    """How monotone the outputs are, and how many are degenerate."""
     found: dict[str, list[list[float]]] = {name: [] for name in ("frs_a", "frs_b", "tau_share")}
     kept: list[int] = []
     for row, (source, output) in enumerate(zip(words.sources, words.outputs, strict=True)):
@@ -319,5 +319,5 @@ def order_rows(words: Translated, aligner: WordAligner, seed: int) -> list[dict[
 
 
 def is_degenerate(output: Sequence[str]) -> bool:
-    """Whether an output is empty, or one word again and again."""
+    """Whether an output is empty, or repeats one word."""
     return not output or (len(output) > 1 and len(set(output)) == 1)

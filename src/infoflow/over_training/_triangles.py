@@ -1,4 +1,4 @@
-"""Whether a checkpoint lies on the way between its neighbours."""
+"""Whether a checkpoint lies on the path between its neighbours."""
 
 import numpy as np
 from jaxtyping import Float
@@ -8,17 +8,17 @@ from infoflow.foundation import UserError
 
 
 def triangle_ratios(points: ArrayLike) -> Float[np.ndarray, " inner"]:
-    r"""\(r_i = (d_{i-1,i} + d_{i,i+1}) / d_{i-1,i+1}\) of every checkpoint between two others.
+    r"""\(r_i = (d_{i-1,i} + d_{i,i+1}) / d_{i-1,i+1}\) for every checkpoint between two others.
 
-    1 on a straight way, \(\sqrt 2\) where equal steps are orthogonal, 2 for noise about one place; a checkpoint of
-    another run among a run's own has 8 (measured: causal LM, 3 layers, width 64). Infinite where the neighbours are
-    equal and it is not, NaN where all three are equal.
+    1 on a straight path, \(\sqrt 2\) if equal steps are orthogonal, 2 for noise around one point; a checkpoint of
+    another run has 8 (measured: causal LM, 3 layers, width 64). Infinite if the neighbours are equal and it differs,
+    NaN if all three are equal.
 
     Args:
-        points: (checkpoint, weight), at least three, in their order.
+        points: (checkpoint, weight), at least three, in order.
 
     Raises:
-        UserError: There are fewer.
+        UserError: There are fewer than three.
 
     >>> triangle_ratios([(0, 0), (3, 4), (6, 0), (9, 4)]).round(3).tolist()
     [1.667, 1.667]

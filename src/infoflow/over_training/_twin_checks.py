@@ -1,25 +1,25 @@
-"""Checks for weights that are there twice: K1 and K2."""
+"""Checks for duplicate weights: K1 and K2."""
 
 from collections.abc import Sequence
 
 from ._check_rows import CheckRow, WeighedCheckpoint, row
 from ._way_checks import OFF, alike, ratio
 
-_UNMOVED = 4  # updates within which weights may be the same: overflow skips the first ones
+_UNMOVED = 4  # updates within which weights may be equal: overflow skips the first ones
 
 
 def twin_checks(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K1, then K2 of those that are left: every holder of the same weights or shard, but the one they belong to."""
+    """K1, then K2 for the rest: every checkpoint with the same weights or shard, except their owner."""
     return [*_twins(series), *_shards(series)]
 
 
 def same_weights(series: Sequence[WeighedCheckpoint]) -> dict[str, int]:
-    """The update of the first holder of its weights, by the name of every later one."""
+    """The update of the first checkpoint with the same weights, by the name of every later one."""
     return {one.name: group[0].update for group in _groups(series) for one in group[1:]}
 
 
 def _groups(series: Sequence[WeighedCheckpoint]) -> list[list[WeighedCheckpoint]]:
-    """Two and more with the same weights."""
+    """Groups of at least two with the same weights."""
     found: dict[str, list[WeighedCheckpoint]] = {}
     for one in series:
         key = one.weight.digest if one.weight else "/".join(file.sha256 for file in one.files)
@@ -46,7 +46,7 @@ def _twins(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 
 
 def _shards(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """A shard of another checkpoint in one whose other shards are its own; one that all share is frozen."""
+    """A shard from another checkpoint in one whose other shards are its own; one that all share is frozen."""
     whole = {one.name for group in _groups(series) for one in group}
     split = [one for one in series if len(one.files) > 1 and one.name not in whole]
     holders: dict[tuple[str, str], list[WeighedCheckpoint]] = {}
@@ -70,10 +70,10 @@ def _shards(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 
 
 def _owner(group: Sequence[WeighedCheckpoint], series: Sequence[WeighedCheckpoint]) -> WeighedCheckpoint | None:
-    """Whose weights they are: of the holder that lies best on the way between its neighbours, if one does.
+    """The owner of the weights: the checkpoint that lies best on the path between its neighbours, if any.
 
-    Else the last checkpoint's, or the first one's, of a series, as those have no neighbour on one side; else, of
-    neighbours, the first one's. None: nobody's.
+    Else the last or the first checkpoint of a series, which has no neighbour on one side; else, among neighbours, the
+    first one. None: no owner.
     """
     names = {one.name for one in group}
     measurable = alike(series)

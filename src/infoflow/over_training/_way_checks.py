@@ -1,4 +1,4 @@
-"""Checks of the way that weights take through training: K3 to K5, K10 and the norms of K12."""
+"""Checks of the path that weights take through training: K3 to K5, K10 and the norms of K12."""
 
 import itertools
 from collections import Counter
@@ -9,15 +9,15 @@ import numpy as np
 from ._check_rows import CheckRow, WeighedCheckpoint, row
 from ._triangles import triangle_ratios
 
-FAR, OFF = 3.0, 2.0  # of K3: measured 1.05 to 1.41 in a clean run, 8.0 for another seed's, 3.6 for the final one
+FAR, OFF = 3.0, 2.0  # for K3: measured 1.05 to 1.41 in a clean run, 8.0 for another seed's, 3.6 for the final one
 _FALL = 0.02  # of K4
 _EARLY, _COSINE, _APART = 0.01, 0.5, 0.99  # of K5
 _JUMP = 1.5  # of K12
-_ROUNDING = {"bfloat16": 1.66e-3, "float16": 2.1e-4}  # share of the norm that rounding moves, measured
+_ROUNDING = {"bfloat16": 1.66e-3, "float16": 2.1e-4}  # relative change of the norm by rounding, measured
 
 
 def alike(series: Sequence[WeighedCheckpoint]) -> list[WeighedCheckpoint]:
-    """Those whose matrices are of the shapes that most have: only these have a distance."""
+    """Checkpoints whose matrices have the most frequent shapes: only these have a distance."""
     layouts = {one.name: _layout(one) for one in series if one.weight is not None and not one.weight.tensors.not_finite}
     if not layouts:
         return []
@@ -26,12 +26,15 @@ def alike(series: Sequence[WeighedCheckpoint]) -> list[WeighedCheckpoint]:
 
 
 def ratio(before: WeighedCheckpoint, one: WeighedCheckpoint, after: WeighedCheckpoint) -> float:
-    """How far it lies from the way between the two, see `triangle_ratios`; NaN where all three are equal."""
+    """How far a checkpoint lies from the path between its neighbours, see `triangle_ratios`.
+
+    NaN if all three are equal.
+    """
     return float(triangle_ratios(np.stack([before.sketch, one.sketch, after.sketch]))[0])
 
 
 def outliers(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K3: the one that lies farthest from both its neighbours first, then the others as if it were not there."""
+    """K3: the checkpoint farthest from both its neighbours first, then the others without it."""
     rows, live = [], alike(series)
     while len(live) > 2:
         ratios = _ratios(live)
@@ -50,7 +53,7 @@ def outliers(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 
 
 def way_checks(series: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K4, K5, K10 and K12 of the series without outliers."""
+    """K4, K5, K10 and K12 for the series without outliers."""
     live = alike(series)
     start = live[0] if live and live[0].update == 0 else None
     from_start = [] if start is None else [*_falls(start, live[1:]), *_strangers(start, live[1:])]
@@ -76,7 +79,7 @@ def _norm(one: WeighedCheckpoint) -> float:
 
 
 def _falls(start: WeighedCheckpoint, later: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K4: two checkpoints whose weights were swapped; strong decay of weights can do it too."""
+    """K4: two checkpoints with swapped weights; strong weight decay can cause it too."""
     distances = [_distance(start, one) for one in later]
     rows = []
     for before, one, d_before, d in zip(later, later[1:], distances, distances[1:], strict=False):
@@ -87,7 +90,7 @@ def _falls(start: WeighedCheckpoint, later: Sequence[WeighedCheckpoint]) -> list
 
 
 def _strangers(start: WeighedCheckpoint, later: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K5. Where no checkpoint descends from step 0, that one is the stranger."""
+    """K5. If no checkpoint descends from step 0, that one is the outlier."""
     norm, found = _norm(start), {}
     for place, one in enumerate(later):
         own, product = _norm(one), float(start.sketch.astype(np.float64) @ one.sketch.astype(np.float64))
@@ -108,7 +111,7 @@ def _strangers(start: WeighedCheckpoint, later: Sequence[WeighedCheckpoint]) -> 
 
 
 def _precision(live: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K10: stored in another precision than most; or less has changed than rounding changes."""
+    """K10: stored in another precision than most; or changed by less than rounding does."""
     dtypes = {one.name: one.weight.dtype for one in live if one.weight}
     if not dtypes:
         return []
@@ -128,7 +131,7 @@ def _precision(live: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
 
 
 def _jumps(live: Sequence[WeighedCheckpoint]) -> list[CheckRow]:
-    """K12: norms of single matrices that change by half between checkpoints closer than a doubling."""
+    """K12: norms of single matrices that change by half between checkpoints less than a doubling apart."""
     rows = []
     for before, one in itertools.pairwise(live):
         if one.update >= 2 * before.update:

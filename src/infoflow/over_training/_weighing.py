@@ -1,4 +1,4 @@
-"""What a checkpoint's files hold, a tensor in memory at a time: digests, norms, faults, a sketch of its matrices."""
+"""Content of a checkpoint's files, one tensor in memory at a time: digests, norms, faults, a sketch of its matrices."""
 
 import hashlib
 import json
@@ -18,13 +18,16 @@ from infoflow.foundation import UserError, digest, stream
 from ._places import weight_paths
 
 SKETCHED = 1 << 20
-"""Weights of a sketch. Of a larger model's matrices so many are drawn, the same ones at each checkpoint: a distance is
-then off by about a third of a percent (a million draws of squares whose kurtosis is 50), where K4 asks for two."""
+"""Weights in a sketch.
+
+For a larger model this many are sampled, the same ones at each checkpoint: a distance is then off by about a third of a
+percent (a million draws of squares whose kurtosis is 50), where K4 asks for two.
+"""
 
 _BUFFERS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq",
             ".position_ids", ".inv_freq")  # fmt: skip
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer.model")
-_MOMENTARY = ("padding", "truncation")  # entries of tokenizer.json that follow from the last call
+_MOMENTARY = ("padding", "truncation")  # entries of tokenizer.json that depend on the last call
 _VOLATILE = (
     "_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache", "_commit_hash",
     "_attn_implementation", "gradient_checkpointing",
@@ -33,7 +36,7 @@ _VOLATILE = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tensors:
-    """What each tensor of a checkpoint is, by its name."""
+    """Summary of each tensor of a checkpoint, by name."""
 
     shapes: dict[str, list[int]] = field(default_factory=dict)
     dtypes: dict[str, str] = field(default_factory=dict)
@@ -44,17 +47,17 @@ class Tensors:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weight:
-    """A checkpoint, weighed: all that checks need to know, but for its sketch."""
+    """Summary of a checkpoint: everything that the checks need, except its sketch."""
 
-    digest: str  # of all tensors: equal for equal weights, however they are stored
+    digest: str  # of all tensors: equal for equal weights in any storage
     tensors: Tensors
-    config: dict[str, Any]  # without what says nothing about the model
-    tokenizer: str  # digest of what lies beside the weights; "": nothing does
-    tokens: int = 0  # of that tokenizer; 0: unknown
+    config: dict[str, Any]  # without entries irrelevant to the model
+    tokenizer: str  # digest of the tokenizer saved with the weights; "": none
+    tokens: int = 0  # size of that tokenizer; 0: unknown
 
     @property
     def dtype(self) -> str:
-        """Of most of its weights."""
+        """Data type of most of its weights."""
         sizes: dict[str, int] = {}
         for name, dtype in self.tensors.dtypes.items():
             sizes[dtype] = sizes.get(dtype, 0) + math.prod(self.tensors.shapes[name])
@@ -69,10 +72,10 @@ class Weight:
 
 
 def weigh(folder: Path) -> tuple[Weight, Float[np.ndarray, " drawn"]]:
-    """A checkpoint's facts and its sketch, in which Euclidean distances are those of its matrices.
+    """A checkpoint's summary and its sketch, whose Euclidean distances are those of its matrices.
 
-    Matrices only: gains start at 1 and biases at 0 whatever the seed, so that with them another run's model would look
-    like a relative. Up to `SKETCHED` weights the sketch is all of them; else as many, drawn by tensor, name and shape.
+    Matrices only: gains start at 1 and biases at 0 for every seed, so that with them another run's model would look
+    related. Up to `SKETCHED` weights the sketch is all of them; otherwise, a sample by tensor, name and shape.
 
     Raises:
         UserError: A file cannot be read.
@@ -131,7 +134,7 @@ def _pickled(path: Path) -> Iterable[tuple[str, Tensor]]:
 
 
 def _shapes(folder: Path) -> Iterator[tuple[int, ...]]:
-    """Of the matrices."""
+    """Shapes of the matrices."""
     from safetensors import safe_open
 
     for path in weight_paths(folder):
@@ -155,7 +158,7 @@ def _digest(tensor: Tensor) -> str:
 
 
 def _drawn(name: str, weights: Float[Tensor, " weight"], share: float) -> Float[np.ndarray, " drawn"]:
-    """All weights, or a share of them, scaled such that squares add up to those of all on average."""
+    """All weights, or a sampled share scaled such that squares sum to those of all on average."""
     if share >= 1:
         return weights.numpy()
     number = max(1, math.floor(len(weights) * share))
@@ -164,7 +167,7 @@ def _drawn(name: str, weights: Float[Tensor, " weight"], share: float) -> Float[
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    """The configuration's entries that say something about the model; dropout says nothing about a trained one."""
+    """The configuration's entries relevant to the model; dropout is irrelevant after training."""
     try:
         entries = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -178,7 +181,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _tokenizer(folder: Path) -> tuple[str, int]:
-    """Digest and size of the tokenizer beside the weights."""
+    """Digest and size of the tokenizer saved with the weights."""
     present = {name: (folder / name).read_bytes() for name in _TOKENIZERS if (folder / name).is_file()}
     if "tokenizer.json" not in present:
         return (digest({name: hashlib.sha256(data).hexdigest() for name, data in present.items()}), 0) if present else (

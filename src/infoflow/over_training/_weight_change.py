@@ -1,4 +1,4 @@
-"""How far a model's matrices have moved: from the start, from the checkpoint before, and towards the end."""
+"""How far a model's matrices have moved from the start and the previous checkpoint, and towards the end."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from torch import Tensor
 from infoflow.foundation import UserError
 from infoflow.models import Model, ParameterSlice
 from infoflow.results import Column, TableSchema
+
+from ._effective_rank import EFFECTIVE_RANK
 
 HEAD, BLOCK, ALL = "head", "block", "all"
 _NONE = -1
@@ -25,6 +27,7 @@ WEIGHT_CHANGE = TableSchema(
     version=1,
     description="Size of a model's matrices, and how far they have moved. Vectors (biases, gains of norms) are left "
     "out: they begin alike in every training. Tied matrices and layers that are run again count once.",
+    light=True,
     columns=(
         Column(
             name="part",
@@ -54,7 +57,7 @@ WEIGHT_CHANGE = TableSchema(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Part:
-    """Slices that are looked at together."""
+    """Slices that are measured together."""
 
     part: str
     pieces: tuple[ParameterSlice, ...]
@@ -67,22 +70,21 @@ class _Part:
 def weight_change(
     model: Model, initial: Model | None = None, previous: Model | None = None, final: Model | None = None
 ) -> pd.DataFrame:
-    r"""The table `WEIGHT_CHANGE` of one checkpoint.
+    r"""The table `WEIGHT_CHANGE` for one checkpoint.
 
     $$ \frac{\lVert θ_t - θ_0 \rVert}{\lVert θ_0 \rVert}, \qquad \frac{\langle θ_t, θ_0 \rangle}{\lVert θ_t \rVert
        \lVert θ_0 \rVert}, \qquad \exp\Big(-\sum_i p_i \ln p_i\Big), \quad p_i = \frac{σ_i}{\sum_j σ_j} $$
 
-    A head's matrix is its slices of Q, K, V and O on top of each other (4 · head width, model width). Effective rank:
-    [@roy2007].
+    A head's matrix is its slices of Q, K, V and O stacked (4 · head width, model width). Effective rank: [@roy2007].
 
     Args:
         model: The checkpoint.
-        initial: The model before its training; without it what compares with it is left out.
-        previous: The checkpoint before.
+        initial: The model before its training; without it, comparisons with it are left out.
+        previous: The previous checkpoint.
         final: The last checkpoint.
 
     Raises:
-        UserError: The models are not of one shape.
+        UserError: The models have different shapes.
     """
     weights = _matrices(model)
     others = {
@@ -95,14 +97,14 @@ def weight_change(
     ranks = {name: effective_rank(matrix) for name, matrix in weights.items()}
     rows = []
     for part in _parts(model, weights):
-        numbers = _distances(part, weights, others) | {"effective_rank": _rank(part, weights, ranks)}
+        numbers = _distances(part, weights, others) | {EFFECTIVE_RANK.name: _rank(part, weights, ranks)}
         keys = {name: getattr(part, name) for name in ("part", "stack", "kind", "layer", "head")}
         rows += [{**keys, "measure": name, "value": value} for name, value in numbers.items() if np.isfinite(value)]
     return WEIGHT_CHANGE.conform(pd.DataFrame(rows, columns=WEIGHT_CHANGE.column_names))
 
 
 def effective_rank(matrix: Tensor) -> float:
-    r"""\(\exp H(p)\) of the shares \(p_i = σ_i / \sum σ\) of the singular values; NaN of zeros.
+    r"""\(\exp H(p)\) of the shares \(p_i = σ_i / \sum σ\) of the singular values; NaN for a zero matrix.
 
     >>> round(effective_rank(torch.diag(torch.tensor([1.0, 1.0, 0.0]))), 6)
     2.0
@@ -155,7 +157,7 @@ def _parts(model: Model, weights: dict[str, Tensor]) -> Iterator[_Part]:
 
 
 def _heads(model: Model, weights: dict[str, Tensor]) -> Iterator[_Part]:
-    """Heads of attentions whose four projections are known; shared ones once."""
+    """Heads of attentions with four known projections; shared ones once."""
     seen: set[str] = set()
     for one in model.anatomy.attentions():
         projections = (one.query, one.key, one.value, one.output)
@@ -201,7 +203,7 @@ def _dot(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
 def _rank(part: _Part, weights: dict[str, Tensor], ranks: dict[str, float]) -> float:
     if part.part != HEAD:
         return float(np.mean([ranks[piece.parameter] for piece in part.pieces]))
-    # A projection's slice has the head's width on the side along which it is cut.
+    # A projection's slice has the head's width along the dimension that it is cut in.
     slices = [
         matrix if piece.dim == 0 else matrix.T
         for piece, matrix in zip(part.pieces, _taken(part.pieces, weights), strict=True)

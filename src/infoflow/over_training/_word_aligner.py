@@ -1,42 +1,40 @@
-"""Which word a translated word comes from: IBM model 1 with a prior for the diagonal."""
+"""Word alignment: IBM model 1 with a prior for the diagonal."""
 
 # P pair of sentences, E (target word, source word or none) of one pair
 
-import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Int
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, words_and_signs
 
-_WORD = re.compile(r"\w+|[^\w\s]")
 _NONE = -1
 
 
 def words_of(text: str) -> list[str]:
-    """Lower-cased words and punctuation marks.
+    """Lower-cased words and punctuation marks; each character of a script without spaces is a word.
 
     >>> words_of("L'eau, ici.")
     ['l', "'", 'eau', ',', 'ici', '.']
     """
-    return _WORD.findall(text.lower())
+    return words_and_signs(text.lower())
 
 
 class WordAligner:
-    r"""Fitted to translated sentences; then the source word of each target word, and a word's likeliest translation.
+    r"""Fitted to translated sentences; gives the source word of each target word, and a word's most likely translation.
 
     $$ p(f_j, a_j = i) = t(f_j \mid e_i) \begin{cases} p_0 & i = 0 \text{ (no word)} \\
        (1 - p_0)\, e^{-λ |i/m - j/n|} / Z_j & i = 1..m \end{cases} $$
 
-    t by expectation maximisation; λ and p_0 are fixed. A target word comes from the i of the
-    largest term, or from none.
+    t by expectation maximisation; λ and p_0 are fixed. A target word aligns to the i of the largest term, or to no
+    word.
 
     Source: IBM model 1 [@brown1993] with the prior of [@dyer2013].
 
     Args:
         pairs: Words of source and target.
-        iterations: Of expectation maximisation.
+        iterations: Iterations of expectation maximisation.
         tension: λ.
         null: p_0.
 
@@ -86,14 +84,14 @@ class WordAligner:
         return chances
 
     def _prior(self, num_source: int, num_target: int) -> np.ndarray:
-        """(target word, 1 + source word); the first column is that of no word."""
+        """(target word, 1 + source word); the first column is for no word."""
         i, j = np.arange(1, num_source + 1) / num_source, np.arange(1, num_target + 1) / num_target
         near = np.exp(-self._tension * np.abs(i[None] - j[:, None]))
         near *= (1 - self._null) / near.sum(axis=1, keepdims=True)
         return np.concatenate([np.full((num_target, 1), self._null), near], axis=1)
 
     def align(self, source: Sequence[str], target: Sequence[str]) -> Int[np.ndarray, " target"]:
-        """Place of the source word of each target word, −1: from none."""
+        """Position of the source word of each target word; −1: none."""
         if not source or not target:
             return np.full(len(target), _NONE)
         ids = np.array([0, *(self._source.get(word, _NONE) for word in source)])
@@ -102,13 +100,13 @@ class WordAligner:
         return np.where(terms.max(axis=1) > 0, terms.argmax(axis=1), 0) - 1
 
     def _translation(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """t; 0 for words that were never in one pair."""
+        """t; 0 for words that never occurred in one pair."""
         keys = np.where((source == _NONE) | (target == _NONE), _NONE, source * len(self._target) + target)
         place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return np.where(self._keys[place] == keys, self._chances[place], 0.0)
 
     def word_by_word(self, source: Sequence[str]) -> list[str]:
-        """The likeliest translation of each word that is known, in the source's order."""
+        """The most likely translation of each known word, in the source's order."""
         names = list(self._target)
         found = []
         for word in source:

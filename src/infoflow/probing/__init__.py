@@ -1,96 +1,69 @@
-"""Probes: what can be read from each layer, and how hard it is to read."""
+"""Probes: what each layer encodes, and how hard it is to extract."""
 
+from ._attention_probe import HEAD_PROBE
 from ._attention_probe import AttentionProbe as AttentionProbe
-from ._batched import NOT_ASKED as NOT_ASKED
-from ._batched import LabelledRows as LabelledRows
-from ._batched import ProbeGrid as ProbeGrid
-from ._batched import ProbeSettings as ProbeSettings
-from ._batched import TrainedProbes as TrainedProbes
+from ._batched import NOT_ASKED, LabelledRows, ProbeGrid, ProbeSettings, TrainedProbes
 from ._batched import train_probes as train_probes
-from ._bert_score import BertBaseline as BertBaseline
-from ._bert_score import BertScores as BertScores
-from ._bert_score import bert_baseline as bert_baseline
+from ._bert_score import bert_baseline
 from ._bert_score import bert_score as bert_score
-from ._bert_score_measure import BERT_SCORE_LAYERS as BERT_SCORE_LAYERS
-from ._bert_score_measure import BERT_SCORE_PAIRS as BERT_SCORE_PAIRS
+from ._bert_score_measure import BERT_SCORE_LAYERS, BERT_SCORE_PAIRS
 from ._bert_score_measure import BertScoreByLayer as BertScoreByLayer
 from ._bert_score_measure import bert_score_tables as bert_score_tables
-from ._bert_score_table import BERT_SCORE as BERT_SCORE
+from ._bert_score_table import BERT_SCORE
 from ._bert_score_table import pearson_by_layer as pearson_by_layer
 from ._codelength import DescriptionLength as DescriptionLength
+from ._codelength_measure import PROBE_CODELENGTH
 from ._codelength_measure import Codelength as Codelength
 from ._codelength_online import online_codelength as online_codelength
 from ._codelength_variational import VariationalTraining as VariationalTraining
 from ._codelength_variational import variational_codelength as variational_codelength
-from ._controls import ControlLabels as ControlLabels
-from ._controls import ExampleTypes as ExampleTypes
-from ._controls import control_arcs as control_arcs
-from ._controls import control_heads as control_heads
-from ._controls import control_labels as control_labels
-from ._controls import example_types as example_types
+from ._controls import ExampleTypes, control_arcs, control_heads, control_labels, example_types
 from ._depth_statistics import center_of_gravity as center_of_gravity
-from ._depth_statistics import contextual_headroom as contextual_headroom
-from ._depth_statistics import depth_warnings as depth_warnings
-from ._depth_statistics import differential_scores as differential_scores
+from ._depth_statistics import (
+    contextual_headroom,
+    depth_warnings,
+    differential_scores,
+    kl_from_uniform,
+    kl_of_differences,
+    mixing_entropy,
+    negative_mass,
+)
 from ._depth_statistics import expected_layer as expected_layer
-from ._depth_statistics import kl_from_uniform as kl_from_uniform
-from ._depth_statistics import kl_of_differences as kl_of_differences
-from ._depth_statistics import mixing_entropy as mixing_entropy
-from ._depth_statistics import negative_mass as negative_mass
+from ._edge_measure import PROBE_DEPTH, PROBE_MIXING
 from ._edge_measure import EdgeDepth as EdgeDepth
 from ._edge_measure import EdgeProbe as EdgeProbe
-from ._edge_probe import CumulativeProbes as CumulativeProbes
-from ._edge_probe import EdgeSettings as EdgeSettings
-from ._edge_probe import Spans as Spans
+from ._edge_probe import EdgeSettings, Spans
 from ._edge_probe import edge_probe as edge_probe
-from ._examples import Examples as Examples
-from ._examples import Part as Part
-from ._examples import ProbeTask as ProbeTask
-from ._examples import Unit as Unit
-from ._fact_files import read_facts as read_facts
-from ._facts import ClozeFact as ClozeFact
-from ._facts import Facts as Facts
-from ._facts import Prompt as Prompt
-from ._features import WordFeatures as WordFeatures
+from ._examples import Examples, Part, ProbeTask
+from ._fact_files import read_facts
+from ._facts import ClozeFact, Facts, Prompt
 from ._features import collect_features as collect_features
-from ._fill_in import FILL_IN as FILL_IN
+from ._fill_in import FILL_IN, FillInOptions
 from ._fill_in import FillIn as FillIn
-from ._fill_in import FillInOptions as FillInOptions
 from ._fill_in import fill_in as fill_in
 from ._greedy_match import greedy_match as greedy_match
-from ._layers import probe_layers as probe_layers
-from ._micro_f1 import micro_f1 as micro_f1
-from ._minimal_pairs import ALL_PAIRS as ALL_PAIRS
-from ._minimal_pairs import MINIMAL_PAIRS as MINIMAL_PAIRS
+from ._layers import probe_layers
+from ._micro_f1 import micro_f1
+from ._minimal_pairs import ALL_PAIRS, MINIMAL_PAIRS
 from ._minimal_pairs import MinimalPairs as MinimalPairs
-from ._object_tokens import common_objects as common_objects
-from ._probe_examples import PROBE_EXAMPLES as PROBE_EXAMPLES
+from ._object_tokens import common_objects
+from ._probe_examples import PROBE_EXAMPLES
 from ._probe_examples import ProbeExamples as ProbeExamples
-from ._probe_measure import PROBE_SCORES as PROBE_SCORES
-from ._probe_measure import PROBES as PROBES
+from ._probe_measure import PROBE_SCORES
 from ._probe_measure import Probe as Probe
 from ._probe_scores import Selectivity as Selectivity
 from ._probe_scores import selectivity as selectivity
-from ._prompt_ensembles import best_prompt as best_prompt
-from ._prompt_ensembles import optimised_weights as optimised_weights
+from ._prompt_ensembles import best_prompt, optimised_weights
 from ._stacked import Schedule as Schedule
+from ._structural_measure import PROBE_TREES
 from ._structural_measure import StructuralProbe as StructuralProbe
 from ._structural_probe import StructuralMaps as StructuralMaps
-from ._structural_probe import random_maps as random_maps
+from ._structural_probe import random_maps
 from ._structural_probe import structural_probe as structural_probe
-from ._task_corpus import load_task_corpus as load_task_corpus
-from ._tasks import MINIMAL_PAIRS_TASK as MINIMAL_PAIRS_TASK
-from ._tasks import MOST_CLASSES as MOST_CLASSES
-from ._tasks import TaskDescription as TaskDescription
-from ._tasks import build_task as build_task
-from ._tasks import check_task as check_task
-from ._tasks import tasks as tasks
+from ._task_corpus import load_task_corpus
+from ._tasks import MINIMAL_PAIRS_TASK, MOST_CLASSES, build_task, check_task, tasks
 from ._text_pairs import TextPairs as TextPairs
 from ._text_pairs import read_text_pairs as read_text_pairs
-from ._tree_scores import TreeScores as TreeScores
-from ._tree_scores import depth_scores as depth_scores
-from ._tree_scores import distance_scores as distance_scores
-from ._tree_scores import spearman_rows as spearman_rows
+from ._tree_scores import depth_scores, distance_scores, spearman_rows
 from ._tree_sentences import TreeSentence as TreeSentence
-from ._tree_sentences import tree_distances as tree_distances
-from ._tree_sentences import tree_sentence as tree_sentence
+from ._tree_sentences import tree_distances, tree_sentence

@@ -1,4 +1,4 @@
-"""How much of a tree all heads of a model hold together: probes on attention, with and without word vectors."""
+"""How much of a tree all attention heads encode together: probes on attention, with and without word vectors."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -9,21 +9,24 @@ import torch
 from torch import Tensor
 
 from infoflow.flow import Intervention, PassOptions, Reader, Stream, forward
-from infoflow.foundation import NUM_BLOCKS, UserError, block_of, current_display, hash64, hash64_array, stream
+from infoflow.foundation import NUM_BLOCKS, UserError, block_of, current_display, dealt, hash64, hash64_array, stream
 from infoflow.heads import Annotation, membership, word_attention
 from infoflow.models import Model, tap
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
+from ._first_choice import first_choice
 from ._tree_probes import ROOT, AttentionTree, AttentionWordsTree, DistanceWordsTree, ProbeSentence, TreeProbe
 
 PROBES = ("attention", "attention+words", "distance+words")
 _BATCH = 32  # sentences whose attention is held at a time; probes see them one by one
 
-_SCHEMA = TableSchema(
+HEAD_PROBE = TableSchema(
     name="head_probe",
-    version=1,
+    version=2,
     description="Share of words that a probe attaches to their head (unlabelled attachment score, the root included), "
-    "on sentences that it was not trained on.",
+    "on sentences that it was not trained on; m words with the same highest score count 1/m each.",
+    made_by="it needs a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy, and a plan that "
+    "does not leave it out",
     columns=(
         Column(name="stack", dtype="string", unit="", description="the stack that reads the text"),
         Column(name="probe", dtype="string", unit="", description="what it reads: " + ", ".join(PROBES)),
@@ -41,22 +44,22 @@ class AttentionProbe(Intervention):
     - `attention+words`: these weights depend on the two words' vectors.
     - `distance+words`: the control without attention.
 
-    Word vectors are the model's own input embeddings, averaged over a word's tokens and scaled to unit spread: they
-    know no context. (The paper's are GloVe.) Each probe is trained one sentence at a time, with Adam at a rate of
-    0.002; the model is frozen. Attention is computed again for each group of sentences and never stored.
+    Word vectors are the model's own input embeddings, averaged over a word's tokens and scaled to unit spread, so they
+    are context-free. (The paper uses GloVe.) Each probe is trained one sentence at a time, with Adam at a rate of
+    0.002; the model is frozen. Attention is recomputed for each group of sentences and never stored.
 
     Args:
-        sentences: At most so many, chosen by hash; without trees the table is empty.
-        held_out: Share of them that the probes are scored on.
+        sentences: Maximum number, chosen by hash; without trees the table is empty.
+        held_out: Share of the sentences for scoring.
         epochs: Passes over the training sentences. The paper's one pass is over 40,000 sentences; a few hundred at its
             rate leave the weights near 0.
         rate: Adam's learning rate.
-        seed: Of the choice of sentences and of the probes' first weights.
+        seed: Seeds the choice of sentences and the probes' initial weights.
 
     Source: [@clark2019], the authors' code.
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = HEAD_PROBE
 
     def __init__(
         self, sentences: int = 1000, held_out: float = 0.3, epochs: int = 3, rate: float = 0.002, seed: int = 0
@@ -96,8 +99,9 @@ class AttentionProbe(Intervention):
         rows, ids = reader.rows, reader.corpus.content_ids
         order = np.argsort(hash64_array(("attention-probe", self.seed), ids[rows]), kind="stable")
         chosen = rows[order[: self.sentences]]
-        held_out = round(len(chosen) * self.held_out)
-        return chosen[held_out:], chosen[:held_out]
+        text = dealt(reader.corpus.text_ids[chosen], max(len(chosen), 1))  # 0 is the first: copies are on one side
+        held_out = text < round((text.max(initial=-1) + 1) * self.held_out)
+        return chosen[~held_out], chosen[held_out]
 
     def _probes(self, model: Model, stack: str) -> dict[str, TreeProbe]:
         layers = model.anatomy.stack(stack).layers
@@ -119,7 +123,7 @@ class AttentionProbe(Intervention):
             right = sentence.targets[sentence.present]
             with torch.no_grad():
                 for index, probe in enumerate(probes.values()):
-                    hits[index, block] += int((probe(sentence)[sentence.present].argmax(1) == right).sum())
+                    hits[index, block] += float(first_choice(probe(sentence)[sentence.present], right).sum())
             hits[-1, block] += int(_neighbours(sentence)[:, side].sum())
             count[block] += len(right)
         baseline = float(hits[-1].sum() / count.sum())
@@ -150,7 +154,7 @@ def _neighbours(sentence: ProbeSentence) -> np.ndarray:
 
 
 def _sentences(reader: Reader, trees: Annotation, rows: np.ndarray) -> Iterator[tuple[int, ProbeSentence]]:
-    """The sentences in this order, a few at a time; of a few that may not be padded, by length."""
+    """The sentences in this order, a few at a time; grouped by length if the model allows no padding."""
     stack, model = reader.source_stack, reader.model
     table = _embeddings(model, stack)
     spread = table.std()

@@ -15,13 +15,14 @@ from torch.nn import functional
 
 from infoflow.foundation import UserError, hash64, require_memory, stream
 
+from ._first_choice import first_choice
 from ._probe_inputs import InputRows, ProbeInputs, Scaling
 
 NOT_ASKED = -1
-"""The label of an example that a set of labels says nothing about."""
-_LEAST_STEPS = 32  # between two looks at the dev part: several passes over few examples
+"""The label of an example that a label set does not cover."""
+_LEAST_STEPS = 32  # between two evaluations on the dev part: several passes over few examples
 _GROUP = 1 << 30  # bytes of parameters, their optimiser's state and activations that train together
-_PART = 1 << 26  # bytes of activations that are held at a time where probes only predict
+_PART = 1 << 26  # bytes of activations held at a time when probes only predict
 Parameters = dict[str, Tensor]
 
 
@@ -29,15 +30,15 @@ Parameters = dict[str, Tensor]
 class ProbeSettings:
     """How a probe is trained, and its capacity.
 
-    The defaults are those of the source. Trained together, larger batches are no faster: they take as many operations
-    and more epochs (benchmarks/probing.py).
+    The defaults are those of the source. Larger batches are no faster when probes train together: they need as many
+    operations and more epochs (benchmarks/probing.py).
 
     Source: [@liu2019linguistic], the authors' code; [@hewitt2019control] for the knobs of capacity.
     """
 
     hidden: int = 0  # units of one hidden layer of rectified linear units; 0: a linear probe
-    dropout: float = 0.0  # of what the last layer reads
-    weight_decay: float = 0.0  # Adam's: half the sum of squares of the weights, times this, is added to the loss
+    dropout: float = 0.0  # of the last layer's input
+    weight_decay: float = 0.0  # of Adam: half the sum of squares of the weights, times this, is added to the loss
     rate: float = 1e-3
     batch: int = 80  # examples
     epochs: int = 50  # at most; passes over the training examples, or 32 steps where a pass has fewer
@@ -64,7 +65,7 @@ class ProbeSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ProbeGrid:
-    """The probes that train side by side: which layer each reads, with which seed, for which set of labels."""
+    """The probes that train together: the layer, seed and label set of each."""
 
     layer: Int[np.ndarray, " probe"]
     seed: Int[np.ndarray, " probe"]
@@ -79,7 +80,7 @@ class ProbeGrid:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LabelledRows:
-    """Inputs of examples in all layers, and the labels that each set gives them: 0..C−1, or `NOT_ASKED`."""
+    """Inputs of examples in all layers, and their labels in each set: 0..C−1, or `NOT_ASKED`."""
 
     rows: InputRows
     labels: Int[np.ndarray, "set example"]
@@ -90,19 +91,19 @@ class LabelledRows:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TrainedProbes:
-    """Probes with the weights that were best on the dev part."""
+    """Probes with the weights that scored best on the dev part."""
 
     grid: ProbeGrid
     settings: ProbeSettings
     scaling: Scaling
     parameters: dict[str, Shaped[Tensor, "probe *weight"]]
-    """`hidden` (E, H) and `hidden_bias` of probes that have them, `output` (E or H, C) and `output_bias`."""
+    """`hidden` (E, H) and `hidden_bias` (if there is a hidden layer), `output` (E or H, C) and `output_bias`."""
     epochs: Int[np.ndarray, " probe"]
-    """How many each was trained for."""
+    """Number of epochs that each probe trained for."""
     dev_accuracy: Float[np.ndarray, " probe"]
 
     def predict(self, rows: InputRows) -> Int[np.ndarray, "probe example"]:
-        """The likeliest class of each example, by each probe."""
+        """The most likely class of each example, by each probe."""
         device = self.parameters["output"].device
         inputs = ProbeInputs(rows, self.scaling, device, held=0)
         layer = torch.from_numpy(self.grid.layer).to(device)
@@ -119,24 +120,24 @@ def train_probes(
     settings: ProbeSettings,
     device: torch.device | None = None,
 ) -> TrainedProbes:
-    """Train all probes of the grid at once; each comes out as if it were alone.
+    """Train all probes of the grid at once; each result is the same as if it had trained alone.
 
-    A seed decides a probe's first weights, the order of its examples and its dropout, whatever its layer and its
-    labels: these are compared on equal terms. Inputs are scaled to mean 0 and standard deviation 1 of the training
-    examples, layer by layer and dimension by dimension; that changes how fast a probe learns and not what it can say.
-    A probe stops when its accuracy on the dev part has not risen for `settings.patience` epochs (of equal accuracies
-    the one with the lower loss is better); it keeps its best weights, and the others go on without it.
+    The seed alone determines a probe's initial weights, the order of its examples and its dropout, so layers and label
+    sets are compared on equal terms. Inputs are standardised to mean 0 and standard deviation 1 over the training
+    examples, per layer and dimension; that changes how fast a probe learns, not what it can express. A probe stops when
+    its dev accuracy has not risen for `settings.patience` epochs (ties are broken by the lower loss); it keeps its best
+    weights, and the others continue.
 
     Args:
-        train: What is learned.
-        dev: What decides when to stop.
+        train: Training examples.
+        dev: Examples for early stopping.
         grid: Layers, seeds and sets of labels.
-        classes: How many each set has; outputs beyond them are closed.
+        classes: Number of classes of each set; further outputs are masked.
         settings: Capacity and training.
-        device: Where; by default the CPU.
+        device: Where to train; default: the CPU.
 
     Raises:
-        UserError: One probe alone does not fit into memory.
+        UserError: A single probe does not fit into memory.
     """
     device = device or torch.device("cpu")
     scaling = Scaling.of(train.rows)
@@ -164,7 +165,7 @@ def _group_size(width: int, classes: int, settings: ProbeSettings) -> int:
 
 
 class _Training:
-    """Some probes on their way; those that have stopped leave, and the tensors shrink."""
+    """Probes in training; those that have stopped are removed, and the tensors shrink."""
 
     def __init__(
         self,
@@ -190,7 +191,7 @@ class _Training:
         parameters["output_bias"].masked_fill_(closed, -math.inf)
         self.best: Parameters = {name: value.clone() for name, value in parameters.items()}
         self.epochs = np.zeros(len(grid), dtype=np.int64)
-        self.scores = np.full((2, len(grid)), -math.inf)  # accuracy on the dev part, and the loss there, negative
+        self.scores = np.full((2, len(grid)), -math.inf)  # dev accuracy, and negative dev loss
         self._optimiser = _adam(parameters, settings)
         self._parameters = parameters
         self._waited = np.zeros(len(grid), dtype=np.int64)
@@ -217,7 +218,7 @@ class _Training:
         self._optimiser.step()
 
     def _dropped(self, size: int) -> Float[Tensor, "probe batch input"] | None:
-        """What the last layer's inputs are multiplied by; the same noise for all probes of a seed."""
+        """Dropout mask for the last layer's inputs; all probes of a seed share the noise."""
         rate = self._settings.dropout
         if rate == 0:
             return None
@@ -227,7 +228,7 @@ class _Training:
 
     @torch.no_grad()
     def _look(self) -> None:
-        """Score on the dev part, keep what is better, let go what has waited long enough."""
+        """Score on the dev part, keep improved weights, stop probes that are out of patience."""
         active = self._active
         scores = _scores(self._parameters, self._inputs[1], self._layer, self._labels[1], self._set)
         before = self.scores[:, active]
@@ -243,7 +244,7 @@ class _Training:
             self._keep(np.flatnonzero(stays))
 
     def _keep(self, index: np.ndarray) -> None:
-        """Go on with these of the active probes, each with its optimiser's state."""
+        """Continue with these of the active probes, each with its optimiser's state."""
         old = self._parameters
         self._parameters = {name: value.detach()[index] for name, value in old.items()}
         state = self._optimiser.state
@@ -256,7 +257,7 @@ class _Training:
 
 
 def _examples(seeds: np.ndarray, num: int, batch: int) -> Iterator[Int[np.ndarray, "order batch"]]:
-    """Batches without end, for each seed in an order of its own, pass after pass."""
+    """Endless batches, in a separate order for each seed, pass after pass."""
     number = 0
     while True:
         orders = np.stack([stream("probe-order", int(seed), number).permutation(num) for seed in seeds])
@@ -268,7 +269,7 @@ def _examples(seeds: np.ndarray, num: int, batch: int) -> Iterator[Int[np.ndarra
 def _first_weights(
     seeds: np.ndarray, width: int, classes: int, settings: ProbeSettings, device: torch.device
 ) -> Parameters:
-    """Of each seed, as `torch.nn.Linear` draws them: uniform within ± 1 / √(inputs)."""
+    """Initial weights of each seed, as `torch.nn.Linear` draws them: uniform within ± 1 / √(inputs)."""
     shapes: dict[str, Any] = {"output": (settings.hidden or width, classes), "output_bias": (classes,)}
     if settings.hidden:
         shapes = {"hidden": (width, settings.hidden), "hidden_bias": (settings.hidden,)} | shapes
@@ -300,7 +301,7 @@ def _logits(
 def _mean_loss(
     logits: Float[Tensor, "probe batch class"], labels: Int[Tensor, "probe batch"]
 ) -> Float[Tensor, " probe"]:
-    """Cross-entropy of the examples that are asked, in nats."""
+    """Cross-entropy of the labelled examples, in nats."""
     losses = functional.cross_entropy(
         logits.flatten(0, 1), labels.flatten(), ignore_index=NOT_ASKED, reduction="none"
     ).view_as(labels)
@@ -317,12 +318,12 @@ def _all_logits(parameters: Parameters, inputs: ProbeInputs, layer: Tensor) -> I
 def _scores(
     parameters: Parameters, inputs: ProbeInputs, layer: Tensor, labels: Int[Tensor, "set example"], of: Tensor
 ) -> Float[np.ndarray, "2 probe"]:
-    """Accuracy, and the mean loss with its sign turned."""
+    """Accuracy, and the negative mean loss."""
     right, loss, start = 0.0, 0.0, 0
     for logits in _all_logits(parameters, inputs, layer):
         wanted = labels[of, start : start + logits.shape[1]]
         asked: Bool[Tensor, "probe part"] = wanted != NOT_ASKED
-        right = right + ((logits.argmax(-1) == wanted) & asked).sum(1)
+        right = right + (first_choice(logits, wanted.clamp(min=0)) * asked).sum(1)
         loss = loss + _mean_loss(logits, wanted) * asked.sum(1)
         start += logits.shape[1]
     count = (labels != NOT_ASKED).sum(1)[of].clamp(min=1)

@@ -29,12 +29,12 @@ class BertScores:
     recall: Float[np.ndarray, "layer pair"]
     f: Float[np.ndarray, "layer pair"]
     blocks: Int[np.ndarray, " pair"]
-    """Bootstrap block of each pair, by its text."""
+    """Bootstrap block of each pair, from its text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BertBaseline:
-    """What pairs of random sentences score: where a model's scale begins, layer by layer."""
+    """Scores of random sentence pairs: the zero point of a model's scale, layer by layer."""
 
     model: str
     """Digest of the model."""
@@ -58,22 +58,23 @@ def bert_score(
 ) -> BertScores:
     r"""Precision, recall and F of each candidate against its reference, by the states of one or all layers.
 
-    See `greedy_match` for the formula. Weights are 1, or with `idf` those of `inverse_document_frequency` over the
-    references given here; [CLS], [SEP] and the like weigh 0. With `rescale` every score s becomes (s − b) / (1 − b), b
-    from `bert_baseline` of this model. An encoder–decoder is read at its encoder. A sentence without any token scores
-    0, with a warning; longer ones than the model takes are cut, with a warning.
+    See `greedy_match` for the formula. Weights are 1, or with `idf` those of `inverse_document_frequency` over
+    `references`; [CLS], [SEP] and other special tokens have weight 0. With `rescale` every score s becomes (s − b) / (1
+    − b), where b is this model's `bert_baseline`. For an encoder–decoder the encoder is used. A sentence without tokens
+    scores 0, and sentences longer than the model's limit are truncated; both give a warning.
 
     Args:
         model: With a tokenizer; any model, with or without a head.
         candidates: Sentences to score.
-        references: As many sentences, one for each.
+        references: One sentence for each candidate.
         layer: State 0..L. Default: all. The authors chose one by correlation with human scores (`pearson_by_layer`).
-        idf: Weigh rare tokens more.
+        idf: Give rare tokens more weight.
         rescale: From `bert_baseline` with the same `idf`.
-        tokens_per_batch: Padded, at most.
+        tokens_per_batch: Maximum number of tokens per batch, padding included.
 
     Raises:
-        UserError: The lists differ in length or are empty, the model has no such layer, or the baseline is another's.
+        UserError: The lists differ in length or are empty, the model has no such layer, or the baseline is from another
+            model.
 
     Source: [@zhang2020bertscore].
     """
@@ -105,13 +106,13 @@ def bert_baseline(
 ) -> BertBaseline:
     """The mean scores of random pairs of these sentences in every layer: b of (s − b) / (1 − b).
 
-    The authors take a million pairs of web text; the mean over a thousand has a standard error below .003.
+    The authors use a million pairs of web text; the mean over a thousand has a standard error below .003.
 
     Args:
-        sentences: Text like that to be scored.
-        pairs: How many pairs of different sentences to draw.
-        idf: Weigh tokens as the scores to be rescaled do.
-        seed: Of the draw.
+        sentences: Text similar to the text to be scored.
+        pairs: Number of random pairs of different sentences.
+        idf: Weight tokens as in the scores to be rescaled.
+        seed: Seeds the draw.
 
     Raises:
         UserError: There are fewer than two different sentences.
@@ -155,7 +156,7 @@ def _check(
 
 
 def check_layer(model: Model, layer: int | None) -> None:
-    """Raise a UserError unless the model has that state; None is all of them."""
+    """Raise a UserError unless the model has that state; None means all states."""
     top = len(model.anatomy.reads.layers)
     if layer is not None and not 0 <= layer <= top:
         raise UserError(f"layer must lie in 0..{top} for {model.name}; 0 = embeddings. Got {layer}.")
@@ -182,7 +183,7 @@ class _Rows:
         )
 
     def batches(self, tokens: int) -> list[np.ndarray]:
-        """Pairs of like length; where padding changes what a model computes, one at a time."""
+        """Batches of pairs of similar length; one pair per batch if padding changes what the model computes."""
         lengths = np.array([max(len(a), len(b)) for a, b in zip(*self._sides, strict=True)])
         return length_batches(lengths, tokens, None if self._model.pads else 1)
 
@@ -197,7 +198,7 @@ class _Rows:
     ) -> tuple[list[Tensor], Bool[Tensor, "pair token"], Float[Tensor, "pair token"]]:
         model = self._model
         rows, weights = [self._sides[side][i] for i in index], [self._weights[side][i] for i in index]
-        # A sentence without tokens is read as one that weighs nothing: a model takes no empty row.
+        # A sentence without tokens is read as one of weight zero: a model takes no empty row.
         ids, mask = pad_rows([row or [model.pad_token_id] for row in rows], model.pad_token_id)
         started = None
         if len(model.anatomy.stacks) > 1:
@@ -224,7 +225,7 @@ def _encoded(model: Model, texts: Sequence[str]) -> list[list[int]]:
 
 
 def _framing(model: Model) -> frozenset[int]:
-    """Tokens around a text: they weigh nothing."""
+    """Special tokens around a text: they have weight 0."""
     tokenizer = model.require_tokenizer()
     ids = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id)
     return frozenset(token for token in ids if token is not None)

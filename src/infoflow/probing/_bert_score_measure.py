@@ -1,4 +1,4 @@
-"""BERTScore of a model by layer, beside random pairs of the same texts, and how well it agrees with people."""
+"""BERTScore of a model by layer, with random pairs of the same texts as baseline, and agreement with human scores."""
 
 # L layer, P pair
 
@@ -13,7 +13,7 @@ from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._bert_score import SCORES, BertBaseline, BertScores, bert_baseline, bert_score, check_layer
-from ._bert_score_table import human_scores, pearson_by_layer
+from ._bert_score_table import BERT_SCORE, human_scores, pearson_by_layer
 from ._text_pairs import TextPairs, read_text_pairs
 
 _LAYER = Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings")
@@ -58,31 +58,31 @@ def bert_score_tables(
     baseline_pairs: int = 1000,
     tokens_per_batch: int = 4096,
 ) -> dict[str, pd.DataFrame]:
-    r"""Mean scores of every layer, those of each pair, and their correlation with people where scores are given.
+    r"""Mean scores of every layer, scores of each pair, and correlations with human scores if there are any.
 
     $$ \bar s_l = \frac{1}{P} \sum_p s_{lp}, \qquad
        b_l = \frac{1}{B} \sum_b s_l(x_{i_b}, y_{j_b}),\; i_b \ne j_b, \qquad
        s'_{lp} = \frac{s_{lp} - b_l}{1 - b_l} $$
 
-    s is precision, recall or F of `bert_score`. b is of random pairs of different texts among those given, of the same
-    model and layer (`bert_baseline`): cosines of most models lie far above 0 whatever is compared, so that a score
-    means nothing without it. Intervals of means resample pairs and take b as known.
+    s is precision, recall or F of `bert_score`. b is the score of random pairs of different texts from the input, for
+    the same model and layer (`bert_baseline`): cosines of most models lie far above 0 for any pair, so a score means
+    nothing without b. Intervals of means resample pairs and take b as known.
 
     Args:
         model: With a tokenizer.
-        pairs: From `read_text_pairs`, or made.
+        pairs: From `read_text_pairs`, or constructed.
         layer: State 0..L; default: all.
-        idf: Weigh rare tokens more, in the scores and in b.
-        rescale: Give s' in place of s. Correlations are the same.
-        baseline_pairs: Random pairs behind b.
-        tokens_per_batch: Padded, at most.
+        idf: Give rare tokens more weight, in the scores and in b.
+        rescale: Return s' instead of s. Correlations are the same.
+        baseline_pairs: Number of random pairs for b.
+        tokens_per_batch: Maximum number of tokens per batch, padding included.
 
     Returns:
-        The tables `bert_score_layers`, `bert_score_pairs` and, with human scores, `bert_score`: by `labels` those of
-        people, and one permutation of them as a control.
+        The tables `bert_score_layers`, `bert_score_pairs` and, with human scores, `bert_score`; its column `labels`
+        separates the human scores from a permutation of them as a control.
 
     Raises:
-        UserError: As `bert_score`; all texts are alike; as `pearson_by_layer`.
+        UserError: As in `bert_score` and `pearson_by_layer`, or all texts are the same.
 
     Source: [@zhang2020bertscore].
     """
@@ -101,25 +101,25 @@ def bert_score_tables(
         permuted = stream("bert-score-permuted").permutation(np.array(pairs.human))
         each = {"human": pairs.human, "permuted": permuted}
         frames = [pearson_by_layer(scores, given, labels=labels) for labels, given in each.items()]
-        tables["bert_score"] = pd.concat(frames, ignore_index=True)
+        tables[BERT_SCORE.name] = pd.concat(frames, ignore_index=True)
     return tables
 
 
 class BertScoreByLayer(Intervention):
-    """`bert_score_tables` as a measure: the mean scores of a file of pairs, whatever the corpus.
+    """`bert_score_tables` as a measure: the pairs come from a file and do not depend on the corpus.
 
     Args:
         pairs: Path of a file, see `read_text_pairs`.
-        columns: Of the candidate, the reference and the score, see `read_text_pairs`.
-        idf: Weigh rare tokens more.
-        rescale: From random pairs (0) to equal ones (1).
+        columns: Columns of the candidate, the reference and the score, see `read_text_pairs`.
+        idf: Give rare tokens more weight.
+        rescale: Scale from random pairs (0) to equal ones (1).
     """
 
     table: ClassVar[TableSchema] = BERT_SCORE_LAYERS
 
     def __init__(self, pairs: str, columns: tuple[str, ...] = (), idf: bool = False, rescale: bool = False) -> None:
         self._pairs = read_text_pairs(pairs, columns)
-        self.content = self._pairs.digest  # the path says nothing of what is compared
+        self.content = self._pairs.digest  # the path does not determine the content
         self.columns, self.idf, self.rescale = columns, idf, rescale
 
     def refusal(self, model: Model) -> str | None:

@@ -7,17 +7,28 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from infoflow.foundation import NUM_BLOCKS, UserError, replicate_weights, stream
+from infoflow.foundation import (
+    NUM_BLOCKS,
+    UserError,
+    at_least_fisher,
+    block_effects,
+    block_interval,
+    replicate_weights,
+    stream,
+)
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
 from ._bert_score import SCORES, BertScores
 
 _SHUFFLES = 100
+LEAST_PAIRS = 10
+"""Minimum number of pairs for a correlation with human scores."""
 
 BERT_SCORE = TableSchema(
     name="bert_score",
-    version=2,
+    version=3,
     description="Correlation (Pearson) of BERTScore with human scores of the same pairs, layer by layer.",
+    made_by="infoflow bert-score with pairs that people scored makes it",
     columns=(
         Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
         Column(name="score", dtype="string", unit="", description=", ".join(SCORES)),
@@ -34,23 +45,25 @@ BERT_SCORE = TableSchema(
 def pearson_by_layer(
     scores: BertScores, human: Sequence[float] | Float[np.ndarray, " pair"], *, labels: str = "human"
 ) -> pd.DataFrame:
-    r"""How well does each layer's BERTScore agree with people?
+    r"""How well does each layer's BERTScore agree with human scores?
 
     $$ r = \frac{\sum_p (s_p - \bar s)(h_p - \bar h)}{\sqrt{\sum_p (s_p - \bar s)^2 \sum_p (h_p - \bar h)^2}} $$
 
-    The interval resamples pairs, the same ones in every layer, so that differences between layers can be tested. NaN
-    where a layer gives every pair one score.
+    The interval resamples pairs, the same ones in every layer, so that differences between layers can be tested. It
+    stays between -1 and 1, and is at least as wide as that of the same number of normal pairs [@fisher1921]. NaN if a
+    layer gives every pair the same score.
 
     Args:
-        scores: Of all layers, from `bert_score`.
-        human: A number for each pair; higher means more alike.
-        labels: What the rows say of these numbers; "permuted" where they are in random order, as a control.
+        scores: Scores of all layers, from `bert_score`.
+        human: A number for each pair; higher means more similar.
+        labels: Value of the column `labels`; "permuted" if the numbers are shuffled, as a control.
 
     Returns:
         The table `bert_score`.
 
     Raises:
-        UserError: There are not as many human scores as pairs, fewer than three, or they are no numbers, or all one.
+        UserError: The number of human scores differs from the number of pairs, is below ten, or the scores are not
+            finite or all equal.
 
     Source: [@zhang2020bertscore].
     """
@@ -71,12 +84,12 @@ def pearson_by_layer(
 
 
 def human_scores(human: Sequence[float] | Float[np.ndarray, " pair"], pairs: int) -> Float[np.ndarray, " pair"]:
-    """Scores of people that a correlation can be taken with; else a UserError."""
+    """Human scores that allow a correlation; else a UserError."""
     given = np.asarray(human, dtype=np.float64)
-    if given.shape != (pairs,) or pairs < 3:
+    if given.shape != (pairs,) or pairs < LEAST_PAIRS:
         raise UserError(
-            f"A correlation needs one human score for each of three pairs or more. Got {given.size:,} for "
-            f"{pairs:,} pairs."
+            f"A correlation needs one human score for each of {LEAST_PAIRS} pairs or more: fewer say nothing. Got "
+            f"{given.size:,} for {pairs:,} pairs. Give more pairs, or leave the human scores out."
         )
     if not np.isfinite(given).all() or np.ptp(given) == 0:
         raise UserError(
@@ -86,14 +99,16 @@ def human_scores(human: Sequence[float] | Float[np.ndarray, " pair"], pairs: int
 
 
 def _correlation(values: np.ndarray, human: np.ndarray, shuffled: np.ndarray, blocks: np.ndarray) -> dict[str, Any]:
-    x, y = values - values.mean(), human - human.mean()  # moments of centred numbers do not cancel
+    x, y = values - values.mean(), human - human.mean()  # centring avoids cancellation
     terms = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y])
     sums = np.stack([np.bincount(blocks, weights=term, minlength=NUM_BLOCKS) for term in terms])
     spread = np.sqrt((x * x).sum() * ((shuffled - human.mean()) ** 2).sum(axis=1))
     with np.errstate(invalid="ignore", divide="ignore"):
         control = ((shuffled - human.mean()) @ x / spread).mean()
     replicates = _pearson(replicate_weights() @ sums.T)
-    return estimate(float(_pearson(sums.sum(axis=1)[None])[0]), replicates, float(control), len(x))
+    value = float(_pearson(sums.sum(axis=1)[None])[0])
+    ends = block_interval(value, block_effects(value, replicates), scale="correlation", count=len(x))
+    return estimate(value, replicates, float(control), len(x), ends=at_least_fisher(ends, value, len(x)))
 
 
 def _pearson(sums: Float[np.ndarray, "draw 6"]) -> Float[np.ndarray, " draw"]:

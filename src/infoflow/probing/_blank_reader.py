@@ -1,4 +1,4 @@
-"""What a model would fill into blanks, if it stopped at each layer."""
+"""What a model would fill into blanks if it stopped at each layer."""
 
 # R view (a lens and a layer), N blank, C candidate
 
@@ -16,10 +16,11 @@ from infoflow.models import Model, pad_rows
 from infoflow.representations import TunedLens, logit_lens
 
 from ._blanks import Blank
+from ._object_tokens import Standing
 
 
 class LensLayer(NamedTuple):
-    """Through which lens a layer is read."""
+    """A layer and the lens through which it is read."""
 
     lens: str
     layer: int
@@ -29,20 +30,29 @@ class BlankReader:
     """Log-probabilities of candidate tokens at blanks, normalised over the candidates, for every lens and layer."""
 
     def __init__(
-        self, model: Model, candidates: Sequence[int], lenses: Mapping[str, TunedLens | None], tokens_per_batch: int
+        self,
+        model: Model,
+        candidates: Mapping[Standing, Sequence[int]],
+        lenses: Mapping[str, TunedLens | None],
+        tokens_per_batch: int,
     ) -> None:
+        """`candidates` are the tokens of the same words in every position where they may occur."""
         self._model, self._lenses, self._tokens_per_batch = model, lenses, tokens_per_batch
-        self._candidates = torch.tensor(candidates, device=model.device)
+        self._candidates = {stands: torch.tensor(tokens, device=model.device) for stands, tokens in candidates.items()}
         states = len(model.anatomy.predicts.layers) + 1
         self.views = [LensLayer(lens, layer) for lens in lenses for layer in range(states)]
 
+    def takes(self, stands: Standing) -> bool:
+        """Whether every candidate is a single token in this position."""
+        return stands in self._candidates
+
     def log_shares(self, blanks: Sequence[Blank]) -> Float[Tensor, "view blank candidate"]:
-        """On the CPU.
+        """Log-probabilities, on the CPU.
 
         Raises:
-            UserError: The model computes something that is no number.
+            UserError: The model's output is not finite.
         """
-        result = torch.empty(len(self.views), len(blanks), len(self._candidates))
+        result = torch.empty(len(self.views), len(blanks), len(self._candidates["space"]))
         for index in self._batches(blanks):
             batch = [blanks[i] for i in index]
             result[:, torch.from_numpy(index)] = torch.stack(list(self._read(batch)))
@@ -58,9 +68,10 @@ class BlankReader:
         predicting = ids if decoder_ids is None else decoder_ids
         positions = torch.zeros(predicting.shape, dtype=torch.bool)
         positions[torch.arange(len(batch)), torch.tensor([blank.place for blank in batch])] = True
+        asked = torch.stack([self._candidates[blank.stands] for blank in batch])
         for lens in self._lenses.values():
             for reading in logit_lens(model, ids, mask, decoder_ids, positions=positions, lens=lens):
-                yield reading.logits[:, self._candidates].float().log_softmax(dim=-1).cpu()
+                yield reading.logits.gather(1, asked).float().log_softmax(dim=-1).cpu()
 
     def _batches(self, blanks: Sequence[Blank]) -> Iterator[np.ndarray]:
         lengths = np.array([max(len(blank.source), len(blank.decoder or ())) for blank in blanks])

@@ -1,5 +1,6 @@
-"""A prompt and a subject as what each kind of model reads, and the place where it answers."""
+"""A prompt and a subject as input for each kind of model, and the position of the answer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,10 +11,12 @@ from infoflow.models import Model, decoder_inputs
 from infoflow.objectives import AbstractObjective
 
 from ._facts import OBJECT, SUBJECT
-from ._object_tokens import written_by
+from ._front_token import front_token, leading
+from ._gaps import with_symbols
+from ._object_tokens import Standing, standing, written_by
 
 Way = Literal["mask", "next", "sentinel", "rewrite", "continue", "write"]
-"""How a model is asked:
+"""How a model fills a blank:
 
 | way        | model                        | (encoder) reads                        | decoder reads | answer at  |
 |------------|------------------------------|----------------------------------------|---------------|------------|
@@ -41,19 +44,20 @@ class Blank:
 
     source: tuple[int, ...]
     decoder: tuple[int, ...] | None
-    """What the decoder of an encoder–decoder reads."""
+    """Decoder input of an encoder–decoder."""
     place: int
-    """Position, of what the predicting stack reads, whose prediction is the answer."""
+    """Position in the predicting stack's input whose prediction is the answer."""
+    stands: Standing = "space"
 
 
 def way_of(model: Model, trained: AbstractObjective | None = None) -> Way:
-    """How this model is asked.
+    """How this model fills a blank.
 
     Args:
-        trained: What it was trained for; where nothing says so, an encoder–decoder is known by its family alone.
+        trained: Its training objective; if unknown, an encoder–decoder is classified by its family alone.
 
     Raises:
-        UserError: Nothing in its training fills a blank, or its tokenizer has no symbol for one.
+        UserError: The model was not trained to fill blanks, or its tokenizer has no symbol for one.
     """
     if model.task == "masked-lm":
         if model.require_tokenizer().mask_token_id is None:
@@ -87,7 +91,7 @@ def _of_encoder_decoder(model: Model, trained: AbstractObjective | None) -> Way:
 
 
 def _symbol(model: Model, trained: AbstractObjective | None) -> str | None:
-    """What stands for the blank in what a model reads."""
+    """The symbol of the blank in a model's input."""
     tokenizer = model.require_tokenizer()
     if trained is not None and trained.name.startswith("denoise"):
         return _SENTINEL if _SENTINEL in tokenizer.get_vocab() else None
@@ -95,7 +99,7 @@ def _symbol(model: Model, trained: AbstractObjective | None) -> str | None:
 
 
 class BlankWriter:
-    """Writes prompts about subjects as a model reads them."""
+    """Turns prompts about subjects into a model's input."""
 
     def __init__(self, model: Model, trained: AbstractObjective | None = None) -> None:
         self.way = way_of(model, trained)
@@ -103,46 +107,54 @@ class BlankWriter:
         self._symbol = _SENTINEL if self.way == "sentinel" else _symbol(model, trained)
 
     def takes(self, template: str) -> bool:
-        """Whether the object can be asked for: of a model that only goes on, nothing but punctuation may follow it."""
+        """Whether the object can be predicted: a model that only continues text allows only punctuation after it."""
         behind = template.split(OBJECT)[1]
         return self.way not in _TO_THE_END or not any(char.isalnum() for char in behind)
 
     def blank(self, template: str, subject: str | None) -> Blank | None:
-        """The question; None where it cannot be read: too long, empty, or a subject that has the blank's symbol.
+        """The question; None if it is too long, empty, or its subject contains the blank's symbol.
 
-        Without a subject a mask stands in its place (a masked LM), or nothing.
+        Without a subject, a masked LM gets a mask in its place, other models nothing.
         """
         before = self._filled(template.split(OBJECT)[0], subject).rstrip()
+        stands = standing(template)
         if self.way == "mask":
             return self._masked(template, subject)
         if self.way == "next":
-            ids = [*_leading(self._source), *self._source(before, add_special_tokens=False)["input_ids"]]
-            return self._fitting(Blank(source=tuple(ids), decoder=None, place=len(ids) - 1))
-        source = {"continue": before, "write": ""}.get(self.way)
-        if source is None:
-            source = self._filled(template.replace(OBJECT, self._symbol or ""), subject)
+            ids = [*leading(self._source), *self._source(before, add_special_tokens=False)["input_ids"]]
+            if not ids and (front := front_token(self._source)) is not None:
+                ids = [front]  # the answer begins the text
+            return self._fitting(Blank(source=tuple(ids), decoder=None, place=len(ids) - 1, stands=stands))
+        if self.way in ("continue", "write"):
+            source = self._source(before if self.way == "continue" else "")["input_ids"]
+        else:
+            parts = self._filled(template, subject).split(OBJECT)
+            source = with_symbols(self._source, parts, self._source.convert_tokens_to_ids(self._symbol or ""))
         decoder = {"sentinel": _SENTINEL, "continue": ""}.get(self.way, before)
-        return self._with_decoder(source, decoder)
+        return self._with_decoder(source, decoder, stands)
 
     def _filled(self, template: str, subject: str | None) -> str:
-        """The template about a subject; without one, of whatever is left, no blank stands beside a blank."""
+        """The template with its subject; without one, the rest of the template, with no blank next to a blank."""
         return template.replace(SUBJECT, subject) if subject else " ".join(template.replace(SUBJECT, "").split())
 
     def _masked(self, template: str, subject: str | None) -> Blank | None:
-        mask, mask_id = self._source.mask_token, self._source.mask_token_id
-        text = template.replace(OBJECT, mask).replace(SUBJECT, subject or mask)
-        ids = self._source(text)["input_ids"]
-        places = [place for place, token in enumerate(ids) if token == mask_id]
-        if len(places) != (1 if subject else 2):
+        """The question with a mask as the object, and another as the subject if there is none."""
+        text = template if subject is None else template.replace(SUBJECT, subject)
+        mask = self._source.mask_token_id
+        ids = with_symbols(self._source, text.replace(SUBJECT, OBJECT).split(OBJECT), mask)
+        if ids is None:
             return None
-        last = subject is None and template.index(SUBJECT) < template.index(OBJECT)
-        return self._fitting(Blank(source=tuple(ids), decoder=None, place=places[-1 if last else 0]))
+        last = SUBJECT in text.split(OBJECT)[0]
+        place = len(ids) - 1 - ids[::-1].index(mask) if last else ids.index(mask)
+        return self._fitting(Blank(source=tuple(ids), decoder=None, place=place, stands=standing(template)))
 
-    def _with_decoder(self, source: str, written: str) -> Blank | None:
-        target = [*_leading(self._target), *self._target(written, add_special_tokens=False)["input_ids"]]
+    def _with_decoder(self, source: Sequence[int] | None, written: str, stands: Standing) -> Blank | None:
+        if source is None:
+            return None
+        target = [*leading(self._target), *self._target(written, add_special_tokens=False)["input_ids"]]
         inputs, _ = decoder_inputs(self._model, torch.tensor([[*target, self._model.pad_token_id]]))
         read = tuple(inputs[0].tolist())
-        return self._fitting(Blank(source=tuple(self._source(source)["input_ids"]), decoder=read, place=len(read) - 1))
+        return self._fitting(Blank(source=tuple(source), decoder=read, place=len(read) - 1, stands=stands))
 
     def _fitting(self, blank: Blank) -> Blank | None:
         longest, longest_target = self._model.max_tokens, self._model.max_target_tokens
@@ -150,10 +162,3 @@ class BlankWriter:
         written = len(blank.decoder) if blank.decoder is not None else 0
         long |= longest_target is not None and written > longest_target
         return None if long or not blank.source else blank
-
-
-def _leading(tokenizer) -> list[int]:
-    """The special tokens that a tokenizer puts before a text."""
-    bare, whole = tokenizer("a", add_special_tokens=False)["input_ids"], tokenizer("a")["input_ids"]
-    starts = [place for place in range(len(whole)) if whole[place : place + len(bare)] == bare]
-    return whole[: starts[0]] if starts else []

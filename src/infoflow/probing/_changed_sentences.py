@@ -1,48 +1,51 @@
-"""Tasks that ask whether a sentence was changed: two words swapped, a word replaced, two clauses exchanged."""
+"""Tasks that detect a changed sentence: two words swapped, a word replaced, two clauses exchanged."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import dropwhile
 
 import numpy as np
 
-from ._questions import Ask, AskedSentence, Kind, ProbeQuestion, always
+from ._questions import Ask, AskedSentence, Kind, ProbeQuestion, Written, always, is_word
 from ._subtrees import span, subtrees, universal
 
 ORIGINAL, CHANGED = "original", "changed"
 _REPLACED = {"NOUN", "VERB"}
-_PAIRED = frozenset('()[]"“”‘’«»') | {"''", "``", "-LRB-", "-RRB-"}  # marks that would be torn apart
-_CLOSEST = 10  # candidates that a replacement is drawn from: those of nearest frequency
+_PAIRED = frozenset('()[]"“”‘’«»') | {"''", "``", "-LRB-", "-RRB-"}  # marks that a swap would separate
+_CLOSEST = 10  # candidates for a replacement: the words of nearest frequency
 
 
-def _half(sentence: AskedSentence, changed: list[str]) -> ProbeQuestion:
-    """The sentence as it is or changed, each for half of the sentences by their text."""
-    if sentence.draw("changed").random() < 0.5:
-        return ProbeQuestion(first=(0, len(sentence.words)), label=ORIGINAL, words=sentence.words)
-    return ProbeQuestion(first=(0, len(changed)), label=CHANGED, words=changed)
+def _half(sentence: AskedSentence, changed: Written) -> ProbeQuestion:
+    """The original sentence or the changed one: a hash of the text picks one, each for half of the sentences."""
+    original = sentence.draw("changed").random() < 0.5
+    written = sentence.written if original else changed
+    label = ORIGINAL if original else CHANGED
+    return ProbeQuestion(first=(0, len(written.words)), label=label, written=written)
 
 
 def _bigram_shift(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    """Two words that follow each other swap their places, at a place drawn where neither is punctuation."""
-    words = sentence.words
+    """Swaps two adjacent words at a random position where neither is punctuation nor part of a longer written word."""
+    written = sentence.written
+    words = written.words
     places = [
         place
         for place in range(len(words) - 1)
-        if words[place].lower() != words[place + 1].lower() and _is_word(words[place]) and _is_word(words[place + 1])
+        if words[place].lower() != words[place + 1].lower()
+        and is_word(words[place])
+        and is_word(words[place + 1])
+        and not any(map(written.splits, (place - 1, place, place + 1)))
     ]
     if not places:
         left_out["sentences without two different words that follow each other"] += 1
         return
     place = int(sentence.draw("swap").choice(places))
-    yield _half(sentence, [*words[:place], words[place + 1], words[place], *words[place + 2 :]])
-
-
-def _is_word(text: str) -> bool:
-    return any(letter.isalnum() for letter in text)
+    swapped = (*words[:place], words[place + 1], words[place], *words[place + 2 :])
+    yield _half(sentence, replace(written, words=swapped))
 
 
 def _coordination_inversion(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    """Two coordinated main clauses exchange their places around the conjunction: sentences with exactly two."""
+    """Exchanges two coordinated main clauses around the conjunction; needs sentences with exactly two."""
     changed = _exchanged(sentence)
     if changed is None:
         left_out["sentences that are not two coordinated clauses"] += 1
@@ -50,8 +53,8 @@ def _coordination_inversion(sentence: AskedSentence, left_out: Counter[str]) -> 
         yield _half(sentence, changed)
 
 
-def _exchanged(sentence: AskedSentence) -> list[str] | None:
-    """The sentence with its two clauses exchanged; None where it is not two clauses around one conjunction."""
+def _exchanged(sentence: AskedSentence) -> Written | None:
+    """The sentence with its two clauses exchanged; None unless it is two clauses around one conjunction."""
     heads, relations = sentence.heads(), [universal(relation) for relation in sentence.tags("deprel")]
     if heads.count(-1) != 1 or _PAIRED.intersection(sentence.words):
         return None
@@ -73,20 +76,23 @@ def _exchanged(sentence: AskedSentence) -> list[str] | None:
 
 def _joined(
     sentence: AskedSentence, first: tuple[int, int], middle: tuple[int, int], second: tuple[int, int], end: int
-) -> list[str]:
-    """Second clause, conjunction, first clause, what ends the sentence; the capital letter stays at the front."""
-    words = list(sentence.words)
+) -> Written:
+    """Second clause, conjunction, first clause, final punctuation; the capital letter stays at the front."""
+    words, spaces = list(sentence.written.words), [*sentence.written.spaces, ""]
     upos = sentence.tags("upos") if sentence.sentence.upos else [""] * len(words)
     if words[0][:1].isupper() and words[0] != "I" and upos[0] != "PROPN":
         words[0] = words[0][:1].lower() + words[0][1:]
         words[second[0]] = words[second[0]][:1].upper() + words[second[0]][1:]
-    return [*words[slice(*second)], *words[slice(*middle)], *words[slice(*first)], *words[end:]]
+    # The space behind a clause belongs to its position in the sentence, not to the clause.
+    spaces[first[1] - 1], spaces[second[1] - 1] = spaces[second[1] - 1], spaces[first[1] - 1]
+    order = [*range(*second), *range(*middle), *range(*first), *range(end, len(words))]
+    return Written(words=tuple(words[at] for at in order), spaces=tuple(spaces[at] for at in order[:-1]))
 
 
 def _odd_man_out(train: Callable[[], Iterable[AskedSentence]]) -> Ask:
-    """A noun or verb is replaced by another of its part of speech and of like frequency.
+    """Replaces a noun or verb by another word of the same part of speech and a similar frequency.
 
-    SentEval matches the frequency of the bigrams on both sides in a very large corpus; here it is the word's own.
+    SentEval matches the frequency of the bigrams on both sides in a very large corpus; here the word's own is matched.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for sentence in train():
@@ -106,13 +112,14 @@ def _odd_man_out(train: Callable[[], Iterable[AskedSentence]]) -> Ask:
         index = int(numbers.choice(places))
         word, tag = tagged[index]
         other = _like(word, ranked[tag], place[tag, word], numbers)
-        yield _half(sentence, [*sentence.words[:index], other, *sentence.words[index + 1 :]])
+        words = sentence.written.words
+        yield _half(sentence, replace(sentence.written, words=(*words[:index], other, *words[index + 1 :])))
 
     return ask
 
 
 def _tagged(sentence: AskedSentence) -> Iterator[tuple[str, str]]:
-    """Each word with its finest part of speech, so that a plural is replaced by a plural; "" for what is not."""
+    """Each word with its finest part of speech, so that plurals replace plurals; "" for words that are not replaced."""
     upos = sentence.tags("upos")
     fine = sentence.tags("xpos") if "xpos" in sentence.sentence.tags else upos
     for word, tag, kind in zip(sentence.words, fine, upos, strict=True):

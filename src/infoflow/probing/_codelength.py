@@ -1,4 +1,4 @@
-"""Description length: in how many bits the labels can be sent to someone who has the features."""
+"""Description length: the number of bits needed to send the labels to someone who has the features."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,52 +21,52 @@ class DescriptionLength:
     """A code's length, in bits. Fields are floats for one probe; arrays over seeds, layers, or both for several."""
 
     bits: Any
-    """Of the whole code: `model_bits` and `data_bits`."""
+    """Length of the whole code: `model_bits` plus `data_bits`."""
     data_bits: Any
-    """Cross-entropy of all training labels under the probe that was trained on all of them."""
+    """Cross-entropy of all training labels under the probe trained on all of them."""
     uniform_bits: float
-    r"""What the labels cost one who knows nothing but the number K of classes: $N \log_2 K$."""
+    r"""Cost of the labels under a uniform distribution over the K classes: $N \log_2 K$."""
     test_right: np.ndarray | None
     """Whether the same probe predicts each label of the test data, (targets, ...); None without test data."""
     targets: int
-    """N: labels that count."""
+    """N: number of labels that are not ignored."""
     blocks: tuple[int, ...]
-    """Of the online code: how many labels are known after each block; else empty."""
+    """Online code: number of labels known after each block; else empty."""
     target_bits: np.ndarray
-    """What the code spends on each given target, (targets, ...), a variational one without the model; 0 for ignored."""
+    """Bits spent on each input target, (targets, ...), without the model for a variational code; 0 for ignored ones."""
     target_data_bits: np.ndarray
-    """What each adds to `data_bits`."""
+    """Contribution of each target to `data_bits`."""
     surviving: Any = None
-    """Of a variational code: inputs of each linear layer that are left, (..., linear layers); else None."""
+    """Variational code: number of surviving inputs of each linear layer, (..., linear layers); else None."""
     log_alpha: tuple[np.ndarray, ...] = ()
-    r"""Of a variational code: $\log \alpha$ of each linear layer's inputs, (..., inputs); a histogram has two modes."""
+    r"""Variational code: $\log \alpha$ of each linear layer's inputs, (..., inputs); a histogram has two modes."""
     units: Literal["bits", "mixed"] = "bits"
-    """`"mixed"`: natural logarithms beside binary ones, as in the reference's code; for comparison with it only."""
+    """`"mixed"`: natural and binary logarithms are added, as in the reference's code; for comparison with it only."""
 
     @property
     def model_bits(self) -> Any:
-        """What the probe itself costs: `bits` less `data_bits`."""
+        """Cost of the probe itself: `bits` minus `data_bits`."""
         return self.bits - self.data_bits
 
     @property
     def accuracy(self) -> Any:
-        """On the test data; NaN without."""
+        """Accuracy on the test data; NaN without test data."""
         return float("nan") if self.test_right is None else self.test_right.mean(axis=0)
 
     @property
     def compression(self) -> Any:
-        """`uniform_bits / bits`: 1 where features tell nothing."""
+        """`uniform_bits / bits`: 1 if the features carry no information."""
         return self.uniform_bits / self.bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Several:
-    """How results over probes are given back: without an axis of seeds or layers where none was asked for."""
+    """Shapes results over probes: drops the axis of seeds or layers if the input has none."""
 
     given: CodedTargets
     seed: int | Sequence[int]
     axes: int
-    """Of the features: 2 for one layer."""
+    """Number of axes of the features: 2 for one layer."""
 
     def __post_init__(self) -> None:
         if len(self.seeds) == 0:
@@ -86,7 +86,7 @@ class Several:
         return float(shaped) if shaped.ndim == 0 else shaped
 
     def by_target(self, costs_NP: np.ndarray, order: np.ndarray) -> np.ndarray:
-        """Costs of the targets in this order as those of the given targets, (targets, ...)."""
+        """Costs of the targets in this order as costs of the input targets, (targets, ...)."""
         spread = np.zeros((self.given.num, costs_NP.shape[1]), dtype=np.float32)
         spread[self.given.at[order]] = costs_NP
         return self.targets_first(spread)
@@ -100,7 +100,7 @@ def beside(given: CodedTargets, other: Labelled | None, name: str) -> CodedTarge
     """Development or test data in the form of the training data.
 
     Raises:
-        UserError: Layers or widths differ; and as `CodedTargets.of`.
+        UserError: Layers or widths differ; and as in `CodedTargets.of`.
     """
     if other is None:
         return None

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from infoflow.flow import Intervention, PassOptions, Reader
-from infoflow.foundation import UserError, current_display, stream
+from infoflow.foundation import Scale, UserError, current_display, stream
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._codelength import DescriptionLength
@@ -25,9 +25,9 @@ LABELS = ("task", "control", "shuffled")
 _RATES = {"online": 1e-3, "variational": 1e-2}
 _EPOCHS = {"online": 50, "variational": 100}
 
-_SCHEMA = TableSchema(
+PROBE_CODELENGTH = TableSchema(
     name="probe_codelength",
-    version=1,
+    version=2,
     description="Description length of a task's labels given a layer's states, in bits: probe and labels together.",
     columns=(
         Column(name="task", dtype="string", unit="", description="what is read from the states"),
@@ -81,32 +81,33 @@ class Codelength(Intervention):
 
     $$ \text{compression} = \frac{N \log_2 K}{L_\text{model} + L_\text{data}} $$
 
-    See `online_codelength` and `variational_codelength`. All layers and seeds of a set of labels train as one batched
-    problem. Features are scaled to mean 0 and deviation 1 over the training part, layer by layer, so that layers of
-    large states are not easier to read; a span is the mean of its words. Intervals hold the choice of sentences and
-    the seeds of the probe.
+    See `online_codelength` and `variational_codelength`. All layers and seeds of a label set train as one batched
+    problem. Features are standardised over the training part, layer by layer, so that layers with large states have no
+    advantage; a span is the mean of its words. Intervals cover the choice of sentences and the seeds of the probe.
 
-    With the defaults at most 4,000 training labels are coded, in at most 11 prefixes of together 8,000 labels and 50
+    With the defaults at most 4,000 training labels are coded, in at most 11 prefixes with 8,000 labels in total and 50
     epochs (online: 7,000 steps), or 100 epochs (variational: 6,300 steps).
 
     Args:
-        task: One of `tasks()`, or a tag column of the corpus; without what it needs the table is empty.
+        task: One of `tasks()`, or a tag column of the corpus; if the corpus lacks its columns, the table is empty.
         code: `"online"` or `"variational"`.
-        hidden: Sizes of the probe's hidden layers; none: a linear probe. The reference's are (1000, 1000).
-        seeds: How many probes, from `seed` on.
-        sentences: At most so many of the corpus, chosen by hash.
-        examples: At most so many labels in each of the parts that train, stop and score.
-        batch: Labels in a step.
-        rate: Adam's; 0: 0.001 online as the reference, 0.01 variational, whose variances must move by 9.
-        epochs: At most; 0: 50 online, 100 variational (the reference's 200).
-        threshold: In nats: a variational probe's input survives whose log α is below; see `variational_codelength`.
-        seed: Of the choice of sentences, the control's lots, the shuffled order and the probes.
-        legacy_units: As the reference's code counts; the column `units` says so.
+        hidden: Sizes of the probe's hidden layers; none: a linear probe. The reference uses (1000, 1000).
+        seeds: Number of probes, with consecutive seeds from `seed` on.
+        sentences: Maximum number from the corpus, chosen by hash.
+        examples: Maximum number of labels in each of the parts for training, early stopping and scoring.
+        batch: Labels per step.
+        rate: Adam's learning rate; 0: 0.001 online as in the reference, 0.01 variational, whose variances must move by
+            9.
+        epochs: Maximum number of epochs; 0: 50 online, 100 variational (the reference uses 200).
+        threshold: In nats: an input of a variational probe survives if its log α is below; see
+            `variational_codelength`.
+        seed: Seeds the choice of sentences, the control's random labels, the shuffled order and the probes.
+        legacy_units: Count as the reference's code does; the column `units` shows it.
 
     Source: [@voita2020]; control tasks: [@hewitt2019control].
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = PROBE_CODELENGTH
 
     def __init__(
         self,
@@ -203,7 +204,8 @@ class Codelength(Intervention):
         rows = []
         for metric, (values_SL, replicates_RSL, baseline, count) in metrics.items():
             for layer in range(values_SL.shape[1]):
-                numbers = seed_estimate(values_SL[:, layer], replicates_RSL[:, :, layer].T, baseline, count)
+                drawn = replicates_RSL[:, :, layer].T
+                numbers = seed_estimate(values_SL[:, layer], drawn, baseline, count, _SCALES.get(metric, "positive"))
                 rows.append(key | {"layer": layer, "metric": metric, "probe_layer": -1, **numbers})
         return rows + (self._surviving(key, found, width) if found.surviving is not None else [])
 
@@ -212,30 +214,31 @@ class Codelength(Intervention):
         for place, size in enumerate((width, *self.hidden)):
             for layer in range(found.surviving.shape[1]):
                 kept = found.surviving[:, layer, place].astype(np.float64)
-                numbers = seed_estimate(kept, np.repeat(kept[:, None], 200, axis=1), size, found.targets)
+                numbers = seed_estimate(kept, np.repeat(kept[:, None], 200, axis=1), size, found.targets, "positive")
                 rows.append(key | {"layer": layer, "metric": "surviving", "probe_layer": place, **numbers})
         return rows
 
     def _capacity(self, width: int, classes: int) -> int:
-        """Parameters; of a variational probe each weight and bias has a mean and a variance, and so has each gate."""
+        """Number of parameters; in a variational probe each weight, bias and gate has a mean and a variance."""
         sizes: Sequence[int] = (width, *self.hidden, classes)
         plain = sum((given + 1) * out for given, out in pairwise(sizes))
         return plain if self.code == "online" else 2 * (plain + sum(sizes[:-1]))
 
 
 def scaled_inputs(probed: ProbedTask) -> dict[str, np.ndarray]:
-    """Features (examples, layers, width) of each part, at mean 0 and deviation 1 of the training part."""
+    """Features (examples, layers, width) of each part, standardised over the training part."""
     rows = {name: LayerInputs(probed.features[name], probed.examples(name)) for name in PARTS}
     scaling = Scaling.of(rows["train"])
     return {name: (each[np.arange(each.shape[0])] - scaling.mean) / scaling.spread for name, each in rows.items()}
 
 
+_SCALES: dict[str, Scale] = {"accuracy": "share"}  # nothing else has an upper bound
 Metric = tuple[np.ndarray, np.ndarray, float, int]
 """Values (seeds, layers), replicates (replicates, seeds, layers), baseline, count."""
 
 
 def code_metrics(found: DescriptionLength, blocks: np.ndarray) -> dict[str, Metric]:
-    """Bits, their parts and compression. A replicate has as many labels as the code, of other sentences."""
+    """Bits, their parts and compression. A replicate has as many labels as the code, from other sentences."""
     num = found.targets
     counts = block_sums(np.ones(len(blocks)), blocks)
     with np.errstate(invalid="ignore", divide="ignore"):  # a replicate of few sentences may draw none

@@ -1,4 +1,4 @@
-"""The online code: labels are sent in blocks, each with a probe that has learned from all blocks before it."""
+"""The online code: labels are sent in blocks, each coded with a probe trained on all blocks before it."""
 
 # N target, S seed, P probe (seeds x layers, layers inner)
 
@@ -33,7 +33,7 @@ def online_codelength(
     shuffle_seed: int = 0,
     legacy_units: bool = False,
 ) -> DescriptionLength:
-    r"""The online (prequential) code: each block of labels is sent with a probe trained on all blocks before it.
+    r"""The online (prequential) code: each block of labels is coded with a probe trained on all blocks before it.
 
     $$ L = t_1 \log_2 K - \sum_{i=1}^{S-1} \log_2 p_{\theta_i}(y_{t_i+1..t_{i+1}} \mid x_{t_i+1..t_{i+1}}) $$
 
@@ -43,27 +43,28 @@ def online_codelength(
     | $K$        | `classes`; all are outputs from the start, so an unseen one costs finite bits |
     | $\theta_i$ | a fresh perceptron (ReLU), trained on those and stopped by `dev`            |
 
-    The probe trained on everything serves `data_bits` and `accuracy` only. All layers and seeds train together.
+    The probe trained on all labels is used for `data_bits` and `accuracy` only. All layers and seeds train together.
 
     Args:
-        x: Features (targets, width), or of several layers (targets, layers, width).
+        x: Features (targets, width), or (targets, layers, width) for several layers.
         y: Labels (targets,) in 0..classes − 1; −1 is ignored.
         classes: K.
-        seed: Of first weights and the order of batches; several make a first axis of the results.
-        groups: The sentence of each target: prefixes hold whole sentences. Default: each target is one.
-        dev: Features and labels that stop the training; they are not counted. Without, the last tenth of each prefix
-            does, and the probe is trained on the rest of it.
+        seed: Seeds initial weights and the order of batches; several seeds add a first axis to the results.
+        groups: The sentence of each target: prefixes hold whole sentences. Default: each target is its own sentence.
+        dev: Features and labels for early stopping; they are not coded. Without them, the last tenth of each prefix is
+            used, and the probe is trained on the rest.
         test: Features and labels for `accuracy`.
         hidden: Sizes of hidden layers; none for a linear probe.
-        fractions: Of sentences, rising to 1; those that are empty or equal in a small corpus are dropped.
-        batch: Targets in a step.
+        fractions: Shares of sentences, rising to 1; empty or duplicate prefixes of a small corpus are dropped.
+        batch: Targets per step.
         schedule: Default: Adam at 0.001, halved after every epoch without a new best loss; a probe stops after five
             epochs without an improvement by 0.001 nats, or after 50.
-        shuffle_seed: Of the order of sentences.
-        legacy_units: Add natural logarithms to binary ones as the reference's code does; `units` says so then.
+        shuffle_seed: Seeds the order of sentences.
+        legacy_units: Add natural logarithms to binary ones, as the reference's code does; `units` is then "mixed".
 
     Raises:
-        UserError: Lengths or widths differ, labels lie outside, none counts, a feature is not finite.
+        UserError: Lengths or widths differ, labels are out of range, all labels are ignored, or a feature is not
+            finite.
 
     Source: [@voita2020], the authors' code; they report bits / 1024, and natural logarithms as bits.
     """
@@ -106,7 +107,7 @@ def online_codelength(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Coder:
-    """Trains the probes of all seeds and layers on prefixes, and asks them."""
+    """Trains the probes of all seeds and layers on prefixes, and evaluates them."""
 
     sent: CodedTargets
     dev: CodedTargets | None
@@ -158,7 +159,7 @@ class _Coder:
 
 
 def _apart(prefix: CodedTargets) -> tuple[CodedTargets, CodedTargets]:
-    """Training and development part of a prefix: the last tenth of its sentences stops the training on the others."""
+    """Training and development part of a prefix: the last tenth of its sentences is used for early stopping."""
     change = np.flatnonzero(np.diff(prefix.groups)) + 1
     starts = np.concatenate([[0], change])
     if len(starts) < 2:

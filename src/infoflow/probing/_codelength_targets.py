@@ -12,6 +12,8 @@ from torch import Tensor
 
 from infoflow.foundation import UserError, as_tensor, stream
 
+from ._first_choice import first_choice
+
 PREFIXES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
 """Shares of the training sentences that a probe is trained on before the next block is sent."""
 _LOGITS = 1 << 24  # numbers in the logits held at a time
@@ -19,21 +21,21 @@ _LOGITS = 1 << 24  # numbers in the logits held at a time
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CodedTargets:
-    """Targets with a label, and the probes that code them."""
+    """Labelled targets, with the evaluation of the probes that code them."""
 
     x_NLD: Float[Tensor, "target layer width"]
     y_N: Int[Tensor, " target"]
     at: Int[np.ndarray, " target"]
-    """Which of the given targets they are: those whose label is not −1."""
+    """Indices of the targets among the input: those whose label is not −1."""
     groups: Int[np.ndarray, " target"]
-    """The sentence of each."""
+    """The sentence of each target."""
     num: int
-    """Given targets."""
+    """Number of input targets."""
     classes: int
 
     @classmethod
     def of(cls, x: Tensor | np.ndarray, y: Tensor | np.ndarray, classes: int, groups: np.ndarray | None = None):
-        """The targets that count.
+        """The targets with a label.
 
         Raises:
             UserError: Lengths differ, a label is not in −1..classes − 1, no label counts, a feature is not finite.
@@ -78,7 +80,7 @@ class CodedTargets:
         return self.x_NLD.shape[1]
 
     def taken(self, index: np.ndarray) -> "CodedTargets":
-        """Some of them, in this order."""
+        """The targets at these indices, in this order."""
         place = torch.from_numpy(index).to(self.y_N.device)
         return CodedTargets(
             x_NLD=self.x_NLD[place],
@@ -90,15 +92,15 @@ class CodedTargets:
         )
 
     def inputs(self, index_SB: Int[Tensor, "seed target"], active: Int[Tensor, " probe"]) -> Tensor:
-        """Features (P, B, D) of each seed's targets for the probes at these places."""
+        """Features (P, B, D) of each seed's targets for the probes at these indices."""
         return self.x_NLD[index_SB[active // self.layers], (active % self.layers)[:, None]]
 
     def nats(
         self, logits: Callable[[Tensor], Tensor], active: Int[Tensor, " probe"], right: list[Tensor] | None = None
     ) -> Float[Tensor, "target probe"]:
-        """−ln p of each label under the probes at these places, of which `logits` knows what they say of (P, B, D).
+        """−ln p of each label under the probes at these indices; `logits` maps features (P, B, D) to logits.
 
-        `right` is given which labels each predicts, part by part, (targets, probes).
+        `right` receives the score of each probe's first choice, part by part, (targets, probes).
         """
         size = max(1, _LOGITS // (len(active) * max(self.classes, self.x_NLD.shape[2])))
         found = []
@@ -107,7 +109,7 @@ class CodedTargets:
             said = logits(x_PBD)
             y_PB = self.y_N[start : start + size].expand(len(active), -1)
             if right is not None:
-                right.append((said.argmax(2) == y_PB).T)
+                right.append(first_choice(said, y_PB).T)
             found.append(said.log_softmax(2).gather(2, y_PB[..., None])[..., 0].neg().T)
         return torch.cat(found)
 
@@ -117,8 +119,8 @@ def sent_blocks(
 ) -> tuple[Int[np.ndarray, " target"], tuple[int, ...]]:
     """The order in which targets are sent, and how many are known after each block.
 
-    Sentences are shuffled once, and targets stay with their sentence. A prefix that is empty, or has no target that
-    the one before has not, is dropped.
+    Sentences are shuffled once, and targets stay with their sentence. Prefixes that are empty or add no target to the
+    previous one are dropped.
 
     Raises:
         UserError: `fractions` do not rise from above 0 to 1.

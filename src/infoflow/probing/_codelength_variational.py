@@ -1,4 +1,4 @@
-"""The variational code: a probe, its weights as precise as they are worth, and the labels under it."""
+"""The variational code: a probe with weights only as precise as they need to be, and the labels under it."""
 
 # N target, S seed, P probe (seeds x layers, layers inner), B target of a batch, I input, O output
 
@@ -26,13 +26,13 @@ _EACH = 6  # parameters of a linear layer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VariationalTraining:
-    """How the Bayesian probe is trained: no early stopping, since its code has the price of its weights in it."""
+    """How the Bayesian probe is trained: without early stopping, since its code includes the cost of its weights."""
 
     rate: float = 1e-3
-    """Adam's. Log variances begin at −9, so they need some 10 / rate steps to reach the prior."""
+    """Learning rate of Adam. Log variances start at −9, so they need about 10 / rate steps to reach the prior."""
     epochs: int = 200
     batch: int = 64
-    """Targets in a step."""
+    """Targets per step."""
 
 
 def variational_codelength(
@@ -62,13 +62,13 @@ def variational_codelength(
     with $\log \alpha <$ `threshold`. All layers and seeds train together.
 
     Args:
-        x: As `online_codelength`, and so `y`, `classes`, `seed`, `test`, `hidden` and `legacy_units`.
+        x: As in `online_codelength`, as are `y`, `classes`, `seed`, `test`, `hidden` and `legacy_units`.
         training: Default: Adam at 0.001, 200 epochs, 64 targets a step.
-        threshold: In nats, one for all linear layers or one for each; best between the two modes of a histogram of
-            `log_alpha`. 0: the noise is as large as the gate.
+        threshold: In nats, one for all linear layers or one for each; best set between the two modes of a histogram of
+            `log_alpha`. At 0 the noise is as large as the gate.
 
     Raises:
-        UserError: As `online_codelength`.
+        UserError: As in `online_codelength`.
 
     Source: [@voita2020] and [@louizos2017], the authors' code; their 664-55-35 survive at thresholds 0, −3, −5.
     """
@@ -124,7 +124,7 @@ def normal_kl(mean: Float[Tensor, "probe row column"], log_variance: Float[Tenso
 
 
 def log_alpha(gate_mean: Tensor, gate_log_variance: Tensor) -> Tensor:
-    r"""$\ln(\sigma_z^2 / \mu_z^2)$: how much of a gate is noise, in nats."""
+    r"""$\ln(\sigma_z^2 / \mu_z^2)$: the noise-to-signal ratio of a gate, in nats."""
     return gate_log_variance - (gate_mean**2 + _TINY).log()
 
 
@@ -152,7 +152,7 @@ def mean_logits(parameters: Sequence[Tensor], x_PBD: Tensor) -> Tensor:
 
 
 def sampled_logits(parameters: Sequence[Tensor], x_PBD: Tensor, noise: Callable[[int], Tensor]) -> Tensor:
-    """Logits with a draw of gates and activations for each target; `noise` gives normal numbers (P, B, size)."""
+    """Logits with gates and activations sampled for each target; `noise` returns normal numbers (P, B, size)."""
 
     def layer(gate: Tensor, gate_spread: Tensor, hidden: Tensor, weights: Sequence[Tensor]) -> Tensor:
         weight, weight_spread, bias, bias_spread = weights
@@ -176,7 +176,7 @@ def _forward(parameters: Sequence[Tensor], hidden: Tensor, layer: Callable[..., 
 
 
 def first_parameters(seeds: Sequence[int], layers: int, sizes: Sequence[int]) -> list[Tensor]:
-    r"""Means and log variances of gates, weights and biases, for each linear layer; layers of a seed begin alike.
+    r"""Means and log variances of gates, weights and biases, for each linear layer; all layers of a seed start equal.
 
     Gates ~ N(1, .01), weights $\sim N(0, 1/\sqrt{\text{in}})$, biases 0, all log variances ~ N(−9, .01); second
     arguments are standard deviations.

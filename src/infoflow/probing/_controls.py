@@ -1,4 +1,4 @@
-"""Control tasks: labels that word types get by lot, so that a probe can only learn them by heart."""
+"""Control tasks: random labels of word types, which a probe can only memorise."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,35 +7,35 @@ import numpy as np
 from jaxtyping import Int
 
 from infoflow.corpus import Corpus
-from infoflow.foundation import UserError, hash64, stream
+from infoflow.foundation import UserError, hash64, running_words, stream
 
 from ._batched import NOT_ASKED
 from ._examples import Examples, Part, ProbeTask
 
 PARTS = ("train", "dev", "test")
 ARC_LABELS = frozenset({"arc", "none"})
-"""Labels of a task that asks whether the second word is the head of the first."""
-_HEADS = 3  # a word's own place, the first word, the last
+"""Labels of a task that decides whether the second word is the head of the first."""
+_HEADS = 3  # the word itself, the first word, the last
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ExampleTypes:
-    """The type of each example: what its control label hangs on."""
+    """The type of each example, which determines its control label."""
 
     names: tuple[str, ...]
     """The types, each once."""
     of: Mapping[str, Int[np.ndarray, " example"]]
-    """By part ("train", "dev", "test"): index into `names`."""
+    """Index into `names`, by part ("train", "dev", "test")."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ControlLabels:
-    """A control task: the label of every type, and with it of every example."""
+    """A control task: the label of every type, and through it of every example."""
 
     label_of: Int[np.ndarray, " type"]
     """`NOT_ASKED` for a type whose examples keep their own labels."""
     of: Mapping[str, Int[np.ndarray, " example"]]
-    """By part."""
+    """Labels by part."""
 
 
 def example_types(task: ProbeTask) -> ExampleTypes:
@@ -46,10 +46,10 @@ def example_types(task: ProbeTask) -> ExampleTypes:
     | token    | the word                                                        |
     | span     | the first word of the span                                      |
     | pair     | the first word of the first span: of an arc, the dependent       |
-    | sentence | the text of the sentence, so that its label is one by lot        |
+    | sentence | the text of the sentence, so that its label is random               |
 
-    Of spans, pairs and sentences the source says nothing: the first word is what all spans have, and identity is what
-    a type is to be told by.
+    For spans, pairs and sentences the source defines no type: all spans have a first word, and a type must be
+    recognisable by identity.
     """
     numbers: dict[str, int] = {}
     of = {name: _types(getattr(task, name), task.unit == "sentence", numbers) for name in PARTS}
@@ -66,13 +66,13 @@ def _types(part: Part, whole: bool, numbers: dict[str, int]) -> Int[np.ndarray, 
 
 
 def words_of(corpus: Corpus, rows: Int[np.ndarray, " example"]) -> dict[int, list[str]]:
-    """The words of these sentences, by row: the corpus's own, else those that white space parts."""
+    """The words of these sentences, by row: the corpus's own, else those of running text."""
     chosen = np.unique(rows)
     if len(chosen) == 0:
         return {}
     sentences = corpus.select(chosen)
     return {
-        row: list(sentence.words) if sentence.words is not None else sentence.text.split()
+        row: list(sentence.words) if sentence.words is not None else running_words(sentence.text)
         for row, sentence in zip(chosen.tolist(), sentences, strict=True)
     }
 
@@ -84,17 +84,17 @@ def control_labels(
     seed: int = 0,
     corrupted: float = 1.0,
 ) -> ControlLabels:
-    """Give every type one label, drawn from the distribution of the labels in the training part.
+    """Assign each type one label, drawn from the distribution of the labels in the training part.
 
-    The draw is a function of (seed, the type's text): neither other types nor their order matter. So are the types that
-    are corrupted where not all are: the first by hash until they hold that share of the examples of all parts.
+    The draw depends only on (seed, the type's text), not on other types or their order. If only a share is corrupted,
+    types are taken by hash until they cover that share of the examples of all parts.
 
     Args:
         types: From `example_types`.
         labels: The task's own labels by part.
-        classes: How many labels the task has.
-        seed: Of the map from types to labels.
-        corrupted: Share of the examples whose types get a label by lot; the others keep their own.
+        classes: Number of labels of the task.
+        seed: Seeds the map from types to labels.
+        corrupted: Share of the examples whose types get a random label; the others keep their own.
 
     Raises:
         UserError: `corrupted` lies outside [0, 1].
@@ -122,7 +122,7 @@ def _first_types(types: ExampleTypes, seed: int, share: float) -> np.ndarray:
 
 
 def control_heads(words: Sequence[str], seed: int = 0) -> Int[np.ndarray, " word"]:
-    """The head of each word by the lot of its type: the word itself, the first or the last word of the sentence.
+    """A random head for each word, by its type: the word itself, or the first or last word of the sentence.
 
     Source: [@hewitt2019control].
     """
@@ -132,14 +132,14 @@ def control_heads(words: Sequence[str], seed: int = 0) -> Int[np.ndarray, " word
 
 
 def is_arcs(task: ProbeTask) -> bool:
-    """Whether the task asks if one word is the head of another."""
+    """Whether the task decides if one word is the head of another."""
     return task.unit == "pair" and set(task.names) == ARC_LABELS
 
 
 def control_arcs(part: Part, names: Sequence[str], seed: int = 0) -> Examples:
-    """The control of `arc`: each first word of the part's pairs with its head by lot, and with one other word.
+    """The control of `arc`: the first word of each pair with its random head, and with one other word.
 
-    The other word is drawn, and never the head; a sentence of one word has none.
+    The other word is drawn at random and is never the head; a sentence of one word has none.
     """
     words = words_of(part.corpus, part.examples.sentence)
     asked = np.unique(np.stack([part.examples.sentence, part.examples.first[:, 0]], axis=1), axis=0)

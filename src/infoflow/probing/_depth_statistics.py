@@ -1,4 +1,4 @@
-"""Where in depth a task is solved: numbers on mixing weights and on the scores of cumulative probes."""
+"""The depth at which a task is solved: statistics of mixing weights and of the scores of cumulative probes."""
 
 # L + 1 layers of states, 0 = embeddings; leading axes (seeds, bootstrap replicates) are kept
 
@@ -12,9 +12,9 @@ from infoflow.foundation import UserError, as_tensor, as_written
 
 Numbers = Sequence[Any] | np.ndarray | Tensor
 NEGATIVE_SHARE = 0.2
-"""Above this share of negative differences an expected layer is unstable."""
+"""An expected layer is unstable if the share of negative differences is larger than this."""
 LEAST_GAIN = 2.0
-"""Below this gain of the top layer over layer 0, in points (percent of F1), too."""
+"""An expected layer is also unstable if the top layer gains less than this over layer 0, in points (percent of F1)."""
 
 
 def expected_layer(scores: Numbers, running_maximum: bool = False) -> Any:
@@ -22,12 +22,12 @@ def expected_layer(scores: Numbers, running_maximum: bool = False) -> Any:
 
     $$ \frac{\sum_{l \ge 1} l\, \Delta_l}{\sum_{l \ge 1} \Delta_l}, \qquad \Delta_l = S_l - S_{l-1} $$
 
-    Negative differences are kept, so the result can lie outside 0..L: the denominator is $S_L - S_0$, and the result
-    means little where that is small (see `depth_warnings`). NaN where it is 0.
+    Negative differences are kept, so the result can lie outside 0..L. The denominator is $S_L - S_0$; where it is small
+    the result means little (see `depth_warnings`), and where it is 0 the result is NaN.
 
     Args:
         scores: $S_l$ of the probes that see layers 0..l, (..., L + 1), in any unit.
-        running_maximum: $\max_{k \le l} S_k$ takes the place of $S_l$; no difference is negative then.
+        running_maximum: Use $\max_{k \le l} S_k$ instead of $S_l$, so that no difference is negative.
 
     Raises:
         UserError: Fewer than two layers.
@@ -52,7 +52,7 @@ def differential_scores(scores: Numbers, running_maximum: bool = False) -> np.nd
 def center_of_gravity(weights: Numbers, layers: Literal["all", "oneplus"] = "all") -> Any:
     r"""$\sum_l s_l\, l$ of mixing weights that sum to 1, (..., L + 1), in layers.
 
-    `"oneplus"` leaves the embeddings out: layers from 1 on, their weights scaled to sum to 1.
+    `"oneplus"` excludes the embeddings: the weights of layers 1 and up are rescaled to sum to 1.
 
     Raises:
         UserError: The weights do not sum to 1, or one is below 0.
@@ -74,7 +74,7 @@ def mixing_entropy(weights: Numbers) -> Any:
     """Entropy of mixing weights that sum to 1, (..., L + 1), in bits.
 
     Raises:
-        UserError: As `center_of_gravity`.
+        UserError: As in `center_of_gravity`.
     """
     return _plain(_entropy(_distribution(weights)))
 
@@ -83,10 +83,10 @@ def kl_from_uniform(weights: Numbers) -> Any:
     r"""How much a task prefers some layers: $K(s) = \mathrm{KL}(s \,\|\, \text{uniform})$, in bits.
 
     Where all n weights are finite it is $\log_2 n - H(s)$: 0 for equal weights, $\log_2 n$ for one layer alone.
-    Weights that are not finite (layers that a probe did not see) count neither in s nor in n.
+    Weights that are not finite (layers that a probe did not see) are excluded from both s and n.
 
     Raises:
-        UserError: As `center_of_gravity`, of the finite weights.
+        UserError: As in `center_of_gravity`, for the finite weights.
 
     Source: [@tenney2019], the authors' notebook.
 
@@ -113,7 +113,7 @@ def kl_of_differences(scores: Numbers) -> Any:
 
 
 def contextual_headroom(scores: Numbers) -> Any:
-    r"""What context adds, $\max_l S_l - S_0$, in the unit of the scores; $\Delta_l$ over it is its fraction.
+    r"""The gain from context, $\max_l S_l - S_0$, in the unit of the scores; $\Delta_l$ divided by it is a fraction.
 
     Source: [@tenney2019].
     """
@@ -122,17 +122,17 @@ def contextual_headroom(scores: Numbers) -> Any:
 
 
 def negative_mass(scores: Numbers) -> Any:
-    r"""$\sum_l |\min(\Delta_l, 0)| \,/\, \sum_l |\Delta_l|$: which share of all change is loss; NaN without change."""
+    r"""$\sum_l |\min(\Delta_l, 0)| \,/\, \sum_l |\Delta_l|$: the share of loss in all change; NaN without change."""
     deltas = differential_scores(scores)
     with np.errstate(invalid="ignore", divide="ignore"):
         return _plain(-np.minimum(deltas, 0).sum(-1) / np.abs(deltas).sum(-1))
 
 
 def depth_warnings(scores: Numbers, least_gain: float = LEAST_GAIN, most_negative: float = NEGATIVE_SHARE) -> str:
-    """Why the expected layer of these scores (L + 1) is unstable, in words; empty where it is not.
+    """Reasons why the expected layer of these scores (L + 1) is unstable; empty if it is stable.
 
     Args:
-        scores: Of the cumulative probes of one task.
+        scores: Scores of the cumulative probes of one task.
         least_gain: In the unit of the scores; the default is for percent.
         most_negative: See `negative_mass`.
     """

@@ -1,4 +1,4 @@
-"""Where in depth a task is solved: mixing weights and scores of edge probes that see more and more layers."""
+"""The depth at which a task is solved: mixing weights and scores of edge probes that see more and more layers."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from infoflow.flow import Intervention, PassOptions, Reader, describe_measure
-from infoflow.foundation import digest
+from infoflow.foundation import Scale, digest
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._depth_statistics import (
@@ -32,7 +32,6 @@ from ._over_probe_seeds import SEED_COLUMNS, block_sums, replicated, seed_estima
 from ._probed_task import ProbedTask, TaskChoice, probed_task
 from ._stacked import Schedule
 
-_ANY, _SHARE = (-math.inf, math.inf), (0.0, 1.0)
 _LEAST_GAIN = 0.02  # of F1 from 0 to 1: two points
 
 _KEYS = (
@@ -47,7 +46,7 @@ _SIZES = (
 
 PROBE_MIXING = TableSchema(
     name="probe_mixing",
-    version=1,
+    version=2,
     description="Edge probes on a learned mix of layers: how layers are weighed, and what each adds to the score.",
     columns=(
         *_KEYS,
@@ -73,7 +72,7 @@ PROBE_MIXING = TableSchema(
 
 PROBE_DEPTH = TableSchema(
     name="probe_depth",
-    version=1,
+    version=2,
     description="At which depth a task is solved, by edge probes on a learned mix of layers.",
     columns=(
         *_KEYS,
@@ -106,54 +105,61 @@ PROBE_DEPTH = TableSchema(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class EdgeOutcome:
-    """What the cumulative probes of a task came to."""
+    """Results of a task's cumulative probes."""
 
     key: dict[str, Any]
     weights: Float[np.ndarray, "seed state"]
-    """Of the probes that see all layers."""
+    """Mixing weights of the probes that see all layers."""
     scores: Float[np.ndarray, "seed state"]
     replicates: Float[np.ndarray, "replicate seed state"]
     majority: float
     count: int
 
     def row(
-        self, values: np.ndarray, replicates: np.ndarray, baseline: float, bounds: tuple[float, float] = _ANY
+        self,
+        values: np.ndarray,
+        replicates: np.ndarray,
+        baseline: float,
+        scale: Scale = "any",
+        independent: float | None = None,
     ) -> dict[str, Any]:
-        """Of values (seeds,) and their replicates (replicates, seeds)."""
-        return self.key | seed_estimate(values, np.ascontiguousarray(replicates.T), baseline, self.count, bounds)
+        """A row from values (seeds,) and their replicates (replicates, seeds)."""
+        drawn = np.ascontiguousarray(replicates.T)
+        return self.key | seed_estimate(values, drawn, baseline, self.count, scale, independent)
 
-    def fixed(self, values: np.ndarray, baseline: float, bounds: tuple[float, float] = _ANY) -> dict[str, Any]:
-        """Of what the test sentences have no part in."""
-        return self.row(values, np.repeat(values[None], len(self.replicates), axis=0), baseline, bounds)
+    def fixed(self, values: np.ndarray, baseline: float, scale: Scale = "any") -> dict[str, Any]:
+        """A row for values that do not depend on the test sentences."""
+        drawn = np.repeat(values[None], len(self.replicates), axis=0)
+        return self.row(values, drawn, baseline, scale, independent=math.inf)  # exact: no sentences behind it
 
 
-_Statistic = tuple[Callable[..., Any], float, tuple[float, float]]  # what it is, its baseline, its bounds
+_Statistic = tuple[Callable[..., Any], float, Scale]  # the statistic, its baseline, its range
 
 _TRAINED: "WeakKeyDictionary[Reader, dict[str, EdgeOutcome | None]]" = WeakKeyDictionary()
-"""Both measures read one training; it goes with the reader."""
+"""Both measures share one training; it is freed with the reader."""
 
 
 class AbstractEdgeMeasure(Intervention):
     """Edge probes of a task, cumulative over layers.
 
-    For every layer l and seed a probe whose mix sees layers 0..l, all trained at once; see `edge_probe`. `EdgeProbe`
+    For every layer l and seed, one probe whose mix sees layers 0..l; all train at once, see `edge_probe`. `EdgeProbe`
     and `EdgeDepth` with the same settings share the training. With the defaults at most 2,000 examples train for at
-    most 20 epochs of 63 steps; the reference's are 10,000 to 250,000 steps.
+    most 20 epochs of 63 steps; the reference trains for 10,000 to 250,000 steps.
 
     Args:
-        task: One of `tasks()`, or a tag column of the corpus; without what it needs the table is empty.
+        task: One of `tasks()`, or a tag column of the corpus; if the corpus lacks its columns, the table is empty.
         output: `"softmax"`, or `"sigmoid"`: each label yes or no.
-        seeds: How many trainings, from `seed` on.
-        sentences: At most so many of the corpus, chosen by hash.
-        examples: At most so many in each of the parts that train, stop and score.
-        width: Of projected words.
+        seeds: Number of trainings, with consecutive seeds from `seed` on.
+        sentences: Maximum number from the corpus, chosen by hash.
+        examples: Maximum number in each of the parts for training, early stopping and scoring.
+        width: Width of projected words.
         hidden: Units of the hidden layer.
-        dropout: Of its output.
-        batch: Examples in a step.
-        rate: Adam's.
-        mix_speed: How many times as fast the scalar mix learns, so that few steps can tell layers apart.
-        epochs: At most.
-        seed: Of the choice of sentences, of the parts and the probes.
+        dropout: Dropout on the hidden layer's output.
+        batch: Examples per step.
+        rate: Adam's learning rate.
+        mix_speed: Factor on the learning rate of the scalar mix, so that it separates layers within few steps.
+        epochs: Maximum number of epochs.
+        seed: Seeds the choice of sentences, the parts and the probes.
 
     Source: [@tenney2019], [@tenney2019edge], jiant v1.
     """
@@ -189,7 +195,7 @@ class AbstractEdgeMeasure(Intervention):
         self._choice = TaskChoice(name=task, sentences=sentences, examples=examples, seed=seed)
 
     def outcome(self, reader: Reader, options: PassOptions) -> EdgeOutcome | None:
-        """Of the training, done once for each reader and settings; None where the corpus lacks what the task needs."""
+        """The outcome of the training, which runs once per reader and settings; None if the corpus lacks columns."""
         settings = {name: value for name, value in describe_measure(self).items() if name not in ("measure", "version")}
         key = digest([settings, options.key])
         known = _TRAINED.setdefault(reader, {})
@@ -257,7 +263,7 @@ class EdgeProbe(AbstractEdgeMeasure):
 
 
 class EdgeDepth(AbstractEdgeMeasure):
-    """Expected layer, centre of gravity and what goes with them; see `expected_layer`.
+    """Expected layer, centre of gravity and related statistics; see `expected_layer`.
 
     Arguments are those of `AbstractEdgeMeasure`.
 
@@ -273,7 +279,7 @@ class EdgeDepth(AbstractEdgeMeasure):
 
 
 def mixing_rows(found: EdgeOutcome) -> list[dict[str, Any]]:
-    """Of every layer."""
+    """Rows for every layer."""
     states = found.scores.shape[1]
     deltas, delta_replicates = (differential_scores(each) for each in (found.scores, found.replicates))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -282,8 +288,8 @@ def mixing_rows(found: EdgeOutcome) -> list[dict[str, Any]]:
     rows = []
     for layer in range(states):
         of_layer = {
-            "weight": found.fixed(found.weights[:, layer], 1 / states, _SHARE),
-            "score": found.row(found.scores[:, layer], found.replicates[..., layer], found.majority, _SHARE),
+            "weight": found.fixed(found.weights[:, layer], 1 / states, "share"),
+            "score": found.row(found.scores[:, layer], found.replicates[..., layer], found.majority, "share"),
         }
         if layer:
             of_layer["delta"] = found.row(deltas[:, layer - 1], delta_replicates[..., layer - 1], 0.0)
@@ -297,25 +303,25 @@ def _above_zero(values: np.ndarray) -> np.ndarray:
 
 
 def depth_rows(found: EdgeOutcome) -> list[dict[str, Any]]:
-    """Of the whole stack."""
+    """Rows for the whole stack."""
     top = found.scores.shape[1] - 1
-    above, layers = (0.0, math.inf), (0.0, float(top))
+    layers = (0.0, float(top))
     of_scores: dict[str, _Statistic] = {
-        "expected_layer": (expected_layer, (top + 1) / 2, _ANY),
+        "expected_layer": (expected_layer, (top + 1) / 2, "any"),
         "expected_layer_running_maximum": (
             partial(expected_layer, running_maximum=True),
             (top + 1) / 2,
             (1.0, float(top)),
         ),
-        "k_differences": (kl_of_differences, 0.0, above),
-        "headroom": (contextual_headroom, 0.0, above),
-        "negative_mass": (negative_mass, 0.0, _SHARE),
+        "k_differences": (kl_of_differences, 0.0, "positive"),
+        "headroom": (contextual_headroom, 0.0, "positive"),
+        "negative_mass": (negative_mass, 0.0, "share"),
     }
     of_weights: dict[str, _Statistic] = {
         "center_of_gravity": (center_of_gravity, top / 2, layers),
         "center_of_gravity_oneplus": (partial(center_of_gravity, layers="oneplus"), (top + 1) / 2, layers),
-        "k_weights": (kl_from_uniform, 0.0, above),
-        "entropy_weights": (mixing_entropy, float(np.log2(top + 1)), above),
+        "k_weights": (kl_from_uniform, 0.0, "positive"),
+        "entropy_weights": (mixing_entropy, float(np.log2(top + 1)), "positive"),
     }
     warning = depth_warnings(found.scores.mean(0), least_gain=_LEAST_GAIN)
     rows = {name: found.row(f(found.scores), f(found.replicates), *rest) for name, (f, *rest) in of_scores.items()}

@@ -1,4 +1,4 @@
-"""Edge probes: labels of spans and of pairs of spans from a learned mix of layers; cumulative ones train at once."""
+"""Edge probes: labels of spans and span pairs from a learned mix of layers; cumulative probes train at once."""
 
 # N example, B example of a batch, W word of a span, L + 1 layers of states, D width, H projected width, K class,
 # S seed, P probe (seeds x highest layers, highest layer inner), A probe that still trains
@@ -18,7 +18,7 @@ from infoflow.foundation import UserError, hash64, stream
 from ._codelength_targets import shuffled_batches
 from ._stacked import Schedule, train_stacked
 
-_HELD = 1 << 24  # numbers in the mixed states of a batch that is only read
+_HELD = 1 << 24  # numbers in the mixed states of a batch that is only evaluated
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,17 +26,20 @@ class EdgeSettings:
     """An edge probe and its training. The reference trains for 10,000 (small tasks) to 250,000 steps."""
 
     width: int = 256
-    """Of projected words; each span of a pair has a projection of its own."""
+    """Width of projected words; each span of a pair has its own projection."""
     hidden: int = 256
-    """Units of the one hidden layer."""
+    """Units of the hidden layer."""
     dropout: float = 0.3
     output: str = "softmax"
-    """`"sigmoid"`: each label yes or no, for spans of several labels."""
+    """`"sigmoid"`: each label yes or no, for spans with several labels."""
     batch: int = 32
-    """Examples in a step."""
+    """Examples per step."""
     mix_speed: float = 10.0
-    """How many times as fast the scalar mix learns. The reference's 50,000 steps at 0.0001 can move a weight by 5,
-    which far fewer steps cannot at any rate that suits the rest."""
+    """Factor on the learning rate of the scalar mix.
+
+    The reference's 50,000 steps at 0.0001 can move a weight by 5; far fewer steps cannot at any rate that suits the
+    other parameters.
+    """
     schedule: Schedule = field(default_factory=lambda: Schedule(epochs=20))
 
     def __post_init__(self) -> None:
@@ -54,18 +57,18 @@ class Spans:
     """Labelled spans over the states of words."""
 
     states: Float[np.ndarray, "word state width"]
-    """Layers 0..L of every word; may be a memory-map."""
+    """States 0..L of every word; may be a memory-map."""
     first: Int[np.ndarray, "example 2"]
     """Rows [start, end) of `states`."""
     second: Int[np.ndarray, "example 2"] | None
     labels: Int[np.ndarray, " example"] | Bool[np.ndarray, "example class"]
-    """One label each; of a sigmoid probe which labels each has."""
+    """One label each; for a sigmoid probe, which labels each span has."""
 
     def __len__(self) -> int:
         return len(self.first)
 
     def read(self, index_SB: np.ndarray, device: torch.device) -> list[tuple[Tensor, Tensor]]:
-        """For each span of the examples its words' states (S, B, W, L + 1, D), and which are words (S, B, W)."""
+        """The word states of each example's spans (S, B, W, L + 1, D), and a mask of real words (S, B, W)."""
         found = []
         for spans in (self.first, *([] if self.second is None else [self.second])):
             start, end = spans[index_SB, 0], spans[index_SB, 1]
@@ -85,7 +88,7 @@ class CumulativeProbes:
     scale: Float[np.ndarray, "seed highest"]
     """γ."""
     predicted: Int[np.ndarray, "seed highest example"] | Bool[np.ndarray, "seed highest example class"]
-    """On the test spans: the label, or of sigmoid probes which labels."""
+    """Predictions on the test spans: the label, or for sigmoid probes which labels."""
     capacity: int
     """Parameters of one probe that sees all layers."""
 
@@ -112,7 +115,7 @@ def edge_probe(
     | $f$       | a hidden layer: tanh, layer normalisation, dropout                                           |
 
     Cross-entropy (of softmax, or of each label yes or no) with Adam; the dev spans decide when the rate falls and when
-    a probe stops, and the best parameters are kept. With `seed` alone the first axis of results has one entry.
+    a probe stops, and the best parameters are kept. With a single `seed` the first axis of results has one entry.
 
     Raises:
         UserError: No span in a part, an empty span, or labels that `settings.output` cannot have.
@@ -160,7 +163,7 @@ class _EdgeStack:
         return torch.arange(len(self.seeds) * self.layers, device=self.device)
 
     def first_parameters(self, width: int) -> list[Tensor]:
-        """Of the mix (a, γ), of each span (W, b, u), of the classifier (weights, biases, scale of the norm)."""
+        """Initial mix (a, γ), span projections (W, b, u), and classifier (weights, biases, scale of the norm)."""
         size, hidden, num = self.settings.width, self.settings.hidden, len(self.seeds) * self.layers
         made = [torch.zeros(num, self.layers), torch.ones(num, 1)]
         generators = [stream("edge-probe", seed) for seed in self.seeds]
@@ -179,7 +182,7 @@ class _EdgeStack:
         return [each.to(self.device) for each in made]
 
     def mix(self, logits_AL: Tensor, active: Int[Tensor, " probe"]) -> Float[Tensor, "seed highest state"]:
-        """Mixing weights; probes that have stopped have 0 throughout."""
+        """Mixing weights; 0 throughout for stopped probes."""
         highest = (active % self.layers)[:, None]
         hidden = torch.arange(self.layers, device=self.device) > highest
         weights = logits_AL.masked_fill(hidden, -torch.inf).softmax(1)
@@ -193,7 +196,7 @@ class _EdgeStack:
         read: Sequence[tuple[Tensor, Tensor]],
         dropout: Callable[[Tensor], Tensor] | None = None,
     ) -> Float[Tensor, "probe example class"]:
-        """What the probes at these places say; `read` has one entry for all seeds, or one for each."""
+        """Logits of the probes at these indices; `read` has one entry for all seeds, or one for each."""
         weights = self.mix(parameters[0], active)
         scale, seed_of = parameters[1][:, :, None, None], active // self.layers
         pooled = []
@@ -208,7 +211,7 @@ class _EdgeStack:
         return torch.baddbmm(last_bias, hidden if dropout is None else dropout(hidden), last)
 
     def losses(self, logits: Tensor, labels: Tensor) -> Float[Tensor, "probe example"]:
-        """Cross-entropy of each example in nats; of a sigmoid probe the sum over its labels."""
+        """Cross-entropy of each example in nats; for a sigmoid probe, summed over its labels."""
         if self.settings.output == "sigmoid":
             return functional.binary_cross_entropy_with_logits(logits, labels.float(), reduction="none").sum(2)
         flat = functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
@@ -249,7 +252,7 @@ class _EdgeStack:
 
 
 def _pooled(mixed: Tensor, inside: Tensor, weight: Tensor, bias: Tensor, query: Tensor) -> Tensor:
-    """Projected words (A, B, W, D) → spans (A, B, H), by self-attention over the words that are `inside`."""
+    """Projected words (A, B, W, D) → spans (A, B, H), by self-attention over the words in `inside`."""
     num, examples, words, _ = mixed.shape
     projected = torch.baddbmm(bias, mixed.flatten(1, 2), weight)
     scores = (projected @ query).view(num, examples, words)
@@ -258,7 +261,7 @@ def _pooled(mixed: Tensor, inside: Tensor, weight: Tensor, bias: Tensor, query: 
 
 
 def _parts(spans: Spans, cost: int) -> Iterator[np.ndarray]:
-    """Indices of all examples, a few at a time; short spans are not padded to the longest of all."""
+    """Indices of all examples, a few at a time, so that short spans are not padded to the longest."""
     longest = max(int((each[:, 1] - each[:, 0]).max()) for each in (spans.first, spans.second) if each is not None)
     size = max(1, _HELD // (cost * longest * spans.states.shape[2]))
     for start in range(0, len(spans), size):

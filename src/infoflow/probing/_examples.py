@@ -1,4 +1,4 @@
-"""What a probe is asked: spans of words, the label of each, and the parts it is trained and scored on."""
+"""What a probe predicts: spans of words, the label of each, and the parts for training and scoring."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,19 +10,19 @@ from jaxtyping import Int
 from infoflow.corpus import Corpus
 
 Unit = Literal["token", "span", "pair", "sentence"]
-"""What is labelled: a word, a span of words, a pair of spans, or a whole sentence."""
+"""What carries the label: a word, a span of words, a pair of spans, or a whole sentence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Examples:
-    """Labelled spans of one corpus. A word is a span of one, a sentence the span of all its words."""
+    """Labelled spans of one corpus. A word is a span of length one, a sentence the span of all its words."""
 
     sentence: Int[np.ndarray, " example"]
     """Row of the corpus."""
     first: Int[np.ndarray, "example 2"]
-    """Words [start, end) of the span; of a pair, of the first one: the dependent, the mention that comes later."""
+    """Words [start, end) of the span; for a pair, of the first span: the dependent, or the later mention."""
     second: Int[np.ndarray, "example 2"] | None
-    """Of a pair, the other span: the head, the antecedent."""
+    """For a pair, the second span: the head, or the antecedent."""
     label: Int[np.ndarray, " example"]
     """Index into `ProbeTask.names`."""
 
@@ -32,7 +32,7 @@ class Examples:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Part:
-    """Sentences, and what is asked about them."""
+    """Sentences with their examples."""
 
     corpus: Corpus
     examples: Examples
@@ -45,11 +45,11 @@ class ProbeTask:
     name: str
     unit: Unit
     names: tuple[str, ...]
-    """Label names, those of the training part first seen first; all K outputs exist from the start."""
+    """Label names, in order of first occurrence in the training part; all K outputs exist from the start."""
     train: Part
     dev: Part
     test: Part
     ignored: tuple[str, ...] = ()
     """Labels that micro-F1 leaves out, such as "no_relation"."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """What was not asked, by reason: counts, never silent."""
+    """Number of examples left out, by reason."""

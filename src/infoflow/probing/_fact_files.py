@@ -1,9 +1,9 @@
-"""Facts and prompts read from files: tables of a user's, and those of LAMA and LPAQA."""
+"""Facts and prompts from files: the user's tables, and those of LAMA and LPAQA."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from infoflow.corpus import read_lines, read_objects
+from infoflow.corpus import read_cells, read_objects
 from infoflow.foundation import UserError, as_written
 
 from ._facts import MANUAL, ClozeFact, Facts, Prompt
@@ -16,7 +16,7 @@ _NAMES = {
     "object": ("object", "obj_label", "obj"),
     "template": ("template", "prompt"),
     "family": ("family", "prompts"),
-}  # LAMA's and LPAQA's own names stand behind ours
+}  # LAMA's and LPAQA's own names follow ours
 _FAMILIES = {"mine": "mined", "mining": "mined", "para": "paraphrased", "paraphrase": "paraphrased"}
 _FACTS, _PROMPTS, _TRAIN = ("relation", "subject", "object"), ("family", "relation", "template"), "facts-train"
 _SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz")
@@ -34,17 +34,17 @@ def read_facts(
     | prompts, `.tsv` | family, relation, template; or under a first line that names them                        |
     | prompts, `.jsonl` | objects with relation and template (LAMA's and LPAQA's), and perhaps a family          |
 
-    All may be gzipped. A folder may be given for `path`: it holds `facts`, and may hold `facts-train`, `relations`
-    (prompts written by hand) and files whose names end in `prompts`.
+    All may be gzipped. `path` may be a folder with `facts`, and optionally `facts-train`, `relations` (prompts written
+    by hand) and files whose names end in `prompts`.
 
     Args:
-        path: The facts to measure on, or such a folder.
-        prompts: Further files of prompts.
-        train: Facts to choose and weigh prompts by.
-        template: For facts of any relation that has none.
+        path: The facts to measure on, or a folder as above.
+        prompts: Additional files of prompts.
+        train: Facts for choosing and weighting prompts.
+        template: Template for facts of relations without one.
 
     Raises:
-        UserError: A file is missing or not of this form, or nothing in it can be asked.
+        UserError: A file is missing or malformed, or holds no usable fact.
     """
     path = Path(path)
     prompt_files = [Path(one) for one in prompts]
@@ -106,11 +106,10 @@ def _records(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Record]]
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Record]]:
     known = {name: own for own, names in _NAMES.items() for name in names}
     names = list(columns)
-    for number, line in read_lines(path):
-        cells = line.split("\t")
+    for number, cells in read_cells(path):
         if number == 1 and len(cells) > 1 and {cell.strip().lower() for cell in cells} <= known.keys():
             names = [known[cell.strip().lower()] for cell in cells]
-        elif line.strip():
+        elif cells:
             if len(cells) != len(names):
                 raise UserError(
                     f"{path}, line {number}: {len(names)} cells between tabs were expected ({', '.join(names)}). "

@@ -1,4 +1,4 @@
-"""Facts, and the sentences with a blank that ask for them."""
+"""Facts, and the sentences with a blank that query them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ MANUAL = "manual"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClozeFact:
-    """A subject stands in a relation to an object."""
+    """A subject, a relation and an object."""
 
     relation: str
     subject: str
@@ -22,12 +22,12 @@ class ClozeFact:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompt:
-    """A sentence that asks for the object of a relation: [X] is the subject, [Y] the object."""
+    """A template that queries the object of a relation: [X] is the subject, [Y] the object."""
 
     relation: str
     template: str
     family: str = MANUAL
-    """Where it is from: written by hand, `mined` from text, `paraphrased` by translation, or whatever a file says."""
+    """Origin: written by hand, `mined` from text, `paraphrased` by translation, or the name in a file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +43,7 @@ class Facts:
     prompts: tuple[Prompt, ...]
     train: tuple[ClozeFact, ...] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """What is not asked, by reason."""
+    """Number of facts left out, by reason."""
 
     def __post_init__(self) -> None:
         for fact in (*self.facts, *self.train):
@@ -77,7 +77,7 @@ class Facts:
 
     @property
     def relations(self) -> tuple[str, ...]:
-        """Those of the measured facts, first seen first."""
+        """Relations of the measured facts, in order of first occurrence."""
         return tuple(dict.fromkeys(fact.relation for fact in self.facts))
 
     @property
@@ -86,17 +86,17 @@ class Facts:
 
     @property
     def objects(self) -> tuple[str, ...]:
-        """Every object of any fact, measured or trained on, in the order of the alphabet."""
+        """Every object of any fact, measured or for training, in alphabetical order."""
         return tuple(sorted({fact.object for fact in (*self.facts, *self.train)}))
 
     @property
     def digest(self) -> str:
-        """Sixteen hex digits of what is asked."""
+        """Sixteen hex digits that identify the facts and prompts."""
         parts = (self.facts, self.train, self.prompts)
         return digest([[repr(one) for one in part] for part in parts])
 
     def chosen(self, relation: str, num: int, *, train: bool = False) -> list[ClozeFact]:
-        """Up to `num` facts of one relation (0: all), by hash: more extend fewer."""
+        """Up to `num` facts of one relation (0: all), by hash; smaller samples nest in larger ones."""
         of_relation = [fact for fact in (self.train if train else self.facts) if fact.relation == relation]
         order = np.argsort([hash64("fact", one.relation, one.subject, one.object) for one in of_relation])
         return [of_relation[index] for index in order[: num or None]]
@@ -110,7 +110,7 @@ class Facts:
         return chosen
 
     def with_objects(self, objects: Sequence[str]) -> "Facts":
-        """The facts whose object is one of these; others are counted.
+        """The facts whose object is in this list; the others are counted.
 
         Raises:
             UserError: No fact has such an object.

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from infoflow.corpus import NOT_A_WORD, Corpus, length_batches
 from infoflow.flow import PassOptions, Reader, Stream, check_finite, forward
-from infoflow.foundation import UserError, current_display, hash64_array
+from infoflow.foundation import UserError, current_display, hash64_array, reserve_space
 from infoflow.models import Model, tap
 
 from ._examples import Examples
 
 Pooling = Literal["mean", "first", "last"]
-"""A word's state: the mean over its tokens, or that of its first or last one."""
+"""How a word's state is formed: the mean over its tokens, or the first or last token."""
 POOLINGS = ("mean", "first", "last")
 _STATES = "states.npy"
 
@@ -33,9 +33,9 @@ class WordFeatures:
     sentences: Int[np.ndarray, " sentence"]
     """Rows of the corpus, in ascending order."""
     starts: Int[np.ndarray, " end"]
-    """The words of the s-th of `sentences` are the rows starts[s]:starts[s + 1] of `states`."""
+    """The words of sentence s of `sentences` are rows starts[s]:starts[s + 1] of `states`."""
     present: Bool[np.ndarray, " word"]
-    """False: a word without tokens, cut off with the end of a long sentence or unknown to the tokenizer."""
+    """False: a word without tokens, truncated at the end of a long sentence or unknown to the tokenizer."""
     stack: str
 
     @property
@@ -52,16 +52,16 @@ class WordFeatures:
         return np.asarray(self.states[index])
 
     def holds(self, sentence: Int[np.ndarray, " example"]) -> Bool[np.ndarray, " example"]:
-        """Whether these rows of the corpus are among `sentences`: all that were asked for and fit the byte budget."""
+        """Whether these rows of the corpus are in `sentences`: all requested ones that fit the byte budget."""
         return np.isin(sentence, self.sentences)
 
     def spans(
         self, sentence: Int[np.ndarray, " example"], span: Int[np.ndarray, "example 2"]
     ) -> tuple[Int[np.ndarray, " example"], Int[np.ndarray, " example"]]:
-        """First row, and row behind the last, of the words [start, end) of sentences that are held.
+        """First row, and row after the last, of the words [start, end) of sentences that are held.
 
         Raises:
-            UserError: A span is empty, or ends behind its sentence.
+            UserError: A span is empty, or extends past its sentence.
         """
         at = np.searchsorted(self.sentences, sentence)
         assert self.holds(sentence).all(), "ask `holds` first"
@@ -76,7 +76,7 @@ class WordFeatures:
         return self.starts[at] + span[:, 0], self.starts[at] + span[:, 1]
 
     def kept(self, examples: Examples) -> Bool[np.ndarray, " example"]:
-        """Which examples can be asked: their sentences are held, and all words of their spans present."""
+        """Which examples can be used: their sentences are held, and all words of their spans are present."""
         kept = self.holds(examples.sentence)
         absent = np.concatenate([[0], np.cumsum(~self.present)])
         for span in (examples.first, examples.second):
@@ -98,20 +98,20 @@ def collect_features(
 ) -> WordFeatures:
     """Run the frozen model once over these sentences; the states of their words go to a file in `folder`.
 
-    Words are those of the corpus, else those that white space parts. The file takes at most `options.sample_bytes`:
-    of more sentences those of low hash are taken, so that a larger budget only adds to them, and a note tells how many.
-    What is collected depends neither on batches nor on padding.
+    Words are the corpus's own, else those of running text. The file takes at most `options.sample_bytes`: the sentences
+    that fit are chosen by hash, so that a larger budget only adds to them, and a note reports how many. The result
+    depends neither on batches nor on padding.
 
     Args:
         model: With a fast tokenizer, or a corpus that has words.
-        corpus: What is read.
-        rows: Of the corpus.
-        folder: An empty one; it must outlive the features.
-        pooling: What stands for a word of several tokens.
+        corpus: Corpus to read.
+        rows: Rows of the corpus.
+        folder: An empty folder; it must outlive the features.
+        pooling: How several tokens become the state of a word.
         options: Seed, maximum length, size of batches, byte budget.
 
     Raises:
-        UserError: `rows` is empty, the tokenizer knows no words, a state is not finite, or not one sentence fits.
+        UserError: `rows` is empty, the tokenizer knows no words, a state is not finite, or no sentence fits.
     """
     if pooling not in POOLINGS:
         raise UserError(f"pooling must be one of {', '.join(POOLINGS)}. Got {pooling}.")
@@ -125,6 +125,7 @@ def collect_features(
     sentences = _affordable(corpus, np.unique(rows), counts, 4 * shape[0] * shape[1], options)
     starts = np.concatenate([[0], np.cumsum(counts[sentences])])
     states = np.lib.format.open_memmap(folder / _STATES, mode="w+", dtype=np.float32, shape=(int(starts[-1]), *shape))
+    reserve_space(folder / _STATES)
     present = np.zeros(len(states), dtype=bool)
     _fill(reader, sentences, starts, states, present, pooling, options)
     states.flush()
@@ -152,7 +153,7 @@ def _reader(model: Model, corpus: Corpus, options: PassOptions) -> Reader:
 def _affordable(
     corpus: Corpus, rows: np.ndarray, counts: np.ndarray, word_bytes: int, options: PassOptions
 ) -> Int[np.ndarray, " sentence"]:
-    """The sentences whose states fit the byte budget: the first by hash, in ascending order."""
+    """The sentences whose states fit the byte budget: chosen by hash, in ascending order."""
     ordered = rows[np.argsort(hash64_array(("probe-features", options.seed), corpus.content_ids[rows]), kind="stable")]
     fits = np.cumsum(counts[ordered]) * word_bytes <= options.sample_bytes
     if not fits.any():
@@ -195,6 +196,9 @@ def _fill(
             words, pooled = _pooled(batch.streams[stack], starts[place[index]], tapped.hidden[stack], pooling)
             states[words], present[words] = pooled, True
             progress.advance(len(index))
+    for start, row in zip(starts[place], chosen, strict=True):
+        for word, first in reader.covered_words(int(row)).items():
+            states[start + word], present[start + word] = states[start + first], present[start + first]
 
 
 def _pooled(

@@ -1,4 +1,4 @@
-"""Facts that a model fills into blanks: the share it knows, by relation, prompt and layer."""
+"""Facts that a model fills into blanks: the share that it answers correctly, by relation, prompt and layer."""
 
 import math
 from collections import Counter
@@ -20,13 +20,13 @@ from ._blank_reader import BlankReader
 from ._blanks import BlankWriter, way_of
 from ._fact_files import read_facts
 from ._facts import Facts
-from ._object_tokens import common_objects, object_tokens, written_by
+from ._object_tokens import Standing, common_objects, object_tokens, written_by
 from ._prompt_ensembles import ENSEMBLES, Ensemble
 from ._relation_answers import TOGETHER, Asking, RelationAnswers, RelationAsker
 
 FILL_IN = TableSchema(
     name="fill_in",
-    version=1,
+    version=2,
     description="Share of facts whose object a model fills into a blank, when the answer is read off each layer.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="the stack that has the output head"),
@@ -86,11 +86,11 @@ FILL_IN = TableSchema(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FillInOptions:
-    """What is asked and how much of it."""
+    """Which prompts and how many facts to use."""
 
-    prompts: tuple[str, ...] = ()  # families; none named: each there is, and all together
+    prompts: tuple[str, ...] = ()  # families; none named: each one, and all combined
     ensembles: tuple[Ensemble, ...] = ENSEMBLES  # best and optimised need training facts
-    facts_per_relation: int = 200  # by hash, also of the training facts; 0: all
+    facts_per_relation: int = 200  # by hash, also for training facts; 0: all
     prompts_per_family: int = 10  # the first ones; 0: all
     tokens_per_batch: int = 4096
 
@@ -113,7 +113,7 @@ def fill_in(
     lens: TunedLens | None = None,
     trained: AbstractObjective | None = None,
 ) -> pd.DataFrame:
-    r"""How many facts does a model fill in, layer by layer?
+    r"""How many facts does a model fill in correctly, layer by layer?
 
     $$ P@1 = \frac{1}{N} \sum_n \Big[ \hat c_n = y_n \Big], \qquad
        \hat c_n = \arg\max_{c \in V} \sum_p w_p \log P_l(c \mid \mathrm{prompt}_p(x_n)) $$
@@ -123,23 +123,25 @@ def fill_in(
     (uniform, learned on training facts, or all on the best one). Facts whose object is not one token
     are dropped and counted.
 
-    A masked LM is asked with one mask, a causal LM for the next token (only by templates that end with the object),
-    T5 after `<extra_id_0>`, BART and other denoisers that write whole sentences after what comes before the object.
-    A translation model is refused.
+    A masked LM gets one mask, a causal LM predicts the next token (only templates that end with the object), T5
+    continues after `<extra_id_0>`, and BART and other denoisers that write whole sentences continue after the text
+    before the object. Translation models are refused. The input is the running text with a blank in place of the
+    object's token, which many tokenizers write with the preceding space. Templates that begin with the object, or have
+    no space before it, are used if every candidate is a single token there too.
 
     Args:
         model: With its head and tokenizer.
         facts: From `read_facts`.
-        options: Which prompts, and how many facts.
-        vocabulary: Objects to choose among, each one token of this model. Default: all objects that are.
-        lens: A tuned lens, to be read beside the logit lens.
-        trained: The objective of an encoder–decoder that infoflow trained.
+        options: Which prompts and how many facts to use.
+        vocabulary: Candidate objects, each a single token of this model. Default: all objects that are single tokens.
+        lens: A tuned lens, read in addition to the logit lens.
+        trained: The training objective of an encoder–decoder that infoflow trained.
 
     Returns:
         The table `fill_in`: a row per layer, lens, family of prompts, ensemble and relation, and the averages.
 
     Raises:
-        UserError: The model cannot be asked, or nothing is left to ask.
+        UserError: The model cannot fill blanks, or no fact is left.
 
     Source: [@petroni2019]; ensembles of prompts [@jiang2020]. The interval is over subjects.
     """
@@ -150,7 +152,7 @@ def fill_in(
     ids = sorted(set(tokens.values()))
     gold = {word: ids.index(token) for word, token in tokens.items()}
     lenses = {"logit": None} | ({"tuned": lens} if lens is not None else {})
-    reader = BlankReader(model, ids, lenses, options.tokens_per_batch)
+    reader = BlankReader(model, _everywhere(model, tokens, ids), lenses, options.tokens_per_batch)
     asker = RelationAsker(writer, reader, gold, len(ids))
     families = _families(facts, options.prompts)
     answers = list(_answers(asker, known, families, options))
@@ -167,14 +169,14 @@ def fill_in(
 
 
 class FillIn(Intervention):
-    """`fill_in` as a measure: the facts of a file, whatever the corpus.
+    """`fill_in` as a measure: the facts come from a file and do not depend on the corpus.
 
     Args:
         facts: Path of a file or folder, see `read_facts`.
-        prompts: Families of prompts; default: each there is, and all together.
-        facts_per_relation: At most, by hash; 0: all.
-        prompts_per_family: At most; 0: all.
-        vocabulary: Objects to choose among; models that are compared need a common one. Default: the model's own.
+        prompts: Families of prompts; default: each one, and all combined.
+        facts_per_relation: Maximum number, by hash; 0: all.
+        prompts_per_family: Maximum number; 0: all.
+        vocabulary: Candidate objects; compared models need a common list. Default: the model's own.
     """
 
     table: ClassVar[TableSchema] = FILL_IN
@@ -192,13 +194,13 @@ class FillIn(Intervention):
             prompts=prompts, facts_per_relation=facts_per_relation, prompts_per_family=prompts_per_family
         )
         _families(self._facts, prompts)
-        self.content = self._facts.digest  # the path says nothing of what is asked
+        self.content = self._facts.digest  # the path does not determine the content
         self.prompts, self.vocabulary = prompts, vocabulary
         self.facts_per_relation, self.prompts_per_family = facts_per_relation, prompts_per_family
 
     def refusal(self, model: Model) -> str | None:
         try:
-            if model.task != "seq2seq":  # what an encoder–decoder was trained for is known when it runs
+            if model.task != "seq2seq":  # an encoder–decoder's training objective is known only at run time
                 way_of(model)
             readout(model)
         except UserError as error:
@@ -224,6 +226,17 @@ def _candidates(model: Model, facts: Facts, vocabulary: Sequence[str] | None) ->
             f"{len(unknown) - 1} others. Take common_objects(models, words)."
         )
     return tokens
+
+
+def _everywhere(model: Model, tokens: dict[str, int], ids: Sequence[int]) -> dict[Standing, list[int]]:
+    """The candidates' tokens in every position where all of their words are single tokens."""
+    found: dict[Standing, list[int]] = {"space": list(ids)}
+    for stands in ("start", "glued"):
+        own = object_tokens(written_by(model), tuple(tokens), stands)
+        if len(own) == len(tokens):
+            of_token = {token: own[word] for word, token in tokens.items()}
+            found[stands] = [of_token[token] for token in ids]
+    return found
 
 
 def _families(facts: Facts, wanted: Sequence[str]) -> list[str]:
@@ -255,7 +268,7 @@ def _answers(
 
 
 def _several(facts: Facts, family: str, options: FillInOptions) -> bool:
-    """Whether a relation has more than one prompt of a family: of one alone, all ensembles are the same."""
+    """Whether a relation has more than one prompt of a family: with one prompt, all ensembles are equal."""
     if family == TOGETHER:
         return True
     counts = Counter(prompt.relation for prompt in facts.prompts if prompt.family == family)
@@ -265,7 +278,9 @@ def _several(facts: Facts, family: str, options: FillInOptions) -> bool:
 def _tell(model: Model, facts: Facts, answers: Sequence[RelationAnswers]) -> None:
     counts = dict(facts.left_out)
     counts["facts whose sentence cannot be read"] = sum(one.left_out for one in answers)
-    counts["templates that go on behind the object"] = sum(sum(one.unasked.values()) for one in answers)
+    counts["templates that go on behind the object, or have it where it is not one token"] = sum(
+        sum(one.unasked.values()) for one in answers
+    )
     counts["relations without a usable template"] = len(facts.relations) - len(answers)
     told = "; ".join(f"{num:,} {name}" for name, num in counts.items() if num)
     if told:
@@ -273,7 +288,7 @@ def _tell(model: Model, facts: Facts, answers: Sequence[RelationAnswers]) -> Non
 
 
 def _dropped(facts: Facts, known: Facts) -> dict[str, int]:
-    """Facts of each relation whose object is not one token."""
+    """Number of facts of each relation whose object is not a single token."""
     counts = dict.fromkeys(facts.relations, 0)
     for fact in set(facts.facts) - set(known.facts):
         counts[fact.relation] += 1
@@ -320,7 +335,7 @@ def _macro(having: Sequence[RelationAnswers], asking: Asking, view: int, dropped
     weights = replicate_weights()
     with np.errstate(invalid="ignore", divide="ignore"):
         drawn = (weights @ right.T) / (weights @ counts.T)
-    # A relation of few facts may be absent from a replicate: then its own value stands for it.
+    # A relation with few facts may be absent from a replicate: then its own value is used.
     values = right.sum(axis=1) / counts.sum(axis=1)
     replicates = np.where(np.isnan(drawn), values, drawn).mean(axis=1)
     baseline = float(np.mean([_majority(one) for one in having]))
@@ -349,7 +364,7 @@ def _micro(having: Sequence[RelationAnswers], asking: Asking, view: int, dropped
 
 
 def _mean_where_asked(having: Sequence[RelationAnswers], asking: Asking, view: int, sizes: np.ndarray) -> float:
-    """The template bias over relations whose prompts can be read without a subject."""
+    """The template bias over relations whose prompts work without a subject."""
     blind = np.array([one.blind[asking][view] for one in having])
     asked = ~np.isnan(blind)
     return float(np.average(blind[asked], weights=sizes[asked])) if asked.any() else math.nan

@@ -1,4 +1,4 @@
-"""BERTScore of pairs of token vectors: each token is matched to the nearest of the other sentence."""
+"""BERTScore of pairs of token vectors: each token is matched to the nearest token of the other sentence."""
 
 # P pair, C token of a candidate, R token of a reference, D width
 
@@ -33,9 +33,9 @@ def greedy_match(
     $$ R = \frac{\sum_i w(x_i) \max_j \cos(x_i, y_j)}{\sum_i w(x_i)}, \qquad
        P = \frac{\sum_j w(y_j) \max_i \cos(x_i, y_j)}{\sum_j w(y_j)}, \qquad F = \frac{2 P R}{P + R} $$
 
-    with x the reference's tokens and y the candidate's. A token may be matched to any real one, [CLS] and [SEP]
-    included, as in the authors' code; their own weight is 0. Padding is never matched: the authors' code has a cosine
-    of 0 there, which counts where all others are negative. A sentence without weight gets 0, and so does an F of 0/0.
+    with x the reference's tokens and y the candidate's. A token may match any real token, [CLS] and [SEP] included, as
+    in the authors' code; these have weight 0 themselves. Padding is never matched (in the authors' code it has a cosine
+    of 0, which counts if all others are negative). A sentence of zero weight gets 0, as does an F of 0/0.
 
     Source: [@zhang2020bertscore], the authors' code.
 
@@ -65,11 +65,11 @@ def _weighted(best: Tensor, weight: Tensor) -> Tensor:
 
 
 def inverse_document_frequency(rows: Sequence[Sequence[int]]) -> tuple[dict[int, float], float]:
-    r"""The weight of each token of these sentences, and that of any other, in nats.
+    r"""The weight of each token of these sentences, and the weight of any other token, in nats.
 
     $$ \mathrm{idf}(w) = \ln \frac{M + 1}{\mathrm{df}(w) + 1} $$
 
-    over M sentences, of which df have the token.
+    over M sentences, df of which contain the token.
 
     Source: [@zhang2020bertscore], the authors' code.
     """
@@ -81,9 +81,9 @@ def inverse_document_frequency(rows: Sequence[Sequence[int]]) -> tuple[dict[int,
 def token_weights(
     row: Sequence[int], special: frozenset[int], idf: tuple[Mapping[int, float], float] | None
 ) -> tuple[list[float], bool]:
-    """Weights of a sentence's tokens, special ones 0; and whether its idf was zero throughout, so that 1 stands for it.
+    """Token weights of a sentence (special tokens 0), and whether all idf were zero, so that 1 was used instead.
 
-    That happens where every reference has every token: dividing by the sum, the authors' code gives NaN.
+    All idf are zero if every reference has every token; the authors' code then divides by zero and gives NaN.
     """
     ones = [0.0 if token in special else 1.0 for token in row]
     if idf is None or not any(ones):

@@ -1,4 +1,4 @@
-"""Probes of all layers, trained and scored: the pure core of `Probe`, and the same for arrays."""
+"""Probes of all layers, trained and scored: the pure core of `Probe`, also for arrays."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,19 +31,19 @@ def probe_layers(
     sizes: Sequence[float] = (1.0,),
     seed: int = 0,
 ) -> pd.DataFrame:
-    """What a probe reads from each layer, with its controls: the table `probe_scores` of arrays.
+    """Scores of probes of each layer, with their controls: the table `probe_scores` for arrays.
 
-    A fifth of the sentences, by hash, is for the test, a fifth says when to stop, the others train.
+    By hash, a fifth of the sentences is the test part, a fifth is for early stopping, and the rest is for training.
 
     Args:
-        x: States (example, layer, width); layer 0 the embeddings.
+        x: States (example, layer, width); layer 0 is the embeddings.
         y: Labels 0..C−1.
-        sentences: Number of each example's sentence; the parts share none, and intervals are over sentences.
-        types: Word type of each example, as text or numbers: with them comes the control task, `control_labels`.
-        settings: Capacity and training; by default a linear probe.
-        seeds: Of the probes, and of the control's lots.
+        sentences: Sentence number of each example; the parts share no sentence, and intervals are over sentences.
+        types: Word type of each example, as text or numbers; if set, the control task is added (`control_labels`).
+        settings: Capacity and training; default: a linear probe.
+        seeds: Seeds of the probes, and of the control's random labels.
         sizes: Shares of the training sentences to train on.
-        seed: Of the parts.
+        seed: Seeds the parts.
 
     Returns:
         Rows by `layer`, `labels` ("task", "control"), `words` ("all", "seen", "unseen" types), `metric` ("accuracy",
@@ -51,7 +51,7 @@ def probe_layers(
         `seeds`. The baseline is the majority class.
 
     Raises:
-        UserError: Lengths differ, there is one class or over 10,000, or a part would be empty.
+        UserError: Lengths differ, there is one class or more than 10,000, or a part would be empty.
     """
     _check(x, y, sentences, types, seeds)
     settings = settings or ProbeSettings()
@@ -78,10 +78,10 @@ def _check(x: InputRows, y: np.ndarray, sentences: np.ndarray, types: np.ndarray
 
 
 def check_classes(labels: Int[np.ndarray, " example"]) -> None:
-    """Refuse labels that no probe can tell apart.
+    """Refuse labels that no probe can learn.
 
     Raises:
-        UserError: A label is negative, or there is one class, or there are too many.
+        UserError: A label is negative, or there is only one class or too many.
     """
     classes = len(np.unique(labels))
     if len(labels) and labels.min() < 0:
@@ -122,7 +122,7 @@ def _array_problem(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answered:
-    """What the probes of a task said of its test part, and those of its control."""
+    """The predictions of a task's probes on its test part, and those of its control."""
 
     facts: dict[str, Any]
     answers: dict[str, ProbePredictions]
@@ -141,9 +141,9 @@ def answered(
     seed: int = 0,
     device: torch.device | None = None,
 ) -> Answered | None:
-    """Probes of a task, and of its control where one of the problems has it, trained on this share of the sentences.
+    """Predictions for a task, and for its control if a problem has it, after training on this share of the sentences.
 
-    None where so few sentences have but one class: a note says so.
+    None if the few sentences have only one class; a note reports it.
     """
     problems = [problem.of_share(share, seed) for problem in problems]
     first = problems[0]
@@ -164,7 +164,7 @@ def answered(
 def probe_answers(
     problem: ProbeProblem, settings: ProbeSettings, seeds: Sequence[int], device: torch.device | None = None
 ) -> dict[str, ProbePredictions]:
-    """Train all probes of a problem together, and let them answer its test part."""
+    """Train all probes of a problem together, and predict its test part."""
     layers, names = problem.train.rows.shape[1], list(problem.sets)
     cells = [(layer, s, problem.sets[name][s]) for layer, s, name in product(range(layers), range(len(seeds)), names)]
     layer, number, labels = np.array(cells, dtype=np.int64).T

@@ -1,4 +1,4 @@
-"""Micro-averaged F1, with labels that do not count."""
+"""Micro-averaged F1, with ignored labels."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,12 @@ Labels = Shaped[np.ndarray, "*example"]
 
 
 def micro_f1(predicted: np.ndarray, gold: np.ndarray, ignored: Sequence[int] = ()) -> float:
-    r"""$2\,\mathrm{TP} / (\text{predicted} + \text{gold})$ over all labels but the ignored ones, from 0 to 1.
+    r"""$2\,\mathrm{TP} / (\text{predicted} + \text{gold})$ over all labels except the ignored ones, from 0 to 1.
 
-    Without ignored labels and with one label each it is accuracy. Labels: numbers (examples,), or which labels an
-    example has, (examples, classes). NaN where no label counts.
+    With no ignored labels and one label per example it is accuracy. Labels: numbers (examples,), or a mask of each
+    example's labels, (examples, classes). NaN if no label counts.
 
-    Source: [@tenney2019edge]: of coreference the label "1" alone counts, of relations all but "no_relation".
+    Source: [@tenney2019edge]: in coreference only the label "1" counts, in relations all but "no_relation".
 
     >>> micro_f1(np.array([1, 0, 1]), np.array([1, 1, 0]), ignored=[0])
     0.5
@@ -26,7 +26,7 @@ def micro_f1(predicted: np.ndarray, gold: np.ndarray, ignored: Sequence[int] = (
 def f1_counts(
     predicted: np.ndarray, gold: np.ndarray, ignored: Sequence[int] = ()
 ) -> tuple[Float[np.ndarray, "*example"], Float[np.ndarray, "*example"]]:
-    """Of each example its true positives, and how many labels are predicted or gold; `gold` is broadcast."""
+    """True positives of each example, and its number of predicted plus gold labels; `gold` is broadcast."""
     if gold.dtype == bool:
         counted = np.ones(gold.shape[-1], dtype=bool)
         counted[list(ignored)] = False

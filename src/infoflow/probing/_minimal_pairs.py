@@ -1,4 +1,4 @@
-"""Minimal pairs: which of two sentences, one acceptable and one not, each layer of a model finds likelier."""
+"""Minimal pairs: which of two sentences, one acceptable and one not, each layer of a model finds more likely."""
 
 # P pair, L+1 states, N bootstrap block
 
@@ -16,12 +16,13 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 from ._sentence_scores import ScoredRows, layer_scores, token_rows
 
 ALL_PAIRS = "all"
-"""The phenomenon of the rows of every pair."""
+"""The phenomenon of rows over all pairs."""
 
 MINIMAL_PAIRS = TableSchema(
     name="minimal_pairs",
-    version=1,
+    version=2,
     description="Share of minimal pairs whose acceptable sentence is the likelier one by the prediction of each layer.",
+    made_by='a plan with tasks = ["minimal-pairs"] in [probing] makes it',
     columns=(
         Column(name="stack", dtype="string", unit="", description="the stack that has the output head"),
         Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings, L = the model's output"),
@@ -46,17 +47,20 @@ class MinimalPairs(Intervention):
 
     $$ \mathrm{preferred}_l = \frac{1}{P} \sum_p \left[ s_l(\mathrm{good}_p) > s_l(\mathrm{bad}_p) \right] $$
 
-    s are log-probabilities of whole sentences by the logit lens at layer l (see `layer_scores`): no probe is trained,
-    it is the model's own preference. The corpus has the acceptable sentences as text and the others in the column `bad`
-    (`Corpus.from_minimal_pairs`, `Corpus.from_table(..., bad=...)`); its `label` is the phenomenon. Without pairs the
-    table is empty. Pairs with a sentence longer than the model reads are left out, and counted in a note.
+    s is the log-probability of a whole sentence by the logit lens at layer l (see `layer_scores`): no probe is trained;
+    the preference is the model's own. The corpus has the acceptable sentences as text and the others in the column
+    `bad` (`Corpus.from_minimal_pairs`, `Corpus.from_table(..., bad=...)`); its `label` is the phenomenon. Without pairs
+    the table is empty. Pairs with a sentence longer than the model's limit are left out, and a note counts them.
+
+    If a causal LM's tokenizer puts nothing before a sentence, BOS or else the end-of-text token is added. Without
+    either, the first token has no probability: pairs with different first tokens are left out and counted.
 
     Args:
-        pairs: At most so many, chosen by hash; all for None.
-        phenomena: Also a row for each of them.
+        pairs: Maximum number, chosen by hash; None: all.
+        phenomena: Add a row for each phenomenon.
 
-    Source: [@warstadt2020], sums over the whole sentence; masked LMs by pseudo-log-likelihood [@salazar2020]; layer by
-    layer ours.
+    Source: [@warstadt2020], sums over the whole sentence; pseudo-log-likelihood for masked LMs [@salazar2020]; the
+    scores by layer are ours.
     """
 
     table: ClassVar[TableSchema] = MINIMAL_PAIRS
@@ -89,6 +93,13 @@ class MinimalPairs(Intervention):
         if not kept.all():
             note = f"{int((~kept).sum())} of {len(part):,} minimal pairs are left out: a sentence is longer"
             current_display().note(f"{note} than {model.name} reads.")
+        unlike = kept & np.array([good != bad for good, bad in zip(*map(_first_scored, sides), strict=True)])
+        if model.task == "causal-lm" and unlike.any():
+            note = (
+                f"{int(unlike.sum())} of {len(part):,} minimal pairs are left out: the tokenizer of {model.name} has no"
+            )
+            current_display().note(f"{note} token to stand before a sentence, and their first tokens differ.")
+            kept &= ~unlike
         if not kept.any():
             return pd.DataFrame(columns=self.table.column_names)
         good_PL, bad_PL = (layer_scores(model, _kept(rows, kept), options.tokens_per_batch) for rows in sides)
@@ -101,6 +112,11 @@ class MinimalPairs(Intervention):
     def _choose(self, ids: np.ndarray, seed: int) -> np.ndarray:
         order = np.argsort(hash64_array(("minimal-pairs", seed), ids), kind="stable")
         return np.sort(order[: self.pairs])
+
+
+def _first_scored(rows: ScoredRows) -> list[int | None]:
+    """The first token of each sentence, if nothing precedes it: no causal LM predicts such a token."""
+    return [int(ids[0]) if len(ids) and scored[0] else None for ids, scored in zip(rows.ids, rows.scored, strict=True)]
 
 
 def _kept(rows: ScoredRows, kept: np.ndarray) -> ScoredRows:

@@ -1,21 +1,40 @@
-"""Objects that are one token: what a blank is filled with."""
+"""Objects that are single tokens: the candidates for a blank."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from transformers import PreTrainedTokenizerBase
 
 from infoflow.foundation import UserError
 from infoflow.models import Model
 
-_BEFORE = "a"  # a word before the object: inside a sentence, many tokenizers put the blank into the token
+from ._facts import OBJECT
+
+Standing = Literal["space", "start", "glued"]
+"""What precedes an object: white space, nothing, or another character, as in `([Y])` and in scripts without spaces.
+
+Many tokenizers use a different token for each case.
+"""
+_BEFORE: dict[Standing, tuple[str, str]] = {"space": ("a", " "), "start": ("", ""), "glued": ("(", "")}
 
 
-def object_tokens(tokenizer: PreTrainedTokenizerBase, objects: Sequence[str]) -> dict[str, int]:
-    """The token of each object that is exactly one inside a sentence; unknown words are none."""
+def standing(template: str) -> Standing:
+    """What precedes the object in a template."""
+    before = template.split(OBJECT)[0]
+    if not before.strip():
+        return "start"
+    return "space" if before[-1].isspace() else "glued"
+
+
+def object_tokens(
+    tokenizer: PreTrainedTokenizerBase, objects: Sequence[str], stands: Standing = "space"
+) -> dict[str, int]:
+    """The token of each object that is exactly one known token in this position."""
     if not objects:
         return {}
-    before = tokenizer(_BEFORE, add_special_tokens=False)["input_ids"]
-    rows = tokenizer([f"{_BEFORE} {word}" for word in objects], add_special_tokens=False)["input_ids"]
+    sign, space = _BEFORE[stands]
+    before = tokenizer(sign, add_special_tokens=False)["input_ids"] if sign else []
+    rows = tokenizer([f"{sign}{space}{word}" for word in objects], add_special_tokens=False)["input_ids"]
     special = {*tokenizer.all_special_ids}
     return {
         word: row[-1]
@@ -25,7 +44,7 @@ def object_tokens(tokenizer: PreTrainedTokenizerBase, objects: Sequence[str]) ->
 
 
 def common_objects(models: Sequence[Model], objects: Sequence[str]) -> tuple[str, ...]:
-    """Those of the objects that are one token of every model: what compared models choose among.
+    """The objects that are one token in every model: the candidates for compared models.
 
     Raises:
         UserError: A model has no tokenizer.
@@ -39,5 +58,5 @@ def common_objects(models: Sequence[Model], objects: Sequence[str]) -> tuple[str
 
 
 def written_by(model: Model) -> PreTrainedTokenizerBase:
-    """The tokenizer of what the model writes."""
+    """The tokenizer of the model's output."""
     return model.target_tokenizer or model.require_tokenizer()

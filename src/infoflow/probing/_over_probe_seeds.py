@@ -1,4 +1,4 @@
-"""The numbers of a row that several trainings of one probe give together."""
+"""The columns of a row that summarises several trainings of one probe."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from infoflow.foundation import Interval, interval_over_seeds, replicate_weights
+from infoflow.foundation import Interval, Scale, block_effects, block_interval, interval_over_seeds, replicate_weights
 from infoflow.results import Column, estimate
 
 SEED_COLUMNS = (
@@ -25,16 +25,21 @@ def seed_estimate(
     replicates: Float[np.ndarray, "seed replicate"],
     baseline: float,
     count: float,
-    bounds: tuple[float, float] = (-math.inf, math.inf),
+    scale: Scale = "any",
+    independent: float | None = None,
 ) -> dict[str, Any]:
-    """Columns of `estimate_columns` and `SEED_COLUMNS`: the mean over seeds, its interval over seeds and sentences.
+    """Columns of `estimate_columns` and `SEED_COLUMNS`: the mean over seeds, and its interval over seeds and sentences.
+
+    The interval is that of `interval_over_seeds`; if every answer of every seed is right, it is the interval that this
+    number of right answers allows.
 
     Args:
         values: The statistic of each training.
-        replicates: Its bootstrap replicates over sentences, paired over trainings.
-        baseline: Its control.
-        count: Observations behind it.
-        bounds: What it cannot lie outside of; the interval does not either.
+        replicates: Its bootstrap replicates over sentences, paired across trainings.
+        baseline: The control's value.
+        count: Number of observations.
+        scale: Range of the statistic.
+        independent: Number of independent observations, if not all are independent.
     """
     replicates = np.where(np.isfinite(replicates), replicates, np.nan)
     value, sd, ends = math.nan, math.nan, Interval(math.nan, math.nan)
@@ -42,14 +47,19 @@ def seed_estimate(
         value = float(values.mean())
         sd = float(values.std(ddof=1)) if len(values) > 1 else math.nan
         usable = replicates[:, np.isfinite(replicates).all(axis=0)]
-        found = interval_over_seeds([(seed,) for seed in range(len(values))], values, usable)
-        ends = Interval(max(found.low, bounds[0]), min(found.high, bounds[1]))
+        agree = count if independent is None else independent
+        own = [
+            block_interval(one, block_effects(one, drawn), scale=scale, count=agree)
+            for one, drawn in zip(values.tolist(), replicates, strict=True)
+        ]
+        units = [(seed,) for seed in range(len(values))]
+        ends = own[0] if len(own) == 1 else interval_over_seeds(units, values, usable, own, scale)
     mean = estimate(value, replicates.mean(axis=0), baseline, count, ends=ends)
     return mean | {"seed_sd": sd, "seeds": len(values)}
 
 
 def block_sums(costs: np.ndarray, blocks: np.ndarray) -> np.ndarray:
-    """Sums (64, ...) over the examples of each bootstrap block of numbers (examples, ...)."""
+    """Sums (64, ...) of numbers (examples, ...) over the examples of each bootstrap block."""
     sums = np.zeros((64, *costs.shape[1:]))
     np.add.at(sums, blocks, costs)
     return sums

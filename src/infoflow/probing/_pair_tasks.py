@@ -1,4 +1,4 @@
-"""Tasks that ask something of two spans of a sentence: whether an arc joins them, its label, coreference."""
+"""Tasks on two spans of a sentence: whether an arc joins them, its label, coreference."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from ._subtrees import universal
 
 
 def _arc(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    """Each word with its head, and with one other word of the sentence that is not its head, drawn once per seed."""
+    """Each word with its head, and with one other word of the sentence, drawn once per seed."""
     heads = sentence.heads()
     for word, head in enumerate(heads):
         others = [other for other in range(len(heads)) if other not in (word, head)]
@@ -32,7 +32,7 @@ def _arc_label(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Prob
 
 
 def _coreference(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    """Each pair of mentions of one entity; for each, the later one with an earlier mention of another entity."""
+    """Each pair of mentions of one entity, and for each the later mention with an earlier mention of another entity."""
     mentions = sorted(read_mentions(sentence.tags(ENTITY)), key=lambda m: (m.start, m.end))
     spans: list[Span] = [(m.start, m.end + 1) for m in mentions]
     for later in range(len(mentions)):

@@ -1,4 +1,4 @@
-"""Single test examples: what the probe of each layer says of them, beside what is right."""
+"""Single test examples: the prediction of each layer's probe, and the gold label."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -8,7 +8,7 @@ import pandas as pd
 from jaxtyping import Int
 
 from infoflow.flow import PassOptions, Reader
-from infoflow.foundation import hash64_array
+from infoflow.foundation import hash64_array, running_words
 from infoflow.results import Column, TableSchema
 
 from ._examples import Part, ProbeTask
@@ -42,13 +42,13 @@ PROBE_EXAMPLES = TableSchema(
 )
 
 MOST_EXAMPLES = 60
-"""Of a task."""
+"""Maximum number of examples of a task."""
 
 
 class ProbeExamples(Probe):
-    """What the probes of each layer say of single test examples: which are right only from some layer on.
+    """Predictions of each layer's probes for single test examples: which become right only from some layer on.
 
-    The probes are those of `Probe` with the same settings, which are trained once for both.
+    The probes are those of `Probe` with the same settings; both measures share one training.
 
     Arguments are those of `Probe`.
     """
@@ -74,7 +74,7 @@ class ProbeExamples(Probe):
 
 
 def chosen_examples(part: Part, most: int) -> Int[np.ndarray, " chosen"]:
-    """At most so many examples by a hash of their sentence and place, one of a sentence: places in the part."""
+    """At most this many examples, one per sentence, by a hash of sentence and position: indices into the part."""
     examples = part.examples
     ids = part.corpus.content_ids[examples.sentence].astype(np.uint64)
     spans = [examples.first, *([] if examples.second is None else [examples.second])]
@@ -88,7 +88,7 @@ def chosen_examples(part: Part, most: int) -> Int[np.ndarray, " chosen"]:
 def _shown(part: Part, place: int) -> dict[str, Any]:
     """The example's sentence and spans."""
     examples, sentence = part.examples, part.corpus[int(part.examples.sentence[place])]
-    words = sentence.text.split() if sentence.words is None else sentence.words
+    words = running_words(sentence.text) if sentence.words is None else sentence.words
     second = (-1, -1) if examples.second is None else examples.second[place]
     spans = {"first": examples.first[place], "second": second}
     ends = {

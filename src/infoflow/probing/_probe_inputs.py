@@ -1,4 +1,4 @@
-"""What probes read of examples: spans and pairs of spans, scaled layer by layer, a few examples at a time."""
+"""Inputs of probes: spans and pairs of spans, scaled layer by layer, a few examples at a time."""
 
 # N example, L blocks, E width of an input, P probe, O order, B batch
 
@@ -14,13 +14,13 @@ from torch import Tensor
 from ._examples import Examples
 from ._features import WordFeatures
 
-_HELD = 1 << 29  # bytes of inputs that are kept in memory; more are read again from where they lie
-_CHUNK = 1 << 26  # bytes of inputs that are read at a time
+_HELD = 1 << 29  # bytes of inputs kept in memory; larger inputs are read again from their source
+_CHUNK = 1 << 26  # bytes of inputs read at a time
 
 
 @runtime_checkable
 class InputRows(Protocol):
-    """Inputs of examples in all layers: an array (example, layer, width), or what reads like one by an index array."""
+    """Inputs of examples in all layers: an array (example, layer, width), or an object indexed the same way."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -29,11 +29,11 @@ class InputRows(Protocol):
 
 
 class LayerInputs:
-    """Examples as probes read them, made when they are asked for.
+    """Inputs of examples, computed on demand.
 
     A span is the mean of its words' states, a pair is [first; second; first × second].
 
-    Source: [@liu2019linguistic], of pairs.
+    Source: [@liu2019linguistic], for pairs.
     """
 
     def __init__(self, features: WordFeatures, examples: Examples) -> None:
@@ -76,12 +76,12 @@ class Scaling:
 
     mean: Float32[np.ndarray, "layer width"]
     spread: Float32[np.ndarray, "layer width"]
-    """1 where all training examples agree."""
+    """1 where all training examples are equal."""
 
     @classmethod
     def of(cls, rows: InputRows) -> "Scaling":
         num, sums, squares = rows.shape[0], 0.0, 0.0
-        shift = np.asarray(rows[np.arange(1)], dtype=np.float64)  # sums of squares of far-off numbers lose digits
+        shift = np.asarray(rows[np.arange(1)], dtype=np.float64)  # sums of squares of numbers far from 0 lose digits
         for index in chunks(rows):
             values = np.asarray(rows[index], dtype=np.float64) - shift
             sums, squares = sums + values.sum(0), squares + (values**2).sum(0)
@@ -93,7 +93,7 @@ class Scaling:
 
 
 class ProbeInputs:
-    """Scaled inputs on the device that trains: held there where they are few, else made from their rows each time."""
+    """Scaled inputs on the training device: held there if they are few, else computed from their rows each time."""
 
     def __init__(self, rows: InputRows, scaling: Scaling, device: torch.device, held: int | None = None) -> None:
         self._rows, self._device = rows, device
@@ -111,7 +111,7 @@ class ProbeInputs:
     def batch(
         self, index: Int[np.ndarray, "order batch"], order: Int[Tensor, " probe"], layer: Int[Tensor, " probe"]
     ) -> Float[Tensor, "probe batch width"]:
-        """The next examples of each probe: those of its order, in its layer."""
+        """The next examples of each probe, in its order and its layer."""
         if self._held is None:
             read = self._read(index.reshape(-1)).unflatten(0, index.shape)
             return read[order, :, layer]
@@ -119,7 +119,7 @@ class ProbeInputs:
         return self._held.flatten(0, 1).index_select(0, places.flatten()).unflatten(0, places.shape)
 
     def all(self, layer: Int[Tensor, " probe"], most: int) -> Iterator[Float[Tensor, "probe part width"]]:
-        """All examples in order, in each probe's layer, at most so many at a time."""
+        """All examples in order, in each probe's layer, at most `most` at a time."""
         for start in range(0, len(self), most):
             end = min(start + most, len(self))
             if self._held is None:
@@ -133,7 +133,7 @@ class ProbeInputs:
 
 
 def chunks(rows: InputRows) -> Iterator[Int[np.ndarray, " chosen"]]:
-    """All examples in order, a bounded number of bytes at a time."""
+    """Indices of all examples in order, a bounded number of bytes at a time."""
     num, layers, width = rows.shape
     size = max(1, _CHUNK // max(1, 4 * layers * width))
     for start in range(0, num, size):

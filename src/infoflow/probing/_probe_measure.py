@@ -22,13 +22,14 @@ from ._probe_problem import AskedPart, ProbeProblem
 from ._probed_task import asked_task, chosen_sentences, features_of, with_states
 
 PROBES = ("linear", "mlp")
-"""Probes that give accuracies."""
+"""Probes whose scores are accuracies."""
 
 PROBE_SCORES = TableSchema(
     name="probe_scores",
-    version=1,
+    version=3,
     description="How well a probe that is trained on the frozen states of a layer tells the labels of a task, on "
     "sentences that it was not trained on; beside it the control task, whose labels word types get by lot.",
+    made_by="a plan with tasks in [probing] makes it",
     columns=(
         Column(name="task", dtype="string", unit="", description="what is asked"),
         Column(name="unit", dtype="string", unit="", description="what is labelled: token, span, pair or sentence"),
@@ -86,42 +87,41 @@ PROBE_SCORES = TableSchema(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class AnsweredTask:
-    """A task and what its probes said."""
+    """A task and the answers of its probes."""
 
     task: ProbeTask
     answered: Answered | None
-    """None where so few sentences have but one class."""
+    """None if the few sentences have only one class."""
 
 
 _ANSWERED: "WeakKeyDictionary[Reader, dict[str, AnsweredTask | None]]" = WeakKeyDictionary()
-"""By settings: measures of the same probes read one training; it goes with the reader."""
-_UNSHARED = ("measure", "version", "sizes")  # what the training on one share does not depend on
+"""By settings: measures with the same probes share one training; freed with the reader."""
+_UNSHARED = ("measure", "version", "sizes")  # settings that the training on one share does not depend on
 
 
 class Probe(Intervention):
-    """What a probe reads from each layer: accuracy, macro-F1 and selectivity on sentences it was not trained on.
+    """Probes of each layer: accuracy, macro-F1 and selectivity on held-out sentences.
 
-    The model is frozen. All layers, seeds, and the task beside its control, are trained as one problem
-    (`train_probes`), on states that one pass collects (`collect_features`). Seeds differ in first weights, in the order
-    of examples and in the control's lots. The control of `arc` asks about pairs of its own (`control_arcs`), with one
-    lot for all seeds.
+    The model is frozen. All layers and seeds, for the task and its control, train as one problem (`train_probes`), on
+    states collected in one pass (`collect_features`). Seeds differ in initial weights, in the order of examples and in
+    the control's random labels. The control of `arc` has its own pairs (`control_arcs`), the same for all seeds.
 
     Args:
-        task: One of `tasks()`, or a column of tags of the corpus.
+        task: One of `tasks()`, or a tag column of the corpus.
         probe: "linear", or "mlp" with one hidden layer.
-        sentences: At most so many, chosen by hash: three fifths to train, a fifth to stop, a fifth to test.
-        sizes: Shares of the training sentences that probes are trained on: 1.0 all.
-        seeds: How many probes of each kind; three at least make a spread worth reading.
+        sentences: Maximum number, chosen by hash: three fifths to train, a fifth for early stopping, a fifth to test.
+        sizes: Shares of the training sentences that probes are trained on; 1.0 means all.
+        seeds: Number of probes of each kind; a useful spread needs at least three.
         hidden: Units of the hidden layer of "mlp".
-        dropout: Of what the last layer reads.
-        weight_decay: Adam's.
-        epochs: At most.
-        batch: Examples.
-        patience: Epochs without a better accuracy on the dev part, after which a probe stops.
-        pooling: What stands for a word of several tokens: the mean of their states, or the first, or the last.
-        control: Whether to train on the control task too.
+        dropout: Dropout on the last layer's input.
+        weight_decay: Adam's weight decay.
+        epochs: Maximum number of epochs.
+        batch: Examples per step.
+        patience: Epochs without a better dev accuracy after which a probe stops.
+        pooling: State of a word with several tokens: the mean of the tokens' states, or the first, or the last.
+        control: Whether to train on the control task as well.
         corrupted: Share of the examples whose types get the control's label.
-        seed: Of the choice of sentences and their parts.
+        seed: Seeds the choice of sentences and their parts.
 
     Source: [@liu2019linguistic] for the probe, [@hewitt2019control] for the control.
     """
@@ -201,9 +201,9 @@ class Probe(Intervention):
         }
 
     def on_all(self, reader: Reader, options: PassOptions) -> "AnsweredTask | None":
-        """What probes say that were trained on the largest share; None where the corpus lacks what the task needs.
+        """Answers of probes trained on the largest share; None if the corpus lacks what the task needs.
 
-        Measures with the same settings share the training of a reader's model.
+        Measures with the same settings share the training for a reader's model.
         """
         known, key = _ANSWERED.setdefault(reader, {}), self._key(options)
         if key not in known:
@@ -230,7 +230,7 @@ class Probe(Intervention):
         return AnsweredTask(task=task, answered=found)
 
     def _problems(self, task: ProbeTask, features: Mapping[str, WordFeatures]) -> list[ProbeProblem]:
-        """The task with its control: one problem, but two where the control asks about other examples."""
+        """The task and its control as one problem, or as two if the control uses other examples."""
         check_classes(task.train.examples.label)
         if self.control and is_arcs(task):
             own = {name: control_arcs(getattr(task, name), task.names, self.seed) for name in PARTS}

@@ -1,4 +1,4 @@
-"""What one batch of probes is trained and scored on: a task and its control over the same examples, or one of both."""
+"""The data of one batch of probes: a task and its control over the same examples, or one of the two."""
 
 # N example, R set of labels, S seed
 
@@ -22,7 +22,7 @@ class AskedPart:
     rows: InputRows
     labels: Int[np.ndarray, "set example"]
     sentences: Int[np.ndarray, " example"]
-    """`Corpus.content_ids`, or any numbers that tell sentences apart."""
+    """`Corpus.content_ids`, or any numbers that identify sentences."""
     types: Int[np.ndarray, " example"]
 
     @property
@@ -40,17 +40,17 @@ class AskedPart:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ProbeProblem:
-    """Examples in three parts, and the sets of labels that their probes learn."""
+    """Examples in three parts, and the label sets that their probes learn."""
 
     train: AskedPart
     dev: AskedPart
     test: AskedPart
     classes: int
     sets: Mapping[str, Sequence[int]]
-    """Of "task" and "control", for each seed its row of `labels`."""
+    """For "task" and "control": the row of `labels` that each seed learns."""
 
     def of_share(self, share: float, seed: int = 0) -> "ProbeProblem":
-        """With this share of the training sentences: the first by hash, one at least, so that less is part of more."""
+        """Keeps this share of the training sentences, at least one, by hash: smaller shares nest in larger ones."""
         if share >= 1:
             return self
         every = np.unique(self.train.sentences)
@@ -61,5 +61,5 @@ class ProbeProblem:
 
     @property
     def seen(self) -> Bool[np.ndarray, " example"]:
-        """Which test examples are of a type that is in the training part."""
+        """Which test examples have a type that occurs in the training part."""
         return np.isin(self.test.types, self.train.types)

@@ -1,16 +1,18 @@
-"""What probes got right: accuracy, macro-averaged F1, selectivity; with the spread of seeds and intervals."""
+"""Scores of probes: accuracy, macro-averaged F1 and selectivity, with the spread over seeds and intervals."""
 
 # L blocks, S seed, N example, B bootstrap block, C class, R replicate
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 
-from infoflow.foundation import NUM_BLOCKS, block_of, replicate_weights
-from infoflow.results import estimate, ratio_estimate
+from infoflow.foundation import NUM_BLOCKS, Interval, at_least_each_class, block_of, replicate_weights
+
+from ._over_probe_seeds import block_sums, replicated, seed_estimate
 
 Words = Literal["all", "seen", "unseen"]
 WORDS: tuple[Words, ...] = ("all", "seen", "unseen")
@@ -18,42 +20,44 @@ WORDS: tuple[Words, ...] = ("all", "seen", "unseen")
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ProbePredictions:
-    """What probes of several seeds said about the test part, for one set of labels."""
+    """Predictions of probes of several seeds on the test part, for one label set."""
 
     said: Int[np.ndarray, "layer seed example"]
     wanted: Int[np.ndarray, "seed example"]
     majority: Int[np.ndarray, " seed"]
     """The most frequent training label."""
     taught: Bool[np.ndarray, "seed example"]
-    """Whether the training part has the wanted label at all; else it counts as an error."""
+    """Whether the gold label occurs in the training part; if not, the example counts as an error."""
     blocks: Int[np.ndarray, " example"]
     """Bootstrap block of each example's sentence."""
     seen: Bool[np.ndarray, " example"]
-    """Whether the training part has the example's type."""
+    """Whether the example's type occurs in the training part."""
 
     def among(self, words: Words) -> Bool[np.ndarray, " example"]:
         return np.ones_like(self.seen) if words == "all" else self.seen == (words == "seen")
 
     def accuracy(self, layer: int, words: Words) -> dict[str, Any]:
-        """Share of these examples that the probes of a layer get right; the baseline is the majority class."""
+        """Share of these examples that the probes of a layer predict correctly; the baseline is the majority class."""
         among = self.among(words)
         right = (self.said[layer] == self.wanted)[:, among]
         guessed = float((self.majority[:, None] == self.wanted)[:, among].mean())
         return {**share_right(right, self.blocks[among], guessed), "untaught": self._untaught(among)}
 
     def macro_f1(self, layer: int) -> dict[str, Any]:
-        r"""F1 of each class in the test part, averaged over these classes alike.
+        r"""Unweighted mean F1 over the classes of the test part.
 
         $$ F_1 = \frac{1}{|C|} \sum_{c \in C} \frac{2\, tp_c}{2\, tp_c + fp_c + fn_c} $$
         """
-        seeds = [_f1(said, wanted, self.blocks) for said, wanted in zip(self.said[layer], self.wanted, strict=True)]
-        values = np.array([value for value, _ in seeds])
+        pairs = list(zip(self.said[layer], self.wanted, strict=True))
+        seeds = [_f1(said, wanted, self.blocks) for said, wanted in pairs]
         guesses = np.broadcast_to(self.majority[:, None], self.wanted.shape)
         guessed = [_f1(said, wanted, self.blocks)[0] for said, wanted in zip(guesses, self.wanted, strict=True)]
-        replicates = np.mean([replicates for _, replicates in seeds], axis=0)
-        units, num = len(np.unique(self.blocks)), len(self.blocks)
-        row = estimate(float(values.mean()), replicates, float(np.mean(guessed)), num, scale="share", units=units)
-        return {**row, **over_seeds(values), "untaught": self._untaught(self.among("all"))}
+        values, drawn = np.array([value for value, _ in seeds]), np.stack([replicates for _, replicates in seeds])
+        row = seed_estimate(values, drawn, float(np.mean(guessed)), len(self.blocks), "share")
+        point = Interval(row["value"], row["value"])
+        allowed = np.array([at_least_each_class(point, *_class_counts(*pair)) for pair in pairs]).mean(axis=0)
+        row |= {"low": float(np.fmin(row["low"], allowed[0])), "high": float(np.fmax(row["high"], allowed[1]))}
+        return {**row, "untaught": self._untaught(self.among("all"))}
 
     def _untaught(self, among: np.ndarray) -> int:
         return round(float((~self.taught[:, among]).sum(1).mean()))
@@ -63,32 +67,43 @@ def share_right(
     right: Bool[np.ndarray, "seed example"], blocks: Int[np.ndarray, " example"], baseline: float
 ) -> dict[str, Any]:
     """The columns of an accuracy, averaged over seeds."""
-    hits = np.bincount(blocks, weights=right.mean(0), minlength=NUM_BLOCKS)
-    count = np.bincount(blocks, minlength=NUM_BLOCKS).astype(np.float64)
-    units = int(np.count_nonzero(count))
-    return {**ratio_estimate(hits, count, baseline, scale="share"), **over_seeds(right.mean(1)), "units": units}
+    values, drawn = right.mean(1), _drawn(right, blocks)
+    row = seed_estimate(values, drawn, baseline, right.shape[1], "share")
+    return {**row, "seed_values": values, "seed_replicates": drawn}
 
 
-def over_seeds(values: Float[np.ndarray, " seed"]) -> dict[str, Any]:
-    """Spread of the seeds' values: their standard deviation, NaN of one seed."""
-    spread = float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
-    return {"seed_values": values, "seed_sd": spread, "seeds": len(values)}
+def _drawn(right: Bool[np.ndarray, "seed example"], blocks: Int[np.ndarray, " example"]) -> np.ndarray:
+    """Replicates (seeds, replicates) of each seed's accuracy; NaN if no example is drawn."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = (
+            replicated(block_sums(right.T * 1.0, blocks))
+            / replicated(block_sums(np.ones(len(blocks)), blocks))[:, None]
+        )
+    return np.ascontiguousarray(shares.T)
 
 
 def difference(task: dict[str, Any], control: dict[str, Any]) -> dict[str, Any]:
-    """The columns of task − control; their replicates are paired, since the same sentences are drawn for both."""
-    row = estimate(
-        task["value"] - control["value"],
-        np.asarray(task["replicates"]) - np.asarray(control["replicates"]),
-        task["baseline"] - control["baseline"],
-        task["count"],
-        units=task["units"],
-    )
+    """The columns of task − control; their replicates are paired, since both draw the same sentences.
+
+    If no draw changes either (all answers of both are right), the interval is Newcombe's, from both intervals.
+
+    Source: [@newcombe1998].
+    """
+    sides = [(row["seed_values"], row["seed_replicates"]) for row in (task, control)]
+    if len(sides[0][0]) != len(sides[1][0]):  # seeds cannot be paired
+        sides = [(values.mean(keepdims=True), drawn.mean(0, keepdims=True)) for values, drawn in sides]
+    values, drawn = (one - other for one, other in zip(*sides, strict=True))
+    row = seed_estimate(values, drawn, task["baseline"] - control["baseline"], task["count"])
+    if all(np.ptp(side["seed_replicates"][np.isfinite(side["seed_replicates"])]) == 0 for side in (task, control)):
+        down = math.hypot(task["value"] - task["low"], control["high"] - control["value"])
+        up = math.hypot(task["high"] - task["value"], control["value"] - control["low"])
+        row |= {"low": row["value"] - down, "high": row["value"] + up}
+    row |= {"low": max(row["low"], -1.0), "high": min(row["high"], 1.0)}
     return {**row, "untaught": task.get("untaught", 0)}
 
 
 def score_rows(task: ProbePredictions, control: ProbePredictions | None) -> Iterator[dict[str, Any]]:
-    """All rows of one problem: layer by layer, over all words and those seen or not in training."""
+    """All rows of one problem: layer by layer, over all words, and over words seen or unseen in training."""
     for layer in range(len(task.said)):
         facts = {"layer": layer, "labels": "task", "words": "all"}
         yield {**facts, "metric": "macro_f1", **_tidy(task.macro_f1(layer))}
@@ -102,19 +117,24 @@ def score_rows(task: ProbePredictions, control: ProbePredictions | None) -> Iter
                 yield {"layer": layer, "labels": name, "words": words, "metric": "accuracy", **_tidy(row)}
             if len(rows) == 2:
                 row = difference(rows["task"], rows["control"])
-                row |= over_seeds(rows["task"]["seed_values"] - rows["control"]["seed_values"])
                 yield {"layer": layer, "labels": "task", "words": words, "metric": "selectivity", **_tidy(row)}
 
 
 def _tidy(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in ("seed_values", "units")}
+    return {name: value for name, value in row.items() if not name.startswith("seed_") or name == "seed_sd"}
+
+
+def _class_counts(said: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each class of the test part, its true positives, and its true positives plus the number of predictions."""
+    classes = np.unique(wanted)[:, None]
+    return ((said == classes) & (wanted == classes)).sum(1), (said == classes).sum(1) + (wanted == classes).sum(1)
 
 
 def _f1(said: np.ndarray, wanted: np.ndarray, blocks: np.ndarray) -> tuple[float, np.ndarray]:
-    """Macro-averaged F1, and its replicates; a class that a replicate does not draw is not averaged there."""
+    """Macro-averaged F1 and its replicates; a replicate averages over the classes that it draws."""
     classes, wanted = np.unique(wanted, return_inverse=True)
     place = np.searchsorted(classes, said).clip(max=len(classes) - 1)
-    place = np.where(classes[place] == said, place, len(classes))  # one column for all that the test part lacks
+    place = np.where(classes[place] == said, place, len(classes))  # one column for all classes that the test part lacks
     size = len(classes) + 1
 
     def counted(of: np.ndarray, among: np.ndarray) -> np.ndarray:
@@ -132,7 +152,7 @@ def _f1(said: np.ndarray, wanted: np.ndarray, blocks: np.ndarray) -> tuple[float
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selectivity:
-    """Accuracy on a task beside that on its control."""
+    """Accuracy on a task and on its control."""
 
     accuracy: float
     control: float
@@ -140,7 +160,7 @@ class Selectivity:
     """Their difference."""
     low: float
     high: float
-    """Of the 95 % interval of the difference, over sentences."""
+    """Upper end of the 95 % interval of the difference, over sentences and seeds."""
 
 
 def selectivity(
@@ -149,17 +169,18 @@ def selectivity(
     sentences: Int[np.ndarray, " example"],
     control_sentences: Int[np.ndarray, " control_example"] | None = None,
 ) -> Selectivity:
-    r"""How much better a probe is at a task than at labels that word types got by lot.
+    r"""How much better a probe is at a task than at labels assigned to word types at random.
 
     $$ \text{selectivity} = \text{accuracy}(\text{task}) - \text{accuracy}(\text{control}) $$
 
-    The interval is paired: both accuracies are taken on the same sentences. Of several seeds it is that of their mean.
+    The interval is paired: both accuracies use the same sentences. For several seeds it is the interval of their mean,
+    over seeds and sentences.
 
     Args:
-        right: Which test examples the probe of the task gets right; of several seeds, a row for each.
-        control_right: The same of the control's probe.
-        sentences: The sentence of each example: `Corpus.content_ids`, or any numbers that tell sentences apart.
-        control_sentences: Where the control asks about other examples, theirs.
+        right: Which test examples the task's probe predicts correctly; one row per seed for several seeds.
+        control_right: The same for the control's probe.
+        sentences: The sentence of each example: `Corpus.content_ids`, or any numbers that identify sentences.
+        control_sentences: The control's sentences, if it uses other examples.
 
     >>> selectivity(np.array([True, True, True, False]), np.array([True, False, False, False]), np.arange(4)).value
     0.5

@@ -1,4 +1,4 @@
-"""A task over the corpus that a measure reads, and the states of its words: bounded, and counted where it is cut."""
+"""A task over the corpus that a measure reads, with the states of its words, within size limits; cuts are counted."""
 
 from dataclasses import dataclass, replace
 
@@ -17,15 +17,15 @@ from ._tasks import build_task, tasks
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskChoice:
-    """Which task is probed, and on how much of the corpus."""
+    """The task to probe, and how much of the corpus to use."""
 
     name: str
     sentences: int
-    """At most so many, chosen by hash."""
+    """Maximum number of sentences, chosen by hash."""
     examples: int
-    """At most so many in each part, of whole sentences chosen by hash."""
+    """Maximum number of examples in each part, from whole sentences chosen by hash."""
     seed: int
-    """Of the choice of sentences, of the parts, and of what the task draws."""
+    """Seeds the choice of sentences, the parts, and the task's random choices."""
     pooling: Pooling = "mean"
 
     def __post_init__(self) -> None:
@@ -42,7 +42,7 @@ class ProbedTask:
 
     task: ProbeTask
     features: dict[str, WordFeatures]
-    """By part."""
+    """Features by part."""
 
     def examples(self, part: str) -> Examples:
         return getattr(self.task, part).examples
@@ -58,18 +58,18 @@ class ProbedTask:
 
 
 def probed_task(choice: TaskChoice, reader: Reader, options: PassOptions, held: int | None = None) -> ProbedTask | None:
-    """The task on the corpus that the reader serves, with the states that probes of the same sentences share.
+    """The task on the reader's corpus, with states that are shared by probes of the same sentences.
 
-    None where the corpus has not the columns that a task of the catalogue needs.
+    None if the corpus lacks the columns of a task of the catalogue.
 
     Args:
         choice: The task, and how much of the corpus.
-        reader: Of the model and the corpus.
-        options: Of the pass.
-        held: Bytes that the inputs of one part's examples may take, where all are held in memory; fewer examples then.
+        reader: Reader of the model and the corpus.
+        options: Options of the pass.
+        held: Maximum bytes of one part's inputs if all are held in memory; examples are cut to fit.
 
     Raises:
-        UserError: There is no such task, or `build_task` cannot make it of this corpus.
+        UserError: There is no such task, or `build_task` cannot build it from this corpus.
     """
     rows = chosen_sentences(reader, choice.sentences, choice.seed)
     task = asked_task(choice.name, reader, rows, choice.seed)
@@ -85,18 +85,18 @@ def probed_task(choice: TaskChoice, reader: Reader, options: PassOptions, held: 
 
 
 def chosen_sentences(reader: Reader, most: int, seed: int) -> np.ndarray:
-    """At most so many of the sentences that have tokens, the first by hash."""
+    """At most this many of the sentences that have tokens, by hash."""
     ids = reader.corpus.content_ids[reader.rows]
     return reader.rows[np.argsort(hash64_array(("probe", seed), ids), kind="stable")[:most]]
 
 
 def asked_task(name: str, reader: Reader, rows: np.ndarray, seed: int) -> ProbeTask | None:
-    """The task on these sentences of the corpus that the reader serves.
+    """The task on these sentences of the reader's corpus.
 
-    None where the corpus has not the columns that a task of the catalogue needs.
+    None if the corpus lacks the columns of a task of the catalogue.
 
     Raises:
-        UserError: There is no such task, or `build_task` cannot make it of this corpus.
+        UserError: There is no such task, or `build_task` cannot build it from this corpus.
     """
     named, possible = ({task.name for task in tasks(corpus)} for corpus in (None, reader.corpus))
     return None if name in named - possible else build_task(name, reader.corpus, rows, seed=seed)
@@ -105,7 +105,7 @@ def asked_task(name: str, reader: Reader, rows: np.ndarray, seed: int) -> ProbeT
 def features_of(
     task: ProbeTask, reader: Reader, rows: np.ndarray, pooling: Pooling, options: PassOptions
 ) -> dict[str, WordFeatures]:
-    """By part; parts of one corpus share one pass, as do the probes of a model that ask about the same sentences."""
+    """Features by part; parts of one corpus share one pass, as do all probes of a model on the same sentences."""
     found: dict[str, WordFeatures] = {}
     for name in PARTS:
         corpus = getattr(task, name).corpus
@@ -124,7 +124,7 @@ def _held(choice: TaskChoice, task: ProbeTask, features: WordFeatures, held: int
 
 
 def taken(examples: Examples, index: np.ndarray) -> Examples:
-    """Some of the examples: indices or a mask."""
+    """The examples at these indices or under this mask."""
     second = None if examples.second is None else examples.second[index]
     return Examples(
         sentence=examples.sentence[index], first=examples.first[index], second=second, label=examples.label[index]
@@ -132,7 +132,7 @@ def taken(examples: Examples, index: np.ndarray) -> Examples:
 
 
 def _capped(part: Part, choice: TaskChoice) -> Part:
-    """Examples of the first sentences by hash, as many as fit; of one at least."""
+    """Examples of the first sentences by hash, as many as fit, from at least one sentence."""
     sentences, number = np.unique(part.examples.sentence, return_inverse=True)
     place = np.empty(len(sentences), dtype=np.int64)
     hashes = hash64_array(("probe-examples", choice.seed), part.corpus.content_ids[sentences])
@@ -143,7 +143,7 @@ def _capped(part: Part, choice: TaskChoice) -> Part:
 
 
 def with_states(task: ProbeTask, features: dict[str, WordFeatures]) -> ProbeTask:
-    """The task without examples that lack the state of a word; they are told."""
+    """The task without the examples whose words lack a state; their number is reported."""
     parts, lost = {}, 0
     for name in PARTS:
         part: Part = getattr(task, name)

@@ -1,4 +1,4 @@
-"""Several prompts as one: the mean of their log-probabilities, weights that are learned, or the best one alone."""
+"""Several prompts as one: the mean of their log-probabilities, learned weights, or the best prompt alone."""
 
 # R view (a lens and a layer), P prompt, N fact, C candidate
 
@@ -10,6 +10,8 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 
+from ._first_choice import first_choice
+
 Ensemble = Literal["uniform", "best", "optimised"]
 ENSEMBLES: tuple[Ensemble, ...] = ("uniform", "best", "optimised")
 _STEPS, _RATE = 100, 0.1
@@ -20,7 +22,7 @@ def ensemble_scores(
 ) -> Float[Tensor, "view fact candidate"]:
     r"""$$ s_c = \sum_p w_p \log P(c \mid \mathrm{prompt}_p) $$
 
-    How a prompt's probabilities are normalised is one number for all candidates, so it cannot change which is highest.
+    A prompt's normalisation is one constant for all candidates, so it cannot change which candidate is highest.
 
     Source: [@jiang2020].
     """
@@ -35,24 +37,24 @@ def uniform_weights(views: int, prompts: int) -> Float[Tensor, "view prompt"]:
 def best_prompt(
     log_shares: Float[Tensor, "view prompt fact candidate"], gold: Int[Tensor, " fact"]
 ) -> Float[Tensor, "view prompt"]:
-    """All weight on the prompt with the most right answers in each view; the first of several.
+    """All weight on the prompt with the most right answers in each view; the first one wins ties.
 
     Source: top-1 of [@jiang2020].
     """
     _require_facts(gold)
-    right = (log_shares.argmax(dim=-1) == gold).sum(dim=-1)
+    right = first_choice(log_shares, gold).sum(dim=-1)
     return torch.nn.functional.one_hot(right.argmax(dim=-1), log_shares.shape[1]).float()
 
 
 def optimised_weights(
     log_shares: Float[Tensor, "view prompt fact candidate"], gold: Int[Tensor, " fact"]
 ) -> Float[Tensor, "view prompt"]:
-    r"""Weights that make the right objects likely: they are positive and sum to 1.
+    r"""Weights, positive and summing to 1, that maximise the likelihood of the right objects.
 
     $$ \max_\theta \sum_n \log \mathrm{softmax}_c \Big( \sum_p w_p \log P(c \mid p, n) \Big)_{y_n}, \qquad
        w = \mathrm{softmax}(\theta) $$
 
-    θ begins at zero, so weights begin uniform; all views are learned at once, by 100 steps of Adam at a rate of 0.1.
+    θ starts at zero, so weights start uniform; all views are learned at once, by 100 steps of Adam at a rate of 0.1.
 
     Source: [@jiang2020].
     """

@@ -1,13 +1,15 @@
-"""What a task asks of a sentence: spans of its words and the label of each."""
+"""Examples that a task extracts from a sentence: spans of its words and the label of each."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
-from infoflow.corpus import Sentence
+from infoflow.corpus import Sentence, running_text
 from infoflow.foundation import UserError, as_written, stream
 
 from ._examples import Unit
@@ -17,12 +19,43 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """Words with the white space between them."""
+
+    words: tuple[str, ...]
+    spaces: tuple[str, ...]
+    """One fewer than the words."""
+
+    @property
+    def text(self) -> str:
+        return "".join(part for pair in zip(self.words, (*self.spaces, ""), strict=True) for part in pair)
+
+    @property
+    def starts(self) -> list[int]:
+        """The character at which each word begins."""
+        lengths = [len(word) + len(space) for word, space in zip(self.words, self.spaces, strict=False)]
+        return [0, *accumulate(lengths)][: len(self.words)]
+
+    def splits(self, place: int) -> bool:
+        """Whether a written word continues after the word at `place`, as `do` in `don't` does."""
+        if not 0 <= place < len(self.spaces) or self.spaces[place]:
+            return False
+        pair = self.words[place : place + 2]
+        return all(map(is_word, pair)) and running_text(pair)[0] != "".join(pair)
+
+
+def is_word(text: str) -> bool:
+    """Whether the text has a letter or digit."""
+    return any(letter.isalnum() for letter in text)
+
+
+@dataclass(frozen=True, kw_only=True)
 class AskedSentence:
-    """A sentence of a corpus, its words, and a number that its text and the seed of the task decide."""
+    """A sentence of a corpus, its words, and a number derived from its text and the task's seed."""
 
     sentence: Sentence
     words: list[str]
-    """Those of the corpus where it has words, else white-space words."""
+    """The corpus's words if it has any, else white-space words."""
     number: int
     corpus: str
     """The corpus's name, for messages."""
@@ -31,11 +64,21 @@ class AskedSentence:
     def whole(self) -> Span:
         return 0, len(self.words)
 
+    @cached_property
+    def written(self) -> "Written":
+        """The words as they appear in the text; the parts of a contraction share its characters."""
+        text, starts = self.sentence.text, self.sentence.word_starts
+        if starts is None:
+            return Written(words=tuple(self.words), spaces=(" ",) * (len(self.words) - 1))
+        parts = [text[start:end] for start, end in pairwise([*starts, len(text)])]
+        words = tuple(part.rstrip() for part in parts)
+        return Written(words=words, spaces=tuple(part[len(w) :] for part, w in zip(parts[:-1], words, strict=False)))
+
     def tags(self, column: str) -> list[Any]:
         """A column with one entry for each word.
 
         Raises:
-            UserError: It has fewer or more entries than the sentence has words.
+            UserError: The number of entries differs from the number of words.
         """
         found = getattr(self.sentence, column, None) if column not in self.sentence.tags else self.sentence.tags[column]
         if found is None or len(found) != len(self.words):
@@ -47,10 +90,10 @@ class AskedSentence:
         return list(found)
 
     def heads(self) -> list[int]:
-        """The governor of each word, −1 of a root.
+        """The governor of each word, −1 for a root.
 
         Raises:
-            UserError: A head lies outside the sentence, or heads go round in a circle.
+            UserError: A head lies outside the sentence, or heads form a cycle.
         """
         heads = self.tags("head")
         for start in range(len(heads)):
@@ -66,24 +109,24 @@ class AskedSentence:
         return heads
 
     def draw(self, *purpose: str | int) -> np.random.Generator:
-        """Random numbers that depend on the seed, the sentence's text and `purpose` alone."""
+        """Random numbers that depend only on the seed, the sentence's text and `purpose`."""
         return stream("probe-task", self.number, *purpose)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbeQuestion:
-    """A label of a span, or of a pair of spans; of a changed sentence also its new words."""
+    """A label of a span or pair of spans; if the sentence may be changed, also its written form."""
 
     first: Span
     label: str
     second: Span | None = None
-    words: Sequence[str] | None = None
+    written: Written | None = None
 
 
 Ask = Callable[[AskedSentence, Counter[str]], Iterable[ProbeQuestion]]
-"""The questions of a sentence; what is not asked is counted, by reason."""
+"""The examples of a sentence; left-out ones are counted, by reason."""
 Begin = Callable[[Callable[[], Iterator[AskedSentence]]], Ask]
-"""Reads the training sentences where the task depends on them (frequent words, bins), and returns how it asks."""
+"""Reads the training sentences if the task depends on them (frequent words, bins), and returns its `Ask`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,17 +135,17 @@ class Kind:
 
     unit: Unit
     about: str
-    """What is asked, in a line."""
+    """What the task predicts, in one line."""
     needs: tuple[str, ...] = ()
     """Columns that a corpus must have."""
     either: tuple[str, ...] = ()
-    """Columns of which it must have one."""
+    """Columns of which a corpus must have at least one."""
     begin: Begin
     changes: bool = False
-    """Whether it asks about sentences of which some are changed: its parts carry a corpus of their own."""
+    """Whether it changes some sentences: its parts carry their own corpus."""
 
     def missing(self, columns: set[str]) -> str | None:
-        """What a corpus with these columns lacks, in words; None where it has all."""
+        """What a corpus with these columns lacks, in words; None if it has all."""
         if absent := [name for name in self.needs if name not in columns]:
             return f"the column {' and '.join(absent)}"
         if self.either and not columns & set(self.either):
@@ -116,13 +159,13 @@ def always(ask: Ask) -> Begin:
 
 
 def bins(values: Sequence[int], most: int) -> list[int]:
-    """Lower bounds of at most so many bins that hold about equally many of `values`, the first bound the smallest."""
+    """Lower bounds of at most `most` bins with about equal numbers of `values`; the first bound is the smallest."""
     quantiles = np.quantile(values, np.linspace(0, 1, most + 1)[:-1], method="inverted_cdf")
     return sorted({int(bound) for bound in quantiles})
 
 
 def bin_name(value: int, bounds: Sequence[int]) -> str:
-    """The bin of a value: `7–9`, the last one `14+`; what lies below the first is of the first."""
+    """The bin of a value: `7–9`, the last one `14+`; values below the first bound belong to the first bin."""
     place = max(int(np.searchsorted(bounds, value, side="right")) - 1, 0)
     if place == len(bounds) - 1:
         return f"{bounds[place]}+"

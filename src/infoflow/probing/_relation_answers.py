@@ -1,4 +1,4 @@
-"""One relation's facts asked with every prompt: right answers per bootstrap block, with and without the subject."""
+"""The facts of one relation under every prompt: right answers per bootstrap block, with and without the subject."""
 
 # R view (a lens and a layer), P prompt, N fact, C candidate
 
@@ -17,13 +17,15 @@ from infoflow.foundation import NUM_BLOCKS, block_of, hash64
 from ._blank_reader import BlankReader
 from ._blanks import Blank, BlankWriter
 from ._facts import ClozeFact, Prompt
+from ._first_choice import first_choice
+from ._object_tokens import standing
 from ._prompt_ensembles import Ensemble, best_prompt, ensemble_scores, optimised_weights, uniform_weights
 
 _SCORE_BYTES = 1 << 28  # log-probabilities held at a time
 
 
 class Asking(NamedTuple):
-    """Whose prompts are put together, and how."""
+    """Which prompts are combined, and how."""
 
     family: str
     ensemble: Ensemble
@@ -31,25 +33,25 @@ class Asking(NamedTuple):
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class RelationAnswers:
-    """What was answered to the facts of one relation."""
+    """A model's answers to the facts of one relation."""
 
     relation: str
     right: dict[Asking, Float[np.ndarray, "view block"]]
-    """Facts whose object was answered."""
+    """Number of facts answered with their object."""
     blind: dict[Asking, Float[np.ndarray, " view"]]
-    """Share of the facts answered by the same prompts without the subject; NaN where they cannot be asked."""
+    """Share of facts that the same prompts answer without the subject; NaN where that is impossible."""
     prompts: dict[Asking, int]
     counts: Float[np.ndarray, " block"]
     majority: Float[np.ndarray, " block"]
-    """Facts whose object is the most frequent one."""
+    """Number of facts whose object is the most frequent one."""
     left_out: int = 0
-    """Facts whose sentence cannot be read."""
+    """Number of facts whose sentence the model cannot read."""
     unasked: dict[str, int] = field(default_factory=dict)
-    """Templates that this model cannot be asked with, by family."""
+    """Number of templates that this model cannot answer, by family."""
 
 
 class RelationAsker:
-    """Asks a model, relation by relation."""
+    """Collects a model's answers, relation by relation."""
 
     def __init__(self, writer: BlankWriter, reader: BlankReader, gold: Mapping[str, int], num_candidates: int) -> None:
         self._writer, self._reader, self._gold, self._num_candidates = writer, reader, gold, num_candidates
@@ -61,9 +63,9 @@ class RelationAsker:
         train: Sequence[ClozeFact],
         askings: Sequence[Asking],
     ) -> RelationAnswers | None:
-        """The answers; None where no prompt or no fact can be asked."""
-        usable = [prompt for prompt in prompts if self._writer.takes(prompt.template)]
-        unasked = Counter(prompt.family for prompt in prompts if not self._writer.takes(prompt.template))
+        """The answers; None if no prompt or no fact can be used."""
+        usable = [prompt for prompt in prompts if self._takes(prompt.template)]
+        unasked = Counter(prompt.family for prompt in prompts if not self._takes(prompt.template))
         if not usable:
             return None
         asked, blanks = self._blanks(usable, facts)
@@ -83,14 +85,17 @@ class RelationAsker:
         for part in self._parts(len(asked), len(usable)):
             scores, gold, blocks = self._scores(blanks[part]), self._golds(asked[part]), _blocks(asked[part])
             for asking, weight in weights.items():
-                hits = (ensemble_scores(scores, weight).argmax(dim=-1) == gold).numpy()
+                hits = first_choice(ensemble_scores(scores, weight), gold).numpy()
                 np.add.at(result.right[asking].T, blocks, hits.T.astype(np.float64))
         return result
+
+    def _takes(self, template: str) -> bool:
+        return self._writer.takes(template) and self._reader.takes(standing(template))
 
     def _blanks(
         self, prompts: Sequence[Prompt], facts: Sequence[ClozeFact]
     ) -> tuple[list[ClozeFact], list[list[Blank]]]:
-        """The facts that every prompt can ask for, and their questions."""
+        """The facts that every prompt can ask for, with their questions."""
         asked, blanks = [], []
         for fact in facts:
             row = [self._writer.blank(prompt.template, fact.subject) for prompt in prompts]
@@ -108,7 +113,7 @@ class RelationAsker:
     def _weights(
         self, prompts: Sequence[Prompt], train: Sequence[ClozeFact], askings: Sequence[Asking]
     ) -> dict[Asking, Float[Tensor, "view prompt"]]:
-        """Of each asking that has prompts and, where it is learned, training facts."""
+        """Weights for each `Asking` that has prompts and, if it is learned, training facts."""
         views, scores, gold = len(self._reader.views), None, None
         if train and any(asking.ensemble != "uniform" for asking in askings):
             most = next(self._parts(len(train), len(prompts)))
@@ -131,7 +136,7 @@ class RelationAsker:
     def _blind(
         self, prompts: Sequence[Prompt], facts: Sequence[ClozeFact], weights: Mapping[Asking, Tensor]
     ) -> dict[Asking, np.ndarray]:
-        """A prompt without its subject has one answer for all facts."""
+        """Accuracy without the subject: such a prompt has one answer for all facts."""
         row = [self._writer.blank(prompt.template, None) for prompt in prompts]
         readable = [index for index, blank in enumerate(row) if blank is not None]
         result = {asking: np.full(len(self._reader.views), np.nan) for asking in weights}
@@ -140,8 +145,8 @@ class RelationAsker:
         scores, gold = self._scores([[blank for blank in row if blank is not None]]), self._golds(facts)
         for asking, weight in weights.items():
             if set(_of_family(prompts, asking.family)) <= set(readable):
-                answer = ensemble_scores(scores, weight[:, readable]).argmax(dim=-1)
-                result[asking] = (answer == gold).double().mean(dim=1).numpy()
+                answer = first_choice(ensemble_scores(scores, weight[:, readable]), gold)
+                result[asking] = answer.double().mean(dim=1).numpy()
         return result
 
     def _golds(self, facts: Sequence[ClozeFact]) -> Int[Tensor, " fact"]:
@@ -154,7 +159,7 @@ class RelationAsker:
 
 
 TOGETHER = "together"
-"""The prompts of all families as one."""
+"""The prompts of all families combined."""
 
 
 def _of_family(prompts: Sequence[Prompt], family: str) -> list[int]:
@@ -162,7 +167,7 @@ def _of_family(prompts: Sequence[Prompt], family: str) -> list[int]:
 
 
 def _blocks(facts: Sequence[ClozeFact]) -> Int[np.ndarray, " fact"]:
-    """Bootstrap blocks: what is known of one subject is drawn together."""
+    """Bootstrap blocks: all facts about one subject are drawn together."""
     return block_of(np.array([hash64("subject", fact.subject) for fact in facts], dtype=np.uint64))
 
 

@@ -1,4 +1,4 @@
-"""How likely each layer of a model finds a sentence: log-probabilities through the logit lens."""
+"""The likelihood of a sentence in each layer of a model: log-probabilities through the logit lens."""
 
 # S sentence, L+1 states, T token
 
@@ -8,36 +8,37 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float64
-from transformers import PreTrainedTokenizerBase
 
 from infoflow.corpus import Corpus, length_batches
 from infoflow.foundation import UserError, current_display
 from infoflow.models import Model, pad_rows
 from infoflow.representations import logit_lens
 
+from ._front_token import front_token
+
 _LOGIT_BYTES = 1 << 27  # logits of one layer held at a time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ScoredRows:
-    """Sentences as token ids, and which tokens are scored."""
+    """Sentences as token ids, with the tokens to be scored."""
 
     ids: Sequence[np.ndarray]
     scored: Sequence[np.ndarray]  # bool, aligned with ids
-    cut: np.ndarray  # (S,) bool: longer than the model reads
+    cut: np.ndarray  # (S,) bool: longer than the model's limit
 
 
 def token_rows(model: Model, sentences: Sequence[str], max_length: int) -> ScoredRows:
-    """Sentences as a model reads them; every token that is not special is scored.
+    """Sentences as token ids for a model; every token that is not special is scored.
 
-    A causal LM whose tokenizer puts nothing in front gets the tokenizer's first token (BOS) there where it has one, so
-    that a sentence's first token has a probability too.
+    If a causal LM's tokenizer puts no token in front, `front_token` is added, so that the first token of a sentence has
+    a probability too.
     """
     tokenizer = model.require_tokenizer()
     longest = max_length if model.max_tokens is None else min(max_length, model.max_tokens)
     encoded = Corpus.from_sentences(list(sentences), "minimal pairs").encode(tokenizer, max_length=longest)
     assert len(encoded) == len(sentences), "no sentence is blank"
-    first = _first_token(tokenizer) if model.task == "causal-lm" else None
+    first = front_token(tokenizer) if model.task == "causal-lm" else None
     ids, scored = [], []
     for row in range(len(encoded)):
         tokens, special = encoded.row(row).astype(np.int64), encoded.special(row)
@@ -49,20 +50,15 @@ def token_rows(model: Model, sentences: Sequence[str], max_length: int) -> Score
     return ScoredRows(ids=ids, scored=scored, cut=(encoded.lengths >= longest) | (lengths > longest))
 
 
-def _first_token(tokenizer: PreTrainedTokenizerBase) -> int | None:
-    token = tokenizer.bos_token_id
-    return None if token is None else int(token)
-
-
 def layer_scores(model: Model, rows: ScoredRows, tokens_per_batch: int) -> Float64[np.ndarray, "sentence state"]:
-    r"""The log-probability of each sentence by the prediction of every layer, in nats.
+    r"""The log-probability of each sentence under the prediction of every layer, in nats.
 
     $$ s_l = \sum_t \log p_l(w_t \mid c_t), \qquad p_l = \mathrm{softmax}\,r(h_l) $$
 
-    The context c of a token is what stands before it (causal LM) or the sentence with it masked (masked LM: the
-    pseudo-log-likelihood). Special tokens are not scored. The top layer's is the model's own.
+    The context c of a token is the text before it (causal LM), or the sentence with the token masked (masked LM: the
+    pseudo-log-likelihood). Special tokens are not scored. The top layer's score is the model's own.
 
-    Source: [@salazar2020]; through the lens ours.
+    Source: [@salazar2020]; the use of the lens is ours.
     """
     asked = list(_masked(model, rows) if model.task == "masked-lm" else _next(rows))
     layers = len(model.anatomy.predicts.layers) + 1
@@ -78,7 +74,7 @@ def layer_scores(model: Model, rows: ScoredRows, tokens_per_batch: int) -> Float
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Asked:
-    """A row that the model reads, and the tokens that it is to predict there."""
+    """An input row, and the tokens that the model is to predict in it."""
 
     sentence: int
     ids: np.ndarray
@@ -105,7 +101,7 @@ def _masked(model: Model, rows: ScoredRows) -> Iterator[_Asked]:
 
 
 def _batches(model: Model, asked: Sequence[_Asked], lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
-    """Rows of like length, of equal length where padding changes what the model computes, and few enough logits."""
+    """Batches of rows of similar length, or of equal length if padding changes the result; logits are bounded."""
     vocabulary = int(model.module.get_input_embeddings().weight.shape[0])  # type: ignore[union-attr, union-attr]
     predictions = max(1, _LOGIT_BYTES // (4 * vocabulary))
     per_row = max((len(each.places) for each in asked), default=1)

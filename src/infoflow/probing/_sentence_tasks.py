@@ -1,8 +1,9 @@
-"""Tasks that ask something of a whole sentence: its length, a word in it, its tree, number and tense, a label.
+"""Tasks on whole sentences: length, a contained word, the tree, number and tense, a label.
 
-SentEval's tasks [@conneau2018cram], on the sentences at hand; see `_changed_sentences` for those that change them.
+SentEval's tasks [@conneau2018cram] on the user's sentences; see `_changed_sentences` for tasks that change them.
 """
 
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -10,13 +11,13 @@ from ._questions import Ask, AskedSentence, Kind, ProbeQuestion, always, bin_nam
 from ._subtrees import dependents, depth, universal
 
 BINS = 6
-"""Bins of `length` and `tree-depth`, each with about equally many training sentences."""
+"""Bins of `length` and `tree-depth`, with about the same number of training sentences each."""
 CONTENT_WORDS = 1000
-"""Words that `word-content` tells apart."""
+"""Number of words that `word-content` distinguishes."""
 LEAST_OF_WORD = 5
-"""Training sentences that a word of `word-content` stands in at least."""
+"""Minimum number of training sentences that contain a word of `word-content`."""
 SEQUENCES = 19
-"""Sequences that `top-constituents` tells apart; all others are one class."""
+"""Number of sequences that `top-constituents` distinguishes; all others are one class."""
 OTHER = "other"
 
 Read = Iterable[AskedSentence]
@@ -30,7 +31,7 @@ def _whole(sentence: AskedSentence, label: str) -> ProbeQuestion:
 
 
 def _binned(value: Callable[[AskedSentence], int]) -> Callable[[Callable[[], Read]], Ask]:
-    """A number of each sentence, in bins of the training sentences."""
+    """A number of each sentence, binned by the training sentences."""
 
     def begin(train: Callable[[], Read]) -> Ask:
         bounds = bins([value(sentence) for sentence in train()], BINS)
@@ -44,14 +45,14 @@ def _binned(value: Callable[[AskedSentence], int]) -> Callable[[Callable[[], Rea
 
 
 def _word_content(train: Callable[[], Read]) -> Ask:
-    """The one word of a list that a sentence holds; the list is of words of middle frequency.
+    """The one word of a list that a sentence contains; the list has words of medium frequency.
 
-    SentEval takes words of rank 2,000 to 3,000 of a large corpus. Here: the most frequent words after the first 100
-    that stand in at least `LEAST_OF_WORD` training sentences.
+    SentEval takes words of rank 2,000 to 3,000 in a large corpus. Here: the most frequent words after the first 100
+    that occur in at least `LEAST_OF_WORD` training sentences.
     """
     counts = Counter(word for sentence in train() for word in {word.lower() for word in sentence.words})
     ranked = sorted(counts, key=lambda word: (-counts[word], word))[100 : 100 + CONTENT_WORDS]
-    listed = {word for word in ranked if counts[word] >= LEAST_OF_WORD and word.isalpha()}
+    listed = {word for word in ranked if counts[word] >= LEAST_OF_WORD and _is_letters(word)}
 
     def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         found = [word.lower() for word in sentence.words if word.lower() in listed]
@@ -63,10 +64,15 @@ def _word_content(train: Callable[[], Read]) -> Ask:
     return ask
 
 
-def _top_constituents(train: Callable[[], Read]) -> Ask:
-    """The relations of the root's dependents in their order, `root` among them; the rarer ones are one class.
+def _is_letters(word: str) -> bool:
+    """Whether a word is letters, with combining marks as in Devanagari."""
+    return all(unicodedata.category(sign)[0] in "LM" for sign in word)
 
-    SentEval's are the categories below S of a phrase-structure tree; this is derived from dependencies and ours.
+
+def _top_constituents(train: Callable[[], Read]) -> Ask:
+    """The relations of the root's dependents in order, with `root` among them; rare sequences are one class.
+
+    SentEval uses the categories below S in a phrase-structure tree; the version for dependencies is ours.
     """
     counts = Counter(sequence for sentence in train() if (sequence := _below_root(sentence)))
     common = sorted(counts, key=lambda sequence: (-counts[sequence], sequence))[:SEQUENCES]
@@ -90,7 +96,7 @@ def _below_root(sentence: AskedSentence) -> str | None:
 
 
 def _number_of(relation: str) -> Ask:
-    """The number of the root's subject or object: of FEATS (column `number`), else of `NN` and `NNS`."""
+    """The number of the root's subject or object: from FEATS (column `number`), else from `NN` and `NNS`."""
 
     def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         heads, relations = sentence.heads(), sentence.tags("deprel")
@@ -106,7 +112,7 @@ def _number_of(relation: str) -> Ask:
 
 
 def _tense(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    """Past or present: of the finite verb among the root and its auxiliaries and copula."""
+    """Past or present: the tense of the finite verb among the root and its auxiliaries and copula."""
     heads, relations = sentence.heads(), sentence.tags("deprel")
     roots = [word for word, head in enumerate(heads) if head == -1]
     below = [word for root in roots for word in dependents(root, heads) if universal(relations[word]) in _FINITE]
@@ -120,7 +126,10 @@ def _tense(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQue
 def _values(
     sentence: AskedSentence, words: Sequence[int], column: str, names: dict[str, str], finite: bool = False
 ) -> list[str]:
-    """What a feature's column, or else `xpos`, says of these words; nouns and verbs of other values are passed over."""
+    """The values of these words in a feature's column, else in `xpos`.
+
+    Nouns and verbs with other values are skipped.
+    """
     tags = sentence.sentence.tags
     read = sentence.tags(column if column in tags else "xpos")
     forms = sentence.tags("verbform") if finite and column in tags and "verbform" in tags else ["Fin"] * len(read)

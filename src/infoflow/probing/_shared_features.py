@@ -1,15 +1,12 @@
 """One pass for all probes of a model on a corpus: they share the states that the first one collects."""
 
-import shutil
-import tempfile
-from pathlib import Path
 from weakref import WeakKeyDictionary, finalize
 
 import numpy as np
 
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, Reader
-from infoflow.foundation import digest
+from infoflow.foundation import digest, new_scratch_folder
 
 from ._features import Pooling, WordFeatures, collect_features
 
@@ -19,26 +16,26 @@ _KEPT: "WeakKeyDictionary[Reader, tuple[str, WordFeatures]]" = WeakKeyDictionary
 def shared_features(
     reader: Reader, corpus: Corpus, rows: np.ndarray, pooling: Pooling, options: PassOptions
 ) -> WordFeatures:
-    """`collect_features` in a file that goes with them; the latest of the reader's own corpus stay as long as it does.
+    """`collect_features` in a temporary file; the latest features of the reader's corpus live as long as the reader.
 
     Args:
-        reader: Of the model.
-        corpus: What is read: the reader's, or another.
-        rows: Of the corpus.
-        pooling: What stands for a word of several tokens.
-        options: As of the pass.
+        reader: Reader of the model.
+        corpus: Corpus to read: the reader's, or another.
+        rows: Rows of the corpus.
+        pooling: How several tokens become the state of a word.
+        options: Options of the pass.
     """
     key = digest([corpus.digest, np.unique(rows).tolist(), pooling, options.key])
     kept = _KEPT.get(reader)
     if kept is not None and kept[0] == key:
         return kept[1]
-    folder = Path(tempfile.mkdtemp(prefix="infoflow-"))
+    folder, remove = new_scratch_folder()
     try:
         features = collect_features(reader.model, corpus, rows, folder=folder, pooling=pooling, options=options)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove()
         raise
-    finalize(features.states, shutil.rmtree, folder, ignore_errors=True)
+    finalize(features.states, remove)
     if corpus.digest == reader.corpus.digest:
         _KEPT[reader] = key, features
     return features

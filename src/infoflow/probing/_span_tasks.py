@@ -1,4 +1,4 @@
-"""Tasks that ask for the label of a span: constituents, base noun phrases and verb groups, entities."""
+"""Tasks that label a span: constituents, base noun phrases and verb groups, entities."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from ._questions import AskedSentence, Kind, ProbeQuestion, Span, always
 from ._subtrees import dependents, span, subtrees, universal
 
 SPANS_SUFFIX = "-spans"
-"""`NAME-spans` asks for the labelled spans of the IOB2 column NAME."""
+"""`NAME-spans` is the task of the labelled spans in the IOB2 column NAME."""
 
 _NOMINAL = {"NOUN", "PROPN", "PRON"}
 _OF_NOUN = {"det", "amod", "nummod", "compound", "nmod:poss", "flat", "advmod"}
@@ -18,13 +18,13 @@ _OF_VERB = {"aux", "cop"}
 
 
 def iob_spans(tags: Sequence[str]) -> list[tuple[Span, str]]:
-    """The labelled spans of IOB2 tags; an `I-` after another label begins a span too, as conlleval reads it.
+    """The labelled spans of IOB2 tags; an `I-` after another label also begins a span, as in conlleval.
 
     >>> iob_spans(["B-PER", "I-PER", "O", "B-LOC"])
     [((0, 2), 'PER'), ((3, 4), 'LOC')]
 
     Raises:
-        UserError: A tag is neither `O` nor a label behind `B-` or `I-`.
+        UserError: A tag is neither `O` nor a label with `B-` or `I-`.
     """
     found: list[tuple[int, int, str]] = []
     for word, tag in enumerate(tags):
@@ -44,7 +44,7 @@ def iob_spans(tags: Sequence[str]) -> list[tuple[Span, str]]:
 
 
 def iob_kind(column: str) -> Kind:
-    """The label of each annotated span; what is no entity is not asked, as [@tenney2019] do."""
+    """The label of each annotated span; only annotated spans are probed, as in [@tenney2019]."""
 
     def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         for found, label in iob_spans(sentence.tags(column)):
@@ -55,11 +55,11 @@ def iob_kind(column: str) -> Kind:
 
 
 ENTITY = "entity"
-"""The column of coreference brackets; `Corpus.from_conllu(path, misc=("Entity",))` brings it."""
+"""The column of coreference brackets, from `Corpus.from_conllu(path, misc=("Entity",))`."""
 
 
 def _entities(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    """Each mention of CorefUD's brackets by the kind of its entity: `(e12-person-1` is a person."""
+    """The entity type of each mention in CorefUD's brackets: `(e12-person-1` is a person."""
     for mention in sorted(read_mentions(sentence.tags(ENTITY)), key=lambda m: (m.start, m.end)):
         if mention.kind:
             yield ProbeQuestion(first=(mention.start, mention.end + 1), label=mention.kind)
@@ -68,7 +68,7 @@ def _entities(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Probe
 
 
 def _constituents(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    """Each subtree of at least two words that follow each other, by the relation of its head word."""
+    """The relation of the head word of each subtree of at least two contiguous words."""
     heads, relations = sentence.heads(), sentence.tags("deprel")
     for word, inside in enumerate(subtrees(heads)):
         if len(inside) == 1:
@@ -81,7 +81,7 @@ def _constituents(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[P
 
 
 def _chunks(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
-    """Noun phrases without what follows their noun, verbs with their auxiliaries, prepositions, other words alone."""
+    """Noun phrases up to their noun, verbs with their auxiliaries, prepositions, other words alone."""
     heads, relations, upos = sentence.heads(), sentence.tags("deprel"), sentence.tags("upos")
     taken = [False] * len(heads)
     for word in range(len(heads)):
@@ -108,7 +108,7 @@ def _allowed(relation: str, allowed: set[str]) -> bool:
 
 
 def _inside(word: int, left: Sequence[int], head: int, heads: Sequence[int]) -> bool:
-    """Whether a word stands in the subtree of one of these dependents of the head."""
+    """Whether a word is in the subtree of one of these dependents of the head."""
     while word not in (-1, head):
         if word in left:
             return True

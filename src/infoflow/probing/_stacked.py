@@ -13,30 +13,30 @@ from torch import Tensor
 
 from infoflow.foundation import stream
 
-_PLATEAU = 1e-4  # relative: what torch's ReduceLROnPlateau takes for an improvement
+_PLATEAU = 1e-4  # relative: the improvement threshold of torch's ReduceLROnPlateau
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
-    """Adam whose rate falls when the development loss stops falling, each probe on its own."""
+    """Adam with a learning rate that falls when the development loss stops falling, separately for each probe."""
 
     rate: float = 1e-3
     factor: float = 0.5
-    """What the rate is multiplied by after every evaluation without a new best loss (ReduceLROnPlateau, patience 0)."""
+    """Factor on the rate after every evaluation without a new best loss (ReduceLROnPlateau, patience 0)."""
     patience: int = 5
-    """A probe stops after so many evaluations without an improvement of `least`."""
+    """A probe stops after this many evaluations without an improvement of `least`."""
     least: float = 1e-3
     """In the unit of the loss."""
     epochs: int = 50
-    """At most; one evaluation after each."""
+    """Maximum number of epochs; each ends with an evaluation."""
 
 
 class StackedAdam:
-    """Adam on parameters whose first axis is the probe, each with a rate of its own.
+    """Adam on parameters whose first axis is the probe, with a separate rate for each probe.
 
-    `speeds` multiply it, one for each of the parameters; default 1.
+    `speeds` scale the rate of each parameter; default 1.
 
-    Source: [@kingma2015]; the numbers are those of `torch.optim.Adam`.
+    Source: [@kingma2015]; the constants are those of `torch.optim.Adam`.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class StackedAdam:
             value.addcdiv_(first * rates, divisor, value=-1)
 
     def keep(self, index: Int[Tensor, " kept"]) -> None:
-        """Go on with these probes alone."""
+        """Continue with these probes only."""
         self.rates = self.rates[index]
         self._first = [each[index] for each in self._first]
         self._second = [each[index] for each in self._second]
 
 
 class Plateau:
-    """When to lower the rate of a probe and when to stop it, by its losses on the development data."""
+    """When to lower a probe's rate and when to stop it, from its losses on the development data."""
 
     def __init__(self, probes: int, schedule: Schedule, device: torch.device) -> None:
         self._schedule = schedule
@@ -78,7 +78,7 @@ class Plateau:
         self._since = torch.zeros(probes, dtype=torch.long, device=device)
 
     def see(self, losses: Float[Tensor, " probe"], adam: StackedAdam) -> tuple[Tensor, Tensor]:
-        """Which probes are better than ever by `least`, and which go on; without a new best, rates fall."""
+        """Which probes improve on their best by `least`, and which continue; without a new best, rates fall."""
         better = losses < self.best - self._schedule.least
         self.best = torch.where(better, losses, self.best)
         self._since = torch.where(better, 0, self._since + 1)
@@ -92,7 +92,7 @@ class Plateau:
 
 
 Losses = Callable[[Sequence[Tensor], Int[Tensor, " probe"], Tensor], Tensor]
-"""Of these parameters of the probes at these places, on this batch: one loss each."""
+"""One loss per probe for this batch, from the parameters of the probes at these indices."""
 
 
 def train_stacked(
@@ -103,15 +103,15 @@ def train_stacked(
     schedule: Schedule,
     speeds: Sequence[float] | None = None,
 ) -> list[Tensor]:
-    """The parameters of each probe at its best evaluation. Probes that have stopped cost nothing more.
+    """The parameters of each probe at its best evaluation. Stopped probes cost nothing more.
 
     Args:
-        parameters: First values, probes along the first axis.
-        batches: Of an epoch; a batch holds for each seed what is read, and all probes see every batch.
-        loss: What is minimised; a probe's loss depends on its own parameters alone.
-        development: What is evaluated after each epoch; not a number counts as no improvement.
+        parameters: Initial values, with the probe as first axis.
+        batches: Batches of an epoch; a batch holds the examples of each seed, and all probes see every batch.
+        loss: Loss to minimise; a probe's loss depends on its own parameters only.
+        development: Loss to evaluate after each epoch; NaN counts as no improvement.
         schedule: Rate, when it falls, when a probe stops.
-        speeds: By how much faster each of the parameters learns; default 1.
+        speeds: Factor on the learning rate of each parameter; default 1.
     """
     best = [each.detach().clone() for each in parameters]
     current = [each.detach().clone().requires_grad_() for each in parameters]
@@ -142,8 +142,8 @@ def train_stacked(
 def mlp_parameters(key: str, seeds: Sequence[int], layers: int, sizes: Sequence[int]) -> list[Tensor]:
     r"""Weights (P, in, out) and biases (P, 1, out) of perceptrons of these sizes; P = seeds × layers, layers inner.
 
-    Uniform within $\pm 1/\sqrt{\text{in}}$, as `torch.nn.Linear`. All layers of a seed begin alike, so that they
-    differ by their inputs alone.
+    Uniform within $\pm 1/\sqrt{\text{in}}$, as in `torch.nn.Linear`. All layers of a seed start with equal weights, so
+    that they differ only in their inputs.
     """
     made: list[Tensor] = []
     generators = [stream(key, seed) for seed in seeds]

@@ -1,4 +1,4 @@
-"""How much of a sentence's tree lies in the geometry of each layer."""
+"""How much of a sentence's tree the geometry of each layer encodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import pandas as pd
 
 from infoflow.corpus import split_numbers
 from infoflow.flow import Intervention, PassOptions, Reader
-from infoflow.foundation import UserError, block_of, current_display, replicate_weights
+from infoflow.foundation import UserError, block_of, current_display, replicate_weights, running_words
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._features import WordFeatures
@@ -25,9 +25,9 @@ from ._tree_sentences import TreeSentence, is_syntax, tree_sentence
 _SCORES = {"distance": distance_scores, "depth": depth_scores}
 _HITS = {"distance": "uuas", "depth": "root"}
 
-_SCHEMA = TableSchema(
+PROBE_TREES = TableSchema(
     name="probe_trees",
-    version=1,
+    version=2,
     description="Structural probes: how well distances and depths in the dependency tree follow from a linear map of a "
     "layer's states, on sentences that the map was not trained on.",
     columns=(
@@ -82,28 +82,29 @@ _SCHEMA = TableSchema(
 
 
 class StructuralProbe(Intervention):
-    r"""UUAS, root accuracy and Spearman of maps under which squared distances are distances in the tree.
+    r"""UUAS, root accuracy and Spearman of maps that turn squared distances into tree distances.
 
-    See `structural_probe`: the maps of all layers and seeds train as one batched problem, distances and depths apart.
-    Sentences are parted by a hash of their text: three fifths train, a fifth stops the training, a fifth is scored.
-    Punctuation is told by tags of the Penn Treebank, else by PUNCT, else by the lack of letters and digits. A word
-    that is not there (cut off, no token) is left out, and distances over it are kept.
+    See `structural_probe`: the maps of all layers and seeds train as one batched problem, separately for distances and
+    depths. A hash of the text splits the sentences: three fifths train, a fifth is for early stopping, a fifth is
+    scored. Punctuation is identified by UPOS, else by XPOS if its tag set is known, else by Unicode. A missing word
+    (truncated, no token) is left out, but still counts as a node in distances.
 
-    With the defaults at most 1,200 sentences train for at most 40 epochs of 60 steps, twice.
+    With the defaults at most 1,200 sentences train for at most 40 epochs of 60 steps, once for distances, once for
+    depths.
 
     Args:
-        rank: Rows of the map; 0: the width of the states, but 64 at most.
-        seeds: How many maps, from `seed` on.
-        sentences: At most so many of the corpus, chosen by hash; without heads the table is empty.
-        batch: Sentences in a step.
-        rate: Adam's.
-        epochs: At most.
-        seed: Of the choice of sentences, of the parts and the maps.
+        rank: Rows of the map; 0: the width of the states, at most 64.
+        seeds: Number of maps, with consecutive seeds from `seed` on.
+        sentences: Maximum number from the corpus, chosen by hash; without heads the table is empty.
+        batch: Sentences per step.
+        rate: Adam's learning rate.
+        epochs: Maximum number of epochs.
+        seed: Seeds the choice of sentences, the parts and the maps.
 
     Source: [@hewitt2019structural].
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = PROBE_TREES
 
     def __init__(
         self,
@@ -178,7 +179,7 @@ class StructuralProbe(Intervention):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Trees:
-    """Sentences with one tree each."""
+    """Sentences with a valid tree."""
 
     parts: dict[str, list[TreeSentence]]
     blocks: np.ndarray
@@ -193,7 +194,7 @@ def _trees(reader: Reader, features: WordFeatures, seed: int) -> _Trees:
     tested = []
     for place, sentence in enumerate(corpus):
         start, end = features.starts[place], features.starts[place + 1]
-        words, heads = sentence.words or sentence.text.split(), sentence.head
+        words, heads = sentence.words or running_words(sentence.text), sentence.head
         if heads is None or len(heads) != end - start:
             raise UserError(
                 f"Each word of {corpus.name} must have one head. The sentence {sentence.text[:80]} has "
@@ -220,7 +221,7 @@ def _trees(reader: Reader, features: WordFeatures, seed: int) -> _Trees:
 
 
 def _scored(maps: StructuralMaps, features: WordFeatures, test: Sequence[TreeSentence]) -> list[list[TreeScores]]:
-    """Of each layer the scores of each seed."""
+    """Scores of each seed, by layer."""
     guesses = maps.predict(features.states, test)
     seeds, layers = maps.maps.shape[:2]
     return [
@@ -232,7 +233,7 @@ def _scored(maps: StructuralMaps, features: WordFeatures, test: Sequence[TreeSen
 def _metrics(
     structure: Structure, scores: Sequence[TreeScores], blocks: np.ndarray, control: Sequence[TreeScores] | None
 ) -> list[dict[str, Any]]:
-    """Rows of the two metrics, over seeds; `control` is that of the baseline, by default itself."""
+    """Rows of the two metrics, over seeds; `control` is the baseline's control, by default the baseline itself."""
     control = control or scores
     hits, asked = np.stack([each.hits for each in scores]), scores[0].asked
     with np.errstate(invalid="ignore", divide="ignore"):  # a replicate of few sentences may draw none
@@ -244,14 +245,15 @@ def _metrics(
             np.ascontiguousarray(share.T),
             float(np.mean([each.hits.sum() / each.asked.sum() for each in control])),
             asked.sum(),
-            (0.0, 1.0),
+            "share",
+            independent=int((asked > 0).sum()),  # sentences: the edges of one sentence are dependent
         ),
         "spearman": seed_estimate(
             np.array([value for value, _ in correlated]),
             np.stack([replicates for _, replicates in correlated]),
             float(np.mean([_spearman(each, blocks)[0] for each in control])),
             int(np.mean([each.in_average.sum() for each in scores])),
-            (-1.0, 1.0),
+            "correlation",
         ),
     }
     constant = {"spearman": round(np.mean([each.constant.sum() for each in scores]))}

@@ -1,4 +1,4 @@
-"""Structural probes: a linear map under which squared distances are those in the tree, or squared norms its depths."""
+"""Structural probes: a linear map under which squared distances match the tree's, or squared norms its depths."""
 
 # S seed, P probe (seeds x layers, layers inner), A probe that still trains, B sentence, T word, R rank, D width
 
@@ -19,9 +19,9 @@ from ._tree_sentences import TreeSentence
 
 Structure = Literal["distance", "depth"]
 STRUCTURES = ("distance", "depth")
-_HELD = 1 << 24  # numbers in the mapped words of sentences that are only read
+_HELD = 1 << 24  # numbers in the mapped words of sentences that are only evaluated
 STRUCTURAL_SCHEDULE = Schedule(factor=0.1, least=1e-4, epochs=40)
-"""Adam at 0.001, a tenth after an epoch without a new best, at most 40, stop after 5 without an improvement of 1e-4."""
+"""Adam at 0.001; a tenth after an epoch without a new best; at most 40 epochs; stops after 5 without 1e-4 gain."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -32,7 +32,7 @@ class StructuralMaps:
     structure: Structure
 
     def predict(self, states: np.ndarray, sentences: Sequence[TreeSentence]) -> list[np.ndarray]:
-        """Of each sentence the predicted distances (seeds, layers, words, words), or depths (seeds, layers, words)."""
+        """Predicted distances (seeds, layers, words, words) or depths (seeds, layers, words) of each sentence."""
         maps = torch.from_numpy(self.maps)
         seeds, layers = maps.shape[:2]
         found = []
@@ -62,20 +62,21 @@ def structural_probe(
     $$ \text{distance: } \frac{1}{|s|^2} \sum_{i,j} \left| d_{ij} - \lVert B(h_i - h_j) \rVert^2 \right|, \qquad
        \text{depth: } \frac{1}{|s|} \sum_i \left| \mathrm{depth}_i - \lVert B h_i \rVert^2 \right| $$
 
-    averaged over sentences; the squared distance itself stands for the number of edges. B begins uniform within ±.05.
+    averaged over sentences; the squared distance itself predicts the number of edges. B is initialised uniformly within
+    ±.05.
 
     Args:
-        states: Of words, (words, layers, width), float32; may be a memory-map.
+        states: Word states, (words, layers, width), float32; may be a memory-map.
         train: Sentences with their trees; those of `dev` decide when the rate falls and when a probe stops.
         structure: `"distance"` or `"depth"`.
-        seed: One, or several.
-        rank: Rows of B, at most the width; default the width.
-        batch: Sentences in a step.
-        schedule: Default as the reference.
-        device: Where it trains.
+        seed: One seed, or several.
+        rank: Rows of B, at most the width; default: the width.
+        batch: Sentences per step.
+        schedule: Default: the reference's.
+        device: Where to train.
 
     Raises:
-        UserError: A part has no sentence of two words, or the rank is not in 1..width.
+        UserError: A part has no sentence with two words, or the rank is not in 1..width.
 
     Source: [@hewitt2019structural], the authors' code.
     """
@@ -108,19 +109,19 @@ def structural_probe(
 def random_maps(
     seeds: Sequence[int], layers: int, rank: int, width: int, structure: Structure = "distance"
 ) -> StructuralMaps:
-    """The control: B as it begins, the same in all layers."""
+    """The control: B at initialisation, the same in all layers."""
     maps = first_maps(seeds, layers, rank, width)
     return StructuralMaps(maps=maps.unflatten(0, (len(seeds), layers)).numpy(), structure=structure)
 
 
 def first_maps(seeds: Sequence[int], layers: int, rank: int, width: int) -> Float[Tensor, "probe rank width"]:
-    """Uniform within ±.05."""
+    """Uniform initial maps within ±.05."""
     drawn = [stream("structural-probe", seed).uniform(-0.05, 0.05, (rank, width)) for seed in seeds]
     return torch.from_numpy(np.stack(drawn)).float().repeat_interleave(layers, dim=0)
 
 
 def squared_distances(mapped: Float[Tensor, "*probe word rank"]) -> Float[Tensor, "*probe word word"]:
-    """Between all words, never below 0."""
+    """Squared distances between all words, never below 0."""
     squares = (mapped**2).sum(-1)
     products = mapped @ mapped.mT
     return (squares[..., :, None] + squares[..., None, :] - 2 * products).clamp(min=0)
@@ -128,7 +129,7 @@ def squared_distances(mapped: Float[Tensor, "*probe word rank"]) -> Float[Tensor
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _MapStack:
-    """Losses of the maps of all seeds and layers."""
+    """The maps of all seeds and layers, and their losses."""
 
     states: np.ndarray
     structure: Structure
@@ -142,7 +143,7 @@ class _MapStack:
     def losses(
         self, maps: Tensor, active: Int[Tensor, " probe"], part: Sequence[TreeSentence], index_SB: np.ndarray
     ) -> Float[Tensor, " probe"]:
-        """Mean over the sentences, of the seeds that `index_SB` has (or of one for all)."""
+        """Mean loss over the sentences, for the seeds in `index_SB` (one row can serve all seeds)."""
         words, gold, weight = self._padded(part, index_SB)
         seed_of = active // self.layers if len(index_SB) > 1 else torch.zeros_like(active)
         read = words[seed_of, :, :, active % self.layers]
@@ -164,7 +165,7 @@ class _MapStack:
             yield order[start : start + size]
 
     def _padded(self, part: Sequence[TreeSentence], index_SB: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-        """States (S, B, T, L, D), gold numbers, and what a miss of each weighs: 0 where there is no word."""
+        """States (S, B, T, L, D), gold numbers, and the weight of each error: 0 where there is no word."""
         longest = max(len(part[i]) for i in index_SB.flat)
         flat = (longest, longest) if self.structure == "distance" else (longest,)
         rows = np.zeros((*index_SB.shape, longest), dtype=np.int64)

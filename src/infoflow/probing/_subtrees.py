@@ -1,4 +1,4 @@
-"""Constituents that follow from a dependency tree: a word with everything that depends on it."""
+"""Constituents derived from a dependency tree: a word with all words that depend on it."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ def universal(relation: str) -> str:
 
 
 def subtrees(heads: Sequence[int]) -> list[list[int]]:
-    """The words of each word's subtree, itself among them, in order.
+    """The words of each word's subtree, including the word itself, in order.
 
     >>> subtrees([1, -1, 1])
     [[0], [0, 1, 2], [2]]
@@ -24,7 +24,7 @@ def subtrees(heads: Sequence[int]) -> list[list[int]]:
 
 
 def span(words: Sequence[int]) -> tuple[int, int] | None:
-    """The words [start, end) where they follow each other, else None.
+    """The span [start, end) of these words if they are contiguous, else None.
 
     >>> span([2, 3, 4]), span([2, 4])
     ((2, 5), None)
@@ -33,7 +33,7 @@ def span(words: Sequence[int]) -> tuple[int, int] | None:
 
 
 def above(word: int, heads: Sequence[int]) -> list[int]:
-    """Head words of the subtrees of at least two words that contain a word, from the smallest.
+    """Head words of the subtrees of at least two words that contain a word, smallest first.
 
     >>> above(0, [1, 2, -1, 2]), above(1, [1, 2, -1, 2])
     ([1, 2], [1, 2])
@@ -52,7 +52,7 @@ def dependents(word: int, heads: Sequence[int]) -> list[int]:
 
 
 def depth(heads: Sequence[int]) -> int:
-    """Edges on the longest way from a root to a word.
+    """Number of edges on the longest path from a root to a word.
 
     >>> depth([1, -1, 1, 2])
     2

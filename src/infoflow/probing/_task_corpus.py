@@ -29,7 +29,7 @@ def load_task_corpus(
     label_column: str = "",
     bad_column: str = "",
 ) -> Corpus:
-    """A corpus by name or path, with what these tasks need beside the words.
+    """A corpus by name or path, with the columns that these tasks need.
 
     | file | task | read as |
     |---|---|---|
@@ -40,20 +40,20 @@ def load_task_corpus(
     | `.tsv` without a header | `minimal-pairs` | phenomenon, good and bad sentence: the last three columns |
     | `.jsonl` of BLiMP | `minimal-pairs` | `sentence_good`, `sentence_bad`, `UID` |
 
-    Anything else as `load_corpus`.
+    Other sources are read as in `load_corpus`.
 
     Args:
-        source: What `load_corpus` takes by name.
-        tasks: Of `probing.tasks()`, tag columns, or `minimal-pairs`.
-        tags: Names of the tag columns of a tagged file; default: the tag that is asked for.
-        labels: A file with one label of a sentence a line.
-        text_column: As `load_corpus`, and so for the others.
-        translation_column: Of the translations.
-        label_column: Of each sentence's class.
-        bad_column: Of the sentence that makes a minimal pair.
+        source: A source that `load_corpus` accepts by name.
+        tasks: Names from `probing.tasks()`, tag columns, or `minimal-pairs`.
+        tags: Names of the tag columns of a tagged file; default: the tag that the task needs.
+        labels: A file with one sentence label per line.
+        text_column: As in `load_corpus`, as are the other columns.
+        translation_column: Column of the translations.
+        label_column: Column of each sentence's class.
+        bad_column: Column of the unacceptable sentence of a minimal pair.
 
     Raises:
-        UserError: As `load_corpus`; labels are not as many as sentences.
+        UserError: As in `load_corpus`, or the number of labels differs from the number of sentences.
     """
     columns = {
         "text_column": text_column,
@@ -68,7 +68,7 @@ def load_task_corpus(
 
 
 def _by_task(path: Path, tasks: Sequence[str], tags: Sequence[str]) -> Corpus | None:
-    """A file that its tasks say how to read; None for any other."""
+    """A file in a format that its tasks determine; None for any other."""
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     if not path.is_file():
         return None
@@ -92,7 +92,7 @@ def _by_task(path: Path, tasks: Sequence[str], tags: Sequence[str]) -> Corpus | 
 
 
 def _treebank(path: Path, tasks: Sequence[str]) -> Corpus:
-    """With the keys of FEATS and MISC that the tasks ask for; FEATS where both have one."""
+    """A treebank with the keys of FEATS and MISC that the tasks need; FEATS wins if both have a key."""
     feats = [feature for task in tasks for feature in _FEATURES.get(task, ())]
     misc = [ENTITY.capitalize()] if any(ENTITY in task_needs(task) for task in tasks) else []
     known = {*CONLLU_COLUMNS, *(key.lower() for key in (*feats, *misc))}
@@ -104,12 +104,12 @@ def _treebank(path: Path, tasks: Sequence[str]) -> Corpus:
                 feats.append(found)
             elif found := _key(name, of_misc):
                 misc.append(found)
-            elif name[:1].isupper():  # none of this file: a column of `_`, as of a feature that no word has
+            elif name[:1].isupper():  # not in this file: a column of `_`, as for a feature that no word has
                 feats.append(name)
     return Corpus.from_conllu(path, misc=tuple(dict.fromkeys(misc)), feats=tuple(dict.fromkeys(feats)))
 
 
 def _key(name: str, keys: Sequence[str]) -> str | None:
-    """The key of that name, written so, or in other case where one alone is."""
+    """The key with exactly this name, or else in another case if it is unique."""
     alike = [key for key in keys if key.lower() == name.lower()]
     return name if name in alike else alike[0] if len(alike) == 1 else None

@@ -1,14 +1,13 @@
-"""Tasks by name, from a corpus that has what they need: what is asked, and of which sentences."""
+"""Tasks by name: the examples that each task extracts from a corpus, if it has the needed columns."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from datasets import Dataset
 
 from infoflow.corpus import WHOLE_COLUMNS, Corpus, split_numbers
-from infoflow.foundation import UserError, as_written, current_display, did_you_mean, hash64
+from infoflow.foundation import UserError, as_written, current_display, did_you_mean, hash64, running_words
 
 from ._changed_sentences import CHANGED_TASKS
 from ._examples import Examples, Part, ProbeTask
@@ -19,10 +18,10 @@ from ._span_tasks import SPAN_TASKS, SPANS_SUFFIX, iob_kind
 from ._token_tasks import TOKEN_TASKS, tag_kind
 
 MINIMAL_PAIRS_TASK = "minimal-pairs"
-"""What `MinimalPairs` asks, beside the tasks of probes."""
+"""The task of `MinimalPairs`, in addition to the probes' tasks."""
 
 MOST_CLASSES = 10_000
-"""Labels that a task may have: a probe has an output for each."""
+"""Maximum number of labels of a task: a probe has one output for each."""
 
 TEST_SHARE, DEV_SHARE = 0.2, 0.2
 _NAMED: dict[str, Kind] = TOKEN_TASKS | SPAN_TASKS | PAIR_TASKS | SENTENCE_TASKS | CHANGED_TASKS
@@ -38,13 +37,13 @@ class TaskDescription:
     unit: str
     about: str
     needs: str
-    """The columns that a corpus must have, in words; empty where any text will do."""
+    """The columns that a corpus must have, in words; empty if any text will do."""
 
 
 def tasks(corpus: Corpus | None = None) -> list[TaskDescription]:
-    """The tasks by name; of a corpus those that it has the columns for, and its own tag columns.
+    """All tasks by name, or the tasks that a corpus has the columns for, with its own tag columns.
 
-    Beside these, NAME is the tag in any column NAME of words, and NAME-spans the spans of one in IOB2.
+    In addition, NAME is the tag in any word column NAME, and NAME-spans its spans in IOB2.
     """
     named = dict(_NAMED)
     if corpus is not None:
@@ -59,23 +58,23 @@ def tasks(corpus: Corpus | None = None) -> list[TaskDescription]:
 def build_task(
     name: str, corpus: Corpus, rows: np.ndarray | None = None, seed: int = 0, test: Corpus | None = None
 ) -> ProbeTask:
-    """The questions of a task over a corpus, in three parts that share no sentence.
+    """The examples of a task over a corpus, in three parts that share no sentence.
 
-    The part of a sentence is a function of (seed, its text without regard to case and spacing): a fifth is the test
-    part, a fifth the development part. Where `test` is given it is the test part, the fifth joins the training part,
-    and sentences of `corpus` whose text stands in `test` are left out. A corpus with the column `part` says which
-    sentences are for the test itself (`Corpus.with_test`).
+    A sentence's part depends only on (seed, its text without case and spacing): a fifth is the test part, a fifth the
+    development part. If `test` is set, it is the test part, the first fifth joins the training part, and sentences of
+    `corpus` whose text occurs in `test` are left out. A corpus with the column `part` marks its own test sentences
+    (`Corpus.with_test`).
 
     Args:
         name: One of `tasks()`, or a tag column of the corpus, or `NAME-spans` of one in IOB2.
-        corpus: What is asked about.
-        rows: Sentences of the corpus to ask about; all for None.
-        seed: Of the parts and of whatever a task draws: negative pairs, changed sentences.
-        test: Another corpus for the test part.
+        corpus: Source of the examples.
+        rows: Sentences of the corpus to use; None: all.
+        seed: Seeds the parts and the task's random choices: negative pairs, changed sentences.
+        test: A separate corpus for the test part.
 
     Raises:
-        UserError: There is no such task, the corpus lacks what it needs, a part would hold no example, there is one
-            class or more than `MOST_CLASSES`, tags do not align with words, or trees have circles.
+        UserError: There is no such task, the corpus lacks what it needs, a part would be empty, there is only one class
+            or more than `MOST_CLASSES`, tags do not align with words, or trees have cycles.
     """
     kind = _kind(name, corpus)
     chosen = np.arange(len(corpus)) if rows is None else np.unique(np.asarray(rows, dtype=np.int64))
@@ -107,7 +106,7 @@ def build_task(
 
 
 def tag_column(name: str) -> str | None:
-    """The column of word tags that a task asks for and nothing else: `ner` of `ner` and `ner-spans`; else None."""
+    """The tag column of a task that needs nothing else: `ner` for `ner` and `ner-spans`; else None."""
     kind = _NAMED.get(name)
     if kind is None:
         return name.removesuffix(SPANS_SUFFIX)
@@ -115,7 +114,7 @@ def tag_column(name: str) -> str | None:
 
 
 def task_needs(name: str) -> tuple[str, ...]:
-    """The columns that a task of the catalogue must have; none of a tag column of one's own."""
+    """The columns that a task of the catalogue needs; none for a tag column of the user's corpus."""
     return _NAMED[name].needs if name in _NAMED else ()
 
 
@@ -138,7 +137,7 @@ def _kind(name: str, corpus: Corpus) -> Kind:
 
 
 def check_task(name: str, corpus: Corpus) -> None:
-    """Raise a UserError that says what is missing unless the corpus can be asked the task; `minimal-pairs` too."""
+    """Raise a UserError that names what is missing unless the corpus supports the task; `minimal-pairs` too."""
     if name != MINIMAL_PAIRS_TASK:
         _kind(name, corpus)
     elif "bad" not in corpus.columns:
@@ -168,7 +167,7 @@ def _lacking(name: str, missing: str, corpus: Corpus) -> UserError:
 def _parts(
     corpus: Corpus, rows: np.ndarray, seed: int, test: Corpus | None, left_out: Counter[str]
 ) -> list[tuple[Corpus, np.ndarray]]:
-    """Of each part its corpus and rows."""
+    """The corpus and rows of each part."""
     if len(rows) == 0:
         return [(corpus, rows)] * 3
     numbers = split_numbers(corpus.select(rows).column("text"), seed, purpose="probing")
@@ -190,14 +189,14 @@ def _parts(
 
 def _sentences(corpus: Corpus, rows: np.ndarray, seed: int) -> Iterator[AskedSentence]:
     for sentence in corpus.select(rows):
-        words = sentence.text.split() if sentence.words is None else sentence.words
+        words = running_words(sentence.text) if sentence.words is None else sentence.words
         number = hash64(seed, sentence.text)
         yield AskedSentence(sentence=sentence, words=words, number=number, corpus=corpus.name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Asked:
-    """The questions of a part, each with the row of its sentence."""
+    """The examples of a part, each with the row of its sentence."""
 
     corpus: Corpus
     questions: Sequence[tuple[int, ProbeQuestion]]
@@ -221,13 +220,14 @@ def _asked(
 
 
 def _with_own_corpus(corpus: Corpus, questions: Sequence[tuple[int, ProbeQuestion]]) -> _Asked:
-    """The sentences of the questions, changed or not, as a corpus of their own: words where the corpus has words."""
-    words = [list(question.words or ()) for _, question in questions]
+    """The sentences of the examples, changed or not, as a new corpus; it has words if the corpus has words."""
+    written = [question.written for _, question in questions if question.written is not None]
     name = f"{corpus.name} (asked)"
     if "words" in corpus.columns:
-        own = Corpus.from_dataset(Dataset.from_dict({"words": words}), text=None, words="words", name=name)
+        rows = ({"text": each.text, "words": list(each.words), "word_starts": each.starts} for each in written)
+        own = Corpus.from_rows(rows, ("text", "words"), name)
     else:
-        own = Corpus.from_sentences([" ".join(each) for each in words], name)
+        own = Corpus.from_sentences([each.text for each in written], name)
     return _Asked(corpus=own, questions=[(row, question) for row, (_, question) in enumerate(questions)])
 
 

@@ -1,4 +1,4 @@
-"""Pairs of texts to compare, perhaps with what people think of them, from a file."""
+"""Pairs of texts to compare, with optional human scores, from a file."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infoflow.corpus import read_lines, read_objects
+from infoflow.corpus import read_cells, read_objects
 from infoflow.foundation import UserError, as_written, digest
 
 Cells = Mapping[str, Any]
@@ -24,14 +24,14 @@ class TextPairs:
     candidates: tuple[str, ...]
     references: tuple[str, ...]
     human: tuple[float, ...] | None = None
-    """What people gave each pair; higher means more alike."""
+    """Human score of each pair; higher means more similar."""
 
     def __len__(self) -> int:
         return len(self.candidates)
 
     @property
     def digest(self) -> str:
-        """Of the texts and scores, whatever file they stood in."""
+        """Digest of the texts and scores; independent of the file they came from."""
         return digest([self.candidates, self.references, self.human])
 
 
@@ -45,11 +45,11 @@ def read_text_pairs(path: Path | str, columns: Sequence[str | int] = ()) -> Text
 
     Args:
         path: The file.
-        columns: Of the candidate, the reference and, for a third, the score: names, or numbers from 1 of a table
-            whose first line names nothing. Default: the names above; of a table without them the first columns.
+        columns: Columns of the candidate, the reference and optionally the score: names, or numbers from 1 for a table
+            without a header. Default: the names above, or the first columns of a table without a header.
 
     Raises:
-        UserError: The file is missing or not of this form, a text is empty, or a score is no number.
+        UserError: The file is missing or malformed, a text is empty, or a score is not a number.
     """
     path = Path(path)
     if not path.is_file():
@@ -83,7 +83,7 @@ def read_text_pairs(path: Path | str, columns: Sequence[str | int] = ()) -> Text
 
 
 def _numbers(columns: Sequence[str]) -> bool:
-    """Whether columns are given by their places."""
+    """Whether columns are selected by number."""
     return bool(columns) and all(column.isascii() and column.isdecimal() for column in columns)
 
 
@@ -113,11 +113,10 @@ def _score(path: Path, number: int, given: Any) -> float | None:
 
 
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Cells]]:
-    """The lines of a table by the names of its columns; by numbers where it names none."""
+    """The lines of a table keyed by column name, or by number if the table has no header."""
     names: list[str] | None = None
-    for number, line in read_lines(path):
-        cells = line.split("\t")
-        if not line.strip():
+    for number, cells in read_cells(path):
+        if not cells:
             continue
         if names is None:
             first = [cell.strip() for cell in cells]
@@ -133,7 +132,7 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Cells]]:
 
 
 def _header(path: Path, first: list[str], columns: Sequence[str]) -> list[str]:
-    """The names of the columns, from the first line of a table where they stand there."""
+    """The column names from the first line of a table, if that line is a header."""
     if columns and not _numbers(columns):
         if missing := [name for name in columns if name not in first]:
             raise UserError(

@@ -1,4 +1,4 @@
-"""Tasks that ask something of each word: a tag, its identity, its place, the constituents above it."""
+"""Tasks on single words: a tag, the word's identity, its position, the constituents above it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -7,15 +7,15 @@ from ._questions import Ask, AskedSentence, Kind, ProbeQuestion, always
 from ._subtrees import above, universal
 
 WORD_TYPES = 200
-"""Types that `word` tells apart: the most frequent of the training sentences."""
+"""Number of types that `word` distinguishes: the most frequent ones in the training sentences."""
 POSITIONS = 50
-"""Places that `position` tells apart."""
+"""Number of positions that `position` distinguishes."""
 ANCESTORS = {"parent": 1, "grandparent": 2, "great-grandparent": 3}
 NO_ANCESTOR = "top"
 
 
 def tag_kind(column: str, about: str | None = None) -> Kind:
-    """The tag of each word in a column of the corpus; `_`, CoNLL-U's mark of nothing, is not asked."""
+    """The tag of each word in a column of the corpus; words tagged `_` (CoNLL-U: no value) are not probed."""
 
     def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:
         for word, tag in enumerate(sentence.tags(column)):
@@ -30,9 +30,9 @@ def tag_kind(column: str, about: str | None = None) -> Kind:
 def ancestor_kind(generation: int, name: str) -> Kind:
     r"""The relation of the nth constituent above a word.
 
-    Constituents are the subtrees of at least two words that contain it, from the smallest; the label of one is the
-    universal relation of its head word (`nsubj` for a subject's noun phrase), `top` where there are fewer. This is
-    derived from dependencies and ours: [@blevins2018] use the categories of phrase-structure trees.
+    Constituents are the subtrees of at least two words that contain the word, smallest first. The label is the
+    universal relation of the constituent's head word (`nsubj` for a subject's noun phrase), or `top` if there are fewer
+    than n. Dependencies are our choice: [@blevins2018] use the categories of phrase-structure trees.
     """
 
     def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[ProbeQuestion]:

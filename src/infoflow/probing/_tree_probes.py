@@ -15,27 +15,27 @@ _HIDDEN = 256
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ProbeSentence:
-    """What probes see of one sentence, and its tree."""
+    """One sentence and its tree, as the probes read them."""
 
     maps: Float[Tensor, "head word word"]
     """Attention between words, from row to column."""
     ends: Float[Tensor, "head word 2"]
     """Attention from each word to the first special token (CLS) and to the last one (SEP); 0 where there is none."""
     vectors: Float[Tensor, "word width"]
-    """Vectors of the words that know no context."""
+    """Context-free word vectors."""
     governors: Int[Tensor, " word"]
     """Index of each word's head; −1 for the root."""
     present: Bool[Tensor, " word"]
-    """Words that have tokens and whose head has."""
+    """Words that have tokens and whose head has tokens."""
 
     @property
     def targets(self) -> Int[Tensor, " word"]:
-        """Column of the right answer in a probe's logits: the root is the last one."""
+        """Column of the right answer in a probe's logits; the last column is the root."""
         return torch.where(self.governors == ROOT, len(self.governors), self.governors)
 
 
 class TreeProbe(nn.Module, ABC):
-    """Logits (dependent, word + 1): which word is each word's head; the last column is the root."""
+    """Logits (dependent, word + 1): the score of each word as the head of each word; the last column is the root."""
 
     @abstractmethod
     def pairs(self, sentence: ProbeSentence) -> Float[Tensor, "word candidate"]:
@@ -57,8 +57,8 @@ class TreeProbe(nn.Module, ABC):
 class AttentionTree(TreeProbe):
     r"""$p(i \mid j) \propto \exp(\sum_k w_k a^k_{ij} + u_k a^k_{ji})$: two weights for each head.
 
-    The root's score is a learned multiple of the mean attention from j to CLS and one of that to SEP (which attention
-    the authors' two scalars weigh is not said).
+    The root's score is the mean attention from j to CLS and to SEP, each times a learned weight (the paper does not say
+    which attention the authors' two scalars weigh).
 
     Source: [@clark2019], the authors' code.
     """
@@ -99,7 +99,7 @@ class AttentionWordsTree(TreeProbe):
 class DistanceWordsTree(TreeProbe):
     """The baseline without attention: word vectors and eight features of the distance, 256 hidden units (tanh).
 
-    Source: [@clark2019], the authors' code. Which eight features is not said; ours are `distance_features`.
+    Source: [@clark2019], the authors' code. The paper does not name the eight features; ours are `distance_features`.
     """
 
     def __init__(self, width: int) -> None:
@@ -120,7 +120,7 @@ class DistanceWordsTree(TreeProbe):
 
 
 def distance_features(distance: Int[Tensor, "*pair"]) -> Float[Tensor, "*pair 8"]:
-    """After it; exactly 1, −1, 2, −2 away; 3 to 5 away on either side; ln of the distance."""
+    """Features: after the word; exactly 1, −1, 2, −2 away; 3 to 5 away on either side; ln of the distance."""
     d, size = distance, distance.abs()
     flags = [d > 0, d == 1, d == -1, d == 2, d == -2, (d >= 3) & (d <= 5), (d <= -3) & (d >= -5)]
     return torch.stack([*(flag.float() for flag in flags), size.clamp(min=1).float().log()], dim=-1)

@@ -10,35 +10,35 @@ from jaxtyping import Bool, Float
 from ._tree_sentences import TreeSentence
 
 LENGTHS = range(5, 51)
-"""Sentence lengths in words that Spearman's macro-average runs over."""
+"""Sentence lengths in words that Spearman's macro-average covers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TreeScores:
-    """Of each sentence, in order; `spearman` is NaN where nothing can be correlated."""
+    """Scores of each sentence, in order; `spearman` is NaN if no correlation is defined."""
 
     length: np.ndarray
     spearman: np.ndarray
-    """Of distances: mean over words of the correlation of predicted and gold rows; of depths: of the sentence."""
+    """For distances: mean over words of the correlation of predicted and gold rows; for depths: one per sentence."""
     constant: np.ndarray
-    """Rows (of distances: one a word; of depths: one) that are constant, so that no correlation is defined."""
+    """Number of constant rows (one row per word for distances, one for depths), for which no correlation is defined."""
     hits: np.ndarray
-    """Right edges of the minimum spanning tree (distances), or 1 where the root is found (depths)."""
+    """Number of correct edges in the minimum spanning tree (distances), or 1 if the root is found (depths)."""
     asked: np.ndarray
-    """Gold edges between words that count, or 1 where the root counts."""
+    """Number of gold edges between words that count, or 1 if the root counts."""
 
     @property
     def in_average(self) -> np.ndarray:
-        """Sentences that Spearman's average holds."""
+        """Sentences that enter Spearman's average."""
         return np.isfinite(self.spearman) & np.isin(self.length, LENGTHS)
 
 
 def macro_average(scores: np.ndarray, lengths: np.ndarray, weights: np.ndarray | None = None) -> Any:
-    r"""Mean over sentence lengths of the mean over sentences of one length; NaN where there is no sentence.
+    r"""Mean over sentence lengths of the mean over sentences of one length; NaN if there is no sentence.
 
     Args:
-        scores: Of sentences, (sentences,).
-        lengths: Their lengths, (sentences,).
+        scores: One per sentence, (sentences,).
+        lengths: Sentence lengths, (sentences,).
         weights: How often each sentence is drawn, (replicates, sentences); the result is then (replicates,).
     """
     drawn = np.ones((1, len(scores))) if weights is None else weights
@@ -51,10 +51,10 @@ def macro_average(scores: np.ndarray, lengths: np.ndarray, weights: np.ndarray |
 
 
 def distance_scores(sentences: Sequence[TreeSentence], predicted: Sequence[np.ndarray]) -> TreeScores:
-    """Of predicted distances between words, any numbers that rise with distance.
+    """Scores of predicted distances between words: any numbers that increase with distance.
 
-    Source: [@hewitt2019structural]; edges of the gold tree count where both words do, while theirs are of a spanning
-    tree over gold distances.
+    Source: [@hewitt2019structural]; here gold edges count if both words do, while theirs are edges of a spanning tree
+    over gold distances.
     """
     spearman, constant, hits, asked = [], [], [], []
     for sentence, guess in zip(sentences, predicted, strict=True):
@@ -69,9 +69,11 @@ def distance_scores(sentences: Sequence[TreeSentence], predicted: Sequence[np.nd
 
 
 def depth_scores(sentences: Sequence[TreeSentence], predicted: Sequence[np.ndarray]) -> TreeScores:
-    """Of predicted depths. The predicted root is the word of least depth among those that count.
+    """Scores of predicted depths.
 
-    A sentence whose root is punctuation, or has no state, has no root to find.
+    The predicted root is the word of least depth among those that count; of m tied words each gets 1/m.
+
+    A sentence whose root is punctuation or has no state has no root to find.
 
     Source: [@hewitt2019structural].
     """
@@ -82,13 +84,14 @@ def depth_scores(sentences: Sequence[TreeSentence], predicted: Sequence[np.ndarr
         constant.append(int(not np.isfinite(row)))
         rooted = bool(((sentence.depths == 0) & sentence.counted).any())
         asked.append(int(rooted))
-        hits.append(int(rooted and sentence.depths[np.where(sentence.counted, guess, np.inf).argmin()] == 0))
+        least = sentence.counted & (guess == np.where(sentence.counted, guess, np.inf).min(initial=np.inf))
+        hits.append(((sentence.depths == 0) & least).sum() / least.sum() if rooted else 0.0)
     return _scores(sentences, spearman, constant, hits, asked)
 
 
 def spearman_rows(first: Float[np.ndarray, "row word"], second: Float[np.ndarray, "row word"]) -> np.ndarray:
-    """Spearman's rank correlation of each row, ties at their mean rank; NaN where a row is constant."""
-    from scipy.stats import rankdata  # takes long to import
+    """Spearman's rank correlation of each row, with mean ranks for ties; NaN if a row is constant."""
+    from scipy.stats import rankdata  # slow import
 
     ranks = []
     for values in (first, second):
@@ -101,18 +104,18 @@ def spearman_rows(first: Float[np.ndarray, "row word"], second: Float[np.ndarray
 
 def spanning_tree(distances: Float[np.ndarray, "word word"]) -> Bool[np.ndarray, "word word"]:
     """Edges of the minimum spanning tree, symmetric."""
-    from scipy.sparse.csgraph import minimum_spanning_tree  # takes long to import
+    from scipy.sparse.csgraph import minimum_spanning_tree  # slow import
 
     if len(distances) < 2:
         return np.zeros(distances.shape, dtype=bool)
-    # An edge of length 0 would be none; a constant on all edges changes no spanning tree.
+    # An edge of length 0 would be dropped; adding a constant to all edges leaves the spanning tree unchanged.
     shifted = distances - distances.min() + 1.0
     found = minimum_spanning_tree(np.triu(shifted, k=1)).toarray() > 0
     return found | found.T
 
 
 def chain(length: int) -> np.ndarray:
-    """Distances of the tree in which each word hangs on its neighbour: the control of every parser."""
+    """Distances in the tree that attaches each word to its neighbour: the usual parsing baseline."""
     place = np.arange(length, dtype=np.float64)
     return np.abs(place[:, None] - place)
 

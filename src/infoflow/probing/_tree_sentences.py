@@ -1,38 +1,44 @@
-"""Trees of sentences as distances and depths, and words that do not count as syntax."""
+"""Trees of sentences as distances and depths, and the words that are not syntax."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-PUNCTUATION = frozenset({"''", "``", ",", ".", ":", "-LRB-", "-RRB-"})
-"""Penn Treebank's part-of-speech tags of punctuation."""
+_UNIVERSAL = frozenset({"PUNCT", ".", "PU"})
+"""Part-of-speech tags of punctuation: Universal Dependencies, its 2012 predecessor, Chinese Treebank."""
+_PENN = frozenset(
+    {"''", "``", ",", ".", ":", "(", ")", "-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "HYPH", "NFP"}
+)
+_STTS = frozenset({"$,", "$.", "$(", "$["})
+_UNKNOWN = frozenset({"", "_", "-", "--"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TreeSentence:
-    """The words of one sentence that have states, and where they stand in its tree."""
+    """The words of one sentence that have states, and their positions in its tree."""
 
     rows: Int[np.ndarray, " word"]
-    """Of the words in the states."""
+    """Row of each word in the states."""
     distances: Float[np.ndarray, "word word"]
-    """Edges on the way from word to word; words left out may lie on it."""
+    """Edges on the path between two words, which may pass through words left out."""
     depths: Float[np.ndarray, " word"]
     """Edges from the root, whose depth is 0."""
     edges: Bool[np.ndarray, "word word"]
-    """Whether one governs the other, in either direction; symmetric."""
+    """Whether one word governs the other; symmetric."""
     counted: Bool[np.ndarray, " word"]
-    """Words that UUAS and root accuracy look at: all but punctuation."""
+    """Words that count for UUAS and root accuracy: all but punctuation."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
 def tree_distances(heads: Sequence[int]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Distances between all words and depths below the root, in edges; None where the heads are no one tree.
+    """Distances between all words and depths below the root, in edges; None if the heads do not form one tree.
 
-    No one tree: several roots or none, a circle, a part that hangs on nothing, a head outside the sentence.
+    Not one tree: several roots or none, a cycle, a disconnected part, a head outside the sentence.
 
     Args:
         heads: Index of each word's governor, −1 for the root.
@@ -41,7 +47,7 @@ def tree_distances(heads: Sequence[int]) -> tuple[np.ndarray, np.ndarray] | None
     given = np.asarray(heads, dtype=np.int64)
     if num == 0 or (given < -1).any() or (given >= num).any() or (given == -1).sum() != 1:
         return None
-    way = np.eye(num, dtype=bool)  # way[w, a]: a is w or stands above it
+    way = np.eye(num, dtype=bool)  # way[w, a]: a is w or an ancestor of it
     above = given.copy()
     for _ in range(num):
         going = above >= 0
@@ -62,13 +68,13 @@ def tree_sentence(
     present: Bool[np.ndarray, " word"],
     counted: Bool[np.ndarray, " word"],
 ) -> TreeSentence | None:
-    """A sentence whose words stand in the states from `first_row` on; None where its heads are no one tree.
+    """A sentence whose words occupy the states from `first_row` on; None if its heads do not form one tree.
 
     Args:
-        heads: As `tree_distances`.
-        first_row: Of the first word.
+        heads: As in `tree_distances`.
+        first_row: Row of the first word.
         present: Words that have a state.
-        counted: Words that are no punctuation.
+        counted: Words that are not punctuation.
     """
     found = tree_distances(heads)
     if found is None:
@@ -85,9 +91,21 @@ def tree_sentence(
 
 
 def is_syntax(words: Sequence[str], xpos: Sequence[str] | None, upos: Sequence[str] | None) -> np.ndarray:
-    """Which words are no punctuation: by the tags of the Penn Treebank, else by PUNCT, else by a letter or digit."""
-    if xpos is not None:
-        return np.array([tag not in PUNCTUATION for tag in xpos], dtype=bool)
-    if upos is not None:
-        return np.array([tag != "PUNCT" for tag in upos], dtype=bool)
-    return np.array([any(char.isalnum() for char in word) for word in words], dtype=bool)
+    """Which words are not punctuation.
+
+    Decided by UPOS; if it is missing, by XPOS with a known tag set (Penn Treebank, STTS, Chinese Treebank); else a word
+    counts unless it is Unicode punctuation alone.
+    """
+    unknown = ("_",) * len(words)
+    rows = zip(words, xpos or unknown, upos or unknown, strict=True)
+    return np.array([not _is_punctuation(*row) for row in rows], dtype=bool)
+
+
+def _is_punctuation(word: str, xpos: str, upos: str) -> bool:
+    if upos not in _UNKNOWN:
+        return upos in _UNIVERSAL
+    if xpos in _UNIVERSAL | _PENN | _STTS:
+        return True
+    if xpos == "POS":  # the apostrophe of a possessive
+        return False
+    return all(char in "`´" or unicodedata.category(char)[0] == "P" for char in word)

@@ -1,4 +1,4 @@
-"""README.md of a folder with a pruned model: what it is, how it is loaded, and what it costs."""
+"""README.md of a pruned model's folder: description, loading instructions, and cost."""
 
 import pandas as pd
 
@@ -26,15 +26,15 @@ speed those of the original.
 
 
 def model_card(
-    model: Model, folder: str, by: str, heads: tuple[int, int], quality: pd.DataFrame, masked: bool = False
+    model: Model, folder: str, by: str, heads: tuple[int, int, int], quality: pd.DataFrame, masked: bool = False
 ) -> str:
     """The card's text.
 
     Args:
         model: The model before pruning.
-        folder: Name of the folder that the card is for.
-        by: What ranked the heads.
-        heads: Left, and before.
+        folder: Name of the card's folder.
+        by: Ranking of the heads.
+        heads: Number after pruning, before, and of those that could be removed.
         quality: See `Pruned`.
         masked: Whether the folder holds the copy with zeros.
     """
@@ -42,13 +42,13 @@ def model_card(
             for r in quality.to_dict("records")]  # fmt: skip
     load = _LOAD_MASKED if masked else _LOAD_PRUNED
     told = load.format(folder=folder, model=model.name, family=type(model.module).__name__)
-    left, total = heads
+    left, total, can_go = heads
     return "\n".join(
         [
             f"# {model.name} with {left} of {total} attention heads",
             "",
-            f"Made by `infoflow prune` from {model.name}: heads were ranked by {by}, the least were removed, nothing "
-            "was trained afterwards.",
+            f"Made by `infoflow prune` from {model.name}: heads were ranked by {by}, the last {total - left} of the "
+            f"{can_go} that could go were removed, nothing was trained afterwards.",
             "",
             "## Load it",
             "",

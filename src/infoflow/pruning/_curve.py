@@ -1,4 +1,4 @@
-"""Quality against heads kept: one kind of result for every way of choosing heads."""
+"""Quality against the number of heads kept, in the same form for every selection method."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import pandas as pd
 
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, Reader
-from infoflow.foundation import UserError
+from infoflow.foundation import Scale, UserError
 from infoflow.heads import (
     Head,
     HeadSet,
@@ -23,14 +23,17 @@ from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
 KINDS = ("encoder-self", "decoder-self", "decoder-cross")
-"""The kinds of attention whose heads are chosen apart."""
+"""The kinds of attention whose heads are selected separately."""
 ALL_HEADS = "all"
-"""The scope of a choice among the heads of every kind of attention."""
+"""The scope of a selection among the heads of all kinds of attention."""
+
+_SCALES: dict[str, Scale] = {"bleu": "percent", "loss": "positive"}
 
 PRUNING = TableSchema(
     name="pruning",
-    version=2,
+    version=3,
     description="quality of a model against the number of its heads that are left, by how they were chosen",
+    made_by="a plan that says [pruning] on = true makes it",
     columns=(
         Column(
             name="method",
@@ -75,8 +78,8 @@ PRUNING = TableSchema(
             name="metric",
             dtype="string",
             unit="",
-            description="loss, bleu (sacreBLEU of detokenised beam search: lower-cased, tokenizer 13a, one reference), "
-            "or the name of a user's function",
+            description="loss, bleu (sacreBLEU of detokenised beam search: lower-cased, one reference, tokenizer in "
+            "`signature`), or the name of a user's function",
         ),
         *estimate_columns(
             "nats per token (loss), percent (bleu)",
@@ -90,8 +93,9 @@ PRUNING = TableSchema(
 
 PRUNED_HEADS = TableSchema(
     name="pruned_heads",
-    version=1,
+    version=2,
     description="which heads are left at each point of a pruning sweep",
+    made_by="a plan that says [pruning] on = true makes it",
     columns=(
         Column(name="method", dtype="string", unit="", description="how heads were chosen, as in the table pruning"),
         Column(name="scope", dtype="string", unit="", description="heads that could go, as in the table pruning"),
@@ -101,7 +105,7 @@ PRUNED_HEADS = TableSchema(
         Column(name="kind", dtype="string", unit="", description="self or cross"),
         Column(name="layer", dtype="int64", unit="", description="block, from 0"),
         Column(name="head", dtype="int64", unit="", description="head, from 0"),
-        Column(name="alive", dtype="bool", unit="", description="whether the head is left (learned gates: log α > 0)"),
+        Column(name="alive", dtype="bool", unit="", description="whether the head is left (learned gates: not 0)"),
         Column(
             name="gate",
             dtype="float64",
@@ -133,11 +137,11 @@ def quality(
         model: The model, with learned gates attached or not.
         corpus: Held-out sentences.
         removed: Heads to ablate.
-        metric: `"loss"` (nats per predicted token), `"bleu"`, or a function of (model, corpus) that gives a number per
-            sentence, such as a classifier's hits.
+        metric: `"loss"` (nats per predicted token), `"bleu"`, or a function of (model, corpus) that returns a number
+            per sentence, such as a classifier's hits.
 
     Raises:
-        UserError: The metric is unknown or does not fit.
+        UserError: The metric is unknown or not applicable.
     """
     if metric != "loss" and metric != "bleu" and not callable(metric):
         raise UserError(f"metric must be loss, bleu or a function. Got {metric}.")
@@ -180,8 +184,8 @@ def point_tables(
         removed: Heads to ablate.
         keys: `method`, `scope`, `draw`, `point`, `setting`, and `undecided` for learned gates.
         full: Metrics ("loss", "bleu") and the unpruned model's score by each.
-        learned: Gate and log α of the heads that have one.
-        beams: Of the beam search behind BLEU.
+        learned: Gate and log α of gated heads.
+        beams: Beams of the search for BLEU.
         options: How the corpus is run.
     """
     scores = [quality(model, corpus, removed, metric, beams=beams, options=options) for metric in full]
@@ -191,7 +195,7 @@ def point_tables(
 
 
 def scope_of(kinds: Sequence[str] | None) -> str:
-    """How tables name the heads that may go, by the kinds of attention that were asked for."""
+    """The tables' name for the heads that may be removed, from the requested kinds of attention."""
     return ALL_HEADS if kinds is None else ", ".join(kinds)
 
 
@@ -207,7 +211,7 @@ def curve_row(model: Model, keys: Mapping[str, Any], removed: HeadSet, found: Ma
         "total": len(heads),
         **{f"kept_{kind.replace('-', '_')}": left.count(kind) for kind in KINDS},
         "metric": found["metric"],
-        **estimate(float(scores[0]), scores[1:], full, found["count"]),
+        **estimate(float(scores[0]), scores[1:], full, found["count"], scale=_SCALES.get(found["metric"], "any")),
         "signature": found["signature"],
     }
 

@@ -1,4 +1,4 @@
-"""Which weights a pruned model may change while it is trained on."""
+"""Which weights of a pruned model remain trainable."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -11,11 +11,11 @@ from infoflow.models import Model
 
 @contextmanager
 def only_training(model: Model, stacks: Collection[str], rest: str) -> Iterator[None]:
-    """Freeze what is not to change while heads of these stacks are pruned; afterwards all may be trained as before.
+    """Freeze parts of the model while heads of these stacks are pruned; afterwards everything is trainable as before.
 
     Args:
-        stacks: That have the heads which go.
-        rest: `"auto"` freezes the decoder of an encoder–decoder whose encoder alone is pruned, so that functions cannot
+        stacks: Stacks whose heads are pruned.
+        rest: `"auto"` freezes the decoder of an encoder–decoder if only its encoder is pruned, so that functions cannot
             move there; `"train"` freezes nothing, `"freeze"` the whole model.
     """
     if rest not in ("auto", "train", "freeze"):

@@ -1,7 +1,7 @@
-"""A training objective with gates on the heads, and the price of keeping them open."""
+"""A training objective with gates on the heads and a penalty for open gates."""
 
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass, replace
+from dataclasses import InitVar, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,10 +25,10 @@ TERM = "gates"
 
 @dataclass(frozen=True, kw_only=True)
 class GatedObjective(AbstractObjective):
-    """What the model was trained for, with its gates drawn anew for each batch, plus `weight` times their penalty.
+    """The model's training objective, with new gates for each batch, plus `weight` times their penalty.
 
-    For use while gates are attached to the module (`attached`). Held-out sentences are scored by the plain objective,
-    with evaluation gates.
+    Use while gates are attached to the module (`attached`). Held-out sentences are scored by the plain objective with
+    evaluation gates.
     """
 
     name: ClassVar[str] = "gated"
@@ -36,8 +36,8 @@ class GatedObjective(AbstractObjective):
     term_weights: ClassVar[dict[str, float]] = {}
 
     inner: InitVar[AbstractObjective]
-    weight: float  # of the gates' penalty
-    settings: str  # of the gates and the inner objective, which the result of a run depends on
+    weight: float  # weight of the gates' penalty
+    settings: str  # of the gates and the inner objective, part of a run's key
 
     def __post_init__(self, inner: AbstractObjective) -> None:
         facts: dict[str, Any] = {
@@ -90,8 +90,3 @@ class GatedObjective(AbstractObjective):
         gates.draw()
         terms = self.plain.loss(module, batch, noise, label_smoothing)
         return {**terms, TERM: LossTerm(total=gates.penalty(), count=1)}
-
-
-def with_weight(objective: GatedObjective, weight: float) -> GatedObjective:
-    """The same objective with another weight of the penalty."""
-    return replace(objective, inner=objective.plain, weight=weight)

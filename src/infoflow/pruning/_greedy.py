@@ -1,4 +1,4 @@
-"""Choose heads without training: by importance, confidence, relevance, or at random."""
+"""Select heads without training: by importance, confidence, relevance, or at random."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,7 @@ from ._curve import curve_row, frames, head_rows, quality, scope_of
 from ._head_gates import gated_heads
 
 GREEDY = ("importance", "iterative", "confidence", "relevance", "random")
-"""Rankings by which heads are removed without training."""
+"""Rankings for removing heads without training."""
 _KEYS = ["stack", "kind", "layer", "head"]
 
 
@@ -27,15 +27,15 @@ def rank_heads(
     draw: int = 0,
     options: PassOptions | None = None,
 ) -> list[Head]:
-    """Heads in the order in which they may go, the least valuable first.
+    """Heads in the order of their removal, the least valuable first.
 
-    Heads that share a key and value stand together, by their mean, so that whole groups can be removed.
+    Heads that share a key and value are adjacent, ranked by their mean, so that whole groups can be removed.
 
     Args:
         model: A loaded model.
-        corpus: What the ranking is measured on.
+        corpus: Text for the ranking.
         by: `"importance"` (each layer divided by its norm), `"confidence"`, `"relevance"` or `"random"`.
-        kinds: Kinds of attention whose heads may go ("encoder-self", ...); all by default.
+        kinds: Kinds of attention whose heads may be removed ("encoder-self", ...); default: all.
         draw: Number of the random order.
 
     Raises:
@@ -69,15 +69,15 @@ def greedy_pruning(
     draw: int = 0,
     options: PassOptions | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """The curve of quality against heads kept, without training: tables `pruning` and `pruned_heads`.
+    """The curve of quality against the number of heads kept, without training: tables `pruning` and `pruned_heads`.
 
     Args:
         model: A loaded model.
-        ranked_on: Sentences behind the ranking; others than `scored_on`, or the curve flatters the ranking.
-        scored_on: Sentences behind the quality.
-        by: One of `GREEDY`; `"iterative"` ranks by importance again after each step.
-        keep: Numbers of heads to keep, among those that may go.
-        kinds: Kinds of attention whose heads may go.
+        ranked_on: Sentences for the ranking; if they overlap `scored_on`, the curve is too optimistic.
+        scored_on: Sentences for the quality.
+        by: One of `GREEDY`; `"iterative"` recomputes importance after each step.
+        keep: Numbers of heads to keep, among those that may be removed.
+        kinds: Kinds of attention whose heads may be removed.
         metric: See `quality`.
         draw: Number of the random order.
 
@@ -107,7 +107,7 @@ def greedy_removals(
     draw: int = 0,
     options: PassOptions | None = None,
 ) -> Iterator[tuple[int, HeadSet]]:
-    """The choices behind `greedy_pruning`: for each number of heads to keep, the largest first, which heads go.
+    """The selections for `greedy_pruning`: removed heads for each number to keep, the largest first.
 
     Raises:
         UserError: A number in `keep` is negative or larger than the number of heads.
@@ -157,7 +157,7 @@ def _values(table: pd.DataFrame) -> dict[Head, float]:
 
 
 def group_sizes(model: Model) -> dict[tuple[str, str, int], int]:
-    """Query heads that share a key and value, by attention; 1 where each has its own."""
+    """Query heads per key/value head, by attention; 1 if each has its own."""
     return {(a.stack, a.kind, a.layer): a.group_size for a in model.anatomy.attentions()}
 
 

@@ -1,4 +1,4 @@
-"""Gates that are often exactly 0 or 1, and differentiable in how often."""
+"""Gates that are often exactly 0 or 1, with differentiable probabilities."""
 
 import math
 
@@ -37,7 +37,7 @@ class HardConcrete(nn.Module):
         self.log_alpha = nn.Parameter(torch.empty(num_heads).uniform_(-bound, bound, generator=generator))
 
     def sample(self, generator: torch.Generator | None = None) -> Float[Tensor, " head"]:
-        """Random gates in [0, 1], differentiable in `log_alpha`; draw them anew for each batch and share them in it."""
+        """Random gates in [0, 1], differentiable in `log_alpha`; draw them once per batch."""
         u = torch.rand(self.log_alpha.shape, generator=generator, device=self.log_alpha.device)
         u = (EPSILON + (1 - 2 * EPSILON) * u).to(self.log_alpha.dtype)
         s = torch.sigmoid((u.log() - (1 - u).log() + self.log_alpha) / BETA)
@@ -55,11 +55,13 @@ class HardConcrete(nn.Module):
         r"""$P(g = 1) = \sigma(\log\alpha - \beta \ln((1 - \gamma) / (\zeta - 1)))$."""
         return torch.sigmoid(self.log_alpha - BETA * math.log((1 - GAMMA) / (ZETA - 1)))
 
-    def alive(self, rule: str = "paper") -> Bool[Tensor, " head"]:
-        r"""Which heads stay.
+    def alive(self, rule: str = "code") -> Bool[Tensor, " head"]:
+        r"""Which heads are kept.
 
-        `"paper"`: those more often 1 than 0, $\log\alpha > 0$. `"code"`: those whose evaluation gate is not 0,
-        $\log\alpha > -\ln 11 \approx -2.398$. The two agree once every gate is decided (`undecided`).
+        `"code"` (the released code): those whose evaluation gate is not 0, $\log\alpha > -\ln 11 \approx -2.398$. A
+        head is removed only once its gate has decided. `"paper"`: those more often 1 than 0, $\log\alpha > 0$, which
+        classifies an undecided gate by the sign of its initial value. The two agree once every gate is decided
+        (`undecided`).
 
         Raises:
             UserError: The rule is unknown.

@@ -1,4 +1,4 @@
-"""Learned gates on the heads of a model: part of the module while it trains, so that its checkpoints hold them."""
+"""Learned gates on the heads of a model: submodules during training, so that checkpoints include them."""
 
 # H head
 
@@ -22,7 +22,7 @@ ATTRIBUTE = "infoflow_head_gates"
 
 
 class AbstractHeadGates(nn.Module):
-    """One gate per head of some kinds of attention; heads of other kinds have none and stay."""
+    """One gate per head of some kinds of attention; heads of other kinds have none and are kept."""
 
     def __init__(self, model: Model, kinds: Sequence[str] | None) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class AbstractHeadGates(nn.Module):
 
     @property
     def sites(self) -> dict[Site, list[int]]:
-        """Places of each attention's heads in `heads`."""
+        """Indices in `heads` of each attention's heads."""
         sites: dict[Site, list[int]] = {}
         for index, head in enumerate(self.heads):
             sites.setdefault(head[:3], []).append(index)
@@ -39,7 +39,7 @@ class AbstractHeadGates(nn.Module):
 
     @abstractmethod
     def training_gates(self) -> Tensor:
-        """Gates of one forward pass in training, one per head; random ones from torch's global state."""
+        """Gates of one forward pass in training, one per head; random, from torch's global state."""
 
     @abstractmethod
     def evaluation_gates(self) -> Tensor:
@@ -47,10 +47,10 @@ class AbstractHeadGates(nn.Module):
 
     @abstractmethod
     def penalty(self) -> Tensor:
-        """What training adds to the loss, before its weight."""
+        """The term added to the training loss, before its weight."""
 
     def draw(self) -> None:
-        """New gates for the forward passes to come: the same for a whole batch and for all its layers."""
+        """New gates for the following forward passes: the same for a whole batch and all its layers."""
         self._current = self._by_site(self.training_gates())
 
     def forward(self, call: HeadCall) -> Tensor | None:
@@ -100,7 +100,7 @@ class HardConcreteGates(AbstractHeadGates):
 
     @property
     def log_alpha(self) -> Tensor:
-        """One per head, in the order of `heads`."""
+        """One log α per head, in the order of `heads`."""
         return torch.cat([gate.log_alpha for gate in self._modules_in_order()])
 
     def training_gates(self) -> Tensor:
@@ -109,8 +109,8 @@ class HardConcreteGates(AbstractHeadGates):
     def evaluation_gates(self) -> Tensor:
         return torch.cat([gate.deterministic() for gate in self._modules_in_order()])
 
-    def alive(self, rule: str = "paper") -> Tensor:
-        """Which heads stay, in the order of `heads`; see `HardConcrete.alive`."""
+    def alive(self, rule: str = "code") -> Tensor:
+        """Which heads are kept, in the order of `heads`; see `HardConcrete.alive`."""
         return torch.cat([gate.alive(rule) for gate in self._modules_in_order()])
 
     def undecided(self) -> Tensor:
@@ -123,14 +123,14 @@ class HardConcreteGates(AbstractHeadGates):
 
 
 class SubsetHeadGates(AbstractHeadGates):
-    """Gates that let exactly k heads pass, with a temperature that falls from step to step; no penalty.
+    """Gates that let exactly k heads pass, with a temperature that falls from step to step; without a penalty.
 
     Args:
         model: A loaded model.
         k: Heads to keep.
         kinds: Kinds of attention to choose among.
         steps: Steps over which the temperature falls.
-        straight_through: The k largest logits pass, and the gradient goes through as if every gate had been its logit.
+        straight_through: The k largest logits pass, and gradients treat every gate as its logit.
         rate_scale: Multiple of the learning rate for the logits.
 
     Source: [@li2021subset].
@@ -170,7 +170,7 @@ class SubsetHeadGates(AbstractHeadGates):
     def evaluation_gates(self) -> Tensor:
         return subset_mask(self.logits, self.k)
 
-    def alive(self, rule: str = "paper") -> Tensor:
+    def alive(self, rule: str = "code") -> Tensor:
         return self.evaluation_gates() > 0
 
     def undecided(self) -> Tensor:
@@ -181,7 +181,7 @@ class SubsetHeadGates(AbstractHeadGates):
 
 
 def gated_heads(model: Model, kinds: Sequence[str] | None) -> list[Head]:
-    """Heads of some kinds of attention ("encoder-self", "decoder-self", "decoder-cross"); of all by default.
+    """Heads of some kinds of attention ("encoder-self", "decoder-self", "decoder-cross"); default: all.
 
     Raises:
         UserError: The model has no such attention.
@@ -206,12 +206,12 @@ def attached(model: Model, gates: AbstractHeadGates) -> Iterator[None]:
         delattr(module, ATTRIBUTE)
 
 
-def fold(model: Model, gates: AbstractHeadGates, rule: str = "paper") -> list[Head]:
+def fold(model: Model, gates: AbstractHeadGates, rule: str = "code") -> list[Head]:
     """Multiply each living head's part of the output projection by its evaluation gate, in place.
 
     Returns:
-        The heads that the rule counts as dead. By the rule "code" the model without them computes what it did with the
-        gates; by the rule "paper" a dead head's gate may not have been 0.
+        The heads that the rule counts as removed. With the rule "code" their gates are 0, and the model without them
+        equals the gated one; with the rule "paper" a removed head's gate may not have been 0.
     """
     outputs = {(a.stack, a.kind, a.layer): a.output for a in model.anatomy.attentions()}
     alive, values = gates.alive(rule).tolist(), gates.evaluation_gates().tolist()

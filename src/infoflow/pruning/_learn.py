@@ -20,23 +20,25 @@ from ._head_gates import HardConcreteGates, SubsetHeadGates, attached
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class GatedPoint:
-    """One point of a sweep: the gates as training left them. The model's weights are those of this point until the
-    next one is asked for."""
+    """One point of a sweep, with its trained gates.
+
+    The model has this point's weights until the next one is requested.
+    """
 
     method: str  # "hard-concrete", "subset" or "straight-through"
-    scope: str  # "all", or the kinds of attention whose heads have a gate
+    scope: str  # "all", or the kinds of attention with gated heads
     setting: float  # weight of the penalty, or k
-    heads: tuple[Head, ...]  # that have a gate
+    heads: tuple[Head, ...]  # gated heads
     values: tuple[float, ...]  # log α, or logits
     gates: tuple[float, ...]  # in evaluation
-    alive: tuple[bool, ...]  # by the paper's rule
-    alive_code: tuple[bool, ...]  # by the released code's
+    alive: tuple[bool, ...]  # gate is not 0 in evaluation, undecided ones included
+    alive_paper: tuple[bool, ...]  # log α above 0: the paper's rule, which agrees once all gates are decided
     undecided: int  # gates that evaluate to neither 0 nor 1
     folder: Path  # of this point's training run
 
     @property
     def removed(self) -> HeadSet:
-        """Heads that the paper's rule counts as dead."""
+        """Heads whose gate is 0 in evaluation."""
         return frozenset(head for head, lives in zip(self.heads, self.alive, strict=True) if not lives)
 
 
@@ -54,29 +56,29 @@ def learn_gates(
     rest: str = "auto",
     seed: int = 0,
 ) -> Iterator[GatedPoint]:
-    """Train a converged model on with Hard Concrete gates, from one penalty to the next.
+    """Continue training a converged model with Hard Concrete gates, through a sequence of penalties.
 
-    Each point continues with the weights and gates of the one before. A sweep that was interrupted anywhere continues
-    when it is called again with the same arguments and the same converged model: finished points are read from `out`.
-    With other penalties behind those it began with, it goes on from there.
+    Each point starts with the weights and gates of the previous one. An interrupted sweep continues when called again
+    with the same arguments and the same converged model: finished points are read from `out`. Further penalties may be
+    appended.
 
     Args:
         model: The converged model; its weights change.
-        objective: What it was trained for.
-        data: To train on.
-        config: Of the training at each penalty. `weight_decay=0` and a constant rate suit gates.
+        objective: Its training objective.
+        data: Training data.
+        config: Settings of the training at each penalty. `weight_decay=0` and a constant rate suit gates.
         out: Folder of the sweep: one run for each penalty.
-        penalties: Weights of the penalty, usually rising.
-        kinds: Attention whose heads have gates; all kinds for None.
+        penalties: Weights of the penalty, usually increasing.
+        kinds: Kinds of attention with gated heads; None: all.
         convention: `"module_mean"` or `"sum"`; see `HardConcreteGates`.
-        gate_rate: Multiple of the learning rate for the gates: at the rates that suit a converged model's weights,
-            log α would need thousands of steps to leave the range where a gate is undecided.
-        rest: `"auto"` freezes the decoder of an encoder–decoder whose encoder alone has gates, so that functions
-            cannot move there; `"train"` trains all weights, `"freeze"` the gates alone.
-        seed: Of the gates' first values.
+        gate_rate: Factor on the learning rate of the gates: at a converged model's rates, log α would need thousands of
+            steps to leave the undecided range.
+        rest: `"auto"` freezes the decoder of an encoder–decoder if only its encoder has gates, so that functions cannot
+            move there; `"train"` trains all weights, `"freeze"` only the gates.
+        seed: Seeds the gates' initial values.
 
     Yields:
-        A point per penalty.
+        One point per penalty.
 
     Raises:
         UserError: A penalty is negative, a kind is unknown, or `out` holds another sweep.
@@ -90,7 +92,7 @@ def learn_gates(
     with only_training(model, {head[0] for head in gates.heads}, rest), attached(model, gates):
         for index, penalty in enumerate(penalties):
             weighed = GatedObjective(inner=objective, weight=float(penalty), settings=described)
-            before = digest(list(map(float, penalties[: index + 1])))[:8]  # what this point continues
+            before = digest(list(map(float, penalties[: index + 1])))[:8]  # the points that this one continues
             folder = Path(out) / f"penalty-{index:02}-{penalty:g}-{before}"
             train(weighed, config, data, model.module, folder)
             model.module.eval()
@@ -113,14 +115,14 @@ def learn_subset(
     rest: str = "train",
     seed: int = 0,
 ) -> GatedPoint:
-    """Train a converged model on with gates that let exactly k heads pass; see `learn_gates` for the arguments.
+    """Continue training a converged model with gates that let exactly k heads pass; arguments as in `learn_gates`.
 
     Args:
-        k: Heads to keep among those with a gate.
+        k: Number of gated heads to keep.
         straight_through: See `SubsetHeadGates`.
-        rest: `"freeze"` is the "pipelined" variant: the logits learn, the model stays.
+        rest: `"freeze"` is the "pipelined" variant: only the logits learn.
 
-    Source: [@li2021subset], who give the logits a rate of .5 and the weights 2e-5.
+    Source: [@li2021subset], who use a rate of .5 for the logits and 2e-5 for the weights.
     """
     gates = SubsetHeadGates(
         model, k, kinds, steps=config.updates, straight_through=straight_through, rate_scale=gate_rate, seed=seed
@@ -150,8 +152,8 @@ def _point(
         heads=tuple(gates.heads),
         values=tuple(values.detach().tolist()),
         gates=tuple(gates.evaluation_gates().detach().tolist()),
-        alive=tuple(gates.alive("paper").tolist()),
-        alive_code=tuple(gates.alive("code").tolist()),
+        alive=tuple(gates.alive("code").tolist()),
+        alive_paper=tuple(gates.alive("paper").tolist()),
         undecided=int(gates.undecided().sum()),
         folder=folder,
     )
@@ -159,12 +161,13 @@ def _point(
 
 def _tell(point: GatedPoint) -> None:
     display, kept = current_display(), sum(point.alive)
-    display.note(f"penalty {point.setting:g}: {kept} of {len(point.heads)} heads stay, {point.undecided} undecided")
+    stay = f"{kept} of {len(point.heads)} heads with a gate stay"
+    display.note(f"penalty {point.setting:g}: {stay}, {point.undecided} of them undecided")
     if point.undecided:
         gates = "1 gate is" if point.undecided == 1 else f"{point.undecided} gates are"
         display.warn(
-            f"{gates} still between 0 and 1 at penalty {point.setting:g}: the two rules for what "
-            f"is alive give {kept} and {sum(point.alive_code)} heads. Train longer, or raise gate_rate."
+            f"{gates} still between 0 and 1 at penalty {point.setting:g}, and an undecided head counts as left: {kept} "
+            f"are left, and {sum(point.alive_paper)} by the sign of log α. Train longer, or raise gate_rate."
         )
     if kept == 0:
         display.warn(f"penalty {point.setting:g} closed every gate: only the biases of these attentions are left.")

@@ -1,11 +1,11 @@
-"""A model whose removed heads are zeros: as large as before, and any program that loads models loads it."""
+"""A model whose removed heads are zeros: of full size, and loadable by any program."""
 
 import copy
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from infoflow.foundation import UserError, atomic_folder
+from infoflow.foundation import UserError, atomic_folder, check_own_folder
 from infoflow.heads import head_set
 from infoflow.models import TARGET_FOLDER, Model
 
@@ -15,25 +15,24 @@ MASKED = "masked.json"
 
 
 def save_masked(model: Model, heads: Iterable[Sequence[str | int]], folder: Path | str, card: str = "") -> Path:
-    r"""Write a copy of the model in which the output projection ignores some heads, as `save_pretrained` writes it.
+    r"""Write a copy of the model whose output projection ignores some heads, in the format of `save_pretrained`.
 
     $$ W_O[:, \text{columns of a removed head}] = 0 $$
 
-    The logits are those of `prune(model, heads)` and of `ablate(model, heads)`, up to rounding; nothing gets smaller or
-    faster. `AutoModel.from_pretrained` and every other program read the folder.
+    The logits equal those of `prune(model, heads)` and `ablate(model, heads)`, up to rounding; the model gets neither
+    smaller nor faster. `AutoModel.from_pretrained` and every other program can load the folder.
 
     Args:
-        model: The whole model; it stays as it is.
-        heads: (stack, kind, layer, head) of those to silence.
-        folder: A new one, or one that this function wrote.
+        model: The whole model; it is not changed.
+        heads: (stack, kind, layer, head) of each head to silence.
+        folder: A new folder, or one written by this function.
         card: Text of its README.md.
 
     Raises:
         UserError: A head does not exist, or the folder holds something else.
     """
     path = Path(folder)
-    if path.is_dir() and any(path.iterdir()) and not (path / MASKED).is_file():
-        raise UserError(f"A masked model gets a folder of its own. {path} holds something else: choose another one.")
+    check_own_folder(path, MASKED, "A masked model")
     chosen = sorted(head_set(model, heads))
     module = copy.deepcopy(model.module)
     silence(model, module, chosen)
@@ -45,6 +44,18 @@ def save_masked(model: Model, heads: Iterable[Sequence[str | int]], folder: Path
         (temporary / MASKED).write_text(json.dumps({"zeroed": chosen}) + "\n", encoding="utf-8")
         (temporary / "README.md").write_text(card or _card(model.name, len(chosen)), encoding="utf-8")
     return path
+
+
+def check_masked(masked: Path, out: Path) -> None:
+    """Check, before any work, that a masked model can be written to `masked` and a pruned one to `out`.
+
+    Raises:
+        UserError: The folder holds something else, or one is inside the other.
+    """
+    check_own_folder(masked, MASKED, "A masked model")
+    one, other = masked.resolve(), out.resolve()
+    if one == other or one in other.parents or other in one.parents:
+        raise UserError(f"The masked model needs a folder beside the pruned one ({out}). Got {masked}.")
 
 
 def _card(name: str, heads: int) -> str:

@@ -1,4 +1,4 @@
-"""Really remove heads: a smaller model that computes what the ablated one does."""
+"""Physical removal of heads: a smaller model that equals the ablated one."""
 
 import copy
 from collections.abc import Iterable, Sequence
@@ -13,11 +13,11 @@ from infoflow.models import Model, is_pruned_folder, load_model, remove_heads, t
 
 
 def prune(model: Model, heads: Iterable[Sequence[str | int]], *, incomplete: str = "refuse") -> Model:
-    """A copy of a model without some of its heads; `model` stays as it is.
+    """A copy of a model without some of its heads; `model` is unchanged.
 
-    Rows of the query, key and value projections and columns of the output projection go, so that the logits are those
-    of `ablate(model, heads)`, up to rounding; the output projection's bias stays, also where no head does. This is
-    checked on a few tokens before the copy is returned.
+    Rows of the query, key and value projections and columns of the output projection are removed, so that the logits
+    equal those of `ablate(model, heads)`, up to rounding; the output projection's bias stays, even if no head does.
+    This is checked on a few tokens before the copy is returned.
 
     | family | removal |
     |---|---|
@@ -29,9 +29,9 @@ def prune(model: Model, heads: Iterable[Sequence[str | int]], *, incomplete: str
 
     Args:
         model: A loaded model.
-        heads: (stack, kind, layer, head) of those to remove, as for `ablate`.
-        incomplete: Where only some heads of a group (which share a key and value) are named: `"refuse"`, or `"zero"`:
-            they stay, and their part of the output projection becomes 0.
+        heads: (stack, kind, layer, head) of each head to remove, as in `ablate`.
+        incomplete: If only some heads of a group with a shared key and value are listed: `"refuse"`, or `"zero"` (keep
+            them, with zeros in their part of the output projection).
 
     Raises:
         UserError: A head does not exist or cannot be removed; the message says why.
@@ -50,9 +50,9 @@ def prune(model: Model, heads: Iterable[Sequence[str | int]], *, incomplete: str
 
 
 def load_pruned(folder: str | Path, device: str | torch.device = "auto") -> Model:
-    """A model that `save_pruned` wrote, with the same logits, its tokenizer and its anatomy.
+    """A model from `save_pruned`, with the same logits, its tokenizer and its anatomy.
 
-    `load_model`, and so every command, reads such a folder too.
+    `load_model`, and so every command, also reads such a folder.
 
     Raises:
         UserError: The folder holds no pruned model, or one that this version of transformers builds otherwise.
@@ -63,7 +63,7 @@ def load_pruned(folder: str | Path, device: str | torch.device = "auto") -> Mode
 
 
 def _complete_groups(model: Model, chosen: frozenset) -> frozenset:
-    """The heads whose whole group is to go."""
+    """The heads whose whole group is removed."""
     complete = set()
     for one in model.anatomy.attentions():
         for first in range(0, one.num_heads, one.group_size):
@@ -74,7 +74,7 @@ def _complete_groups(model: Model, chosen: frozenset) -> frozenset:
 
 
 def silence(model: Model, module: torch.nn.Module, heads: Iterable[tuple[str, str, int, int]]) -> None:
-    """Zeros in the output projections of `module`, a copy of the model's, where these heads enter."""
+    """Zeros these heads' part of the output projections of `module`, a copy of the model's."""
     outputs = {(a.stack, a.kind, a.layer): a.output for a in model.anatomy.attentions()}
     with torch.no_grad():
         for *site, head in heads:
@@ -84,7 +84,7 @@ def silence(model: Model, module: torch.nn.Module, heads: Iterable[tuple[str, st
 
 
 def _checked(model: Model, module: torch.nn.Module, chosen: frozenset) -> Model:
-    """The pruned model, if it computes what the ablated one does."""
+    """The pruned model, after a check that it equals the ablated one."""
     inputs = tiny_inputs(model.module)
     try:
         with torch.no_grad():

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions
-from infoflow.foundation import UserError, block_effects, block_interval, hash64_array
+from infoflow.foundation import UserError, block_effects, block_interval, dealt, hash64_array
 from infoflow.heads import Head, all_heads
 from infoflow.models import Model, check_free, save_pruned, translate
 
@@ -16,7 +17,7 @@ from ._card import model_card
 from ._curve import quality
 from ._greedy import group_sizes, rank_heads
 from ._head_gates import gated_heads
-from ._masked import save_masked
+from ._masked import check_masked, save_masked
 from ._prune import prune
 from ._speed import compare_speed
 
@@ -25,15 +26,15 @@ _BLEU_SENTENCES, _SAMPLES = 200, 3
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Pruned:
-    """A pruned model, and what it costs and saves."""
+    """A pruned model, with its cost and savings."""
 
     model: Model
     removed: tuple[Head, ...]
     folder: Path
     quality: pd.DataFrame  # metric, before, after, low, high (of the change), sentences
     speed: pd.DataFrame  # see `compare_speed`
-    samples: pd.DataFrame  # source, reference, before, after: translations beside each other; empty of other models
-    masked: Path | None = None  # a copy with zeros, where one was asked for
+    samples: pd.DataFrame  # source, reference, before, after: translations side by side; empty for other models
+    masked: Path | None = None  # a copy with zeros, if requested
     scores: Sequence[dict] = ()  # of the pruned model with their replicates, see `infoflow.pruning.quality`
 
 
@@ -50,39 +51,41 @@ def prune_to(
     options: PassOptions | None = None,
     masked: Path | str | None = None,
 ) -> Pruned:
-    """Keep the most valuable heads, really remove the others, and write the smaller model.
+    """Keep the most valuable heads, remove the others, and write the smaller model.
 
-    Half of the sentences (by the hash of their text) rank the heads, the other half says what it costs. There is no
+    Half of the sentences (by the hash of their text) rank the heads, the other half measures the cost. There is no
     training: `learn_gates` lets the model adapt.
 
     Args:
         model: A loaded model with its tokenizer.
         corpus: Sentences; with translations for a sequence-to-sequence model.
-        keep: Heads of the whole model that are to be left.
+        keep: Number of heads of the whole model to keep.
         out: Folder for the smaller model.
         by: `"importance"`, `"confidence"`, `"relevance"` or `"random"`.
-        kinds: Kinds of attention whose heads may go; all by default.
-        sentences: To read at most, chosen by hash.
-        seed: Of the random order.
+        kinds: Kinds of attention whose heads may be removed; default: all.
+        sentences: Maximum number to read, chosen by hash.
+        seed: Seeds the random order.
         options: How the corpus is run.
-        masked: Also write a copy of the whole model there, with zeros in place of the removed heads, which plain
-            transformers load (see `save_masked`).
+        masked: Folder for an additional copy of the whole model, with zeros in place of the removed heads, which plain
+            transformers can load (see `save_masked`).
 
-    A translation model is scored by BLEU too, on the first 200 of the scoring sentences, and three of its translations
-    are kept from before and after.
+    A translation model is also scored by BLEU, on the first 200 of the scoring sentences, and three of its translations
+    before and after are saved.
 
     Raises:
-        UserError: `keep` is not a number of heads that can be kept, the family allows no removal, or the folder holds
-            something else.
+        UserError: `keep` is not a possible number of heads, the family allows no removal, or the folder holds something
+            else.
     """
     check_free(out)
+    if masked is not None:
+        check_masked(Path(masked), Path(out))
     start = Start.of(model, corpus, [keep], by=by, kinds=kinds, sentences=sentences, seed=seed, options=options)
     return start.pruned(keep, Path(out), None if masked is None else Path(masked))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Start:
-    """What all numbers of heads to keep share: the ranking, and the scores of the model before."""
+    """Data shared by all numbers of heads to keep: the ranking, and the scores before pruning."""
 
     model: Model
     by: str
@@ -92,7 +95,7 @@ class Start:
     scored_on: Corpus
     ranked: list[Head]
     removed: dict[int, list[Head]]  # by heads to keep
-    before: list[dict]  # see `quality`: the loss, and BLEU of a model that translates
+    before: list[dict]  # see `quality`: the loss, and BLEU for a translation model
     samples: pd.DataFrame  # source, reference, before
 
     @classmethod
@@ -111,13 +114,14 @@ class Start:
         """The ranking and the scores.
 
         Raises:
-            UserError: One of the numbers cannot be kept, or there are too few sentences.
+            UserError: One of the numbers is impossible, or there are too few sentences.
         """
         _check_numbers(model, keep, kinds)
         if min(len(corpus), len(corpus) if sentences is None else sentences) < 2:
             raise UserError(f"Ranking and scoring need two sentences at least. Give more of {corpus.name}.")
         order = hash64_array(("prune-halves",), corpus.content_ids).argsort(kind="stable")[:sentences]
-        ranked_on, scored_on = [corpus.select(sorted(part.tolist())) for part in (order[::2], order[1::2])]
+        half = dealt(corpus.text_ids[order], 2)  # heads are not scored on copies of the sentences that rank them
+        ranked_on, scored_on = [corpus.select(np.sort(order[half == part])) for part in range(2)]
         ranked = rank_heads(model, ranked_on, by, kinds=kinds, draw=seed, options=options)
         total = len(all_heads(model.anatomy))
         return cls(
@@ -145,7 +149,7 @@ class Start:
         quality = pd.concat([_change(*both) for both in zip(self.before, after, strict=True)], ignore_index=True)
         origin = {"method": self.by, "keep": keep, "kinds": list(self.kinds or ["all"])}
         folder = save_pruned(smaller, out, origin=origin)
-        card = (self.by, (keep, self.total), quality)
+        card = (self.by, (keep, self.total, len(self.ranked)), quality)
         (folder / "README.md").write_text(model_card(self.model, folder.name, *card), encoding="utf-8")
         if masked is not None:
             masked = save_masked(self.model, removed, masked, model_card(self.model, masked.name, *card, masked=True))
@@ -174,7 +178,7 @@ def _check_numbers(model: Model, keep: Sequence[int], kinds: Sequence[str] | Non
 
 
 def _scores(model: Model, corpus: Corpus, options: PassOptions | None) -> list[dict]:
-    """The loss, and BLEU on the first sentences of a model that translates."""
+    """The loss, and BLEU on the first sentences for a translation model."""
     scores = [quality(model, corpus, frozenset(), options=options)]
     if _translates(model, corpus):
         few = corpus.select(list(range(min(len(corpus), _BLEU_SENTENCES))))
@@ -197,7 +201,7 @@ def _samples(model: Model, corpus: Corpus) -> pd.DataFrame:
 
 
 def _whole_groups(model: Model, ranked: list[Head], num: int) -> list[Head]:
-    """The first `num` heads of a ranking, in which heads of a group stand together."""
+    """The first `num` heads of a ranking in which heads of a group are adjacent."""
     sizes = group_sizes(model)
     groups = [(*head[:3], head[3] // sizes[head[:3]]) for head in ranked]
     if num < len(groups) and groups[num - 1] == groups[num]:

@@ -1,4 +1,4 @@
-"""Prune a model to several numbers of heads: one ranking, a folder for each, and the curve of what they cost."""
+"""Prune a model to several numbers of heads: one ranking, a folder for each, and the curve of the costs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from infoflow.models import Model, check_free
 from ._curve import PRUNED_HEADS, PRUNING, curve_row, frames, head_rows, scope_of
 from ._greedy import greedy_pruning
 from ._head_gates import gated_heads
+from ._masked import check_masked
 from ._prune_to import Pruned, Start
 
 _RANDOM_ORDERS = 3
@@ -21,13 +22,13 @@ _RANDOM_ORDERS = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class PrunedToEach:
-    """A model pruned to several numbers of heads, and what that costs beside random choices."""
+    """A model pruned to several numbers of heads, and the cost compared with random choices."""
 
-    points: tuple[Pruned, ...]  # the most heads first
+    points: tuple[Pruned, ...]  # most heads first
     folder: Path  # with a folder keep-NUMBER for each point
-    pruning: pd.DataFrame  # see `PRUNING`: every point, and three random choices of as many heads
+    pruning: pd.DataFrame  # see `PRUNING`: every point, and three random choices of the same size
     pruned_heads: pd.DataFrame  # see `PRUNED_HEADS`
-    report: Path | None = None  # the page that draws it, where one was written
+    report: Path | None = None  # the page with the curve, if written
 
     @property
     def quality(self) -> pd.DataFrame:
@@ -45,7 +46,7 @@ class PrunedToEach:
 
     @property
     def random_loss(self) -> list[float]:
-        """At each point the mean loss of as many heads chosen at random."""
+        """Mean loss at each point for the same number of random heads."""
         rows = self.pruning[(self.pruning["method"] == "random") & (self.pruning["metric"] == "loss")]
         means = rows.groupby("kept")["value"].mean()
         return [float(means[number]) if number in means.index else float("nan") for number in self.keep]
@@ -70,12 +71,12 @@ def prune_to_each(
     Args:
         model: A loaded model with its tokenizer.
         corpus: Sentences; see `prune_to`.
-        keep: Numbers of heads of the whole model that are to be left.
-        out: Folder; of each smaller model `out/keep-NUMBER`.
-        by: What ranks the heads.
-        kinds: Kinds of attention whose heads may go; all by default.
-        sentences: To read at most, chosen by hash.
-        seed: Of the random order, where that is asked for.
+        keep: Numbers of heads of the whole model to keep.
+        out: Folder; each smaller model is in `out/keep-NUMBER`.
+        by: Ranking of the heads.
+        kinds: Kinds of attention whose heads may be removed; default: all.
+        sentences: Maximum number to read, chosen by hash.
+        seed: Seeds the random order, if used.
         options: How the corpus is run.
         masked: Folder for copies with zeros, `masked/keep-NUMBER`.
 
@@ -85,6 +86,8 @@ def prune_to_each(
     numbers = sorted(set(keep), reverse=True)
     for number in numbers:
         check_free(_folder(out, number))
+        if masked is not None:
+            check_masked(_folder(masked, number), _folder(out, number))
     start = Start.of(model, corpus, numbers, by=by, kinds=kinds, sentences=sentences, seed=seed, options=options)
     points = []
     with current_display().progress(f"Pruning {model.name} by {by}", len(numbers), "points") as progress:
@@ -104,7 +107,7 @@ def _folder(out: Path, number: int) -> Path:
 
 
 def _rows(start: Start, points: Sequence[Pruned], numbers: Sequence[int], seed: int) -> dict[str, pd.DataFrame]:
-    """Both tables of the points, from the scores that they have."""
+    """Both tables of the points, from their scores."""
     rows, heads, fixed = [], [], _fixed(start)
     draw = seed if start.by == "random" else 0
     for index, (point, number) in enumerate(zip(points, numbers, strict=True)):
@@ -132,7 +135,7 @@ def _random(start: Start, numbers: Sequence[int], draw: int) -> dict[str, pd.Dat
 
 
 def _fixed(start: Start) -> int:
-    """Heads of kinds that may not go."""
+    """Number of heads of kinds that may not be removed."""
     return start.total - len(gated_heads(start.model, start.kinds))
 
 

@@ -1,4 +1,4 @@
-"""Train a pruned model on, so that what is left of it can follow the heads that went."""
+"""Further training of a pruned model, so that the rest adapts to the removed heads."""
 
 from pathlib import Path
 
@@ -21,30 +21,29 @@ def recover(
     removed: HeadSet,
     freeze_decoder: bool = False,
 ) -> Path:
-    """Train a model on without the heads that were removed from it, as at first: no gates, no penalty.
+    """Continue training a model without the removed heads, with the original loss: no gates, no penalty.
 
-    Interrupted, it continues when it is called again with the same arguments and the same first weights; a run that is
-    finished is read.
+    After an interruption, another call with the same arguments and initial weights continues; a finished run is read
+    from disk.
 
     Args:
-        model: With the weights to begin with; they change. The heads stay in it: ablate them wherever it is read.
-        objective: What it was trained for.
-        data: To train on.
-        config: Of this training. A rate that is as high as in the first training and falls again ("learning-rate
-            rewinding") recovers more than the low constant one of learned gates.
-        out: Holds a folder for each choice of heads, and of what is frozen.
-        removed: Heads whose output is 0 from the first update to the last.
-        freeze_decoder: Train an encoder–decoder's encoder alone, as `learn_gates` does where the encoder's heads go.
+        model: With its initial weights; they change. The heads stay in it: ablate them whenever it is used.
+        objective: Its training objective.
+        data: Training data.
+        config: Settings of this training. A rate as high as in the first training that falls again ("learning-rate
+            rewinding") recovers more than the low constant rate for learned gates.
+        out: Holds a folder for each choice of heads and of frozen parts.
+        removed: Heads whose output is 0 throughout.
+        freeze_decoder: Train only the encoder of an encoder–decoder, as `learn_gates` does for encoder heads.
 
     Returns:
         The folder of the run.
 
     Raises:
-        UserError: The folder holds a training with other settings, or from other weights; or there is no decoder that
-            could be frozen beside an encoder.
+        UserError: The folder holds a training with other settings or initial weights; or there is no decoder to freeze.
 
-    Source: [@renda2020], who compare rates and weights to go on with, for single weights and channels of
-    convolutions; for heads nothing is published that we know of.
+    Source: [@renda2020], who compare rates and initial weights for pruned single weights and channels of convolutions;
+    we know of no published result for heads.
     """
     if freeze_decoder and len(model.anatomy.stacks) == 1:
         raise UserError(f"freeze_decoder is for encoder-decoders. Got {model.name}, which has one stack.")

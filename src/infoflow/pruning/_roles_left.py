@@ -1,4 +1,4 @@
-"""Which functions of heads are left at each point of a pruning sweep."""
+"""Which roles of heads remain at each point of a pruning sweep."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,9 +23,10 @@ _NAMES = {"value": "score", "holds": "present"}
 
 PRUNED_ROLES = TableSchema(
     name="pruned_roles",
-    version=1,
+    version=2,
     description="roles of heads, measured again at each point of a pruning sweep: by the same thresholds, on the same "
     "sentences. A removed head still attends, so it has scores; what it attends to reaches nobody",
+    made_by="a plan that says [pruning] on = true makes it",
     columns=(
         Column(name="method", dtype="string", unit="", description="how heads were chosen, as in the table pruning"),
         Column(name="scope", dtype="string", unit="", description="heads that could go, as in the table pruning"),
@@ -45,14 +46,21 @@ PRUNED_ROLES = TableSchema(
         Column(name="baseline", dtype="float64", unit="share", description="the score's control, see its own table"),
         Column(name="low", dtype="float64", unit="share", description="lower end of the score's 95% interval"),
         Column(name="high", dtype="float64", unit="share", description="upper end of the score's 95% interval"),
-        Column(name="present", dtype="bool", unit="", description="whether the head has the role at this point"),
+        Column(
+            name="present",
+            dtype="bool",
+            unit="",
+            description="whether the head has the role at this point: chosen, and above the limit on the other half of "
+            "the sentences, see `head_roles`",
+        ),
+        Column(name="chosen", dtype="bool", unit="", description="whether it reaches the limit on the first half"),
         Column(name="alive", dtype="bool", unit="", description="whether the head is left at this point"),
     ),
 )
 
 
 def role_measures() -> list[AbstractMeasure]:
-    """Positional, syntactic (where the corpus has trees) and rare-token scores."""
+    """Positional, syntactic (if the corpus has trees) and rare-token scores."""
     return [PositionalScores(offsets=(-2, -1, 1, 2)), RelationScores(), RareTokenScores()]
 
 
@@ -65,15 +73,15 @@ def roles_left(
     options: PassOptions | None = None,
     ranks_from: Corpus | None = None,
 ) -> pd.DataFrame:
-    """The table `pruned_roles` of a model without some of its heads.
+    """The table `pruned_roles` for a model without some of its heads.
 
     Args:
         model: The model, with learned gates attached or not.
-        corpus: Sentences to measure roles on; with trees for the syntactic ones.
+        corpus: Sentences for measuring roles; syntactic ones need trees.
         removed: Heads to ablate.
         keys: `method`, `scope`, `draw` and `point`.
         options: How the corpus is run.
-        ranks_from: Tells how frequent tokens are, see `measure`.
+        ranks_from: Source of token frequencies, see `measure`.
     """
     with ablate(model, sorted(removed)):
         tables = measure(model, corpus, role_measures(), options, ranks_from)

@@ -1,4 +1,4 @@
-"""What removal saves: parameters, memory, time."""
+"""Savings from removal: parameters, memory, time."""
 
 import statistics
 import time
@@ -16,22 +16,22 @@ _COLUMNS = ["model", "heads", "parameters", "megabytes", "batch", "milliseconds"
 def compare_speed(
     models: Sequence[Model], *, batches: Sequence[int] = (1, 32), tokens: int = 32, rounds: int = 10
 ) -> pd.DataFrame:
-    """Size and measured speed of models, the first being what the others are compared with.
+    """Size and measured speed of models, compared with the first one.
 
-    Each round runs every model once on the same random token ids, so that a busy machine slows all alike.
+    Each round runs every model once on the same random token ids, so that load on the machine affects all equally.
 
     Args:
-        models: A model and what pruning made of it.
+        models: A model and its pruned versions.
         batches: Sentences per forward pass.
         tokens: Tokens per sentence.
-        rounds: Forward passes of each model that the median is over; one more warms up.
+        rounds: Forward passes of each model for the median; one more warms up.
 
     Returns:
         model, heads, parameters, megabytes (of the weights), batch, milliseconds (median of a forward pass), speed-up
-        (median over rounds of the first model's time over this one's).
+        (the first model's median over this one's).
 
     Raises:
-        UserError: No model is given, or the models take fewer tokens.
+        UserError: There is no model, or the models support fewer tokens.
     """
     if not models or rounds < 1 or tokens < 1:
         raise UserError("compare_speed needs at least one model, one round and one token.")
@@ -41,10 +41,9 @@ def compare_speed(
         times: list[list[float]] = []
         for _ in range(rounds + 1):
             times.append([_seconds(model, given) for model, given in zip(models, inputs, strict=True)])
-        for index, model in enumerate(models):
-            own = [row[index] for row in times[1:]]
-            ratio = statistics.median(row[0] / row[index] for row in times[1:])
-            rows.append([*_size(model), batch, 1000 * statistics.median(own), ratio])
+        medians = [statistics.median(own) for own in zip(*times[1:], strict=True)]
+        for model, median in zip(models, medians, strict=True):
+            rows.append([*_size(model), batch, 1000 * median, medians[0] / median])
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 

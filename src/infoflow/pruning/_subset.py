@@ -18,14 +18,14 @@ def subset_gates(
        r \leftarrow r + \ln\max(1 - p_{j-1}, \text{tiny}), \quad p_j = \mathrm{softmax}(r / t), \qquad
        g = \sum_{j=1}^{k} p_j $$
 
-    Computed in float64. Without a generator there is no noise: the released code draws it in evaluation too, so that a
-    model is scored with other heads each time.
+    Computed in float64. Without a generator there is no noise: the released code draws noise in evaluation too, so that
+    a model is scored with different heads each time.
 
     Args:
         logits: $w$, one per head.
         k: Heads to keep, 0..H.
         temperature: $t$; as it falls to 0 the gates become those of `subset_mask`.
-        generator: Of the Gumbel noise.
+        generator: Source of the Gumbel noise.
 
     Raises:
         UserError: k is negative or larger than the number of heads, or the temperature is not positive.
@@ -53,7 +53,7 @@ def subset_gates(
 
 
 def subset_mask(logits: Float[Tensor, " head"], k: int) -> Float[Tensor, " head"]:
-    """1 for the k largest logits, else 0; equal logits go by index, so that there are always k.
+    """1 for the k largest logits, else 0; ties go by index, so that there are always k.
 
     Raises:
         UserError: k is negative or larger than the number of heads.

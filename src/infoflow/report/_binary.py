@@ -1,4 +1,4 @@
-"""Numbers as the page carries them: bytes in base64 that its script unpacks when it needs them."""
+"""Numbers in the page: base64 bytes that its script unpacks on demand."""
 
 import base64
 import zlib
@@ -12,7 +12,7 @@ _MISSING = 65535
 
 
 def packed(array: np.ndarray) -> str:
-    """The array's bytes, little-endian, deflated, in base64."""
+    """The array's bytes in base64: little-endian, deflated."""
     data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
     return base64.b64encode(zlib.compress(data, 9)).decode()
 
@@ -28,9 +28,9 @@ def packed_text(text: str) -> str:
 
 
 def in_steps(values: np.ndarray, low: float, high: float) -> str:
-    """Numbers between `low` and `high` in 65,534 steps, two bytes each, in base64; NaN stays missing.
+    """Quantise numbers between `low` and `high` to 65,534 steps of two bytes, in base64; NaN stays missing.
 
-    A step is finer than any digit that the page shows, and four times smaller than the number's decimals.
+    A step is finer than any digit on the page, and the result takes a quarter of the space of decimals.
 
     >>> in_steps(np.array([0.0, 1.0, np.nan]), 0.0, 1.0)
     'AAD+////'

@@ -1,4 +1,4 @@
-"""The claims by the question that they bear on, as the page's sections ask them."""
+"""The claims grouped by question, in the order of the page's sections."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ._figure import Section
 from ._summary import ScorecardRow
 
-# Of claims that no figure of the page shows: the section that would.
+# Section of claims that no figure on the page shows.
 _OF_ROOMS = {
     "representations": "knows",
     "alignment": "alignment",
@@ -28,19 +28,19 @@ _UNTESTABLE = "not testable here"
 class ClaimGroup:
     """The claims about one question."""
 
-    section: str  # its id; "" where the page has no such section
+    section: str  # its id; "" if the page has no such section
     title: str
     tested: list[ScorecardRow]
     untested: list[ScorecardRow]
 
 
 def claim_groups(findings: list[ScorecardRow], sections: list[Section], titles: Mapping[str, str]) -> list[ClaimGroup]:
-    """The claims in the order of the sections, those of one question in theirs.
+    """Group the claims by section, in the order of the sections.
 
     Args:
         findings: All claims.
-        sections: Those of the page.
-        titles: Of all sections there could be, by their ids and in their order.
+        sections: Sections of the page.
+        titles: Titles of all possible sections by id, in order.
     """
     shown = {figure.id: section.id for section in sections for figure in section.figures}
     present = {section.id for section in sections}

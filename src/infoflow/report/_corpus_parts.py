@@ -1,4 +1,4 @@
-"""Sentences on how a study's corpus was cut up, and what of the test part its models could have seen."""
+"""Sentences on how a study's corpus was split, and which test sentences its models could have seen."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _RULES = {
 
 
 def parts_told(run: RunFolder) -> str:
-    """Sizes, rule, losses and leaks; "" for a run that has no parts, or of a version that did not count them."""
+    """Sizes, rule, losses and leaks of the parts; "" if the run has no parts, or predates their counts."""
     manifest = run.read()
     corpus = manifest.get("corpus", {})
     if "leakage" not in (split := corpus.get("split", {})):

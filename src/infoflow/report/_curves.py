@@ -5,9 +5,9 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
+from ._bands import band_words, seed_bands
 from ._numbers import estimate_text
 from ._samples import Estimate, Samples
-from .forms._hollow import HOLLOW
 
 COLUMNS = ["series", "group", "layer", "value", "low", "high", "seeds", "count"]
 
@@ -26,13 +26,11 @@ def curves(frame: pd.DataFrame, layer: str = "layer", by: str = "seed") -> pd.Da
             for position in np.unique(positions[own & ~np.isnan(positions)]).tolist():
                 samples = Samples.of(frame, by, own & (positions == position))
                 rows.append(_row(series, group, position, samples.estimate()))
-    trained_rows = frame.loc[frame["trained"], [layer, "baseline"]]
-    for position, at in trained_rows.dropna(subset="baseline").groupby(layer, sort=True):
-        base = float(at["baseline"].mean())
-        spread = Estimate(
-            value=base, low=float(at["baseline"].min()), high=float(at["baseline"].max()), seeds=0, count=0
-        )
-        rows.append(_row("", "baseline", position, spread))
+    controls = frame.loc[frame["trained"]].dropna(subset="baseline")
+    controls = controls if "seed" in controls else controls.assign(seed=0)
+    for at in seed_bands(controls, [layer], "baseline").sort_values(layer).to_dict("records"):
+        base = Estimate(value=at["value"], low=at["low"], high=at["high"], seeds=0, count=0)
+        rows.append(_row("", "baseline", float(at[layer]), base))
     return pd.DataFrame(rows, columns=[*COLUMNS, "shown"])
 
 
@@ -51,24 +49,34 @@ def has_untrained(frame: pd.DataFrame) -> bool:
     return bool((~frame["trained"]).any())
 
 
-def interval_note(table: pd.DataFrame) -> str:
-    """What the bands of these curves are, and how many observations lie behind a point."""
+def interval_note(table: pd.DataFrame, counted: str = "") -> str:
+    """What the bands of these curves show, and the number of observations behind a point.
+
+    `counted`: the counted unit, and what the intervals cover; by default occurrences and sentences.
+    """
     trained = table[table["group"] == "trained"]
     if trained.empty:
         return ""
     seeds = int(trained["seeds"].max())
-    if seeds > 1:
-        bands = f"Lines are means over {seeds} seeds, bands their 95% intervals over seeds and sentences"
-    else:
-        bands = f"Bands are 95% intervals over sentences, {HOLLOW}"
-    if bool(trained["low"].isna().all()):
-        bands = "No interval is known for these values"
+    bands = band_words(seeds, counted or "sentences", known=bool(trained["low"].notna().any()))
     count = int(trained["count"].median())
-    return f"{bands}; {count:,} occurrences behind each point." if count else f"{bands}."
+    return f"{bands}; {count:,} {counted or 'occurrences'} behind each point." if count else f"{bands}."
+
+
+def sample_note(frame: pd.DataFrame) -> str:
+    """How many of the requested tokens a sample kept if its byte budget cut it; starts with a space."""
+    if "tokens_kept" not in frame:
+        return ""
+    both = zip(frame["tokens_kept"].tolist(), frame["tokens_requested"].tolist(), strict=True)
+    cut = sorted({(int(kept), int(requested)) for kept, requested in both if kept < requested})
+    if not cut:
+        return ""
+    (kept, requested), least = cut[0], "as few as " if len(cut) > 1 else ""
+    return f" The token sample kept {least}{kept:,} of {requested:,} tokens requested (analysis.sample_bytes)."
 
 
 def _of_line(frame: pd.DataFrame, series: str, trained: bool) -> np.ndarray:
-    """For each row whether it is of that line."""
+    """For each row, whether it belongs to that line."""
     same = (frame["series"] == series) & (frame["trained"] == trained)
     return same.to_numpy(dtype=bool, na_value=False)
 

@@ -1,4 +1,4 @@
-"""Parts of the page that a damaged table or run.json cannot tell: they are left out, and said to be."""
+"""Parts of the page whose data in a damaged table or run.json are unusable: they are omitted, and the page says so."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,7 +10,7 @@ DAMAGE = (KeyError, ValueError, TypeError, IndexError, AttributeError, Arithmeti
 
 
 def unless_damaged(tell: Callable[[], _Told], otherwise: _Told, name: str, left_out: list[str]) -> _Told:
-    """What `tell` returns; `otherwise`, a warning, and a line in `left_out` where the data do not allow it."""
+    """The result of `tell`; if the data do not allow it, `otherwise`, a warning, and a line in `left_out`."""
     try:
         return tell()
     except DAMAGE as error:
@@ -24,7 +24,7 @@ def unless_damaged(tell: Callable[[], _Told], otherwise: _Told, name: str, left_
 
 
 def kind_of(error: Exception) -> str:
-    """What was missing or wrong, as far as the error says it in words."""
+    """What was missing or wrong, if the error describes it."""
     if isinstance(error, KeyError) and error.args:
         return f"no {error.args[0]}"
     return "values that do not belong there" if isinstance(error, TypeError | AttributeError) else str(error)[:120]

@@ -1,6 +1,6 @@
-"""The drawing engine in a process of its own, run as a script: it reads calls as JSON lines, and answers with bytes.
+"""The drawing engine's process, run as a script: it reads calls as JSON lines and answers with bytes.
 
-It imports nothing of infoflow, so that it starts at once.
+It imports nothing from infoflow, so that it starts fast.
 """
 
 import json
@@ -13,14 +13,14 @@ CALLS = ("vegalite_to_svg", "svg_to_png", "svg_to_pdf", "javascript_bundle")
 
 
 def main() -> None:
-    """Answer until standard input ends: with a line that says how many bytes follow, or what went wrong."""
+    """Answer until standard input ends; each answer starts with a line giving its size in bytes, or the error."""
     _allow_address_space()
     for line in sys.stdin.buffer:
         call = json.loads(line)
         assert call["name"] in CALLS
         try:
             answer = getattr(vl_convert, call["name"])(*call["arguments"], **call["options"])
-        except Exception as error:  # told in the process that asked
+        except Exception as error:  # reported in the calling process
             _answer({"error": f"{type(error).__name__}: {error}"}, b"")
             continue
         content = answer if isinstance(answer, bytes) else answer.encode()
@@ -33,7 +33,7 @@ def _answer(head: dict[str, object], content: bytes) -> None:
 
 
 def _allow_address_space() -> None:
-    """The engine reserves far more addresses than it uses memory: take what the limit may be raised to."""
+    """Raise the address-space limit to its maximum: the engine reserves far more addresses than memory."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 

@@ -1,4 +1,4 @@
-"""Charts as files and as static pictures: sizes in inches, colours of paper, without a browser."""
+"""Charts as files and static pictures: sizes in inches, print colours, no browser."""
 
 import json
 import re
@@ -18,7 +18,7 @@ _NEEDLESS = ("class", "role", "pointer-events", "font-family", "stroke-miterlimi
 _INHERITED = ("fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-weight", "text-anchor")
 _MARKS = tuple(f"{_SVG}{name}" for name in ("path", "line", "text"))
 _GAP = 14  # pixels between panels
-_LETTER = 7.5  # pixels of a letter of a title, on average
+_LETTER = 7.5  # pixels per letter of a title, on average
 
 ElementTree.register_namespace("", _SVG.strip("{}"))
 ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
@@ -27,8 +27,8 @@ ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
 def static_svg(panel: Panel, width: int, prefix: str) -> str:
     """The panel as SVG of that width in pixels; colours stay CSS variables, so that it follows the page's theme.
 
-    It keeps its proportions by its viewBox, and has a third of the bytes. Ids inside start with `prefix`: many pictures
-    share one page.
+    Its viewBox keeps the proportions, and it takes a third of the bytes. Ids inside start with `prefix`, since many
+    pictures share one page.
     """
     root = _drawn(panel.spec, width, prefix)
     for element in root.iter():
@@ -42,9 +42,9 @@ def static_svg(panel: Panel, width: int, prefix: str) -> str:
 
 
 def _drawn(spec: dict[str, Any], width: int, prefix: str) -> ElementTree.Element:
-    """The converter's picture, as wide as the chart itself says where `width` is 0.
+    """The converter's picture, with the chart's own width if `width` is 0.
 
-    It numbers gradients and clips through a whole process, here they count from 0.
+    The converter numbers gradients and clips across a whole process; here they count from 0.
     """
     fitted = {**spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}} if width else spec
     root = ElementTree.fromstring(svg_of(fitted))
@@ -60,7 +60,7 @@ def _drawn(spec: dict[str, Any], width: int, prefix: str) -> ElementTree.Element
 
 
 def _lighten(element: ElementTree.Element) -> None:
-    """Without what a still picture does not need; coordinates come with 15 digits, and keep one."""
+    """Remove everything a static picture does not need, and round coordinates from 15 digits to one decimal."""
     for key, value in list(element.attrib.items()):
         if key in _NEEDLESS or key.startswith("aria-") or (key, value) == ("opacity", "1"):
             del element.attrib[key]
@@ -80,8 +80,11 @@ def _rounded(number: re.Match[str], places: int) -> str:
 
 
 def _drop_unseen(parent: ElementTree.Element) -> None:
-    """Remove marks that nobody sees: paths that are neither filled nor drawn, unless something is clipped to them, and
-    what is there for a pointer or for another moment."""
+    """Remove invisible marks.
+
+    These are paths that are neither filled nor stroked, unless something is clipped to them, and marks for a pointer or
+    another moment.
+    """
     if parent.tag != f"{_SVG}clipPath":
         for child in list(parent):
             bare = child.tag == f"{_SVG}path" and (not child.get("d") or set(child.attrib) == {"d"})
@@ -90,7 +93,7 @@ def _drop_unseen(parent: ElementTree.Element) -> None:
 
 
 def _group_alike(parent: ElementTree.Element) -> None:
-    """Marks that follow each other and look alike share a group that says how they look."""
+    """Group consecutive marks that look alike, and state their style once."""
     runs = [list(run) for _, run in groupby(list(parent), key=_look)]
     for run in runs:
         if (look := _look(run[0])) and len(run) > 1:
@@ -104,16 +107,16 @@ def _group_alike(parent: ElementTree.Element) -> None:
 
 
 def _look(element: ElementTree.Element) -> tuple[tuple[str, str], ...]:
-    """The mark's own inherited attributes; () of what is no mark."""
+    """The mark's own inherited attributes; () for other elements."""
     if element.tag not in _MARKS or len(element):
         return ()
     return tuple((key, element.attrib[key]) for key in _INHERITED if key in element.attrib)
 
 
 def paper_svg(figure: ReportFigure, width_inches: float, columns: int | None = None) -> str:
-    """All panels of a figure as one SVG, exactly that wide, in light colours.
+    """All panels of a figure as one SVG of exactly that width, in light colours.
 
-    `columns` of them stand side by side, fewer where the figure has fewer; without it, as many as there is room for.
+    `columns` panels stand side by side, or fewer if the figure has fewer; by default as many as fit.
     """
     columns = _columns(len(figure.panels), width_inches) if columns is None else min(columns, len(figure.panels))
     width = width_inches * PIXELS_PER_INCH
@@ -140,7 +143,7 @@ def _columns(panels: int, width_inches: float) -> int:
 
 
 def _paper_panel(panel: Panel, width: float) -> tuple[str, float]:
-    """A panel's SVG on paper and its height in pixels; a title that is wider than the panel has several lines."""
+    """A panel's SVG for print, and its height in pixels; titles wider than the panel are wrapped."""
     lines = textwrap.wrap(panel.title, int(width / _LETTER))
     title = {"title": {"text": lines, "offset": 12}} if lines else {}
     picture = _drawn(json.loads(on_paper(json.dumps({**panel.spec, **title}))), round(width), "panel")

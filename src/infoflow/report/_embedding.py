@@ -1,4 +1,4 @@
-"""Scripts, styles and data inside a page that nothing can break out of and that loads nothing."""
+"""Scripts, styles and data embedded so that nothing can break out of the page, and the page loads nothing."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ from ._theme import DARK, LIGHT, css_variables
 
 
 def embedded(value: Any) -> Markup:
-    """JSON that is safe inside a script element: no `<`, `>` or `&` survives, NaN becomes null."""
+    """JSON that is safe inside a script element: no `<`, `>` or `&` remains, NaN becomes null."""
     text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -32,7 +32,7 @@ def _finite(value: Any) -> Any:
 
 
 def policy(scripts: list[str]) -> str:
-    """A content security policy that forbids the network and every script but the page's own."""
+    """A content security policy that forbids the network and all scripts but the page's own."""
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
     )
@@ -44,12 +44,12 @@ def policy(scripts: list[str]) -> str:
 
 @cache
 def asset(name: str) -> str:
-    """A file of the folder `templates`."""
+    """A file from the folder `templates`."""
     return resources.files("infoflow.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def style(*names: str) -> str:
-    """Style sheets with the colours of light and dark filled in."""
+    """Style sheets with the light and dark colours filled in."""
     text = "\n".join(asset(name) for name in names)
     slots = " ".join(f".s{slot} {{ --s: var(--series-{slot}); }}" for slot in range(NUM_SLOTS))
     return (
@@ -60,5 +60,5 @@ def style(*names: str) -> str:
 
 
 def closed(script: str) -> str:
-    """A script that cannot end its own element early."""
+    """A script that cannot close its own element early."""
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")

@@ -1,4 +1,4 @@
-"""Vega-Lite's engine at a distance: under a memory limit it dies by a trap, and must not take the results with it."""
+"""Vega-Lite's engine in a separate process: under a memory limit it traps, and must not take the results with it."""
 
 import atexit
 import json
@@ -46,7 +46,7 @@ def _call(name: str, *arguments: Any, **options: Any) -> bytes:
             process.stdin.flush()
             head = json.loads(process.stdout.readline())
             content = process.stdout.read(head.get("bytes", 0))
-        except (OSError, ValueError):  # it ended: a closed pipe, or half an answer
+        except (OSError, ValueError):  # the process ended: a closed pipe, or an incomplete answer
             raise _ended(process) from None
         if len(content) < head.get("bytes", 0):
             raise _ended(process)
@@ -57,7 +57,7 @@ def _call(name: str, *arguments: Any, **options: Any) -> bytes:
 
 @cache
 def _process(owner: int) -> Any:
-    """The engine of this process; one that a fork inherited is its parent's."""
+    """The engine of this process; an engine inherited by a fork belongs to the parent."""
     command = [sys.executable, str(Path(__file__).with_name("_drawer.py"))]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     atexit.register(_stop, process, owner)

@@ -1,4 +1,4 @@
-"""The live explorer's page: the views of the offline page, with fields to write in and things to take away."""
+"""The live explorer's page: the views of the offline page, with input fields and controls for ablations."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,11 +12,11 @@ from ._view import VIEWS, environment
 
 
 def explorer_page(models: Sequence[Mapping[str, Any]], start: Mapping[str, Any]) -> tuple[str, str]:
-    """The page, and the content security policy that it is to be sent with.
+    """The page, and the content security policy to send with it.
 
     Args:
-        models: Of each model its name, task, stacks, heads and example sentences.
-        start: What the page opens with: text, translation, the command that starts the explorer again, limits.
+        models: Name, task, stacks, heads and example sentences of each model.
+        start: Initial state of the page: text, translation, the command that restarts the explorer, limits.
     """
     scripts = [closed(asset(name)) for name in (*VIEWS, "explorer.js")]
     page = (

@@ -1,4 +1,4 @@
-"""Figures of several architectures: what is drawn by layer has a panel for each, side by side on the same axes."""
+"""Figures of several architectures: layer charts get one panel per architecture, side by side on shared axes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ from .forms._frame import Frame
 def facets(
     section: Section, build: Callable[[ModelTables], Section | None], tables: ModelTables, others: list[ModelTables]
 ) -> tuple[Section, dict[str, str]]:
-    """The section with the panels of other architectures, and in words what of each is still not drawn."""
+    """The section with panels of other architectures, and a note on what is still not drawn for each."""
     if not any(_has_facets(figure) for figure in section.figures):
         return section, {}
     told = {other.models.architecture: _built(build, other) for other in others}
@@ -35,7 +35,7 @@ def facets(
 
 
 def _built(build: Callable[[ModelTables], Section | None], tables: ModelTables) -> Section | None:
-    """The section of another architecture; None where its rows do not suffice, which the page then says."""
+    """The section for another architecture; None if its rows do not suffice, which the page then states."""
     try:
         return build(tables)
     except (AmbiguousModels, *DAMAGE):
@@ -59,7 +59,7 @@ def _beside(figures: Mapping[str, ReportFigure]) -> ReportFigure:
 
 
 def side_by_side(figures: Mapping[str, ReportFigure]) -> ReportFigure:
-    """The same figure of several runs, by their names: a panel of each, on the same axes where both are by layer."""
+    """The same figure for several runs, by name: one panel per run, with shared axes if both are by layer."""
     caption = " ".join(f"{name}: {figure.caption}" for name, figure in figures.items())
     if all(_has_facets(figure) for figure in figures.values()):
         joined = _joined(figures, caption, "run")
@@ -76,7 +76,7 @@ def side_by_side(figures: Mapping[str, ReportFigure]) -> ReportFigure:
 
 
 def _joined(figures: Mapping[str, ReportFigure], caption: str, column: str) -> ReportFigure:
-    """The first of these figures with the panels of all on the same axes, by title and then by name."""
+    """The first figure with the panels of all on shared axes, by title and then by name."""
     panels = [(name, panel) for name, one in figures.items() for panel in one.panels]
     found = [(panel.title, name, panel.form) for name, panel in panels if panel.form is not None]
     titles = list(dict.fromkeys(title for title, _, _ in found))

@@ -1,18 +1,18 @@
-"""How a claim that fails does so."""
+"""How a claim fails."""
 
 import re
 
 _NEEDED = re.compile(r"needed ([<>])")
 OPPOSITE, WEAKER, CONTROL, OTHER = "opposite", "weaker", "no more than the control", "otherwise"
 KINDS = (OPPOSITE, WEAKER, CONTROL, OTHER)
-"""How a claim may fail, the most telling first."""
+"""The kinds of failure, the most informative first."""
 
 
 def failure_kind(row: dict) -> str:
-    """How a claim that fails does so.
+    """Classify how a claim fails.
 
-    opposite: the interval lies on the other side of zero than the claim says; no more than the control: the effect is
-    no larger than where it should not show; weaker: it has the claim's direction and misses the threshold.
+    opposite: the interval lies on the other side of zero from the claim; no more than the control: the effect is no
+    larger than where there should be none; weaker: the direction is right but the threshold is missed.
     """
     asked = _NEEDED.search(str(row.get("reason") or ""))
     if not asked:
@@ -22,7 +22,7 @@ def failure_kind(row: dict) -> str:
     low, high = min(low, high), max(low, high)
     threshold, control = sign * float(row["threshold"]), sign * float(row.get("control", float("nan")))
     if threshold < 0:
-        return OTHER  # a claim that something is small: to miss it has no direction
+        return OTHER  # a claim that something is small: missing it has no direction
     if high < 0:
         return OPPOSITE
     if effect <= control:
@@ -31,6 +31,6 @@ def failure_kind(row: dict) -> str:
 
 
 def told_kind(row: dict) -> str:
-    """The kind as it stands behind the verdict; "" where it has no name."""
+    """The kind as it follows the verdict; "" if it has no name."""
     kind = failure_kind(row)
     return "" if kind == OTHER else kind

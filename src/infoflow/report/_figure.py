@@ -1,4 +1,4 @@
-"""What a figure of the report is: a question, its picture, the sentence that answers it, and how to read it."""
+"""The parts of a report figure: a question, its picture, the sentence that answers it, and how to read it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -10,16 +10,16 @@ from ._series import Series
 from ._shown_models import ShownModels
 from .forms._frame import AbstractForm
 
-_LONG = 240  # characters of an answer that are shown at once
+_LONG = 240  # characters of an answer that are visible at first
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Panel:
-    """One chart: a Vega-Lite specification that is as wide as its container."""
+    """One chart: a Vega-Lite specification as wide as its container."""
 
     spec: dict[str, Any]
     title: str = ""
-    form: AbstractForm | None = None  # of a chart that can stand beside that of another architecture
+    form: AbstractForm | None = None  # set for charts that can stand next to another architecture's
 
     @classmethod
     def of(cls, form: AbstractForm, title: str = "") -> "Panel":
@@ -28,22 +28,22 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class PanelGroup:
-    """Charts of one measure, of a figure that shows one measure at a time."""
+    """Charts of one measure, in a figure that shows one measure at a time."""
 
     id: str
     label: str
     note: str
-    scale: tuple[str, str]  # what the palest and the strongest colour stand for
+    scale: tuple[str, str]  # meaning of the palest and the strongest colour
     panels: list[Panel]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Method:
-    """How the numbers of some figures were made: a paragraph of the methods section."""
+    """How the numbers of some figures are computed: a paragraph of the methods section."""
 
     id: str
     title: str
-    text: str  # HTML of ours, with its formulas
+    text: str  # our own HTML, with formulas
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -52,27 +52,27 @@ class ReportFigure:
 
     id: str  # also its address: report.html#id
     question: str
-    answer: list[str]  # sentences made from the data
+    answer: list[str]  # sentences generated from the data
     panels: list[Panel]
-    caption: str  # sample size, what the bands are
+    caption: str  # sample size, meaning of the bands
     how_to_read: list[str]
     method: Method
-    data: pd.DataFrame  # everything the picture shows, as offered for download
+    data: pd.DataFrame  # all data of the picture, offered for download
     tables: tuple[str, ...]
     findings: tuple[str, ...] = ()  # ids of the claims it illustrates
-    words: str = ""  # the answer in one sentence, above its numbers; "" where nothing can be said
+    words: str = ""  # the answer in one sentence, above its numbers; "" if there is none
     is_chosen: bool = False  # the answer follows a statistic that the reader chooses
     template: str = "charts.html.jinja"
-    payload: dict[str, Any] = field(default_factory=dict)  # what the template and report.js need beyond the panels
+    payload: dict[str, Any] = field(default_factory=dict)  # additional data for the template and report.js
 
     @property
     def folds(self) -> bool:
-        """Whether its numbers are folded, since words stand before them; those that follow a choice stay in sight."""
+        """Whether its numbers are folded because words precede them; numbers that follow a choice stay visible."""
         return bool(self.words) and not self.is_chosen
 
     @property
     def first(self) -> list[str]:
-        """What of the answer is shown at once: of a long one without words of its own, the first sentence."""
+        """The part of the answer visible at first: a long answer without words of its own shows one sentence."""
         plain = self.template == "charts.html.jinja" and "apart" not in self.payload
         return self.answer[:1] if self._long and not self.words and plain else self.answer
 
@@ -88,22 +88,23 @@ class ReportFigure:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Section:
-    """One question of the study, with the figures that bear on it."""
+    """One question of the study, with its figures."""
 
     id: str
     title: str
     lead: str
     figures: list[ReportFigure] = field(default_factory=list)
-    keys: list[Series] = field(default_factory=list)  # the lines that can be highlighted
+    keys: list[Series] = field(default_factory=list)  # lines that can be highlighted
     untrained: bool = False  # whether an untrained control is drawn
-    notes: list[str] = field(default_factory=list)  # what was measured and is not drawn
-    template: str = ""  # of what stands above the figures: a control that all of them follow
-    payload: dict[str, Any] = field(default_factory=dict)  # what that template needs
+    notes: list[str] = field(default_factory=list)  # what was measured but not drawn
+    template: str = ""  # template above the figures: a control that all of them follow
+    payload: dict[str, Any] = field(default_factory=dict)  # data for that template
     names: dict[str, str] = field(default_factory=dict)  # figure's id → its name in Python, "room/noun"
 
     def name_of(self, figure_id: str) -> str:
-        """The name of one of its figures: as stated; ids of figures for each model or stack have an ending, and so have
-        their names.
+        """The Python name of one of its figures.
+
+        Ids of figures for each model or stack have a suffix, which their names keep.
 
         >>> Section(id="s", title="", lead="", names={"mi": "representations/information"}).name_of("mi-decoder")
         'representations/information-decoder'
@@ -117,7 +118,7 @@ class Section:
     def told_by(
         self, figures: Iterable[ReportFigure | None], models: ShownModels, frames: Iterable[pd.DataFrame]
     ) -> "Section | None":
-        """The section with its figures, and the lines and controls of their rows; None without any figure."""
+        """The section with its figures, and the lines and controls of their rows; None without figures."""
         drawn, frames = [figure for figure in figures if figure is not None], list(frames)
         if not drawn:
             return None

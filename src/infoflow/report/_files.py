@@ -18,7 +18,7 @@ from .heads._map import heat_panels, map_sentence
 from .heads._statistics import HEAD_TABLES, head_statistics
 
 _DOTS_PER_INCH = 300
-_NARROWEST = 1.5  # inches of a panel: below, the labels of the axes run into each other
+_NARROWEST = 1.5  # inches per panel: in narrower panels, axis labels overlap
 
 
 def write_figures(
@@ -30,14 +30,12 @@ def write_figures(
 ) -> list[Path]:
     """Write every figure of the run's report as `<folder>/<figure>.<format>`, on white, `width_inches` wide.
 
-    3.3 inches is one column of a two-column paper, 6.8 its whole width. PNG has 300 dots per inch, PDF embeds its
-    fonts, and a figure with a choice of statistics or measures is written once for each. `columns` panels of a figure
-    stand side by side, fewer where it has fewer; by default as many as there is room for: one in 3.3 inches, two or
-    three in 6.8.
+    3.3 inches is one column of a two-column paper, 6.8 its full width. PNG has 300 dots per inch, PDF embeds its fonts,
+    and a figure with a choice of statistics or measures is written once per choice. `columns` panels stand side by
+    side, or fewer if the figure has fewer; by default as many as fit: one in 3.3 inches, two or three in 6.8.
 
     Raises:
-        UserError: There is no run, an unknown format, a width outside 2 to 20 inches, or so many columns that panels
-            are too narrow.
+        UserError: No run, an unknown format, a width outside 2 to 20 inches, or too many columns for the width.
     """
     formats = tuple(formats)
     unknown = sorted(set(formats) - {"svg", "png", "pdf"})
@@ -58,20 +56,20 @@ def write_figures(
 
 
 def check_width(inches: float) -> None:
-    """Refuse a width that no page has.
+    """Reject unreasonable widths.
 
     Raises:
-        UserError: It lies outside 2 to 20 inches.
+        UserError: The width is outside 2 to 20 inches.
     """
     if not 2 <= inches <= 20:
         raise UserError(f"The width must lie in 2..20 inches. Got {inches}. Papers use 3.3 (one column) or 6.8 (page).")
 
 
 def check_columns(columns: int | None, inches: float) -> None:
-    """Refuse columns that no panel can be read in.
+    """Reject numbers of columns with unreadable panels.
 
     Raises:
-        UserError: There are none, or so many that one is narrower than 1.5 inches.
+        UserError: `columns` is less than one, or makes panels narrower than 1.5 inches.
     """
     most = max(int(inches / _NARROWEST), 1)
     if columns is not None and not 1 <= columns <= most:
@@ -82,15 +80,15 @@ def check_columns(columns: int | None, inches: float) -> None:
 
 
 def _drawn_figures(run: RunFolder) -> list[ReportFigure]:
-    """The story's figures; one that shows a statistic or measure at a time becomes one figure for each."""
+    """The story's figures; a figure with a choice of statistics or measures becomes one figure per choice."""
     tables = ModelTables.of(run)
     return [one for figure in tell(run).figures for one in variants(figure, tables).values()]
 
 
 def variants(figure: ReportFigure, tables: ModelTables) -> dict[str, ReportFigure]:
-    """By what they show, the figures of one that shows a statistic or measure at a time; by "" one that has no choice.
+    """One figure per statistic or measure, by name; a figure without a choice has the key "".
 
-    None of a figure without charts, such as a table.
+    Empty for figures without charts, such as tables.
     """
     if "metrics" in figure.payload:
         metrics = figure.payload["metrics"]
@@ -120,7 +118,7 @@ def encoded(svg: str, kind: str) -> bytes:
 
 
 def _in_points(svg: str) -> str:
-    """The size in points: the converter takes one pixel for one point, which would make the page a third too large."""
+    """The size in points: the converter takes pixels for points, which would make the page a third too large."""
     return re.sub(
         r'(width|height)="([\d.]+)in"', lambda match: f'{match[1]}="{float(match[2]) * 72:.2f}"', svg, count=2
     )

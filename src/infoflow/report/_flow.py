@@ -12,7 +12,7 @@ def token_payload(tokens: tuple[ReadToken, ...]) -> list[dict[str, Any]]:
 
 
 def flow_data(seen: SentenceAttention) -> list[dict[str, Any]]:
-    """What `flow.js` draws, one entry per stack whose layers all have an ALTI map; [] where none has.
+    """The data that `flow.js` draws, one entry per stack whose layers all have an ALTI map; [] without any.
 
     | key       | what it holds                                                                                     |
     |-----------|---------------------------------------------------------------------------------------------------|
@@ -24,7 +24,7 @@ def flow_data(seen: SentenceAttention) -> list[dict[str, Any]]:
     | `source`  | the stack that cross-attention looks at; null                                                     |
     | `guesses` | per state 0..L and token `[text, probability]` of the logit lens; null where it cannot be read    |
 
-    Blocks are written as `heads.quantise` writes them, and named `stack/kind/layer/mixing`.
+    Blocks use the format of `heads.quantise`, and are named `stack/kind/layer/mixing`.
     """
     found = []
     for stack, tokens in seen.sentence.tokens.items():

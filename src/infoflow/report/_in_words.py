@@ -1,4 +1,4 @@
-"""The sentence above a figure's numbers: which line has most, which least; those whose intervals meet stay together."""
+"""The sentence above a figure's numbers: its highest and lowest lines, with those they do not clearly exceed."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,18 +10,25 @@ from ._numbers import estimate_text, listed, number
 from ._samples import Estimate, Samples
 
 _ROUNDING = 1e-9  # percent
-_NAMED = 3  # at most so many are named that an extreme is not told apart from; more are counted
+_NAMED = 3  # up to this number, candidates that do not clearly differ are named; more are counted
 
 
 class Candidate(NamedTuple):
     """Something that a sentence may name, with its number."""
 
-    name: str  # with its preposition, as it stands after the number: "in causal LM", "for the token before"
+    name: str  # with its preposition, as it follows the number: "in causal LM", "for the token before"
     estimate: Estimate
+    rank: float | None = None  # selection criterion, if it is not the number
+
+    @classmethod
+    def held_out(cls, name: str, samples: Samples) -> "Candidate":
+        """One of many candidates, such as heads: one half of the sentences selects it, the other gives its number."""
+        first, second = samples.halves()
+        return cls(name, second.estimate(), first)
 
 
 class Extreme(NamedTuple):
-    """The largest or smallest of some candidates, and the others whose intervals meet its own."""
+    """The largest or smallest candidate, and those whose intervals overlap its own."""
 
     candidate: Candidate
     alike: tuple[str, ...]
@@ -36,7 +43,7 @@ class Extreme(NamedTuple):
 
     @property
     def note(self) -> str:
-        """`, not clearly apart from that in masked LM`; "" where nothing comes near."""
+        """`, not clearly apart from that in masked LM`; "" if no other is close."""
         if not self.alike:
             return ""
         if len(self.alike) <= _NAMED:
@@ -45,12 +52,12 @@ class Extreme(NamedTuple):
 
 
 def extreme(candidates: Sequence[Candidate], least: bool = False) -> Extreme | None:
-    """The candidate with the largest (smallest) number; None where none has a number. Of equals the first counts."""
+    """The candidate with the largest (smallest) number; None if none has a number. Ties: the first wins."""
     known = [one for one in candidates if math.isfinite(one.estimate.value)]
     if not known:
         return None
     sign = -1 if least else 1
-    best = max(known, key=lambda one: sign * one.estimate.value)
+    best = max(known, key=lambda one: sign * (one.estimate.value if one.rank is None else one.rank))
     near = _ends(best.estimate)[1 if least else 0]
     alike = [
         one.name for one in known if one is not best and sign * _ends(one.estimate)[0 if least else 1] >= sign * near
@@ -61,7 +68,7 @@ def extreme(candidates: Sequence[Candidate], least: bool = False) -> Extreme | N
 def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "highest", least: str = "lowest") -> str:
     """`highest in A, 0.61 (0.58 to 0.64); lowest in B, 0.42 (0.40 to 0.44)`; "" without numbers.
 
-    Where the two are not told apart, one number stands for all of them.
+    If the two do not clearly differ, one number represents all.
     """
     top, bottom = extreme(candidates), extreme(candidates, least=True)
     if top is None or bottom is None:
@@ -77,17 +84,17 @@ def extremes_words(what: str, candidates: Sequence[Candidate], unit: str = "", e
     """`The share is highest in A, 0.61 (0.58 to 0.64); lowest in B, 0.42 (0.40 to 0.44); chance is 0.5.`, a sentence.
 
     Args:
-        what: What the number is.
-        candidates: Whose it is.
-        unit: The number's; a percent sign stands next to it.
-        end: A control, or whatever else closes the sentence.
+        what: The quantity.
+        candidates: Items with their numbers.
+        unit: Unit of the number; a percent sign follows it without a space.
+        end: The end of the sentence, such as a control.
     """
     told = both_extremes(candidates, unit).replace(" %", "%")
     return sentence(f"{what} is {told}{f'; {end}' if end else ''}") if told else ""
 
 
 def clear_cases(candidates: Sequence[Candidate], above: float = 0.0) -> str:
-    """`clearly above 0 in 3 of 4 cases`; "" of a single case, and where there are no intervals."""
+    """`clearly above 0 in 3 of 4 cases`; "" for a single case, or without intervals."""
     known = [one.estimate for one in candidates if one.estimate.has_interval]
     if len(known) < 2:
         return ""
@@ -95,21 +102,21 @@ def clear_cases(candidates: Sequence[Candidate], above: float = 0.0) -> str:
 
 
 def percent_over_models(shares: Mapping[object, float], bounds: tuple[float, float] = (0.0, 100.0)) -> Estimate:
-    """The mean share in percent with its interval over seeds; the bare mean where there is none, or all are alike."""
+    """The mean percentage with its interval over seeds; the bare mean without an interval, or if all are equal."""
     percent = {key: 100 * float(share) for key, share in shares.items()}
-    estimate = Samples.bare(percent).estimate().within(bounds)
+    estimate = Samples.bare(percent, bounds).estimate()
     return estimate if estimate.high - estimate.low > _ROUNDING else plain(estimate.value)
 
 
 def percent_span(shares: Iterable[float]) -> str:
-    """`47%`, or `47% to 53%` where shares differ; of numbers that are known."""
+    """`47%`, or `47% to 53%` if the known shares differ."""
     known = [100 * share for share in shares if math.isfinite(share)]
     ends = list(dict.fromkeys(f"{end:.0f}%" for end in (min(known), max(known)))) if known else []
     return " to ".join(ends)
 
 
 ANY_PERCENT = (-math.inf, math.inf)
-"""Bounds of parts of a sum whose terms have both signs."""
+"""Bounds for parts of a sum whose terms have both signs."""
 
 
 def plain(value: float) -> Estimate:
@@ -122,15 +129,16 @@ def _ends(estimate: Estimate) -> tuple[float, float]:
 
 
 def most_and_least(rows: pd.DataFrame, what: str, most: str = "most", least: str = "least") -> str:
-    """Which lines have the largest value and which the smallest; "" where there are fewer than two.
+    """The lines with the largest and smallest values; "" with fewer than two lines.
 
-    A line stands with the extreme where their intervals meet; where the extremes' meet, no line is told apart.
+    A line joins an extreme if their intervals overlap; if the extremes' intervals overlap, no line is clearly
+    different.
 
     Args:
-        rows: One of each line: name, value, low, high; without an interval the value alone counts.
-        what: How the sentence begins.
-        most: What the largest is called.
-        least: What the smallest is called.
+        rows: One per line: name, value, low, high; without an interval only the value counts.
+        what: Start of the sentence.
+        most: Word for the largest.
+        least: Word for the smallest.
     """
     rows = rows.dropna(subset="value")
     if len(rows) < 2:
@@ -156,5 +164,5 @@ def by_answer(answers: Mapping[str, str], start: str = "") -> str:
 
 
 def sentence(text: str) -> str:
-    """With a capital and a full stop; "" stays so."""
+    """Add a capital and a full stop; "" stays empty."""
     return f"{text[:1].upper()}{text[1:]}." if text else ""

@@ -1,20 +1,23 @@
-"""A run's tables with the rows that a page shows: the one place where the report's figures get their models from."""
+"""A run's tables, restricted to the rows of a page: the single source of models for the report's figures."""
 
 from collections.abc import Iterable, Mapping
 
+import numpy as np
 import pandas as pd
 
-from infoflow.results import END, UNTRAINED, AmbiguousModels, RunFolder, TableSchema, with_keys
+from infoflow.findings import FINDINGS_TABLE
+from infoflow.over_training import SUFFIX
+from infoflow.results import END, TABLES, UNTRAINED, AmbiguousModels, RunFolder, TableSchema, with_keys
 
 from ._numbers import listed
 from ._shown_models import ShownModels
 
 
 class ModelTables:
-    """The rows of the models that are shown, with the keys of their lines (see `ShownModels.named`).
+    """The rows of the shown models, with the keys of their lines (see `ShownModels.named`).
 
-    A table without such rows is not among them, nor is one in which two models of an objective and a seed are left;
-    `notes` tells of both.
+    Tables without such rows are left out, as are tables with two models for one objective and seed; `notes` reports
+    both.
     """
 
     def __init__(self, run: RunFolder, models: ShownModels) -> None:
@@ -41,15 +44,34 @@ class ModelTables:
         return self.get(name) is not None
 
     def get(self, name: str) -> pd.DataFrame | None:
-        """The table; None where there is none."""
+        """The table; None if it is missing."""
         try:
             return self[name]
         except KeyError:
             return None
 
     def some(self, names: Iterable[str]) -> dict[str, pd.DataFrame]:
-        """Those of the tables that there are."""
+        """The available tables among these."""
         return {name: self[name] for name in names if name in self}
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all tables of the run."""
+        return list(self._run.tables)
+
+    def any_rows(self, name: str) -> pd.DataFrame | None:
+        """The rows of any table that a page can show: of the shown models, over training, or of several runs.
+
+        None if there are none.
+        """
+        found = self.get(name)
+        if found is None and name not in self._refused:
+            columns = set(self._run.tables[name].columns)
+            if name.endswith(SUFFIX) or (name in TABLES and TABLES[name].over_training):
+                found = self.over_training(name)
+            elif not columns & {"model", "model_a"}:
+                found = self.of_run(name)
+        return None if found is None or found.empty else found
 
     @property
     def own(self) -> list[str]:
@@ -58,12 +80,11 @@ class ModelTables:
         return [name for name in names if name in self._run.tables] if isinstance(names, list) else []
 
     def schema(self, name: str) -> TableSchema:
-        """What the table says of its columns."""
+        """The table's schema."""
         return self._run.tables.stored(name).schema
 
     def whole(self, name: str) -> pd.DataFrame | None:
-        """The rows of all architectures, for a figure that shows them itself, with the keys of their lines; None where
-        there are none."""
+        """The rows of all architectures with the keys of their lines, for figures of architectures; None if empty."""
         if name not in self._run.tables:
             return None
         frame = self._run.tables[name]
@@ -71,8 +92,7 @@ class ModelTables:
         return frame.assign(series=self.models.line_keys(frame)) if len(frame) else None
 
     def over_training(self, name: str) -> pd.DataFrame | None:
-        """The rows of the shown models at every update, or of their whole course, with the keys of their lines; None
-        where there are none."""
+        """The rows of the shown models over training, with the keys of their lines; None without any."""
         self._asked[name] = None
         if name not in self._run.tables:
             return None
@@ -85,26 +105,33 @@ class ModelTables:
         frame = frame[frame["series"].isin([series.key for series in self.models.series])]
         return frame if len(frame) else None
 
+    @property
+    def names_over_training(self) -> list[str]:
+        """Plain names of the run's tables that have rows at checkpoints."""
+        measured = [name.removesuffix(SUFFIX) for name in self._run.tables if name.endswith(SUFFIX)]
+        own = [table.name for table in TABLES.values() if table.over_training]
+        return [name for name in (*measured, *own) if name in TABLES and name != FINDINGS_TABLE.name]
+
     def of_run(self, name: str) -> pd.DataFrame | None:
-        """A table about several runs, which no choice of models narrows; None where there is none."""
+        """A table about several runs, unaffected by the choice of models; None if it is missing."""
         return self._run.tables.get(name)
 
     def findings_over_training(self) -> pd.DataFrame | None:
-        """The verdicts at every update, of the architecture that is shown; None where there are none."""
-        if "findings_over_training" not in self._run.tables:
+        """The verdicts at every update for the shown architecture; None if there are none."""
+        if FINDINGS_TABLE.at_checkpoints not in self._run.tables:
             return None
-        frame = self._run.tables["findings_over_training"]
+        frame = self._run.tables[FINDINGS_TABLE.at_checkpoints]
         own = frame[frame["architecture"].isin([self.models.architecture, ""])] if "architecture" in frame else frame
         return own if len(own) else None if frame.empty else frame
 
     def forget(self) -> None:
-        """`notes` tell of what is asked for from here on."""
+        """Restrict `notes` to tables accessed from here on."""
         self._asked.clear()
 
     def notes(self, beside: Mapping[str, str] | None = None) -> list[str]:
-        """What the tables that were asked for hold and no figure shows, in words.
+        """In words, the data of accessed tables that no figure shows.
 
-        `beside`: of architectures that are drawn beside the first one, what of each is not.
+        `beside`: architectures drawn next to the first one, with what is not drawn for each.
         """
         drawn = {f"the architecture {name}": words for name, words in (beside or {}).items()}
         found = [words for name in self._asked for words in self._not_drawn.get(name, [])]
@@ -122,11 +149,14 @@ class ModelTables:
             self._refused[name] = f"Not drawn: what the table {name} tells. {error}"
             return pd.DataFrame()
         self._not_drawn[name] = _others(frame.drop(shown.index), self.models)
+        if len(shown) and not bool(np.any(shown["trained"])):
+            self._refused[name] = f"Not measured yet: {name}. So far this table holds untrained controls alone."
+            return pd.DataFrame()
         return shown
 
 
 def _others(frame: pd.DataFrame, models: ShownModels) -> list[str]:
-    """What sets these models apart from those that are shown."""
+    """How these models differ from the shown ones."""
     told = []
     for side in [side for side in ("", "_a", "_b") if f"update{side}" in frame]:
         families = [family for family in frame[f"architecture{side}"].unique() if family != models.architecture]

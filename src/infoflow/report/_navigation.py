@@ -1,4 +1,4 @@
-"""The contents of the page: its sections by short names, and their figures."""
+"""The table of contents: sections with short names, and their figures."""
 
 from dataclasses import dataclass, field
 
@@ -9,6 +9,7 @@ _SHORT = {
     "warmups": "Warm-up",
     "alike": "Alike",
     "own": "Own",
+    "further": "Further",
     "knows": "Know",
     "changes": "Change",
     "similarity": "Similar",
@@ -34,13 +35,13 @@ class ContentsLine:
     """One line of the contents."""
 
     id: str
-    short: str  # in the bar and at the side
+    short: str  # in the top bar and the sidebar
     title: str
     figures: list[ReportFigure] = field(default_factory=list)
 
 
 def contents(sections: list[Section], claims: bool) -> list[ContentsLine]:
-    """The page's parts in their order."""
+    """The page's parts in order."""
     told = [ContentsLine(id=s.id, short=_SHORT.get(s.id, s.title), title=s.title, figures=s.figures) for s in sections]
     findings = [ContentsLine(id="findings", short="Claims", title="Do published claims hold here?")] if claims else []
     return [*told, *findings, ContentsLine(id="methods", short="Methods", title="Methods and provenance")]

@@ -1,4 +1,4 @@
-"""Numbers in words: rounded to what their interval supports, with a real minus sign."""
+"""Numbers in words: rounded to the precision of their interval, with a true minus sign."""
 
 import math
 
@@ -22,7 +22,7 @@ def decimals(low: float, high: float, value: float = 1.0) -> int:
 def number(value: float, places: int | None = None) -> str:
     """`value` with that many decimals and thousands separators; "–" for a missing value.
 
-    Without `places`: three significant digits at most, no trailing zeros.
+    Without `places`: at most three significant digits, no trailing zeros.
     """
     if value is None or not math.isfinite(value):
         return "–"
@@ -35,12 +35,12 @@ def number(value: float, places: int | None = None) -> str:
 
 
 def two_digits(value: float) -> str:
-    """`value` by two significant digits: of what has no interval, or only says how large something is."""
+    """`value` to two significant digits, for values without an interval or rough sizes."""
     return number(float(f"{value:.2g}"))
 
 
 def estimate_text(estimate: Estimate, unit: str = "") -> str:
-    """`1.33 nats (95% interval 1.28 to 1.37)`, or the bare number where there is no interval."""
+    """`1.33 nats (95% interval 1.28 to 1.37)`, or only the number if there is no interval."""
     places = decimals(estimate.low, estimate.high, estimate.value)
     text = f"{number(estimate.value, places)}{_spaced(unit)}"
     if not estimate.has_interval:
@@ -49,7 +49,7 @@ def estimate_text(estimate: Estimate, unit: str = "") -> str:
 
 
 def size_text(estimate: Estimate, unit: str = "") -> str:
-    """Like `estimate_text` for a change whose direction the verb already says: no signs."""
+    """Like `estimate_text`, for a change whose verb gives the direction: without signs."""
     if estimate.value >= 0:
         return estimate_text(estimate, unit)
     return estimate_text(estimate.negated(), unit)
@@ -73,7 +73,7 @@ def duration_text(seconds: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Such as "1 run", "2 runs"."""
+    """Count with its noun, such as "1 run", "2 runs"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 

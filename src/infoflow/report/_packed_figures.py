@@ -1,7 +1,7 @@
-"""Figures of pages that would be too large: deflated, and unpacked by the page's script when it opens.
+"""Compression of figures on large pages: deflated, and unpacked by the page's script on opening.
 
-A report of many models repeats itself: tables of heads, lines of text, pictures. Its largest figures shrink to a tenth.
-Their headings stay, so that contents and addresses find them; without scripts a note stands in their place.
+A report of many models repeats itself: head tables, lines of text, pictures. Its largest figures shrink to a tenth.
+Their headings stay, so that the contents and addresses find them; without scripts, a note takes their place.
 """
 
 import re
@@ -9,13 +9,13 @@ import re
 from ._binary import packed_text
 
 _FIGURE = re.compile(r"(<figure[^>]*>\s*<h3.*?</h3>)(.*?)(</figure>)", re.DOTALL)
-_MOST = 4_000_000  # characters of a page that is left as it is
-_SMALLEST = 50_000  # characters of a figure that is worth it
+_MOST = 4_000_000  # pages up to this number of characters stay as they are
+_SMALLEST = 50_000  # characters of a figure worth packing
 _NOTE = "This figure of many models is packed: it needs JavaScript."
 
 
 def pack_figures(page: str, most: int = _MOST, smallest: int = _SMALLEST) -> str:
-    """The page, with its largest figures packed until it has `most` characters; those below `smallest` stay."""
+    """Pack the largest figures until the page has at most `most` characters; figures below `smallest` stay."""
     if len(page) <= most:
         return page
     figures = sorted(_FIGURE.finditer(page), key=lambda found: -len(found[2]))

@@ -1,4 +1,4 @@
-"""The story as one HTML file that needs nothing but a browser."""
+"""The story as one HTML file that needs only a browser."""
 
 import base64
 import gzip
@@ -36,7 +36,7 @@ from .first._screen import verdict_words
 from .knows._map_drawing import MARKS, legend_mark
 
 _Told = TypeVar("_Told")
-_OVER_TRAINING = "over_training.js"  # of pages that have its slider
+_OVER_TRAINING = "over_training.js"  # for pages with its slider
 _SCRIPTS = (
     "page.js",
     "attention.js",
@@ -44,21 +44,21 @@ _SCRIPTS = (
     "navigation.js",
     "report.js",
     "words.js",
-)  # report.js starts the ones before it
+)  # report.js starts the scripts before it
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
-_LONG_CSV, _LONGEST_CSV = 40_000, 150_000  # characters: compressed from the one on, left out from the other
+_LONG_CSV, _LONGEST_CSV = 40_000, 150_000  # characters: compressed above the first, left out above the second
 _ONE_PANEL, _SMALL_PANEL = 620, 330  # pixels of the static pictures
 
 
 def write_report(run: RunFolder | PathLike[str] | str, anonymous: bool = False) -> Path:
-    """Write the run's report.html: one file, readable offline, complete or not at all.
+    """Write the run's report.html: one file, readable offline, complete or not written at all.
 
-    It tells the names of local files, of no folder; `anonymous`, not even those.
+    It names local files but no folders; `anonymous` hides file names, too.
 
-    It shows what the run's tables hold and leaves out what they do not. Returns its path.
+    It shows what the run's tables contain and leaves out the rest. Returns its path.
 
     Raises:
-        UserError: There is no run, it is damaged, or another's file has the report's name.
+        UserError: There is no run, it is damaged, or a foreign file has the report's name.
     """
     run = RunFolder.of(run)
     check_replaceable(run.report)
@@ -70,9 +70,11 @@ def write_report(run: RunFolder | PathLike[str] | str, anonymous: bool = False) 
 
 
 def anonymize(run: RunFolder) -> Path:
-    """Take paths and names of local files out of run.json, and write the report anew without them; its path."""
+    """Remove paths and names of local files from run.json and the tables, and rewrite the report; returns its path."""
     shown = ShownRun(run.path, anonymous=True)
-    entries = {**shown.read(), "anonymous": True}
+    entries, renamed = {**shown.read(), "anonymous": True}, shown.renamed_tables()
+    for table in renamed:
+        run.tables.write(table.frame, table.schema, table.provenance)
     run.update(**entries)
     return write_report(run)
 
@@ -112,10 +114,10 @@ def render_page(run: RunFolder, story: Story) -> str:
         style=Markup(
             style("style.css", "first.css", "attention.css", "words.css", "over_training.css", "over_scale.css")
         ),
-        chart_config=vega_config(),  # of every chart, once
+        chart_config=vega_config(),  # once, for all charts
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts),
-        warnings=[*manifest.get("warnings", []), *left_out],  # behind what may add to them
+        warnings=[*manifest.get("warnings", []), *left_out],  # after the sections that may add to them
         methods=list(dict.fromkeys(figure.method for figure in story.figures)),
     )
 
@@ -141,7 +143,7 @@ def _environment(story: Story) -> Environment:
 
 
 def _named(text: str, story: Story, dull: Collection[str] = ()) -> Markup:
-    """Escaped text in which the names of objectives and models wear their colour, those of `dull` lines grey."""
+    """Escaped text with names of objectives and models in their colours, grey for `dull` lines."""
     slots = {
         str(escape(series.label)).casefold(): "dull" if series.key in dull else f"s{series.slot}"
         for series in story.models.series
@@ -155,14 +157,15 @@ def _named(text: str, story: Story, dull: Collection[str] = ()) -> Markup:
 
 
 def _static_pictures(figure: ReportFigure | PanelGroup) -> list[Markup]:
-    """Each panel as inline SVG: what a printer, or a browser without scripts, shows."""
+    """Each panel as inline SVG, for print and browsers without scripts."""
     width = _ONE_PANEL if len(figure.panels) == 1 else _SMALL_PANEL
     return [Markup(static_svg(panel, width, f"{figure.id}-{index}")) for index, panel in enumerate(figure.panels)]
 
 
 def _csv_address(figure: ReportFigure) -> str:
-    """The figure's data as a `data:` address, compressed where it is long; "" where the page would grow too large by
-    it. The head map's page makes its own.
+    """The figure's data as a `data:` address, compressed if long; "" if it would make the page too large.
+
+    The head map's page generates its own.
     """
     if figure.template == "heads.html.jinja":
         return ""
@@ -175,8 +178,10 @@ def _csv_address(figure: ReportFigure) -> str:
 
 
 def harmless(frame: pd.DataFrame) -> pd.DataFrame:
-    """Texts that a spreadsheet would run as a formula begin with an apostrophe; numbers stay as they are. A carriage
-    return, which a spreadsheet takes for the end of a row and a CSV writer does not, is a line feed."""
+    """Make texts harmless to spreadsheets: those that would run as formulas get an apostrophe; numbers stay.
+
+    Carriage returns, which spreadsheets but not CSV writers take for row ends, become line feeds.
+    """
 
     def cell(value: object) -> object:
         if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Paths of still pictures with fewer points: what no eye can tell apart takes a fraction of the bytes."""
+"""Simplified paths of static pictures: invisible differences cost a fraction of the bytes."""
 
 import re
 from collections.abc import Iterator
@@ -6,18 +6,18 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Bool, Float
 
-_TOLERANCE = 0.15  # pixels that a simplified line may lie beside the drawn one
-_FEWEST = 12  # segments of a path that is worth it
-_PLACES = 6  # of a curve
+_TOLERANCE = 0.15  # maximum distance in pixels between the simplified and the original line
+_FEWEST = 12  # minimum number of segments worth simplifying
+_PLACES = 6  # samples per curve
 _SPLIT = re.compile(r"([A-Za-z])")
 _NUMBERS = {"M": 2, "L": 2, "C": 6, "Z": 0}
 
 
 def simplified(path: str) -> str:
-    """The `d` of an SVG path as lines between as few points as keep its course; the path itself where it is shorter,
-    or has arcs.
+    """The `d` of an SVG path as lines between the fewest points that keep its shape.
 
-    Curves are read at `_PLACES` places; points go by the rule of Ramer, Douglas and Peucker.
+    Returns the path itself if that is shorter, or if it contains arcs. Curves are sampled at `_PLACES` points, which
+    are thinned by the Ramer–Douglas–Peucker rule.
     """
     segments = list(_segments(path))
     if len(segments) < _FEWEST or any(command not in _NUMBERS for command, _ in segments):
@@ -38,7 +38,7 @@ def simplified(path: str) -> str:
 
 
 def _segments(path: str) -> Iterator[tuple[str, list[float]]]:
-    """Commands with their numbers; a command with more numbers than it takes is repeated."""
+    """Commands with their numbers; extra numbers repeat the command."""
     words = _SPLIT.split(path.strip())
     for command, text in zip(words[1::2], words[2::2], strict=True):
         numbers = [float(number) for number in re.findall(r"-?\d*\.?\d+(?:e-?\d+)?", text)]
@@ -51,7 +51,7 @@ def _segments(path: str) -> Iterator[tuple[str, list[float]]]:
 
 
 def _curve(start: list[float], numbers: list[float]) -> list[list[float]]:
-    """Places along a cubic curve, its end last."""
+    """Points along a cubic curve, ending with its last."""
     control = np.array([start, numbers[:2], numbers[2:4], numbers[4:]])
     t = np.linspace(0, 1, _PLACES + 1)[1:, None]
     weights = np.hstack([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3])
@@ -68,7 +68,7 @@ def _short(number: float) -> str:
 
 
 def _kept(points: Float[np.ndarray, "point 2"]) -> Bool[np.ndarray, " point"]:
-    """Which points a line needs so that it passes every other one within the tolerance."""
+    """Which points a line needs to pass all others within the tolerance."""
     keep = np.zeros(len(points), dtype=bool)
     keep[[0, -1]] = True
     spans = [(0, len(points) - 1)]
@@ -88,7 +88,7 @@ def _kept(points: Float[np.ndarray, "point 2"]) -> Bool[np.ndarray, " point"]:
 def _beside(
     points: Float[np.ndarray, "_ 2"], start: Float[np.ndarray, "2"], end: Float[np.ndarray, "2"]
 ) -> Float[np.ndarray, " _"]:
-    """Distances of points from the line between two others, its ends included."""
+    """Distances of points from the segment between two others."""
     along = end - start
     length = float(along @ along)
     share = np.clip((points - start) @ along / length, 0, 1) if length else np.zeros(len(points))

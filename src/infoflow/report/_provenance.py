@@ -1,4 +1,4 @@
-"""Where the numbers come from: settings, versions, hashes, time per stage."""
+"""Provenance of the numbers: settings, versions, hashes, time per stage."""
 
 import math
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from ._numbers import duration_text, listed
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageTime:
-    """How long a stage of a study took, and what it needed."""
+    """Duration and resource use of a study's stage."""
 
     label: str
     kind: str
     seconds: str
     cpu_seconds: str
-    memory: str  # at its peak; "" where nobody measured it
-    share: float  # of the longest stage, in percent
+    memory: str  # peak memory; "" if it was not measured
+    share: float  # share of the longest stage, in percent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,7 +30,7 @@ class StageTimes:
 
 
 def stage_times(run: RunFolder) -> StageTimes | None:
-    """Time per stage; None where run.json tells of none."""
+    """Time per stage; None if run.json has no times."""
     stages = sorted(run.read().get("stages") or [], key=lambda stage: -float(stage["seconds"]))
     if not stages:
         return None
@@ -58,7 +58,7 @@ def _stage_time(stage: dict[str, Any], longest: float) -> StageTime:
 
 
 def flattened(value: Any, prefix: str = "") -> list[tuple[str, str]]:
-    """Nested settings as (dotted name, text) pairs, in their order."""
+    """Nested settings as (dotted name, text) pairs, in order."""
     if isinstance(value, dict):
         return [
             pair for key, inner in value.items() for pair in flattened(inner, f"{prefix}.{key}" if prefix else str(key))

@@ -1,18 +1,18 @@
-"""Which HTML files infoflow may replace: those that it wrote."""
+"""Which HTML files infoflow may replace: only its own."""
 
 from pathlib import Path
 
 from infoflow.foundation import UserError
 
 _MARK = b'<meta name="generator" content="infoflow '
-_HEAD = 4096  # bytes: the mark stands among the first elements of every page
+_HEAD = 4096  # bytes: the mark is among the first elements of every page
 
 
 def check_replaceable(path: Path) -> None:
-    """Nothing but an earlier page of infoflow may be replaced.
+    """Check that an existing file is an earlier page of infoflow.
 
     Raises:
-        UserError: Another's file lies there, or no file could.
+        UserError: There is a foreign file, or no file can be written there.
     """
     if path.is_dir():
         raise UserError(f"{path} must be the HTML file to write. It is a folder.")

@@ -1,4 +1,4 @@
-"""How lines look and what they are called: a colour, dash and mark per objective, the same in every figure."""
+"""Styles and names of lines: a colour, dash and mark per objective, the same in every figure."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ FAMILIES: dict[str, tuple[int, ...]] = {
     "discriminate": (17, 18, 19, 20),
     "reconstruct": (21, 22, 23, 24),
 }
-"""Slots of the palette (see `_theme`): objectives of a family have one hue, and differ in lightness, dash and mark."""
-_HUES = {"static": "discriminate"}  # families that share the hue of another
-_OTHERS = (3, 4, 5, 6, 7)  # of models and objectives that belong to none
+"""Palette slots (see `_theme`): objectives of a family share a hue, and differ in lightness, dash and mark."""
+_HUES = {"static": "discriminate"}  # families that share another's hue
+_OTHERS = (3, 4, 5, 6, 7)  # for models and objectives without a family
 NUM_SLOTS = len(_OTHERS) + sum(map(len, FAMILIES.values()))
-_SAME = {"seq2seq": "translation"}  # a model that was given may be of this task
-# Of objectives that no registry knows, such as those of models from a hub.
+_SAME = {"seq2seq": "translation"}  # an external model may be of this task
+# For objectives outside the registry, such as those of models from a hub.
 _FAMILY_WORDS = {
     "predict next": ("causal", "next-token", "prefix-lm", "permut", "autoregress"),
     "fill in": ("mask", "mlm", "span", "infill", "cloze", "t5", "electra-generator"),
@@ -67,22 +67,22 @@ _VARIANTS = {
     "exchange-retriever": "with its retriever trained",
     "exchange-neither": "with neither part trained",
 }
-"""What sets models with passages apart from others of their kind."""
-_SLOTS = {"retrieve-learned": 2}  # of names whose next free colour is too near another's
+"""Variants of models with passages."""
+_SLOTS = {"retrieve-learned": 2}  # for names whose next free colour is too close to another
 _DASHES = ((1, 0), (9, 3), (3, 2), (12, 3, 3, 3), (6, 2, 1, 2), (14, 5), (2, 4), (8, 2, 2, 2, 2, 2))
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """How one line of a chart looks and what it is called."""
+    """Style and name of a chart's line."""
 
     key: str
     label: str
     slot: int
-    second_slot: int | None = None  # a pair of models: its line is drawn in two colours
-    style: int | None = None  # another dash and mark than the slot's own
-    solid: bool = False  # without dashes, whatever the style
+    second_slot: int | None = None  # for a pair of models: its line has two colours
+    style: int | None = None  # overrides the slot's dash and mark
+    solid: bool = False  # never dashed, whatever the style
 
     @property
     def color(self) -> str:
@@ -106,7 +106,7 @@ class Series:
 
 
 def own_style(slot: int) -> int:
-    """Number of the dash and the mark that go with a slot: near colours have different ones."""
+    """Index of a slot's dash and mark; similar colours get different ones."""
     for family, slots in enumerate(FAMILIES.values()):
         if slot in slots:
             return family + 3 * slots.index(slot)
@@ -114,14 +114,14 @@ def own_style(slot: int) -> int:
 
 
 def objective_label(objective: str, variant: str = "") -> str:
-    """The objective's name in running text, with what sets a variant apart."""
+    """The objective's name in running text, with its variant."""
     label = _LABELS.get(objective, objective)
     told = _VARIANTS.get(variant) if objective in RETRIEVAL_OBJECTIVES else None
     return f"{label} {told or 'with ' + variant.replace('-', ' ')}" if variant else label
 
 
 def order_of(objective: str) -> float:
-    """Of its line among others: as the registry has it; then families, then the rest."""
+    """Position of an objective's line: in registry order, then by family, then the rest."""
     objective = _SAME.get(objective, objective)
     if objective in OBJECTIVES:
         return list(OBJECTIVES).index(objective)
@@ -132,7 +132,7 @@ def order_of(objective: str) -> float:
 
 
 def _hue(objective: str) -> str:
-    """The family whose hue an objective has: as it declares, else as its name tells; "" where neither does."""
+    """The family that gives an objective its hue, as declared or from its name; "" if unknown."""
     known = OBJECTIVES.get(objective)
     words = (family for family, words in _FAMILY_WORDS.items() if any(word in objective for word in words))
     family = known.family if known else next(words, "")
@@ -140,7 +140,7 @@ def _hue(objective: str) -> str:
 
 
 def _own_slot(objective: str) -> int | None:
-    """A registered objective's, in every report: the shade of its hue that its place in the registry gives it."""
+    """A registered objective's fixed slot: a shade of its hue, by its position in the registry."""
     objective = _SAME.get(objective, objective)
     if objective not in OBJECTIVES:
         return _SLOTS.get(objective)
@@ -150,9 +150,9 @@ def _own_slot(objective: str) -> int | None:
 
 
 def assign_slots(objectives: list[str], several: bool) -> list[int]:
-    """A slot for each: the objective's own, else one of its family's, else the next free one.
+    """Assign slots: the objective's own, else one of its family's, else the next free one.
 
-    With `several`, an objective that comes again is a variant, in the same colour; else each line has its own.
+    With `several`, repeated objectives are variants in the same colour; otherwise each line has its own.
     """
     taken: list[int] = []
     owned = {name: _own_slot(name) for name in objectives}
@@ -164,7 +164,7 @@ def assign_slots(objectives: list[str], several: bool) -> list[int]:
             free = [each for each in wanted if each not in owned.values()] or wanted
             slot = free[0] if free else len(taken) % NUM_SLOTS
             if several and name in OBJECTIVES and slot not in (own := FAMILIES[_hue(name)]):
-                slot = min(own, key=taken.count)  # more relatives than shades: again one of theirs, with another mark
+                slot = min(own, key=taken.count)  # more members than shades: reuse one, with another mark
         assert slot is not None
         known[name] = slot
         taken.append(slot)
@@ -172,6 +172,6 @@ def assign_slots(objectives: list[str], several: bool) -> list[int]:
 
 
 def _slots_for(objective: str, several: bool) -> list[int]:
-    """Its family's slots, then all others; of models that were given, the most different colours first."""
+    """Its family's slots, then all others; for external models, the most distinct colours first."""
     own = FAMILIES.get(_hue(objective), ()) if several else ()
     return [*own, *(range(8) if not several else _OTHERS), *range(8, NUM_SLOTS)]

@@ -1,5 +1,7 @@
-"""A run as its report shows it: files by their names, folders not at all; anonymous, not even those."""
+"""A run as its report shows it: files by name, without folders; anonymous runs hide file names, too."""
 
+import re
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,16 +11,23 @@ import pandas as pd
 from infoflow.foundation import command_without_folders, model_name_of, name_of, without_folders
 from infoflow.results import RunFolder, StoredTable, Tables
 
-_OF_CORPORA = ("name", "validation_name", "test_name", "transfer_name", "corpus")
 _BUILT_IN = ("hf:", "grammar", "tatoeba")
+_TELL_OF_FILES = ("title", "corpus", "models", "stages", "failures", "warnings")  # entries with text about files
+# Plan settings that may name files, for runs of earlier versions, which do not list them in run.json.
+_EARLIER_FILES = [
+    *(f"corpus.{name}" for name in ("name", "validation_name", "test_name", "transfer_name")),
+    *("domain.corpus", "probing.corpus", "retrieval.corpus", "retrieval.test"),
+    *("tune[].train", "tune[].dev", "tune[].test"),
+    *(f"options.{name}" for name in ("corpus", "test", "labels", "own", "tokenizer", "parser", "probing.corpus")),
+]
 
 
 class ShownRun(RunFolder):
-    """The run in a folder, for a page that is passed on.
+    """The run in a folder, for a page that is shared.
 
     Args:
         path: The run folder.
-        anonymous: Leave out the names of local files, too, and the command.
+        anonymous: Whether to hide names of local files and the command, too.
     """
 
     def __init__(self, path: Path | str, anonymous: bool = False) -> None:
@@ -27,12 +36,11 @@ class ShownRun(RunFolder):
 
     def read(self) -> dict[str, Any]:
         manifest = super().read()
-        names = self._names
-        shown = without_folders(_corpora_named(manifest, self.anonymous), self.anonymous)
+        shown = without_folders(self._files_renamed(manifest), self.anonymous)
         shown["command"] = "" if self.anonymous else command_without_folders(manifest.get("command", ""))
         if isinstance(shown.get("provenance"), dict):
             shown["provenance"] = {**shown["provenance"], "command": shown["command"]}
-        if names:
+        if names := self._names:
             title = str(shown.get("title", ""))
             for before, after in names.items():
                 title = title.replace(before, after)
@@ -44,19 +52,41 @@ class ShownRun(RunFolder):
                 shown["plan"] = {**shown["plan"], "task": names.get(task, task)}
         return shown
 
+    def renamed_tables(self) -> list[StoredTable]:
+        """The tables that name a local model or task by its file, with these names replaced."""
+        if not self._names:
+            return []
+        stored = [self.tables.stored(name) for name in self.tables]
+        return [
+            table._replace(frame=table.frame[table.schema.column_names])
+            for table in stored
+            if _named_columns(table.frame) and set(table.schema.column_names) <= set(table.frame)
+        ]
+
+    def _files_renamed(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        """The entries with file paths reduced to their last part, or removed if anonymous."""
+        files = {f"plan.{name}" for name in manifest.get("files", _EARLIER_FILES)} | {"corpus.name"}
+        renamed: dict[str, str] = {}
+        shown = _with_files(manifest, "", files, self.anonymous, renamed)
+        if not self.anonymous:
+            return shown
+        return {key: _replaced(value, renamed) if key in _TELL_OF_FILES else value for key, value in shown.items()}
+
     @cached_property
     def tables(self) -> Tables:
-        return _Renamed(self.path / "tables", self._names)
+        return _Renamed(self.path / "tables", RunFolder(self.path).identity, self._names)
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        """What anonymous models are called instead, and a task that is called like its file; models of a hub or a study
-        keep their names, as does a task that was given one."""
+        """Replacement names of anonymous models, and of tasks named after their file.
+
+        Models of a hub or a study keep their names, as do tasks with a given name.
+        """
         manifest = super().read()
         if not self.anonymous:
             return {}
         kind, plan = manifest.get("kind"), manifest.get("plan", {})
-        if kind == "tune":  # of one model, of which run.json has no entry
+        if kind == "tune":  # for a single model without an entry in run.json
             sources = [str(plan.get("model", ""))]
             models = [model_name_of(sources[0])]
         elif kind == "analyze":
@@ -71,15 +101,15 @@ class ShownRun(RunFolder):
 
 
 class _Renamed(Tables):
-    """The tables with other names of models and tasks."""
+    """The tables with replaced names of models and tasks."""
 
-    def __init__(self, path: Path, names: dict[str, str]) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, identity: Callable[[], str], names: dict[str, str]) -> None:
+        super().__init__(path, identity)
         self._renamed = names
 
     def stored(self, name: str) -> StoredTable:
         stored = super().stored(name)
-        columns = [column for column in ("model", "model_a", "model_b", "task") if column in stored.frame]
+        columns = _named_columns(stored.frame)
         if not self._renamed or not columns:
             return stored
         changed: dict[str, Any] = {
@@ -89,25 +119,36 @@ class _Renamed(Tables):
         return stored._replace(frame=stored.frame.assign(**changed))
 
 
-def _corpora_named(manifest: dict[str, Any], anonymous: bool) -> dict[str, Any]:
-    """Corpora by the names of their files, which a plan may give by relative paths."""
-    plan = manifest.get("plan", {})
-    shown = {**manifest, "corpus": _named(manifest.get("corpus", {}), anonymous)}
-    if isinstance(plan.get("corpus"), dict):
-        shown["plan"] = {**plan, "corpus": _named(plan["corpus"], anonymous)}
-    elif isinstance(plan.get("options"), dict):
-        shown["plan"] = {**plan, "options": _named(plan["options"], anonymous)}
-    return shown
+def _named_columns(frame: pd.DataFrame) -> list[str]:
+    return [column for column in ("model", "model_a", "model_b", "task") if column in frame]
 
 
-def _named(entries: dict[str, Any], anonymous: bool) -> dict[str, Any]:
-    return {
-        key: _corpus(value, anonymous) if key in _OF_CORPORA and isinstance(value, str) else value
-        for key, value in entries.items()
-    }
+def _with_files(value: Any, name: str, files: Collection[str], anonymous: bool, renamed: dict[str, str]) -> Any:
+    """The value of the entry `name`, with all settings in `files` renamed; `renamed` collects the changes."""
+    if isinstance(value, dict):
+        return {
+            key: _with_files(inner, f"{name}.{key}".removeprefix("."), files, anonymous, renamed)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_with_files(inner, f"{name}[]", files, anonymous, renamed) for inner in value]
+    if name not in files or not isinstance(value, str) or not value or value.startswith(_BUILT_IN):
+        return value
+    if not anonymous:
+        return ",".join(map(name_of, value.split(",")))
+    words = [word for word in re.split(r"[._\[\]]+", name) if word not in ("plan", "options", "name", "")]
+    renamed |= {text: " ".join(words) for file in value.split(",") for text in (value, file, name_of(file))}
+    return " ".join(words)
 
 
-def _corpus(name: str, anonymous: bool) -> str:
-    if name.startswith(_BUILT_IN) or not name:
-        return name
-    return "corpus" if anonymous else ",".join(map(name_of, name.split(",")))
+def _replaced(value: Any, renamed: Mapping[str, str]) -> Any:
+    """The value with file names replaced in all of its texts."""
+    if isinstance(value, dict):
+        return {key: _replaced(inner, renamed) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_replaced(inner, renamed) for inner in value]
+    if not isinstance(value, str) or not renamed:
+        return value
+    longest_first = sorted(renamed, key=len, reverse=True)
+    pattern = rf"(?<![\w./-])({'|'.join(map(re.escape, longest_first))})(?![\w-])"
+    return re.sub(pattern, lambda found: renamed[found[1]], value)

@@ -30,7 +30,7 @@ from .knows._words import WORDS, words_section
 from .over_scale._section import OVER_SCALE, over_scale_section
 from .over_scale._warmups import WARMUPS, warmups_section
 from .over_training._section import OVER_TRAINING, over_training_section
-from .own._section import OWN, own_section
+from .own._section import OWN, further_section, own_section
 from .probing._section import PROBING, probing_section
 from .pruning._pruning import PRUNING, pruning_section
 from .retrieval._section import RETRIEVAL, retrieval_section
@@ -38,8 +38,7 @@ from .training._dynamics import DYNAMICS, dynamics_section
 from .training._training import TRAINING, training_section
 from .transplant._transplant import TRANSPLANT, transplant_section
 
-# Several runs, all objectives at once, the user's own measures, then in the order in which data flows; a section
-# without tables leaves itself out.
+# Several runs, all objectives at once, user measures, then data-flow order; sections without tables omit themselves.
 SECTIONS = (
     (OVER_SCALE, over_scale_section),
     (WARMUPS, warmups_section),
@@ -67,13 +66,13 @@ SECTIONS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Story:
-    """Everything that the page tells."""
+    """All content of the page."""
 
     models: ShownModels
     sections: list[Section]
     findings: list[ScorecardRow]
-    screen: Screen | None  # None where a damaged run has none
-    left_out: list[str]  # what damaged tables or a damaged run.json left out, in words
+    screen: Screen | None  # None if a damaged run has none
+    left_out: list[str]  # in words, what damaged tables or a damaged run.json left out
 
     @property
     def figures(self) -> list[ReportFigure]:
@@ -82,17 +81,17 @@ class Story:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sources:
-    """What all sections are told from: the tables of the models that are shown, and of further architectures."""
+    """Input of all sections: the tables of the shown models, and of further architectures."""
 
     tables: ModelTables
     others: list[ModelTables]
 
     @classmethod
     def of(cls, run: RunFolder) -> "Sources":
-        """The run's.
+        """The sources of a run.
 
         Raises:
-            UserError: A table is damaged, or none of them says which models it is about.
+            UserError: A table is damaged, or none names its models.
         """
         try:
             models = ShownModels.of(run)
@@ -106,26 +105,30 @@ class Sources:
     def section(
         self, heading: Section, build: Callable[[ModelTables], Section | None], left_out: list[str]
     ) -> Section | None:
-        """One of `SECTIONS`, or None where the run has nothing for it; what is damaged is told in `left_out`."""
+        """One of `SECTIONS`, or None if the run has no data for it; `left_out` collects notes on damaged data."""
         told = partial(_section, heading, build, self.tables, self.others)
-        with debug_mode(False):  # charts are made by us, and tested: the schema's check of each doubles their time
+        with debug_mode(False):  # our own tested charts: schema validation would double their time
             return unless_damaged(told, None, _name(build), left_out)
 
 
 def tell(run: RunFolder) -> Story:
-    """The story of a run, from whichever tables it has.
+    """The story of a run, from its available tables.
 
     Raises:
-        UserError: A table is damaged, or none of them says which models it is about.
+        UserError: A table is damaged, or none names its models.
     """
     left_out: list[str] = []
     sources = Sources.of(run)
     told = [sources.section(heading, build, left_out) for heading, build in SECTIONS]
     sections = [section for section in told if section is not None]
+    shown = {name for section in sections for figure in section.figures for name in figure.tables}
+    further = partial(further_section, sources.tables, shown)
+    if (rest := unless_damaged(further, None, "the further tables", left_out)) is not None:
+        sections.append(rest)
     figures = [figure for section in sections for figure in section.figures]
     findings = unless_damaged(partial(scorecard, run, figures), [], "the findings", left_out)
-    shown = {figure.id for figure in figures}
-    screen = unless_damaged(partial(first_screen, run, sources.tables, shown), None, "the first screen", left_out)
+    ids = {figure.id for figure in figures}
+    screen = unless_damaged(partial(first_screen, run, sources.tables, ids), None, "the first screen", left_out)
     return Story(models=sources.tables.models, sections=sections, findings=findings, screen=screen, left_out=left_out)
 
 
@@ -135,7 +138,10 @@ def _section(
     tables: ModelTables,
     others: list[ModelTables],
 ) -> Section | None:
-    """The section, of `others` what can stand beside it, and in words what is not drawn; these alone, if nothing is."""
+    """The section with the comparable panels of `others`, and notes on what is not drawn.
+
+    Only the notes remain if nothing is drawn.
+    """
     tables.forget()
     beside: dict[str, str] = {}
     try:

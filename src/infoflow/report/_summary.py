@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from infoflow.findings import FINDINGS_TABLE
 from infoflow.results import END, UNTRAINED, RunFolder
 
 from ._failure_kind import told_kind
@@ -21,7 +22,7 @@ VERDICTS = {"holds": "✓", "fails": "✗", "undetermined": "?", "not testable h
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRow:
-    """One line of the table of what was studied: the models of one objective, or one model."""
+    """One line of the table of models: those of one objective, or a single model."""
 
     label: str
     slot: int
@@ -36,8 +37,8 @@ class ScorecardRow:
     claim: str
     symbol: str
     verdict: str
-    kind: str  # how a claim that fails does so: "opposite", "weaker", …; "" of all others
-    effect: str  # "1.33", "" where nothing was measured
+    kind: str  # how a failing claim fails: "opposite", "weaker", …; "" for all others
+    effect: str  # "1.33", "" if nothing was measured
     interval: str  # "1.25 to 1.41"
     unit: str
     threshold: str
@@ -45,18 +46,19 @@ class ScorecardRow:
     published: str
     source: str
     short_source: str  # authors and year
+    source_read: str  # how much of it was read; empty: not stated
     reason: str
-    trend: str  # how the effect changes over scale, where several runs were compared
-    elsewhere: str  # verdicts at other architectures and moments of training
+    trend: str  # how the effect changes over scale, if several runs were compared
+    elsewhere: str  # verdicts for other architectures and moments of training
     notes: list[str]  # every condition and control with its numbers
     seeds: int
-    covers: str  # whose choice the interval allows for: "seeds and sentences", or "sentences" alone
+    covers: str  # what the interval covers: "seeds and sentences", or only "sentences"
     figure: str  # id of the figure that shows it, or ""
     bar: dict[str, float]  # positions in percent: low, high, value, threshold, control, zero; empty without an effect
 
     @property
     def hollow(self) -> str:
-        """Class of marks whose interval covers sentences alone."""
+        """CSS class of marks whose interval covers only sentences."""
         return "hollow" if self.covers == "sentences" else ""
 
 
@@ -77,7 +79,7 @@ def study_line(run: RunFolder, models: ShownModels) -> str:
 
 
 def model_rows(run: RunFolder, models: ShownModels) -> list[ModelRow]:
-    """The table of models; a column appears where some model fills it."""
+    """The table of models; it has a column if some model fills it."""
     rows = []
     entries = entries_with_readers(run)
     entries = models.named(entries) if "model" in entries else entries.assign(series="")
@@ -89,13 +91,13 @@ def model_rows(run: RunFolder, models: ShownModels) -> list[ModelRow]:
 
 
 def scorecard(run: RunFolder, figures: list[ReportFigure]) -> list[ScorecardRow]:
-    """The findings with their numbers in words; [] where none were tested."""
-    return findings_of(run.tables["findings"], figures) if "findings" in run.tables else []
+    """The findings with their numbers in words; [] if none were tested."""
+    return findings_of(run.tables[FINDINGS_TABLE.name], figures) if FINDINGS_TABLE.name in run.tables else []
 
 
 def findings_of(every: pd.DataFrame, figures: list[ReportFigure]) -> list[ScorecardRow]:
     """The claims of a table of findings."""
-    first = every.drop_duplicates("id")  # its first row is of the first architecture, at the end of training
+    first = every.drop_duplicates("id")  # its first row covers the first architecture, at the end of training
     elsewhere = every.drop(first.index)
     return [
         _finding(row, figures, elsewhere[elsewhere["id"] == row["id"]].to_dict("records"))
@@ -104,7 +106,7 @@ def findings_of(every: pd.DataFrame, figures: list[ReportFigure]) -> list[Scorec
 
 
 def verdict_verb(verdict: str, count: int) -> str:
-    """A verdict behind so many claims: `1 holds`, `2 hold`."""
+    """A count of claims with its verdict: `1 holds`, `2 hold`."""
     return {"holds": "hold", "fails": "fail"}.get(verdict, verdict) if count > 1 else verdict
 
 
@@ -125,7 +127,7 @@ def verdict_line(findings: list[ScorecardRow]) -> str:
 
 
 def _runs_phrase(runs: list[dict[str, Any]]) -> str:
-    """The studies that were compared."""
+    """The compared studies."""
     widths = listed([str(width) for width in sorted({int(run["width"]) for run in runs})])
     tokens = sorted(float(run["tokens"]) for run in runs)
     corpora = listed([_short_corpus(name) for name in dict.fromkeys(str(run["corpus"]) for run in runs)])
@@ -136,7 +138,7 @@ def _runs_phrase(runs: list[dict[str, Any]]) -> str:
 
 
 def _short_corpus(name: str) -> str:
-    """Files by their own names, where they lie aside; the methods give the whole paths."""
+    """Files by their own names; the methods section gives full paths."""
     return name if name.startswith(("hf:", "grammar:")) else listed([Path(part).name for part in name.split(",")])
 
 
@@ -169,16 +171,16 @@ def _model_cells(own: pd.DataFrame, models: ShownModels) -> dict[str, str]:
 
 
 def _seeds_cell(own: pd.DataFrame) -> str:
-    """`1 (seed 0)`, `3 (seeds 0, 1 and 2)`: their number first, or a single seed 0 would read as none."""
+    """`1 (seed 0)`, `3 (seeds 0, 1 and 2)`: the number comes first, or a single seed 0 would read as none."""
     seeds = [str(seed) for seed in sorted(set(own["seed"]))] if len(own) else []
     return f"{len(seeds)} (seed{'s' if len(seeds) > 1 else ''} {listed(seeds)})" if seeds else "–"
 
 
 def _elsewhere(row: dict[str, Any]) -> str:
-    """The verdict at another architecture or moment of training, with its mark."""
+    """The verdict for another architecture or moment of training, with its mark."""
     update = int(row.get("update", END))
     moment = {END: "", UNTRAINED: "untrained"}.get(update, f"after {update:,} updates")
-    named = str(row.get("model") or row.get("architecture") or "")  # of given models, whose architectures may be alike
+    named = str(row.get("model") or row.get("architecture") or "")  # for external models, whose architectures may agree
     where = ", ".join(part for part in (named, moment) if part) or "again"
     verdict, effect = str(row["verdict"]), _float(row.get("effect"))
     told = f" ({number(effect, decimals(_float(row.get('low')), _float(row.get('high')), effect))})"
@@ -206,6 +208,7 @@ def _finding(row: dict[str, Any], figures: list[ReportFigure], elsewhere: list[d
         control=_control_text(row, control, places) if known else "",
         published=_published(row.get("published"), row.get("unit")),
         source=str(row.get("source") or ""),
+        source_read=str(row.get("source_read") or ""),
         short_source=_authors_and_year(str(row.get("source") or "")),
         reason=reason,
         trend=_over_scale(row),
@@ -229,7 +232,7 @@ def _control_text(row: dict[str, Any], control: float, places: int) -> str:
 
 
 def _published(value: Any, unit: Any) -> str:
-    """The paper's number: text as it stands, a bare number with the effect's unit."""
+    """The paper's number: text unchanged, a number with the effect's unit."""
     if isinstance(value, str):
         return value
     figure = _float(value)
@@ -245,7 +248,7 @@ def _figure_of(id: str, tables: str, figures: list[ReportFigure]) -> str:
 
 
 def _bar(effect: float, low: float, high: float, threshold: float, control: float) -> dict[str, float]:
-    """Where the row's little picture puts its marks, in percent of its width; zero is always on it."""
+    """Positions of the marks in the row's small picture, in percent of its width; zero is always visible."""
     marks = {"value": effect, "low": low, "high": high, "threshold": threshold, "control": control, "zero": 0.0}
     marks = {name: value for name, value in marks.items() if math.isfinite(value)}
     first, last = min(marks.values()), max(marks.values())
@@ -254,13 +257,13 @@ def _bar(effect: float, low: float, high: float, threshold: float, control: floa
 
 
 def _authors_and_year(source: str) -> str:
-    """`Voita, Sennrich and Titov 2019` of a longer reference; the whole of it where no year stands in it."""
+    """`Voita, Sennrich and Titov 2019` from a longer reference; the full reference if it has no year."""
     match = re.match(r".*?\b(?:19|20)\d\d\b", source)
     return match[0] if match else source
 
 
 def _first_sentence(text: str, shorten: bool) -> tuple[str, str]:
-    """The text, or its first sentence and the rest (the list of all models that have not learned goes to the notes)."""
+    """The text, or its first sentence and the rest, which goes to the notes (a long list of models, for example)."""
     first, dot, rest = text.partition(". ")
     return (f"{first}.", rest) if shorten and dot and len(text) > 160 else (text, "")
 

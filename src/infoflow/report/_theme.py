@@ -1,10 +1,10 @@
-"""Colours and type of all figures. Charts name colours as CSS variables, so light, dark and paper need no redrawing."""
+"""Colours and type of all figures: charts use CSS variables, so light, dark and print need no redrawing."""
 
 import re
 from typing import Any
 
-# Series colours by slot (see `_series`): told apart by people with any colour vision, or else by dash and mark. They
-# were searched for: those of a family as far apart as can be, and from all others, under three deficiencies of sight.
+# Series colours by slot (see `_series`), distinguishable with any colour vision, or else by dash and mark. They were
+# optimised under three colour vision deficiencies: maximal distances within a family, and to all others.
 COLOURS = {
     "ink": ("#1d2228", "#e6e9ed"),
     "soft": ("#59626d", "#a3adb8"),
@@ -42,14 +42,14 @@ COLOURS = {
     "below": ("#b8541c", "#f5a05f"),
     "above": ("#1b4f91", "#5f9df0"),
 }
-"""By name: on light and on dark paper."""
+"""Colours by name: on light and on dark paper."""
 LIGHT, DARK = ({name: pair[side] for name, pair in COLOURS.items()} for side in (0, 1))
 RANK_STEPS = 11
 """Shades `rank-0` to `rank-10`: frequency ranges, from the most frequent tokens to the rarest."""
 
 
 def _ramp(*anchors: str) -> dict[str, str]:
-    """`RANK_STEPS` colours along straight lines between anchors; mixed here, since charts cannot mix CSS variables."""
+    """`RANK_STEPS` colours interpolated linearly between anchors; mixed here, since charts cannot mix CSS variables."""
     stops = [[int(color[index : index + 2], 16) for index in (1, 3, 5)] for color in anchors]
     shades = {}
     for step in range(RANK_STEPS):
@@ -67,7 +67,7 @@ FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 
 
 def vega_config() -> dict[str, Any]:
-    """The Vega-Lite config that every chart shares."""
+    """The Vega-Lite config shared by all charts."""
     text = {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
     return {
         "background": None,
@@ -102,7 +102,7 @@ def vega_config() -> dict[str, Any]:
 
 
 def on_paper(text: str) -> str:
-    """The same SVG or JSON text with every CSS variable replaced by its light colour."""
+    """The SVG or JSON text with every CSS variable replaced by its light colour."""
     return coloured(text, LIGHT)
 
 

@@ -1,7 +1,8 @@
-"""Sentences about how curves move with depth, made from their numbers and intervals."""
+"""Sentences about how curves change with depth, generated from their numbers and intervals."""
 
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -9,12 +10,12 @@ import pandas as pd
 
 from ._curves import layers_of, samples_at
 from ._numbers import estimate_text, listed, number, size_text
-from ._samples import Estimate, Samples
+from ._samples import Estimate, Samples, chosen
 from ._series import Series
 
 
 class Wording(NamedTuple):
-    """How a sentence speaks of one quantity."""
+    """Wording for one quantity."""
 
     unit: str
     rises: str = "gains"
@@ -24,16 +25,16 @@ class Wording(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """A dip or peak at an inner layer that lies beyond both ends by more than the intervals allow."""
+    """A dip or peak at an inner layer, beyond both ends by more than the intervals."""
 
     layer: int
     dip: bool
-    there: Estimate  # how far the first layer lies from it
-    back: Estimate  # how far the last one does
+    there: Estimate  # distance from the first layer
+    back: Estimate  # distance from the last layer
 
     @property
     def seen(self) -> bool:
-        """Whether both parts of the way are seen in the picture: neither is a tenth of the other."""
+        """Whether both parts are visible in the picture: neither is below a tenth of the other."""
         sizes = sorted((abs(self.there.value), abs(self.back.value)))
         return sizes[0] > 0.1 * sizes[1]
 
@@ -45,15 +46,15 @@ class _Turn(NamedTuple):
 
 
 class _Move(NamedTuple):
-    """How one line moves from its first layer to its last."""
+    """How one line changes from its first layer to its last."""
 
     layers: list[int]
-    ends: Estimate  # last less first
+    ends: Estimate  # last minus first
     turn: _Turn | None
 
     @property
     def flat(self) -> bool:
-        """Neither a clear change from end to end nor a turn in between."""
+        """Whether there is neither a clear change from end to end nor a turn in between."""
         return len(self.layers) > 1 and self.ends.has_interval and self.ends.sign == 0 and not self.turn
 
 
@@ -63,7 +64,7 @@ def _move(frame: pd.DataFrame, key: str) -> _Move:
 
 
 def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording) -> list[str]:
-    """One sentence on every line's change from first to last layer, with a dip or peak in between; one on the control.
+    """One sentence on each line's change from first to last layer, including a dip or peak; one on the control.
 
     For example "From layer 0 to layer 6, causal LM loses 1.34 nats (1.19 to 1.48) of …; translation loses 0.78 (…)."
     """
@@ -81,13 +82,13 @@ def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording)
     if flat:
         told.append(f"there is no clear change for {listed(flat)}")
     end = f"layer {last[shown[0].key]}" if same else "the last layer"
-    control = control_sentence(frame, shown, wording.unit)
+    control = control_sentence([frame], shown, wording.unit)
     opening = f"From layer {layers_of(frame, shown[0].key)[0]} to {end}, "
     return [f"{opening}{'; '.join(told)}."] + ([control] if control else [])
 
 
 def trend_words(frame: pd.DataFrame, series: list[Series], noun: str, of: str = "in") -> str:
-    """The same without a number: "With depth, … falls in causal LM; falls and recovers in masked LM; …"."""
+    """The same without numbers: "With depth, … falls in causal LM; falls and recovers in masked LM; …"."""
     groups: dict[str, list[str]] = {}
     for line in series:
         if line.key in set(frame["series"]) and len(layers_of(frame, line.key)) > 1:
@@ -112,12 +113,16 @@ def change(frame: pd.DataFrame, key: str, trained: bool = True) -> Estimate:
     return (samples_at(frame, key, layers[-1], trained) - samples_at(frame, key, layers[0], trained)).estimate()
 
 
-def control_sentence(frame: pd.DataFrame, series: list[Series], unit: str) -> str:
-    """How far the untrained models move over the same layers; empty where there are none."""
-    untrained = frame[~frame["trained"]]
-    keys = [line.key for line in series if bool((untrained["series"] == line.key).any())]
-    moves = [abs(change(frame, key, trained=False).value) for key in keys]
-    moves = [move for move in moves if math.isfinite(move)]  # one that was not measured at both ends tells nothing
+def control_sentence(frames: Iterable[pd.DataFrame], series: list[Series], unit: str) -> str:
+    """How far the untrained models change over the same layers; empty without any."""
+    controls = [(frame, set(frame.loc[~frame["trained"], "series"])) for frame in frames]
+    moves = [
+        abs(change(frame, line.key, trained=False).value)
+        for frame, keys in controls
+        for line in series
+        if line.key in keys
+    ]
+    moves = [move for move in moves if math.isfinite(move)]  # skip models without values at both ends
     if not moves:
         return ""
     suffix = f" {unit}" if unit else ""
@@ -127,7 +132,7 @@ def control_sentence(frame: pd.DataFrame, series: list[Series], unit: str) -> st
 
 
 def order_sentence(frame: pd.DataFrame, series: list[Series], lead: str) -> str:
-    """The lines ordered by their value at the last layer, and which neighbours in that order are not told apart."""
+    """The lines ordered by their value at the last layer, and which adjacent ones do not clearly differ."""
     shown = [line for line in series if line.key in set(frame["series"])]
     if len(shown) < 2:
         return ""
@@ -163,12 +168,12 @@ def _clause(frame: pd.DataFrame, line: Series, move: _Move, wording: Wording, fi
 
 def _turning_point(frame: pd.DataFrame, key: str, layers: list[int]) -> _Turn | None:
     at = {layer: samples_at(frame, key, layer) for layer in layers}
-    means = {layer: samples.estimate().value for layer, samples in at.items()}
-    lowest, highest = min(layers, key=means.__getitem__), max(layers, key=means.__getitem__)
-    for layer, sign in ((lowest, 1), (highest, -1)):
-        if layer in (layers[0], layers[-1]):
+    for sign in (1, -1):
+        found = chosen(at, operator.neg if sign == 1 else operator.pos)
+        if found is None or found.key in (layers[0], layers[-1]):
             continue
-        before, after = (at[layers[0]] - at[layer]).estimate(), (at[layers[-1]] - at[layer]).estimate()
+        there = found.at[found.key]
+        before, after = (found.at[layers[0]] - there).estimate(), (found.at[layers[-1]] - there).estimate()
         if before.sign == sign and after.sign == sign:
-            return _Turn(layer, sign == 1, before, after)
+            return _Turn(found.key, sign == 1, before, after)
     return None

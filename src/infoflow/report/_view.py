@@ -1,4 +1,4 @@
-"""One sentence's attention as one HTML file that needs nothing but a browser."""
+"""One sentence's attention as one HTML file that needs only a browser."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,16 +23,16 @@ VIEWS = (
     *("page.js", "attention.js", "flow.js", "sentence_view.js"),
     *("flow_view.js", "predictions.js", "effects.js"),
 )
-"""Scripts of the views, which the live explorer shares."""
+"""Scripts of the views, shared with the live explorer."""
 
 
 def write_view(seen: SentenceAttention, path: Path | str) -> Path:
     """Write the attention views of one sentence: all heads, the flow through the layers, one head, queries and keys.
 
-    One HTML file that is readable offline, complete or not at all. Returns its path.
+    One HTML file, readable offline, complete or not written at all. Returns its path.
 
     Raises:
-        UserError: `path` is no `.html`, or another's file.
+        UserError: `path` does not end in `.html`, or a file there is not infoflow's.
     """
     path = check_view_path(path)
     page = view_page(seen)
@@ -43,24 +43,24 @@ def write_view(seen: SentenceAttention, path: Path | str) -> Path:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Explored:
-    """What the live explorer knows of a sentence beside its attention."""
+    """The live explorer's results for a sentence, besides its attention."""
 
     state: str = ""
-    """The choices with which the page opens, as they stand in an address after `#`."""
+    """Initial choices of the page, in the format of an address fragment after `#`."""
     before: SentenceAttention | None = None
-    """The sentence as the unchanged model reads it."""
+    """The sentence's attention in the unchanged model."""
     told_change: str = ""
-    """What was taken away, in words."""
+    """What was ablated, in words."""
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Further arrays by name: the change of every weight."""
     answers: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    """By question (lens, relevance; tokens and heads: each taken away alone) what was answered."""
+    """Answers by question: lens, relevance; single ablations of tokens and heads."""
     effect: Mapping[str, Any] | None = None
-    """What the change did to predictions and states."""
+    """Effect of the change on predictions and representations."""
 
 
 def view_page(seen: SentenceAttention, explored: Explored | None = None) -> str:
-    """The page that `write_view` writes; with what the explorer found, its views and its changes too."""
+    """The page that `write_view` writes; with the explorer's results, also its views and changes."""
     scripts = [closed(asset(name)) for name in (*VIEWS, "view.js")]
     explored = explored or Explored()
     payload, blocks = view_payload(seen), view_blocks(seen) | dict(explored.arrays)
@@ -87,7 +87,7 @@ def view_page(seen: SentenceAttention, explored: Explored | None = None) -> str:
 
 
 def environment() -> Environment:
-    """Templates that escape what they are given."""
+    """Templates with automatic escaping."""
     made = Environment(
         loader=PackageLoader("infoflow.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -96,10 +96,10 @@ def environment() -> Environment:
 
 
 def check_view_path(path: Path | str) -> Path:
-    """Where a view may be written: a new HTML file, or an earlier one of infoflow's.
+    """Check a view's path: a new HTML file, or an earlier one of infoflow's.
 
     Raises:
-        UserError: It is none.
+        UserError: The path is neither.
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
@@ -109,7 +109,7 @@ def check_view_path(path: Path | str) -> Path:
 
 
 def view_payload(seen: SentenceAttention) -> dict[str, Any]:
-    """What the scripts of the views are told of a sentence: tokens, kinds of attention, layers, heads."""
+    """Sentence data for the view scripts: tokens, kinds of attention, layers, heads."""
     sentence = seen.sentence
     return {
         "model": seen.model,
@@ -158,12 +158,12 @@ def _vectors(layer: LayerAttention) -> dict[str, np.ndarray]:
 
 
 def _scales(vectors: np.ndarray) -> np.ndarray:
-    """The largest size of a number of each head."""
+    """The largest absolute value of each head."""
     return np.maximum(np.abs(vectors).max(axis=(1, 2)), 1e-12)
 
 
 def view_blocks(seen: SentenceAttention) -> dict[str, np.ndarray]:
-    """Every array of the views by its name: kind, layer and what it is."""
+    """Every array of the views, named by kind, layer and content."""
     blocks = {}
     for kind in seen.kinds:
         for layer in kind.layers:

@@ -1,4 +1,4 @@
-"""What stands near some words, for one model, as one HTML file that needs nothing but a browser."""
+"""Neighbours of some words in one model, as one HTML file that needs only a browser."""
 
 from pathlib import Path
 
@@ -12,24 +12,24 @@ from ._binary import packed_json
 from ._embedding import asset, closed, embedded, policy, style
 from ._series import Series
 from ._view import check_view_path
-from .knows._word_payload import words_payload
+from .knows._words import words_payload
 
 _SCRIPTS = ("page.js", "attention.js", "words.js")
 
 
 def write_word_view(table: pd.DataFrame, model: str, path: Path | str) -> Path:
-    """Write the static neighbours of words beside those of their occurrences, with their sentences.
+    """Write the static neighbours of words next to those of their occurrences, with their sentences.
 
     Args:
         table: `word_neighbours` of one model.
         model: Its name.
-        path: One HTML file, readable offline, complete or not at all.
+        path: One HTML file, readable offline, complete or not written at all.
 
     Returns:
         The path.
 
     Raises:
-        UserError: The table is empty, or `path` is no `.html`, or another's file.
+        UserError: The table is empty, `path` does not end in `.html`, or a file there is not infoflow's.
     """
     path = check_view_path(path)
     if table.empty:

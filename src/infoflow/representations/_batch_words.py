@@ -12,7 +12,10 @@ from infoflow.flow import Stream
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BatchWords:
-    """Which tokens of a batch make up which word; special tokens and padding make up none."""
+    """Which tokens of a batch make up which word.
+
+    Special tokens, padding and words without letter or digit are left out, as in `WordRows`.
+    """
 
     merge: str
     """"mean", "first", "last", or "token" where words were not asked for or the tokenizer knows none."""
@@ -24,16 +27,21 @@ class BatchWords:
     """Row of the batch that each word is in."""
 
     @classmethod
-    def of(cls, stream: Stream, merge: str) -> "BatchWords":
+    def of(cls, stream: Stream, merge: str, symbols: Int[Tensor, " id"]) -> "BatchWords":
+        """The words of a stream; `symbols` are the token ids without letter or digit."""
         valid = stream.valid
         tokens = valid.flatten().nonzero()[:, 0]
         length = valid.shape[1]
+        lexical = torch.isin(stream.input_ids.flatten()[tokens], symbols, invert=True)
         if merge == "token" or bool((stream.words[valid] == NOT_A_WORD).all()):
+            tokens = tokens[lexical]
             return cls(merge="token", tokens=tokens, counts=torch.ones_like(tokens), sentences=tokens // length)
-        tokens = tokens[stream.words.flatten()[tokens] != NOT_A_WORD]
+        in_words = stream.words.flatten()[tokens] != NOT_A_WORD
+        tokens, lexical = tokens[in_words], lexical[in_words]
         places = tokens // length * length + stream.words.flatten()[tokens]
-        words, counts = torch.unique_consecutive(places, return_counts=True)
-        return cls(merge=merge, tokens=tokens, counts=counts, sentences=words // length)
+        kept = torch.isin(places, places[lexical])
+        words, counts = torch.unique_consecutive(places[kept], return_counts=True)
+        return cls(merge=merge, tokens=tokens[kept], counts=counts, sentences=words // length)
 
     def merged(self, states: Float[Tensor, "sentence token width"]) -> Float[Tensor, "word width"]:
         """One state per word, in float64."""

@@ -1,4 +1,4 @@
-"""Counts of labels by bootstrap block: an estimate on some blocks, and without each of them, from one look."""
+"""Counts of labels by bootstrap block: an estimate on some blocks, and without each of them, from one pass."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from ._entropy import TERMS, CountSums
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BlockCounts:
-    """How often each label occurs in each block; only what occurs."""
+    """Count of each label in each block, without zeros."""
 
     label: Int[np.ndarray, " entry"]  # 0..m−1, ascending
     block: Int[np.ndarray, " entry"]  # 0..63
@@ -26,16 +26,16 @@ class BlockCounts:
         return cls(label=compact, block=block, count=count)
 
     def within(self, blocks: Bool[np.ndarray, " block"]) -> "BlockCounts":
-        """Of the chosen blocks alone."""
+        """Counts of the chosen blocks only."""
         kept = blocks[self.block]
         return BlockCounts(label=self.label[kept], block=self.block[kept], count=self.count[kept])
 
     def sums(self) -> CountSums:
-        """Of all blocks."""
+        """Sums over all blocks."""
         return CountSums.of(self._totals())
 
     def sums_without_each(self) -> CountSums:
-        """Of all blocks but one, (64,): only the labels in a block change its sums."""
+        """Sums without each block, (64,): only the labels in a block change its sums."""
         totals = self._totals()
         before = totals[self.label]
         after = before - self.count

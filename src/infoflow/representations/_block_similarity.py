@@ -1,4 +1,4 @@
-"""Mean cosines of all pairs, exact, and the same without each bootstrap block: sums of unit vectors are enough."""
+"""Exact mean cosines of all pairs, and without each bootstrap block: sums of unit vectors suffice."""
 
 # n occurrence, D width, W word, P cell (a word's occurrences in one block), 64 bootstrap blocks
 
@@ -18,9 +18,9 @@ from ._similarity import mean_cosine
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Jackknifed:
-    """A statistic, and its value less what the sentences of each block add to it.
+    """A statistic, and its value minus the contribution of each block's sentences.
 
-    Where blocks are unequal shares of a word, or points are each other's neighbours, that is not quite the value
+    If blocks are unequal shares of a word, or points are each other's neighbours, that differs slightly from the value
     without them: see `WordBlocks.mean` and `spread_of_neighbours`.
     """
 
@@ -78,16 +78,16 @@ class WordBlocks:
         without_cells: Float[Tensor, " cell"],
         counted: Float[Tensor, " occurrence"] | None = None,
     ) -> Jackknifed:
-        """The mean over words, from each word's value and its value without each of its cells; NaN counts nowhere.
+        """The mean over words, from each word's value and its value without each of its cells; NaN is skipped.
 
-        A word of which a block leaves too little for a value counts nowhere without that block.
-        `counted` is 0 at occurrences that no value rests on, else 1; by default all count.
+        If a block leaves too little of a word for a value, the word is skipped without that block.
+        `counted` is 0 at occurrences that affect no value, else 1; default: all count.
         """
         defined = of_words.isfinite()
         total, number = of_words[defined].sum(), defined.sum()
         own = of_words[self.cell_words]
         kept = without_cells.isfinite() & own.isfinite()
-        # A block takes a word's value away and gives back its value on the other blocks, where that is defined.
+        # A block removes a word's value and adds its value on the other blocks, if defined.
         change = torch.where(kept, -self._effects(own - without_cells, kept, counted), -own.nan_to_num(0.0))
         lost = own.isfinite() & ~kept
         zeros = torch.zeros(NUM_BLOCKS, dtype=torch.float64)
@@ -100,12 +100,12 @@ class WordBlocks:
         kept: Bool[Tensor, " cell"],
         counted: Float[Tensor, " occurrence"] | None,
     ) -> Float[Tensor, " cell"]:
-        r"""What each cell adds to its word's value, from the differences that leaving it out makes.
+        r"""Each cell's contribution to its word's value, from the differences that leaving it out makes.
 
         $$ e_c = \Big( (1 - s_c) d_c - s_c \sum_k (1 - s_k) d_k \Big) \Big/ \sqrt{1 - \sum_k s_k^2} $$
 
-        s are the cells' shares of the word's occurrences. The sum is what any occurrences would add: a statistic of
-        fewer is biased more, but another sample has as many. The root is that of g / (g − 1) of g equal cells.
+        s are the cells' shares of the word's occurrences. The sum is the contribution of any occurrences: a statistic
+        of fewer is biased more, but another sample has as many. The root is that of g / (g − 1) for g equal cells.
 
         Source: [@busing1999], the pseudo-values of unequal groups.
         """
@@ -129,14 +129,14 @@ def average_of_blocks(sums: Float[Tensor, "64 width"], counts: Float[Tensor, "64
 
 
 def average_cosine(units: Float[Tensor, "occurrence width"], blocks: Int[Tensor, " occurrence"]) -> Jackknifed:
-    """Mean cosine over all pairs; zero rows count nowhere."""
+    """Mean cosine over all pairs; zero rows are skipped."""
     sums = torch.zeros(NUM_BLOCKS, units.shape[1], dtype=units.dtype).index_add_(0, blocks, units)
     counts = blocks[units.any(1)].bincount(minlength=NUM_BLOCKS)
     return average_of_blocks(sums, counts.to(units.dtype))
 
 
 def average_within_words(units: Float[Tensor, "occurrence width"], cells: WordBlocks) -> Jackknifed:
-    """Mean over words of the mean cosine over each word's pairs; zero rows count nowhere."""
+    """Mean over words of the mean cosine over each word's pairs; zero rows are skipped."""
     ones = units.any(1).to(units.dtype)
     sums, counts = cells.by_word(units), cells.by_word(ones)
     rest = sums[cells.cell_words] - cells.by_cell(units)

@@ -1,4 +1,4 @@
-"""Maximum explainable variance of words, and the same without each bootstrap block, from one decomposition a word."""
+"""Maximum explainable variance of words, and without each bootstrap block, from one decomposition per word."""
 
 # n occurrence, D width, W word, P cell
 
@@ -13,18 +13,18 @@ _LEAST = 3
 _CONSTANT = 1e-12
 """Vectors whose spread is at most this share of their length are equal up to rounding."""
 _ROUNDING = 1e-9
-"""Less than this share of a word's variance is what rounding leaves of equal vectors."""
+"""A smaller share of a word's variance is the rounding of equal vectors."""
 
 
 def variance_within_words(states: Float[Tensor, "occurrence width"], cells: WordBlocks) -> Jackknifed:
     r"""Mean over words of the share of variance along each word's first principal direction.
 
-    Without a block b, the direction v stays: to first order in the block's share,
+    Without a block b, the direction v is kept fixed: to first order in the block's share,
 
     $$ \lambda_{(b)} = \lambda - \sum_{i \in b} t_i^2 - \frac{(\sum_{i \in b} t_i)^2}{n - n_b}, \qquad
        t_i = v \cdot (x_i - \bar x) $$
 
-    and the total variance likewise, exactly. A word whose occurrences do not vary or are fewer than three is left out.
+    and the total variance likewise, exactly. A word with constant or fewer than three occurrences is left out.
     """
     counts = cells.by_word(torch.ones(len(states), dtype=states.dtype))
     shifted = states - (cells.by_word(states) / counts.unsqueeze(1))[cells.words]
@@ -56,7 +56,7 @@ def _first_directions(
 
 
 def _first_direction(x: Float[Tensor, "occurrence width"]) -> tuple[Float[Tensor, ""], Float[Tensor, " width"]]:
-    """By the smaller of the two Gram matrices."""
+    """Computed from the smaller of the two Gram matrices."""
     few = len(x) < x.shape[1]
     values, vectors = torch.linalg.eigh(x @ x.mT if few else x.mT @ x)
     direction = x.mT @ vectors[:, -1] if few else vectors[:, -1]

@@ -1,4 +1,4 @@
-"""Canonical correlations, by covariances where they are well conditioned and by QR where they are not."""
+"""Canonical correlations, from covariances if they are well conditioned, otherwise by QR."""
 
 # x (token, width_x) and y (token, width_y) are centred
 
@@ -29,12 +29,12 @@ class Whitening:
     loadings: Float[Tensor, "direction width"]
     """Inner products of the orthonormal directions with the raw centred columns."""
     safe: bool
-    """Whether the smallest direction has kept its digits."""
+    """Whether the smallest direction is numerically accurate."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Canonical:
-    """Canonical correlations in falling order, and how much of each view its canonical variates account for."""
+    """Canonical correlations in falling order, and how much of each view its canonical variates explain."""
 
     correlations: Float[Tensor, " variate"]
     """As many as the smaller rank."""
@@ -72,7 +72,7 @@ def cca_correlations(x: Matrix, y: Matrix) -> Float[Tensor, " variate"]:
 
 
 def canonical_of(x: Matrix, y: Matrix) -> Canonical:
-    """Canonical correlations of two views as a user gives them."""
+    """Canonical correlations of two views in the user's form."""
     raw_x, raw_y = as_tensor(x), as_tensor(y)
     view_x, view_y = (centred(view) for view in as_views(raw_x, raw_y))
     white_x, white_y = whiten(gram(view_x)), whiten(gram(view_y))
@@ -85,10 +85,10 @@ def canonical_of(x: Matrix, y: Matrix) -> Canonical:
 
 
 def whiten(covariance: Float[Tensor, "width width"], floor: Float[Tensor, " width"] | None = None) -> Whitening:
-    """The orthonormal directions behind an (unnormalised) covariance.
+    """The orthonormal directions of an (unnormalised) covariance.
 
-    Columns are brought to norm 1 first, which keeps layers with a few huge dimensions well conditioned; those of a
-    norm up to `floor` count as constant.
+    Columns are scaled to norm 1 first, which keeps layers with a few huge dimensions well conditioned; columns of norm
+    up to `floor` count as constant.
     """
     norms = covariance.diagonal().clamp(min=0).sqrt()
     varying = norms > (0 if floor is None else floor)
@@ -112,13 +112,13 @@ def canonical_of_covariance(x: Whitening, y: Whitening, cross: Float[Tensor, "wi
 def canonical_by_qr(
     x: Float[Tensor, "token width_x"], y: Float[Tensor, "token width_y"], floor_x: float, floor_y: float
 ) -> Canonical:
-    """Canonical correlations of views whose covariance has lost digits; floors are from `singular_floor`."""
+    """Canonical correlations of views whose covariance is inaccurate; floors are from `singular_floor`."""
     (q_x, loadings_x), (q_y, loadings_y) = orthonormal(x, floor_x), orthonormal(y, floor_y)
     return canonical_of_overlap(q_x.mT @ q_y, loadings_x, loadings_y)
 
 
 def singular_floor(dtype: torch.dtype) -> float:
-    """Directions below this share of the largest singular value are rounding of the type the view came in."""
+    """Directions below this share of the largest singular value are rounding of the view's original type."""
     return _SINGULAR_FLOOR_SINGLE if dtype == torch.float32 else _SINGULAR_FLOOR
 
 

@@ -23,15 +23,18 @@ from ._layer_pair import LayerPair
 from ._svd import complete_svd
 
 _SMOOTHING = 0.2
-"""Squared correlations closer than this share of 1/√n exchange directions from one sample to the next, so the weights
-of PWCCA do not follow either; without it 1/(ρ_i² − ρ_k²) has no finite variance. Measured on a masked and a causal LM
-of width 64 (Tatoeba): interval widths are 0.97 to 1.1 times the spread over 25 disjoint samples of 5,000 tokens, 0.8 to
-1.1 times at 1,000 tokens; leaving out each of 64 blocks gives 1.1 to 1.3 times and 1.1 to 1.6 times."""
+"""Threshold for squared correlations that are too close, as a share of 1/√n.
+
+Closer ones exchange directions between samples, so the weights of PWCCA do not follow either; without it 1/(ρ_i² −
+ρ_k²) has no finite variance. Measured on a masked and a causal LM of width 64 (Tatoeba): interval widths are 0.97 to
+1.1 times the spread over 25 disjoint samples of 5,000 tokens, 0.8 to 1.1 times at 1,000 tokens; leaving out each of 64
+blocks gives 1.1 to 1.3 times and 1.1 to 1.6 times.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gradient:
-    """A similarity of all rows and its derivatives by the overlap and by both Gram matrices."""
+    """A similarity of all rows and its derivatives with respect to the overlap and both Gram matrices."""
 
     value: float
     overlap: Float[Tensor, "p q"]
@@ -81,11 +84,11 @@ class _CcaSide:
 def _one_side(
     rho: Float[Tensor, " r"], variates: Float[Tensor, "own width"], num_other: int, smoothing: float
 ) -> _CcaSide:
-    """`variates` holds each canonical direction's inner products with the view's raw columns, α before |·| and sum."""
+    """`variates` holds each canonical direction's inner products with the view's raw columns, before |·| and sum."""
     num_own, r = len(variates), len(rho)
     weights = variates[:r].abs().sum(1)
     value = float(weights @ rho.clamp(0, 1) / weights.sum())
-    # How the value grows as variate i turns towards direction k, by the weights alone.
+    # The change of the value as variate i rotates towards direction k, through the weights alone.
     turn = (variates @ variates[:r].sign().mT) * (rho - value) / weights.sum()
     of_rows = torch.zeros(num_own, dtype=rho.dtype)
     of_rows[:r] = rho
@@ -108,7 +111,7 @@ def _in_directions(
     on_gram_x: Float[Tensor, "p p"] | float = 0.0,
     on_gram_y: Float[Tensor, "q q"] | float = 0.0,
 ) -> Gradient:
-    """Coefficients of N, e and f as coefficients of the overlap and the Gram matrices."""
+    """Coefficients of N, e and f, converted to those of the overlap and the Gram matrices."""
     correlations = _diagonal(rho, on_overlap.shape)
     return Gradient(
         value=value,

@@ -13,7 +13,7 @@ from ._frequency_bins import GROUPS, RANK_EDGES, bin_columns, bin_keys, check_bi
 from ._paired_distance import BlockGroups, LayerView, distance_columns
 from ._pwcca import check_side
 
-_SCHEMA = TableSchema(
+CHANGE_BY_FREQUENCY = TableSchema(
     name="change_by_frequency",
     version=1,
     description="PWCCA distance between consecutive layers of tokens of one range of frequency ranks. All bins of a "
@@ -31,7 +31,7 @@ _SCHEMA = TableSchema(
 
 
 class ChangeByFrequency(SampleMeasure):
-    r"""1 − PWCCA between consecutive layers, of the tokens of each frequency bin alone.
+    r"""1 − PWCCA between consecutive layers, for the tokens of each frequency bin separately.
 
     $$ \mathrm{change}(B, l) = 1 - \mathrm{PWCCA}\big(H_l[B],\, H_{l+1}[B]\big) $$
 
@@ -44,15 +44,15 @@ class ChangeByFrequency(SampleMeasure):
     rows of the second layer within the bin.
 
     Args:
-        per_bin: At most so many occurrences of each bin; at least 10, better 20, per dimension. `equal_bins` says
-            which bins are compared where a corpus has fewer.
+        per_bin: Maximum occurrences of each bin; at least 10, better 20, per dimension. `equal_bins` chooses the
+            compared bins if a corpus has fewer.
         edges: Ranks at which bins begin, and the rank at which the last one ends; 1 is the most frequent token.
-        side: The view that weights; see `pwcca`.
+        side: The weighting view; see `pwcca`.
 
     Source: [@voita2019evolution].
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = CHANGE_BY_FREQUENCY
 
     def __init__(self, per_bin: int = 3000, edges: Sequence[int] = RANK_EDGES, side: str = "mean") -> None:
         check_bins(per_bin, edges)

@@ -94,7 +94,7 @@ def minibatch_cka(batches: Iterable[tuple[Matrix, Matrix]]) -> float:
 
 
 def _ratio(cross: float, self_x: float, self_y: float) -> float:
-    """CKA from its three terms. A negative `cross` is an estimate near 0, a negative self term none at all."""
+    """CKA from its three terms. A negative `cross` is an estimate near 0; a negative self term makes CKA undefined."""
     if self_x <= 0 or self_y <= 0:
         current_display().warn("CKA is undefined: a view has no self-similarity (too few tokens, or no variation).")
         return math.nan
@@ -116,7 +116,7 @@ def hsic_debiased(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token wid
 
 
 def _gram_product(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token width_y"]) -> Float[Tensor, ""]:
-    """tr(K L), through whichever of the two matrix shapes is smaller."""
+    """tr(K L), computed through the smaller of the two matrix shapes."""
     if len(x) < min(x.shape[1], y.shape[1]):
         return ((x @ x.mT) * (y @ y.mT)).sum()
     return torch.linalg.matrix_norm(gram(x) if x is y else x.mT @ y).square()

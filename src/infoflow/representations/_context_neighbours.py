@@ -11,9 +11,9 @@ from ._token_pools import SETTINGS, AbstractTokenPools
 
 SIDES = ("left", "right")
 
-_SCHEMA = TableSchema(
+CONTEXT_NEIGHBOURS = TableSchema(
     name="context_neighbours",
-    version=2,
+    version=3,
     description="Fraction of the nearest occurrences of the same token that have the same token before or after them.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
@@ -38,7 +38,7 @@ class ContextNeighbours(AbstractTokenPools):
     Source: [@voita2019evolution], k = 50.
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = CONTEXT_NEIGHBOURS
 
     def compute(self, sample: TokenSample) -> pd.DataFrame:
         rows = [

@@ -1,4 +1,4 @@
-"""Every token that a pass has counted: what it is, and the cluster of its state in every layer."""
+"""All counted tokens of a pass: their labels, and the clusters of their states in every layer."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -14,7 +14,7 @@ class CountedTokens:
     position: Int[np.ndarray, " token"]
     token: Int[np.ndarray, " token"]
     label: Int[np.ndarray, " token"]
-    """The token to predict there; NO_LABEL where there is none."""
+    """The token to predict there; NO_LABEL if there is none."""
     clusters: UInt16[np.ndarray, "layer clustering token"]
 
     def __len__(self) -> int:
@@ -24,7 +24,7 @@ class CountedTokens:
         return replace(self, **{field.name: getattr(self, field.name)[..., rows] for field in fields(self)})
 
     def ordered(self) -> "CountedTokens":
-        """In an order that does not depend on batches and shards."""
+        """Sorted in an order that does not depend on batches and shards."""
         return self.take(np.lexsort((self.label, self.token, self.position, self.sentence)))
 
     def state_dict(self) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""How similar and how far apart random words are, as a distribution."""
+"""The distribution of similarities and distances between random words."""
 
 from typing import Any, ClassVar
 
@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from infoflow.flow import SampleMeasure, SampleRequest, TokenSample
+from infoflow.flow import SAMPLE_COLUMNS, SampleMeasure, SampleRequest, TokenSample
 from infoflow.foundation import UserError, current_display, stream
 from infoflow.results import Column, TableSchema
 
@@ -18,9 +18,9 @@ from ._word_rows import WordRows, check_words
 _COSINE_BINS = 80
 _BINS = 32  # Euclidean: between 32 and 64, since bins are a power of two wide
 
-_SCHEMA = TableSchema(
+DISTANCE_DISTRIBUTION = TableSchema(
     name="distance_distribution",
-    version=1,
+    version=2,
     description="Histograms of the cosine and of the Euclidean distance between random words, by layer.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
@@ -41,6 +41,7 @@ _SCHEMA = TableSchema(
             description="the same of an isotropic Gaussian with the layer's mean squared length",
         ),
         Column(name="count", dtype="int64", unit="pairs", description="pairs of words; zero vectors have no cosine"),
+        *SAMPLE_COLUMNS,
     ),
 )
 
@@ -48,17 +49,17 @@ _SCHEMA = TableSchema(
 class DistanceDistribution(SampleMeasure):
     """Histograms of cosines and Euclidean distances between random pairs of words, layer by layer.
 
-    Words are as in `WordGeometry`. The two of a pair are different occurrences, whatever their words.
+    Words are as in `WordGeometry`. The two of a pair are different occurrences of any words.
 
     Args:
-        occurrences: At most so many sampled tokens.
+        occurrences: At most this many sampled tokens.
         pairs: Number of random pairs, the same in every layer.
         words: How a word's tokens become one state: "mean", "first" or "last"; "token" takes tokens as words.
 
     Source: [@vazquez2021].
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = DISTANCE_DISTRIBUTION
 
     def __init__(self, occurrences: int = 20_000, pairs: int = 20_000, words: str = "mean") -> None:
         check_words(words)
@@ -83,7 +84,7 @@ class DistanceDistribution(SampleMeasure):
             for metric, measured in _METRICS.items():
                 frame = _histogram(metric, measured(x, y), controls[metric] * scales[metric])
                 frames.append(frame.assign(layer=layer, metric=metric))
-        return pd.concat(frames, ignore_index=True).assign(stack=kept.facts.stack)
+        return pd.concat(frames, ignore_index=True).assign(stack=kept.facts.stack, **sample.sizes(self.request))
 
 
 def _pairs(num: int, pairs: int) -> tuple[Int[Tensor, " pair"], Int[Tensor, " pair"]]:

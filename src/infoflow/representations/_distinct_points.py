@@ -1,4 +1,4 @@
-"""Points that no other point repeats."""
+"""Distinct points."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -8,10 +8,10 @@ from infoflow.foundation import stream
 
 
 def distinct_points(x: Float[Tensor, "point width"], tolerance: float = 0.0) -> Int[Tensor, " distinct"]:
-    """The indices, in order, of the rows that repeat no row before them.
+    """The indices, in order, of the rows that do not repeat an earlier row.
 
-    With a tolerance, a row repeats another that is at most this share of the rows' root mean square length away: equal
-    inputs come out of a network a little different where batches are padded differently.
+    With a tolerance, a row repeats another at a distance of at most this share of the rows' root mean square length:
+    equal inputs give slightly different outputs if batches are padded differently.
     """
     kept = _first_of_equals(x)
     reach = tolerance * float(x.square().sum(1).mean().sqrt())
@@ -38,7 +38,7 @@ def _close_in_one_direction(x: Float[Tensor, "point width"], reach: float) -> li
 
 
 def _repeats(x: Float[Tensor, "close width"], reach: float) -> Bool[Tensor, " close"]:
-    """Whether each row is within reach of a row before it that is not itself a repetition."""
+    """Whether each row is within reach of an earlier row that is not itself a repetition."""
     repeats = torch.zeros(len(x), dtype=torch.bool)
     for index in range(len(x) - 1):
         if not repeats[index]:

@@ -1,4 +1,4 @@
-"""Entropy of counts, and what estimates of it need to know of them."""
+"""Entropy of counts, and the statistics that its estimators need."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from scipy.special import digamma, exp1, xlogy
 from infoflow.foundation import UserError
 
 EntropyEstimator = Literal["plug-in", "miller-madow", "grassberger", "chao-shen", "chao-wang-jost"]
-"""How entropy is estimated from counts; all but the first correct for few of them."""
+"""Estimator of entropy from counts; all but the first correct for small counts."""
 
 
 def entropy(counts: np.ndarray, estimator: str = "plug-in") -> float:
     r"""Entropy of the distribution that `counts` were drawn from, in nats.
 
-    With n the counts, N their sum, f₁ and f₂ the labels that were seen once and twice:
+    With n the counts, N their sum, f₁ and f₂ the numbers of labels seen once and twice:
 
     | estimator        | formula                                                                                |
     |------------------|----------------------------------------------------------------------------------------|
@@ -45,9 +45,9 @@ def entropy(counts: np.ndarray, estimator: str = "plug-in") -> float:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CountSums:
-    """What the estimate of Chao, Wang and Jost reads of counts n: sums over labels, one entry for each set of counts.
+    """Statistics of counts n for the estimator of Chao, Wang and Jost: sums over labels, one per set of counts.
 
-    Sums over labels follow a change of few counts (a block left out) without a look at the others.
+    When few counts change (a block is left out), the sums can be updated without the other labels.
     """
 
     total: np.ndarray  # Σ n
@@ -58,18 +58,18 @@ class CountSums:
 
     @classmethod
     def of(cls, counts: np.ndarray) -> "CountSums":
-        """Of one set of counts."""
+        """Sums of one set of counts."""
         return cls(**{name: np.asarray(term(counts).sum()) for name, term in TERMS.items()})
 
     @property
     def plug_in(self) -> np.ndarray:
-        """Entropy in nats; NaN where nothing was counted."""
+        """Entropy in nats; NaN without counts."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.log(self.total) - self.log / self.total)
 
     @property
     def chao_wang_jost(self) -> np.ndarray:
-        r"""Entropy in nats; NaN where nothing was counted.
+        r"""Entropy in nats; NaN without counts.
 
         $$ \psi(N) - \frac1N\sum n\psi(n) + \frac{f_1}N (1-A)^{1-N} \sum_{r \ge N} \frac{(1-A)^r}{r} $$
 
@@ -77,14 +77,42 @@ class CountSums:
         $2 / ((N-1)(f_1-1) + 2)$ where no label was seen twice. The last sum is $\int_N^\infty e^{-\lambda r}/r\,dr$ and
         half its first term, up to 1/N², where $e^{-\lambda} = 1-A$.
         """
-        total = np.asarray(self.total, dtype=np.float64)
-        once, twice = np.asarray(self.once, dtype=np.float64), 2.0 * np.asarray(self.twice)
+        total, once = (np.asarray(each, dtype=np.float64) for each in (self.total, self.once))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             seen = digamma(total) - self.psi / total
-            share = np.where(twice > 0, twice / ((total - 1) * once + twice), 2 / ((total - 1) * (once - 1) + 2))
+            share = self._share_of_one()
             rate = -np.log1p(-share)
             unseen = once / total * (1 - share) * (_scaled_exp1(np.asarray(total * rate)) + 0.5 / total)
         return np.asarray(seen + np.where((once > 0) & (share < 1), unseen, 0.0))
+
+    @property
+    def tail(self) -> np.ndarray:
+        r"""Bias that `chao_wang_jost`, extrapolated over halves, may still have, as a standard error in nats.
+
+        With $U(r) = \sum_i p_i (1-p_i)^r$, the share of labels that r draws have not shown, the entropy is
+        $\sum_{r \ge 1} U(r) / r$, and N draws say nothing about the terms from N on. Good and Turing estimate
+        $U(N) = f_1 / N$ and its slope $b = -\mathrm d \ln U / \mathrm d \ln N = 2 f_2 / f_1$. An exponential through
+        both, as in `chao_wang_jost`, makes the rest $U e^b E_1(b)$, the least it can be. A power law, to which Zipf
+        tails are close, makes it $U / b$. The tail is b times their difference:
+
+        $$ U \left(1 - b\, e^b E_1(b)\right) $$
+
+        In 72 settings of known distributions with Zipf tails and at least 20 tokens per cluster, the bias left after
+        extrapolation over halves was at most 1.9 times that (`experiments/information`).
+
+        Source: [@good1953] for U; [@chao2013] for the series.
+        """
+        total, once = (np.asarray(each, dtype=np.float64) for each in (self.total, self.once))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            slope = -total * np.log1p(-self._share_of_one())
+            left = once / total * (1 - slope * _scaled_exp1(np.asarray(slope)))
+        return np.asarray(np.where((once > 0) & np.isfinite(left), left, 0.0))
+
+    def _share_of_one(self) -> np.ndarray:
+        """A in `chao_wang_jost`."""
+        total = np.asarray(self.total, dtype=np.float64)
+        once, twice = np.asarray(self.once, dtype=np.float64), 2.0 * np.asarray(self.twice)
+        return np.where(twice > 0, twice / ((total - 1) * once + twice), 2 / ((total - 1) * (once - 1) + 2))
 
 
 def _scaled_exp1(x: np.ndarray) -> np.ndarray:
@@ -125,9 +153,9 @@ def _grassberger(counts: np.ndarray) -> float:
 
 def _chao_shen(counts: np.ndarray) -> float:
     total = counts.sum()
-    once = min((counts == 1).sum(), total - 1)  # all of them seen once would leave no share for what was seen
+    once = min((counts == 1).sum(), total - 1)  # if all were seen once, no share would remain for seen labels
     shares = (1 - once / total) * counts / total
-    seen = -np.expm1(total * np.log1p(-np.minimum(shares, 1 - 1e-15)))  # the chance to be seen at all
+    seen = -np.expm1(total * np.log1p(-np.minimum(shares, 1 - 1e-15)))  # probability of being seen at all
     return float(-(xlogy(shares, shares) / seen).sum())
 
 

@@ -11,14 +11,14 @@ def maximum_explainable_variance(x: Matrix) -> float:
 
     $$ \mathrm{MEV} = \frac{\sigma_1^2}{\sum_i \sigma_i^2} $$
 
-    $\sigma_i$ are the singular values of the centred occurrences. How well one static vector per word could do;
-    the baseline is the value of random occurrences. Always 1 for two occurrences.
+    $\sigma_i$ are the singular values of the centred occurrences. It measures how well one static vector per word could
+    do; the baseline is the value of random occurrences. Always 1 for two occurrences.
 
     Args:
         x: (occurrence, width), float32 or float64; computed in float64.
 
     Returns:
-        Share in (0, 1]; NaN where the occurrences do not vary.
+        Share in (0, 1]; NaN for constant occurrences.
 
     Source: [@ethayarajh2019], who centre words but not their baseline; centre both.
 

@@ -1,4 +1,4 @@
-"""Bins of tokens by frequency rank, and how to fill them equally."""
+"""Bins of tokens by frequency rank, with equal numbers of occurrences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,20 +10,22 @@ import numpy as np
 from infoflow.foundation import UserError, as_written, current_display
 from infoflow.results import Column
 
-from ._pwcca import ROWS_PER_DIMENSION, warn_few_rows
+from ._pwcca import LEAST_PER_DIMENSION, ROWS_PER_DIMENSION, warn_few_rows
 
 RANK_EDGES = (1, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000)
 """The published bins: half-open ranges of rank among the training tokens, 1 = most frequent."""
 GROUPS = 16
-"""Groups of bootstrap blocks that are left out in turn: every bin has its own decompositions, and 64 groups take four
-times as long. Over 40 draws of 1000 tokens in 32 dimensions the standard deviation of the replicates was 1.19 times
-the true one with 16 groups, 1.43 times with 64, and varied by 18 % and 12 %."""
-_LEAST_PER_DIMENSION = 2  # with fewer rows several correlations of any two views are exactly 1
+"""Number of groups of bootstrap blocks that are left out in turn.
+
+Every bin has its own decompositions, and 64 groups take four times as long. Over 40 draws of 1000 tokens in 32
+dimensions the standard deviation of the replicates was 1.19 times the true one with 16 groups, 1.43 times with 64, and
+varied by 18 % and 12 %.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EqualBins:
-    """Which bins are compared, and the number of occurrences that all of them have."""
+    """The compared bins, and their common number of occurrences."""
 
     bins: tuple[int, ...]
     size: int
@@ -45,16 +47,16 @@ def check_bins(per_bin: int, edges: Sequence[int]) -> None:
 
 
 def equal_bins(counts: np.ndarray, edges: Sequence[int], width: int, per_bin: int) -> EqualBins:
-    """The bins with enough occurrences, and the equal number that each of them gives.
+    """The bins with enough occurrences, and the number that each of them contributes.
 
     PWCCA falls with the number of rows, so all bins get the same: `per_bin`, or that of the scarcest bin that is kept.
-    A bin is kept when it has 10 occurrences per dimension. Where fewer than two have, bins with more than 2 are kept,
-    and a warning says that all distances are biased towards 0. A note names the bins that are left out.
+    A bin is kept with at least 10 occurrences per dimension. If fewer than two bins have that, bins with more than 2
+    are kept, with a warning that all distances are biased towards 0. A note lists the bins that are left out.
     """
     wanted = min(per_bin, ROWS_PER_DIMENSION * width)
     enough = np.flatnonzero(counts >= wanted)
     if len(enough) < 2:
-        enough = np.flatnonzero(counts > _LEAST_PER_DIMENSION * width)
+        enough = np.flatnonzero(counts > LEAST_PER_DIMENSION * width)
     size = int(min(per_bin, counts[enough].min())) if len(enough) else 0
     left_out = [int(index) for index in np.flatnonzero(counts) if index not in enough]
     if left_out:

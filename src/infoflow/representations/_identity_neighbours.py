@@ -6,15 +6,15 @@ import numpy as np
 import pandas as pd
 import torch
 
-from infoflow.flow import SampleMeasure, SampleRequest, TokenSample
+from infoflow.flow import SAMPLE_COLUMNS, SampleMeasure, SampleRequest, TokenSample
 from infoflow.foundation import NUM_BLOCKS, current_display
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
 
 from ._neighbour_agreement import agreements, check_neighbours
 
-_SCHEMA = TableSchema(
+IDENTITY_NEIGHBOURS = TableSchema(
     name="identity_neighbours",
-    version=2,
+    version=3,
     description="Fraction of a state's nearest states (other occurrences, same layer) that belong to the same token. "
     "In a larger sample k neighbours are a smaller share, and more tokens have k others: compare rows of equal "
     "settings, of samples of equal size.",
@@ -25,27 +25,28 @@ _SCHEMA = TableSchema(
         Column(name="neighbours", dtype="int64", unit="neighbours", description="k"),
         Column(name="metric", dtype="string", unit="", description="cosine or euclidean"),
         Column(name="few", dtype="string", unit="", description="treatment of tokens with at most k occurrences"),
+        *SAMPLE_COLUMNS,
     ),
 )
 
 
 class IdentityNeighbours(SampleMeasure):
-    """How well a layer keeps the identity of tokens apart: `neighbour_agreement` with the token id as label.
+    """How well a layer separates tokens: `neighbour_agreement` with the token id as label.
 
-    Error bars resample sentences, of queries and of neighbours alike, to first order: a sentence left out would leave
-    its place among others' neighbours to the next nearest. The baseline is the fraction that random other occurrences
-    give, averaged over the same queries: Σp² where every token type is queried.
+    Error bars resample sentences, of queries and of neighbours alike, to first order: a sentence left out is replaced
+    among others' neighbours by the next nearest. The baseline is the fraction for random other occurrences, averaged
+    over the same queries: Σp² if every token type is queried.
 
     Args:
         k: Number of neighbours.
         metric: `"cosine"` or `"euclidean"`.
         few: What to do with tokens of fewer than k + 1 occurrences; see `neighbour_agreement`.
-        occurrences: At most so many sampled tokens; time grows with the square.
+        occurrences: At most this many sampled tokens; time grows with the square.
 
     Source: [@voita2019evolution], k = 50.
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = IDENTITY_NEIGHBOURS
 
     def __init__(self, k: int = 50, metric: str = "cosine", few: str = "require", occurrences: int = 20_000) -> None:
         check_neighbours(k, few, metric)
@@ -60,7 +61,8 @@ class IdentityNeighbours(SampleMeasure):
                 f"{self.k} neighbours need. Use a larger sample or fewer neighbours (k; in a plan analysis.neighbours)."
             )
             return pd.DataFrame(columns=self.table.column_names)
-        return pd.DataFrame([self._layer(sample, labels, layer) for layer in range(sample.num_states)])
+        rows = [self._layer(sample, labels, layer) for layer in range(sample.num_states)]
+        return pd.DataFrame(rows).assign(**sample.sizes(self.request))
 
     def _layer(self, sample: TokenSample, labels: np.ndarray, layer: int) -> dict:
         found = agreements(torch.from_numpy(sample.states(layer)), labels, self.k, self.few, self.metric)

@@ -20,7 +20,7 @@ from ._influenced_states import BYTES_PER_NUMBER, InfluencedStates
 from ._paired_distance import BlockGroups, LayerView, paired_distance
 from ._pwcca import check_side, weighted_mean
 
-_SCHEMA = TableSchema(
+INFLUENCE_BY_FREQUENCY = TableSchema(
     name="influence_by_frequency",
     version=1,
     description="How much a block's output at the other tokens of a sentence changes when one token is removed as key "
@@ -63,27 +63,27 @@ class InfluenceByFrequency(Intervention):
     | $f_b$      | the block                                                            |                        |
     | $f_b^{-t}$ | the block with $t$ removed as key and value (`without_token`)        |                        |
 
-    Rows are the other tokens of all drawn sentences ("others"); in a causal stack also the later ones alone ("after"),
-    since tokens before t cannot change and dilute the value. Special tokens are never removed nor compared, and
-    sentences of one token are skipped. Each sentence gives a bin at most one target, chosen by hash (`draw_targets`),
-    and all bins give PWCCA the same number of rows (`equal_bins`).
+    Rows are the other tokens of all drawn sentences ("others"); in a causal stack also only the later ones ("after"),
+    since tokens before t cannot change and dilute the value. Special tokens are never removed or compared, and
+    sentences of one token are skipped. Each sentence provides at most one target per bin, chosen by hash
+    (`draw_targets`), and all bins give PWCCA the same number of rows (`equal_bins`).
 
     Every sentence runs once, and each block again on its own input without the token (`rerun_blocks`). Error bars
     resample sentences to first order as in `LayerDistance`, with 16 groups of bootstrap blocks. The baseline removes,
-    from the same sentences, a token drawn whatever its rank: were influence independent of frequency, every bin would
-    lie on its baseline. Tokens of short sentences influence more, and rare tokens stand in longer ones, so another
-    sample of sentences would be no fair control.
+    from the same sentences, a token of any rank: if influence did not depend on frequency, every bin would equal its
+    baseline. Tokens of short sentences influence more, and rare tokens occur in longer ones, so another sample of
+    sentences would not be a fair control.
 
     Args:
-        per_bin: At most so many influenced occurrences for each bin; at least 10, better 20, per dimension.
+        per_bin: Maximum influenced occurrences for each bin; at least 10, better 20, per dimension.
         edges: Ranks at which bins begin, and the rank at which the last one ends; 1 is the most frequent token.
-        side: The view that weights; see `pwcca`.
-        decoder: Also the decoder of an encoder–decoder, where the corpus has translations.
+        side: The weighting view; see `pwcca`.
+        decoder: Also measure the decoder of an encoder–decoder, if the corpus has translations.
 
     Source: [@voita2019evolution].
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = INFLUENCE_BY_FREQUENCY
 
     def __init__(
         self, per_bin: int = 3000, edges: Sequence[int] = RANK_EDGES, side: str = "mean", decoder: bool = False
@@ -93,7 +93,7 @@ class InfluenceByFrequency(Intervention):
         self.per_bin, self.edges, self.side, self.decoder = per_bin, tuple(edges), side, decoder
 
     def refusal(self, model: Model) -> str | None:
-        """A token that is removed from attention alone would still reach the others."""
+        """Refuses models in which a token removed from attention would still reach the others."""
         return model.anatomy.beside_attention()
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:

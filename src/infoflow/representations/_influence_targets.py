@@ -1,4 +1,4 @@
-"""Which tokens are removed to see their influence: one per sentence and frequency bin, decided from tokens alone."""
+"""Tokens to remove for measuring their influence: one per sentence and frequency bin, chosen from tokens alone."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -19,15 +19,15 @@ _CHUNK = 4096  # sentences read at a time, in drawing order, until every bin is 
 class InfluenceTargets:
     """Sentences in drawing order with the token of one bin to remove, the target, and a control.
 
-    The control is a token of the same sentence whatever its rank, so both are removed from sentences of equal length.
+    The control is a token of the same sentence with any rank, so both are removed from sentences of equal length.
     """
 
     row: np.ndarray  # int64, row of the encoded corpus
     sentence: np.ndarray  # int64, `Corpus.content_ids`
     length: np.ndarray  # int64, tokens of the row, special ones included
-    others: np.ndarray  # int64, how many tokens beside a removed one it has, special ones not counted
+    others: np.ndarray  # int64, number of other tokens of the row, without special ones
     target: np.ndarray  # int64, index of the target among the row's tokens
-    after_target: np.ndarray  # int64, how many of the others come later
+    after_target: np.ndarray  # int64, number of the others after the target
     control: np.ndarray  # int64, index of the control
     after_control: np.ndarray  # int64
 
@@ -47,11 +47,11 @@ class InfluenceTargets:
         return counts.cumsum() - counts
 
     def size(self, pools: Sequence[Pool]) -> int:
-        """Occurrences that targets and controls have in every pool."""
+        """Number of occurrences that targets and controls have in every pool."""
         return min(int(self.counts(role, pool).sum()) for role in ROLES for pool in pools)
 
     def enough_for(self, size: int, pools: Sequence[Pool]) -> "InfluenceTargets":
-        """The first sentences that give every pool `size` occurrences."""
+        """The first sentences that provide `size` occurrences for every pool."""
         last = max(int((self.starts(role, pool) < size).sum()) for role in ROLES for pool in pools)
         return self.take(slice(last))
 
@@ -110,7 +110,7 @@ def _tokens(reader: Reader, stack: str, row: int) -> tuple[InfluenceTargets, np.
 
 
 def _one_per_sentence(tokens: InfluenceTargets, seed: int) -> np.ndarray:
-    """Where the target with the lowest hash of each sentence is, sentences in their order."""
+    """Indices of each sentence's target with the lowest hash, sentences in order."""
     hashes = hash64_array(("influence-token", seed), tokens.sentence, tokens.target)
     order = np.lexsort((tokens.target, hashes, tokens.row))
     first = np.ones(len(order), dtype=bool)

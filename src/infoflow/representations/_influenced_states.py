@@ -1,4 +1,4 @@
-"""The outputs of every block at the tokens that a removed token may have influenced."""
+"""The outputs of every block at the tokens that a removed token may influence."""
 
 # B sentence, T token, L block, N influenced occurrence, D width
 
@@ -19,7 +19,7 @@ from infoflow.models import BlockRerun, rerun_blocks, without_token
 from ._influence_targets import ROLES, InfluenceTargets, Pool, Role
 
 Influenced = dict[tuple[Role, Pool], np.ndarray]
-"""By what was removed and whose states are compared, (L, 2, N, D) float32: every block's output with and without it."""
+"""By removed token and compared states, (L, 2, N, D) float32: every block's output with and without it."""
 BYTES_PER_NUMBER = 4 * 2 * len(ROLES)
 
 
@@ -42,11 +42,11 @@ class InfluencedStates:
         return states
 
     def blocks(self, targets: InfluenceTargets, pool: Pool) -> np.ndarray:
-        """(N,) the bootstrap block of each occurrence that targets influence."""
+        """(N,) the bootstrap block of each influenced occurrence."""
         return block_of(np.repeat(targets.sentence, targets.counts("target", pool))[: self.size])
 
     def _batches(self, targets: InfluenceTargets) -> list[np.ndarray]:
-        """By length, under the token budget and under the byte budget for one layer's attention weights."""
+        """Batches by length, within the token budget and the byte budget for one layer's attention weights."""
         heads = max(layer.attentions["self"].num_heads for layer in self._anatomy.layers)
         batches = []
         for index in self._reader.even(targets.row, length_batches(targets.length, self._options.tokens_per_batch)):
@@ -56,7 +56,7 @@ class InfluencedStates:
         return batches
 
     def _fill(self, states: Influenced, targets: InfluenceTargets, index: np.ndarray) -> None:
-        """Run one batch and put what it shows where it belongs."""
+        """Run one batch and store its states."""
         removed: dict[Role, Tensor] = {role: torch.from_numpy(getattr(targets, role)[index]) for role in ROLES}
         valid_BT, blocks = self._run(targets.row[index], removed)
         for (role, pool), states_L2ND in states.items():
@@ -74,7 +74,7 @@ class InfluencedStates:
     def _run(
         self, rows: np.ndarray, removed: Mapping[Role, Int[Tensor, " sentence"]]
     ) -> tuple[Bool[Tensor, "sentence token"], list[BlockRerun]]:
-        """Which tokens are no special ones, and the outputs of every block."""
+        """The mask of tokens that are not special, and the outputs of every block."""
         model = self._reader.model
         batch = self._reader.padded(rows)
         valid_BT = batch.streams[self.stack].valid
@@ -96,6 +96,6 @@ class InfluencedStates:
 def _influenced(
     valid_BT: Bool[Tensor, "sentence token"], removed: Int[Tensor, " sentence"], pool: Pool
 ) -> Bool[Tensor, "sentence token"]:
-    """Whose states are compared; rows are right-padded, so that columns are positions."""
+    """The tokens whose states are compared; rows are right-padded, so that columns are positions."""
     column = torch.arange(valid_BT.shape[1])
     return valid_BT & (column > removed.unsqueeze(1) if pool == "after" else column != removed.unsqueeze(1))

@@ -1,23 +1,26 @@
-"""Mutual information without the bias of few tokens: of unseen cells first, then to endlessly many tokens."""
+"""Mutual information corrected for small samples: for unseen cells, then extrapolated to infinitely many tokens."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import ndtri
 
-from infoflow.foundation import NUM_BLOCKS
+from infoflow.foundation import NUM_BLOCKS, block_interval
+from infoflow.results import estimate, linear_replicates
 
 from ._block_counts import BlockCounts
 from ._entropy import CountSums
+from ._further_error import standard_noise, wider
 
 HALVINGS = 5
-"""Sizes at which an estimate is looked at: all tokens, a half, ... a sixteenth; the last serves to extrapolate."""
+"""Sample sizes of an estimate: all tokens, a half, ... a sixteenth; the smallest is for extrapolation."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class InformationEstimate:
-    """Mutual information of two labellings, in nats, and how it depends on the number of tokens."""
+    """Mutual information of two labellings, in nats, and its dependence on the number of tokens."""
 
     by_size: Float[np.ndarray, " size"]
     """The estimate from a sixteenth, an eighth, a quarter, a half and all of the sentences; means over such parts."""
@@ -26,6 +29,8 @@ class InformationEstimate:
     """Tokens in a part, mean."""
     without_block: Float[np.ndarray, " block"]
     """The estimate from all sentences but those of each bootstrap block."""
+    tail: float
+    """The bias that unseen labels and cells may leave in the value, in nats: positive if it is too high."""
 
     @property
     def value(self) -> float:
@@ -35,11 +40,40 @@ class InformationEstimate:
     def plug_in(self) -> float:
         return float(self.plug_in_by_size[-1])
 
+    @property
+    def drift(self) -> float:
+        """Possible remaining bias, as a standard error.
+
+        The difference to half of the sentences or, if that is larger, the bias of the tail. Negative if more tokens
+        would give less.
+        """
+        last_step = float(np.nan_to_num(self.value - self.by_size[-2]))
+        return max(last_step, -self.tail, key=abs)
+
+    def columns(self, baseline: float, count: float, units: int | None = None) -> dict[str, Any]:
+        """The estimate columns (`estimate`).
+
+        The interval covers the choice of sentences and possible remaining bias.
+        """
+        ends = block_interval(self.value, self.value - self.without_block, units=units)
+        ends = wider(ends, self.value, abs(self.drift) * float(ndtri(0.975)))
+        replicates = linear_replicates(self.value, self.without_block)
+        replicates += bias_draws(self.drift, len(replicates))
+        return estimate(self.value, replicates, baseline, count, ends=ends)
+
+
+def bias_draws(drift: float, num: int) -> Float[np.ndarray, " replicate"]:
+    """The bias in each replicate: one draw for all estimates.
+
+    Neighbouring layers, and models of the same tokens, have similar biases.
+    """
+    return drift * standard_noise(num, "information-bias")
+
 
 def corrected_information(
     a: Int[np.ndarray, " token"], b: Int[np.ndarray, " token"], blocks: Int[np.ndarray, " token"]
 ) -> float:
-    """The value of `estimate_information` alone, in a fifth of its time."""
+    """Only the value of `estimate_information`, in a fifth of its time."""
     counts = _Joint.of(a, b, blocks)
     halves = np.array([counts.within(part).information() for part in _parts(1)])
     return float(_extrapolated(np.array([counts.information()]), halves)[0])
@@ -48,7 +82,7 @@ def corrected_information(
 def estimate_information(
     a: Int[np.ndarray, " token"], b: Int[np.ndarray, " token"], blocks: Int[np.ndarray, " token"]
 ) -> InformationEstimate:
-    r"""Mutual information of labels from 0, corrected for the number of tokens.
+    r"""Mutual information of integer labels, corrected for the number of tokens.
 
     $$ \hat I = 2\,\hat I_N - \tfrac12(\hat I_{N/2} + \hat I'_{N/2}) $$
 
@@ -58,13 +92,16 @@ def estimate_information(
     trained models it needs a tenth of the tokens of the plug-in estimate or of Miller and Madow's, and less than the
     quadratic extrapolation of the plug-in estimate (`experiments/information`).
 
+    Under Zipf's law the bias falls more slowly than 1/N, so that halves underestimate it. `CountSums.tail` bounds the
+    rest from the share of unseen cells; `drift` adds it to intervals.
+
     Args:
         a: (token,) integers from 0.
         b: (token,) integers from 0.
         blocks: (token,) bootstrap block of each token's sentence, 0..63.
     """
     counts = _Joint.of(a, b, blocks)
-    # A part's counts are let go of before those of the next are made: all together are six times the whole.
+    # A part's counts are freed before those of the next are computed: together they are six times the whole.
     looks = [[_look(counts.within(part)) for part in _parts(level)] for level in range(HALVINGS + 1)]
     raw = [np.array([each.information for each in level]) for level in looks]
     extrapolated = [np.nanmean(_extrapolated(raw[level], raw[level + 1])) for level in range(HALVINGS)]
@@ -75,11 +112,12 @@ def estimate_information(
         plug_in_by_size=np.array(plug_in[::-1]),
         sizes=np.array(sizes[::-1]),
         without_block=_without_each(counts, raw[1]),
+        tail=counts.tail(),
     )
 
 
 class _Look(NamedTuple):
-    """What one part of the sentences says."""
+    """The results for one part of the sentences."""
 
     information: float
     plug_in: float
@@ -118,6 +156,13 @@ class _Joint:
         a, b, cells = (each.sums().plug_in for each in (self.a, self.b, self.cells))
         return float(a + b - cells)
 
+    def tail(self) -> float:
+        """Too few cells raise the information, too few labels of either kind lower it: the larger of the two biases."""
+        a, b, cells = (float(each.sums().tail) for each in (self.a, self.b, self.cells))
+        # Information is not negative, so it cannot be too high by more than itself.
+        too_high, too_low = min(cells, max(self.information(), 0.0)), a + b
+        return too_high if too_high >= too_low else -too_low
+
     def information_without_each(self) -> Float[np.ndarray, " block"]:
         sums: list[CountSums] = [each.sums_without_each() for each in (self.a, self.b, self.cells)]
         a, b, cells = (each.chao_wang_jost for each in sums)
@@ -125,12 +170,12 @@ class _Joint:
 
 
 def _parts(level: int) -> list[Bool[np.ndarray, " block"]]:
-    """The blocks in 2^level parts."""
+    """The blocks split into 2^level parts."""
     return list(np.arange(NUM_BLOCKS) * 2**level // NUM_BLOCKS == np.arange(2**level)[:, None])
 
 
 def _extrapolated(whole: Float[np.ndarray, " part"], halves: Float[np.ndarray, " half"]) -> Float[np.ndarray, " part"]:
-    """Of each part and its two halves; of the part alone where a half holds nothing."""
+    """Extrapolates each part from its two halves; the part's own value if a half is empty."""
     both = halves.reshape(-1, 2).mean(axis=1)
     return np.where(np.isfinite(both), 2 * whole - both, whole)
 

@@ -19,16 +19,19 @@ from ._state_clusters import ClusterFit, StateClusters
 
 _LEAST_TOKENS = 20
 _LEAST_PER_CLUSTER = 10
-"""With fewer, most clusters hold one occurrence, and no estimate can tell what they know."""
+"""With fewer, most clusters hold one occurrence, and no estimate is possible."""
 _TOKENS_PER_CLUSTER = 100
-"""From here on the corrected estimate moves by under .03 nats when the tokens are doubled (experiments/information)."""
+"""Tokens per cluster from which on the fall between layers is found.
+
+Levels may still be biased by more than .03 nats, which intervals and `converged` show (experiments/information).
+"""
 _CLUSTERS = (2, 5, 10, 20, 50, 100, 200, 500)
 _TRAINING_TOKENS = _TOKENS_PER_CLUSTER * _CLUSTERS[-1]
-"""Occurrences in the regime "training", where a sentence yields few and is read again with other noise."""
+"""Occurrences in the regime "training", where a sentence provides few and is read again with other noise."""
 
 
 class MutualInformation(Measure):
-    r"""How much a layer's states know about the token they read and the token to predict.
+    r"""The information in a layer's states about the token they read and the token to predict.
 
     $$ I(C; T) = \sum_{c,t} p(c,t) \ln \frac{p(c,t)}{p(c)\,p(t)} $$
 
@@ -47,19 +50,22 @@ class MutualInformation(Measure):
     Centres are fitted on some sentences before the pass; then every token of the corpus is given to its centre and
     counted, so there may be a million. The plug-in estimate is biased upwards, more in deep layers than in low ones;
     `value` is corrected (`estimate_information`), and `value_by_size` shows how it depends on the number of tokens.
-    What is estimated is the information of so many clusters: a finer clustering tells more (at most H(T)), so values
-    of different `clusters` are not to be compared.
+    The estimate is for this number of clusters: a finer clustering has more information (at most H(T)), so do not
+    compare values of different `clusters`.
 
     Intervals carry the choice of sentences (jackknife over 64 blocks), the clustering (its spread over `clusterings`,
-    which have rows and starts of their own) and what bias may be left (the difference to half of the sentences).
+    which have rows and starts of their own) and what bias may be left (`InformationEstimate.drift`): the difference to
+    half of the sentences or, where that is more, what cells not seen yet may leave. Zipf's law makes bias fall more
+    slowly than 1/N, so a hundred tokens a cluster seldom suffice for `converged` in layers that forget much.
 
     Args:
-        clusters: Number of clusters; 0: by tokens, the largest of 2, 5, 10, ... 500 with 100 tokens a cluster. At least
-            ten tokens a cluster are needed, else it is reduced with a warning.
+        clusters: Number of clusters; 0: by tokens, the largest of 2, 5, 10, ... 500 with 100 tokens per cluster. At
+            least ten tokens per cluster are needed; otherwise the number is reduced with a warning.
         types: Number of most frequent token types.
-        occurrences: At most about so many tokens, chosen by hash. They cost 2 bytes for each layer and clustering.
-        regime: `"clean"`: the text as it is; `"training"`: masked as in training.
-        clusterings: k-means to average over; with one, intervals leave the clustering out.
+        occurrences: Approximate maximum number of tokens, chosen by hash. They cost 2 bytes for each layer and
+            clustering.
+        regime: `"clean"`: unmodified text; `"training"`: masked as in training.
+        clusterings: Number of k-means to average over; with one, intervals do not cover the clustering.
 
     Source: [@voita2019evolution]: 10,000 clusters, 1,000 types, natural frequencies, 5 million tokens, no correction.
     """
@@ -131,7 +137,7 @@ class MutualInformation(Measure):
             self._facts[stack] = self._fitted[stack].facts()
 
     def _expected(self, reader: Reader, stack: str) -> int:
-        """About how many occurrences there are to count."""
+        """Expected number of occurrences to count."""
         frequencies = reader.frequencies[stack]
         num = int(frequencies[self._frequent[stack]].sum())
         if self.regime == "clean":
@@ -176,7 +182,7 @@ class MutualInformation(Measure):
             self._seen.setdefault(stack, []).append(counted)
 
     def _thinned(self, sentence: np.ndarray, stream: Stream, stack: str) -> Bool[np.ndarray, "sentence token"]:
-        """Which occurrences count where there are more than asked for: those of low hash."""
+        """Which occurrences count if there are more than requested: those of low hash."""
         hashes = hash64_array(("information", self._seed), sentence.ravel(), stream.position.cpu().numpy().ravel())
         return (hashes < np.uint64(self._share[stack] * (2.0**64 - 2.0**12))).reshape(sentence.shape)
 

@@ -14,18 +14,19 @@ from infoflow.results import Column, TableSchema, estimate, estimate_columns, li
 from ._block_counts import BlockCounts
 from ._counted_tokens import CountedTokens
 from ._further_error import standard_noise, wider
-from ._information_estimate import InformationEstimate, corrected_information, estimate_information
+from ._information_estimate import InformationEstimate, bias_draws, corrected_information, estimate_information
 
 _SHUFFLES = 3
 CONVERGED = 0.03
-"""Nats by which an estimate that has converged differs at most from that of half of the sentences."""
+"""Maximum remaining bias of a converged estimate in nats, as a standard error (`InformationEstimate.drift`)."""
 
 MUTUAL_INFORMATION = TableSchema(
     name="mutual_information",
-    version=2,
+    version=4,
     description="Mutual information between a layer's states (as clusters) and the token there, in nats, corrected for "
     "the number of tokens. Compare values of equal clusters and types; where `converged` is false, more tokens "
     "would give another value.",
+    light=True,
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
         Column(name="regime", dtype="string", unit="", description="clean, or training: corrupted as in training"),
@@ -44,7 +45,7 @@ MUTUAL_INFORMATION = TableSchema(
             name="converged",
             dtype="bool",
             unit="",
-            description=f"value and at_half differ by at most {CONVERGED} nats",
+            description=f"value and at_half differ by at most {CONVERGED} nats, and unseen cells leave no more bias",
         ),
         Column(
             name="tokens_by_size",
@@ -90,7 +91,7 @@ class _LayerInformation(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class InformationRows:
-    """What the rows of one stack are made of."""
+    """Data for the rows of one stack."""
 
     counted: CountedTokens
     frequent: Bool[np.ndarray, " id"]  # which token ids count
@@ -101,7 +102,7 @@ class InformationRows:
     inertia: Float[np.ndarray, " layer"]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Side by side and layer by layer."""
+        """Rows by side and layer."""
         return [row for side in self._sides() for row in self._side(side)]
 
     def _sides(self) -> list[_Side]:
@@ -141,14 +142,13 @@ class InformationRows:
 
     def _row(self, side: _Side, number: int, layer: _LayerInformation, spread: float) -> dict[str, Any]:
         value, without, by_size = float(layer.mean("value")), layer.mean("without_block"), layer.mean("by_size")
-        drift = float(np.nan_to_num(value - by_size[-2]))
+        drift = float(layer.mean("drift"))
         clusterings = len(layer.estimates)
         of_clusters = float(np.nan_to_num(spread)) / np.sqrt(clusterings)
         replicates = linear_replicates(value, without)
         key = ("information-clusters", self.model, self.stack, self.regime, side.name, number)
         replicates += of_clusters * standard_noise(len(replicates), *key)
-        # What bias is left is alike in neighbouring layers and in models that read the same tokens: one draw for all.
-        replicates += drift * standard_noise(len(replicates), "information-bias")
+        replicates += bias_draws(drift, len(replicates))
         freedom = max(1, (clusterings - 1) * len(side.counted.clusters))
         further = np.hypot(of_clusters * stdtrit(freedom, 0.975), drift * ndtri(0.975))
         return {

@@ -1,4 +1,4 @@
-"""How alike the words of a sentence are in each layer: it needs whole sentences, so it streams."""
+"""How similar the words of a sentence are in each layer; streams, since it needs whole sentences."""
 
 # B sentence, T token, N bootstrap block (64), K layer 0..L, D width, M words of a sentence
 
@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from infoflow.flow import Activations, Measure, Need
+from infoflow.flow import Activations, Measure, Need, Reader
 from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.results import TableSchema
 
@@ -22,23 +22,24 @@ from ._spaces import in_space
 from ._word_rows import check_words
 
 _LONGEST = 512
-"""Longer sentences count as this long where only their length matters."""
+"""Longer sentences count as this long where only length matters."""
 
 
 class IntraSentence(Measure):
     r"""Mean over sentences of `intra_sentence_similarity`: the cosine between each word and the sentence's mean.
 
-    The baseline is the average similarity of all words read, as published. Beside it stands, as
-    `unrelated_intra_sentence_similarity`, what sentences of as many random words would have,
+    The baseline is the average similarity of all words, as published. `unrelated_intra_sentence_similarity` is the
+    expected value for sentences of the same number of random words,
 
     $$ \frac1S \sum_s \sqrt{\frac{1 + (n_s - 1)\,\bar a}{n_s}} $$
 
     with $\bar a$ the average similarity: a word is part of its sentence's mean, so short sentences are similar even in
-    an isotropic space. Punctuation counts as words; sentences with fewer than two words are left out and counted.
+    an isotropic space. Words without letter or digit (punctuation) are left out, as in `WordGeometry`, as are sentences
+    with fewer than two words, which are counted.
 
     Args:
         words: How a word's tokens become one state: "mean", "first" or "last"; "token" takes tokens as words.
-        space: "raw", or "rank" for Spearman's correlation; centring would need a pass of its own.
+        space: "raw", or "rank" for Spearman's correlation; centring would need a separate pass.
 
     Source: [@ethayarajh2019].
     """
@@ -52,10 +53,15 @@ class IntraSentence(Measure):
             raise UserError(f'space must be "raw" or "rank". Got {space}.')
         self.words, self.space = words, space
         self._sums: dict[tuple[str, str], dict[str, np.ndarray]] = {}  # (stack, words)
+        self._symbols: dict[str, Int[Tensor, " id"]] = {}  # by stack
+
+    def prepare(self, reader: Reader) -> None:
+        self._symbols = {stack: torch.tensor(reader.symbols(stack), dtype=torch.int64) for stack in reader.frequencies}
 
     def update(self, activations: Activations) -> None:
         for stack, layers in activations.hidden.items():
-            words = BatchWords.of(activations.streams[stack], self.words)
+            stream = activations.streams[stack]
+            words = BatchWords.of(stream, self.words, self._symbols[stack].to(stream.input_ids.device))
             blocks = activations.blocks.to(words.sentences.device)
             parts = [self._layer(words, states, blocks) for states in layers]
             sums = {name: torch.stack([part[name] for part in parts], 1).cpu().numpy() for name in parts[0]}
@@ -64,7 +70,7 @@ class IntraSentence(Measure):
     def _layer(
         self, words: BatchWords, states: Float[Tensor, "sentence token width"], blocks: Int[Tensor, " sentence"]
     ) -> dict[str, Float[Tensor, "..."]]:
-        """Sums per block: of words (their unit vectors and number) and of sentences (similarity and number)."""
+        """Sums per block: for words (unit vectors and number) and for sentences (similarity and number)."""
         vectors = words.merged(states)
         vectors = in_space(vectors.cpu(), self.space).to(vectors.device)
         units = unit_rows(vectors)
@@ -101,7 +107,8 @@ class IntraSentence(Measure):
             for layer in range(sums["similarity"].shape[1])
             for row in _rows(sums, layer)
         ]
-        return pd.DataFrame(rows, columns=self.table.column_names)
+        # It reads every sentence instead of a sample.
+        return pd.DataFrame(rows, columns=self.table.column_names).assign(tokens_requested=0, tokens_kept=0)
 
     def _add(self, key: tuple[str, str], sums: dict[str, np.ndarray]) -> None:
         held = self._sums.setdefault(key, {})
@@ -133,7 +140,7 @@ def _mean(sums: Float[np.ndarray, " block"], counts: Float[np.ndarray, " block"]
 
 
 def _unrelated(average: Jackknifed, lengths: Float[np.ndarray, "block length"]) -> Jackknifed:
-    """Expected similarity of sentences of these lengths whose words have the average similarity to each other."""
+    """Expected similarity of sentences of these lengths if word pairs have the average similarity."""
     numbers = np.arange(2, lengths.shape[1])
 
     def expected(similarity: float, histogram: Float[np.ndarray, " length"]) -> float:
@@ -147,7 +154,7 @@ def _unrelated(average: Jackknifed, lengths: Float[np.ndarray, "block length"]) 
 
 
 def _lengths(words: BatchWords, blocks: Int[Tensor, " sentence"]) -> Float[np.ndarray, "block length"]:
-    """How many sentences of each block have how many words."""
+    """Number of sentences by block and number of words."""
     lengths = words.sentences.bincount(minlength=len(blocks)).clamp(max=_LONGEST)
     places = blocks * (_LONGEST + 1) + lengths
     return places.bincount(minlength=NUM_BLOCKS * (_LONGEST + 1)).view(NUM_BLOCKS, -1).double().cpu().numpy()

@@ -28,16 +28,16 @@ _TOLERANCE = 1e-5
 class IntrinsicDimension(SampleMeasure):
     """The intrinsic dimension of each layer's word states: `two_nn_dimension`, by maximum likelihood.
 
-    The baseline is the same of as many draws from a Gaussian of the layer's mean and covariance. A space below it is
-    bent or clustered, so that covariance alone overstates its dimension. The estimate depends on the number of points,
-    since more of them see a finer scale: compare rows of equal count.
+    The baseline is the same statistic for as many draws from a Gaussian with the layer's mean and covariance. A space
+    below it is curved or clustered, so that covariance alone overstates its dimension. The estimate depends on the
+    number of points, since more points resolve a finer scale: compare rows of equal count.
 
-    Repeated states (equal words at the embeddings of a model that adds no position, equal beginnings of a sentence in a
-    causal LM) are dropped, up to rounding, and counted in `left_out`. Error bars resample the sentences of the points
-    to first order, and allow for near points whose ratios go together (`spread_of_neighbours`).
+    Repeated states (equal words at the embeddings of a model without positions there, equal beginnings of a sentence in
+    a causal LM) are dropped, up to rounding, and counted in `left_out`. Error bars resample the sentences of the points
+    to first order, and allow for correlated ratios of near points (`spread_of_neighbours`).
 
     Args:
-        occurrences: At most so many sampled tokens; time grows with the square.
+        occurrences: At most this many sampled tokens; time grows with the square.
         words: How a word's tokens become one state: "mean", "first" or "last"; "token" takes tokens as words.
 
     Source: [@facco2017].
@@ -56,7 +56,7 @@ class IntrinsicDimension(SampleMeasure):
         rows = WordRows.of(sample, self.words)
         if len(rows.sample) == 0:
             return pd.DataFrame(columns=self.table.column_names)
-        keys = {"stack": sample.facts.stack, "space": "raw", "words": rows.words}
+        keys = {"stack": sample.facts.stack, "space": "raw", "words": rows.words, **sample.sizes(self.request)}
         return pd.DataFrame(
             [{**keys, "layer": layer, **_layer(rows.sample, layer)} for layer in range(sample.num_states)]
         )
@@ -98,13 +98,13 @@ def _dimension(points: Float[Tensor, "point width"], blocks: np.ndarray) -> Jack
 def spread_of_neighbours(
     ratios: Float[np.ndarray, " point"], neighbours: Int[np.ndarray, "point two"], blocks: Int[np.ndarray, " point"]
 ) -> float:
-    r"""By how much the standard error grows since near points have ratios that go together, of whatever sentences.
+    r"""Factor on the standard error due to correlated ratios of near points from different sentences.
 
     $$ \sqrt{1 + \frac{\sum_{i \sim j,\, b_i \ne b_j} u_i u_j}{\sum_b (\sum_{i \in b} u_i)^2}}, \qquad
        u_i = \ln \mu_i - \overline{\ln \mu} $$
 
-    i ~ j where one is among the two neighbours of the other; at least 1. Over samples of Gaussian and of clustered
-    points the standard error was 0.7 to 0.8 times their spread without, 0.85 to 1.0 times with this factor.
+    i ~ j if one is among the two neighbours of the other; at least 1. Over samples of Gaussian and of clustered points
+    the standard error was 0.7 to 0.8 times their spread without this factor, 0.85 to 1.0 times with it.
 
     Source: [@conley1999], a variance under dependence between near observations.
     """

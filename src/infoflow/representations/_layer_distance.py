@@ -4,17 +4,19 @@ from typing import ClassVar
 
 import pandas as pd
 
-from infoflow.flow import SampleMeasure, SampleRequest, TokenSample
+from infoflow.flow import SAMPLE_COLUMNS, SampleMeasure, SampleRequest, TokenSample
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._paired_distance import BlockGroups, LayerView, distance_columns
 from ._pwcca import check_side, warn_few_rows
 
-_SCHEMA = TableSchema(
+LAYER_DISTANCE = TableSchema(
     name="layer_distance",
-    version=1,
+    version=2,
     description="PWCCA distance between consecutive layers of one model: how much a block changes the states. "
-    "Biased towards 0 with few occurrences per dimension; compare rows of equal count and width.",
+    "Biased towards 0 with few occurrences per dimension, and NaN with no more than two; compare rows of equal count "
+    "and width.",
+    light=True,
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
         Column(name="layer", dtype="int64", unit="", description="state 0..L−1; 0 = embeddings"),
@@ -22,6 +24,7 @@ _SCHEMA = TableSchema(
         *estimate_columns("1 − PWCCA", "distance between the two layers", "the same with the second's rows shuffled"),
         Column(name="width", dtype="int64", unit="dimensions", description="width of the states"),
         Column(name="side", dtype="string", unit="", description="the view that weights: mean, x (layer) or y"),
+        *SAMPLE_COLUMNS,
     ),
 )
 
@@ -33,13 +36,13 @@ class LayerDistance(SampleMeasure):
     similarity. States up to 256 wide leave out each of 64 blocks in turn, wider ones 16 groups of four.
 
     Args:
-        occurrences: At most so many sampled tokens; at least 10, better 20, per dimension.
+        occurrences: At most this many sampled tokens; at least 10, better 20, per dimension.
         side: The view that weights; see `pwcca`.
 
     Source: [@voita2019evolution], [@morcos2018].
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = LAYER_DISTANCE
 
     def __init__(self, occurrences: int = 20_000, side: str = "mean") -> None:
         check_side(side)
@@ -56,4 +59,4 @@ class LayerDistance(SampleMeasure):
             columns = distance_columns(layer, following, self.side)
             rows.append({**keys, **columns, "width": sample.width, "side": self.side})
             layer = following
-        return pd.DataFrame(rows)
+        return pd.DataFrame(rows).assign(**sample.sizes(self.request))

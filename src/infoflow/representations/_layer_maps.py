@@ -1,4 +1,4 @@
-"""Maps of the same points in every layer: t-SNE, each layer started from the one below and turned onto it."""
+"""Maps of the same points in every layer: t-SNE, with each layer started from and aligned to the one below."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _START = 1e-4  # spread of the first map's starting positions, as both libraries
 
 
 class _Course(NamedTuple):
-    """How long a map is optimised, at first with stronger attraction so that clusters form."""
+    """The length of a map's optimisation, first with stronger attraction so that clusters form."""
 
     exaggerated: int
     exaggeration: float
@@ -28,28 +28,31 @@ class _Course(NamedTuple):
 
 
 _FIRST, _NEXT = _Course(250, 12.0, 250), _Course(0, 1.0, 300)
-"""Maps that begin as the map below, as it is: on six sequences of seven layers of trained models points moved half as
-far as from a shrunken start with exaggeration, and kept as many of their ten nearest neighbours (within .02)."""
+"""Later maps start from the map below, unchanged.
+
+On six sequences of seven layers of trained models, points moved half as far as from a shrunken start with exaggeration,
+and kept as many of their ten nearest neighbours (within .02).
+"""
 
 Map = Float[np.ndarray, "point 2"]
 
 
 def layer_maps(states: Sequence[Matrix], perplexity: float = 30.0, seed: int = 0) -> Float[np.ndarray, "layer point 2"]:
-    """A plane map of the same points in every layer, such that neighbours in a layer are neighbours in its map.
+    """A plane map of the same points in every layer, in which neighbours in a layer are neighbours.
 
-    t-SNE of each layer with Euclidean distances. The first layer starts from its two principal components, every
-    other is the map below, optimised further, then shifted, turned or mirrored, and scaled to lie on it: what moves
-    from map to map is what moves in the space, as far as a plane shows it. Distances between clusters and their
-    sizes mean nothing in a t-SNE map, and neither do the axes.
+    t-SNE of each layer with Euclidean distances. The first layer starts from its two principal components, every other
+    from the map below, is optimised further, then shifted, rotated or mirrored, and scaled to match it: movement
+    between maps reflects movement in the space, as far as a plane can show it. Distances between clusters, their sizes
+    and the axes have no meaning in a t-SNE map.
 
     Args:
         states: One (point, width) matrix per layer, the same points in the same order.
-        perplexity: About how many neighbours count; cut to a third of the points.
-        seed: Of the start where the first layer's points are all equal.
+        perplexity: Approximate number of neighbours that count; at most a third of the points.
+        seed: Seeds the start if the first layer's points are all equal.
 
     Returns:
         (layer, point, 2), each map centred with a root mean square distance of 1 from its centre. The same input gives
-        the same maps; openTSNE is used where it is installed (extra `maps`), else scikit-learn, with other maps.
+        the same maps; openTSNE is used if it is installed (extra `maps`), else scikit-learn, with different maps.
 
     Raises:
         UserError: No layers, fewer than 4 points, layers of different length, or a perplexity below 1.
@@ -72,7 +75,7 @@ def layer_maps(states: Sequence[Matrix], perplexity: float = 30.0, seed: int = 0
 
 
 def used_perplexity(num_points: int, perplexity: float) -> float:
-    """The perplexity asked for, or a third of the points where these are few."""
+    """The requested perplexity, or a third of the points if that is lower."""
     return min(float(perplexity), (num_points - 1) / 3)
 
 
@@ -87,9 +90,9 @@ def _first_start(x: Float[Tensor, "point width"], seed: int) -> Map:
 
 
 def _tsne(x: Float[Tensor, "point width"], start: Map, perplexity: float, course: _Course) -> Map:
-    from sklearn.manifold import TSNE  # takes long to import
+    from sklearn.manifold import TSNE  # slow import
 
-    # Threads would make sums, and with them maps, differ between machines.
+    # Threads would make sums, and so maps, differ between machines.
     with threadpool_limits(limits=1):
         if find_spec("openTSNE") is not None:
             return _by_opentsne(x, start, perplexity, course)
@@ -97,7 +100,7 @@ def _tsne(x: Float[Tensor, "point width"], start: Map, perplexity: float, course
         tsne = TSNE(
             perplexity=perplexity,
             init=init,
-            # The library always gives the first 250 steps to the exaggeration, be it by 1.
+            # The library always uses the first 250 steps for the exaggeration, even with factor 1.
             early_exaggeration=course.exaggeration,
             max_iter=course.exaggerated + course.further,
             random_state=0,
@@ -126,7 +129,7 @@ def _by_opentsne(x: Float[Tensor, "point width"], start: Map, perplexity: float,
 
 @contextmanager
 def _wide_start_untold() -> Iterator[None]:
-    """Without openTSNE's warning, once a map, that its start is wide: the start is the map of the layer before."""
+    """Suppresses openTSNE's warning about a wide start: the start is the map of the previous layer."""
     log = logging.getLogger("openTSNE.tsne")
 
     def other(record: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Two layers on the same tokens: the one product over tokens that all their similarities share."""
+"""Two layers on the same tokens: the one product over tokens shared by all their similarities."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,16 @@ from ._layer_space import LayerSpace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerPair:
-    """What every similarity of a pair of layers is a function of, from all rows and without each group of them."""
+    """The inputs of every similarity of a pair of layers, for all rows and without each group of them."""
 
     x: LayerSpace
     y: LayerSpace
     overlaps: Float[Tensor, "leave_out direction_x direction_y"]
-    """Q_x' Q_y of all rows, then without each group; of the shuffled rows only the former."""
+    """Q_x' Q_y of all rows, then without each group; for shuffled rows only the former."""
     fourths: Float[Tensor, " leave_out"]
     """Sum over tokens of the product of both squared norms."""
     order: Int[Tensor, " token"] | None = None
-    """Which row of y each row of x meets, where they are shuffled."""
+    """Row of y paired with each row of x, if shuffled."""
 
     @classmethod
     def of(cls, x: LayerSpace, y: LayerSpace) -> "LayerPair":
@@ -28,12 +28,12 @@ class LayerPair:
 
     @classmethod
     def shuffled(cls, x: LayerSpace, y: LayerSpace, order: Int[Tensor, " token"]) -> "LayerPair":
-        """Tokens that have nothing to do with each other: the baseline."""
+        """Unrelated tokens: the baseline."""
         return cls(x, y, x.overlap(y, order).unsqueeze(0), (x.squares @ y.squares[order]).unsqueeze(0), order)
 
     @property
     def overlap(self) -> Float[Tensor, "direction_x direction_y"]:
-        """Of all rows."""
+        """The overlap of all rows."""
         return self.overlaps[0]
 
     @property

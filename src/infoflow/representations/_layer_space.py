@@ -21,9 +21,9 @@ _SHARE = 0.99  # of the variance, explained by the components that SVCCA keeps
 class LayerSpace:
     """Centred states X = Q L: `directions` Q has orthonormal columns, `loadings` L places them in the layer.
 
-    Whatever a rotation of the states leaves alone is a function of Qx'Qy and both L, so a pair of layers costs one
+    Everything invariant to rotations of the states is a function of Qx'Qy and both L, so a pair of layers costs one
     matrix product over the tokens. Q is kept in float32: its entries are below 1, so that product errs by about 1e-7,
-    while L, which holds all scales, and everything after are in float64.
+    while L, which holds all scales, and all later computations are in float64.
     """
 
     def __init__(self, states: Float[np.ndarray, "token width"], groups: BlockGroups) -> None:
@@ -45,7 +45,7 @@ class LayerSpace:
 
     @cached_property
     def grams(self) -> Float[Tensor, "leave_out direction direction"]:
-        """Q'Q of all rows (the identity, but for rounding), then without each group, around the mean of the rest."""
+        """Q'Q of all rows (the identity, up to rounding), then without each group, around the mean of the rest."""
         return self.groups.covariances(self.directions, self.directions)
 
     @cached_property
@@ -68,7 +68,7 @@ class LayerSpace:
     def overlap(
         self, other: "LayerSpace", order: Int[Tensor, " token"] | None = None
     ) -> Float[Tensor, "direction other_direction"]:
-        """Q'Q_other, the other layer's rows in another `order`."""
+        """Q'Q_other, with the other layer's rows in another `order`."""
         directions = other.directions if order is None else other.directions.mT[:, order].mT
         return product(self.directions, directions).to(torch.float64)
 
@@ -81,7 +81,7 @@ class LayerSpace:
     ) -> Float[Tensor, " leave_out"]:
         """HSIC up to the factor that cancels in CKA, of all rows, then without each group to first order.
 
-        It is quadratic in the tokens, so without a group it is twice its linear part less the whole. Squared norms
+        It is quadratic in the tokens, so without a group it is twice its linear part minus the whole. Squared norms
         stay about the mean of all rows, which a group moves by order 1/n.
 
         Args:

@@ -1,4 +1,4 @@
-"""At which layer a model's prediction forms."""
+"""The layer at which a model's prediction forms."""
 
 import math
 from collections import deque
@@ -17,10 +17,10 @@ from ._lens_states import LensReader, LensStates, Positions
 from ._lens_training import LensTraining, fit_tuned_lens
 from ._tuned_lens import TunedLens
 
-_CONTROL_POSITIONS = 4096  # behind the mean prediction that is the baseline
-_MOST_PASSES = 10  # over the sentences that a tuned lens is trained on
+_CONTROL_POSITIONS = 4096  # for the mean prediction, which is the baseline
+_MOST_PASSES = 10  # over the training sentences of a tuned lens
 
-_SCHEMA = TableSchema(
+LENS = TableSchema(
     name="lens",
     version=1,
     description="How near the prediction that is read off each layer comes to the model's own, on sentences that the "
@@ -57,26 +57,26 @@ class Lens(Intervention):
 
     $$ \mathrm{KL}(p_L \,\|\, p_l) = \sum_v p_L(v) \ln \frac{p_L(v)}{p_l(v)}, \qquad p_l = \mathrm{softmax}\,r(h_l) $$
 
-    The tuned lens is trained here, on sentences other than those that are measured (by the hash of the sentence); both
-    lenses are measured on the same ones. The baseline is the mean prediction of the model, whatever the context. Error
-    bars resample the measured sentences, with the tuned lens as it is.
+    The tuned lens is trained here, on sentences other than the measured ones (by the hash of the sentence); both lenses
+    are measured on the same sentences. The baseline is the mean prediction of the model, independent of context. Error
+    bars resample the measured sentences, with a fixed tuned lens.
 
-    An encoder–decoder is read at its decoder. At `positions="predicted"`, a masked LM reads text corrupted as in its
-    training and is read at the selected tokens, any other model at every token that has a next one. `"all"` takes
+    For an encoder–decoder the decoder is read. At `positions="predicted"`, a masked LM reads text corrupted as in its
+    training and is read at the selected tokens, any other model at every token with a next one. `"all"` uses
     uncorrupted text and every token that is not special; a masked LM there mostly repeats its input.
 
     Args:
         tuned: Also train and measure a tuned lens.
         positions: `"predicted"` or `"all"`.
-        steps: Training steps of the tuned lens; fewer on a small corpus, which is read ten times at most.
+        steps: Training steps of the tuned lens; fewer on a small corpus, which is read at most ten times.
         tokens: Positions per training step.
-        evaluated: Positions to measure on, about.
-        held_out: Share of the sentences that are kept for measuring.
+        evaluated: Approximate number of positions to measure on.
+        held_out: Share of the sentences for measuring.
 
-    Source: logit lens [@nostalgebraist2020], tuned lens [@belrose2023]; theirs are causal LMs.
+    Source: logit lens [@nostalgebraist2020], tuned lens [@belrose2023]; their models are causal LMs.
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = LENS
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class Lens(Intervention):
         return scores
 
     def _affordable_steps(self, expected: float) -> int:
-        """Fewer steps where the sentences to train on would be read too often."""
+        """Fewer steps if the training sentences would be read too often."""
         most = max(1, math.ceil(_MOST_PASSES * expected / self.tokens))
         if not self.tuned:
             return min(most, math.ceil(_CONTROL_POSITIONS / self.tokens))
@@ -156,7 +156,7 @@ class Lens(Intervention):
 
 
 def _watched(batches: Iterator[LensStates], unigram: Unigram, progress: Progress) -> Iterator[LensStates]:
-    """The batches, of which the first ones are added to the control on their way."""
+    """Passes batches through, and adds the first ones to the control."""
     for batch in batches:
         if unigram.positions < _CONTROL_POSITIONS:
             unigram.update(batch)

@@ -1,4 +1,4 @@
-"""How near a layer's prediction is to the model's own: divergence, agreement, loss."""
+"""Similarity of a layer's prediction to the model's own: divergence, agreement, loss."""
 
 # R row (a token occurrence), V vocabulary
 
@@ -23,7 +23,7 @@ METRICS = ("kl", "agreement", "loss")
 
 
 class Unigram:
-    """What a model predicts whatever the context: the mean of its predictions, and its most frequent favourite."""
+    """A model's context-free prediction: the mean of its predictions, and the most frequent top token."""
 
     def __init__(self, read: Readout) -> None:
         self._read, self.positions = read, 0
@@ -46,7 +46,7 @@ class Unigram:
 
     @property
     def favourite(self) -> int:
-        """The token that is most often the likeliest; the lower id where two are."""
+        """The token that is most often the most likely; the lower id wins ties."""
         return int(self._wins.argmax())
 
 
@@ -83,7 +83,7 @@ class LensScores:
             self._sums[name][-1] += top
 
     def rows(self) -> Iterator[dict]:
-        """A row per lens, metric and layer, without the metrics that no position has."""
+        """A row per lens, metric and layer, without metrics undefined at all positions."""
         for name, sums in self._sums.items():
             for index, metric in enumerate(METRICS):
                 counts = self._counts[:, index]
@@ -113,12 +113,12 @@ class _Target:
     labels: Tensor
 
     def counts(self) -> Tensor:
-        """(R, 3): which metrics a position has."""
+        """(R, 3): which metrics are defined at a position."""
         asked = (self.labels != NO_LABEL).double()
         return torch.stack([torch.ones_like(asked), torch.ones_like(asked), asked], dim=1)
 
     def scores(self, log_shares: Float[Tensor, "row vocabulary"], guess: int | None = None) -> Tensor:
-        """(R, 3): KL(final || these), whether both have one favourite, and minus the log share of the label."""
+        """(R, 3): KL(final || these), whether the top tokens agree, and minus the log-probability of the label."""
         divergence = torch.linalg.vecdot(self.shares, self.log_shares - log_shares)
         top = log_shares.argmax(dim=-1) if guess is None else guess
         agreement = self.log_shares.argmax(dim=-1) == top

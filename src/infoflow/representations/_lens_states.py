@@ -1,4 +1,4 @@
-"""The states that a lens reads: every layer's, at positions where the model predicts something."""
+"""The states that a lens reads: every layer's, at positions with a prediction."""
 
 # L+1 states (layers with the embeddings), R row (a token occurrence), D model width
 
@@ -28,7 +28,7 @@ class LensStates:
     """Occurrences of tokens with their states in all layers."""
 
     states: Float[Tensor, "layer row width"]
-    labels: Int[Tensor, " row"]  # the token to predict there; NO_LABEL where none is asked for
+    labels: Int[Tensor, " row"]  # the token to predict there; NO_LABEL without a target
     blocks: Int[Tensor, " row"]  # bootstrap block of the sentence
 
     def __len__(self) -> int:
@@ -41,8 +41,8 @@ class LensStates:
 class LensReader:
     """Runs a model on chosen sentences and keeps the states at its predictions.
 
-    A masked LM reads text that is corrupted as in its training (`PassOptions.corruption`); the noise depends on (seed,
-    draw, sentence) alone.
+    A masked LM reads text that is corrupted as in its training (`PassOptions.corruption`); the noise depends only on
+    (seed, draw, sentence).
     """
 
     def __init__(self, reader: Reader, positions: Positions, tokens_per_batch: int) -> None:
@@ -52,7 +52,7 @@ class LensReader:
 
     @property
     def _share(self) -> float:
-        """Of the tokens that are read, those with a position."""
+        """Share of tokens that are positions."""
         return self._reader.predicted_share if self._corrupts else 1.0
 
     def halves(self, share: float) -> tuple[np.ndarray, np.ndarray]:
@@ -75,11 +75,11 @@ class LensReader:
             yield self._run(rows[batch], draw)
 
     def expected(self, rows: np.ndarray) -> float:
-        """About how many positions these sentences have."""
+        """Expected number of positions in these sentences."""
         return self._share * self._reader.num_tokens(rows) / len(self._reader.model.anatomy.stacks)
 
     def sentences(self, rows: np.ndarray, positions: int) -> np.ndarray:
-        """As many of the first rows as are expected to hold so many positions."""
+        """The first rows whose expected number of positions reaches `positions`."""
         return next(self._groups(rows, positions))
 
     def shuffled(self, rows: np.ndarray, size: int, total: int) -> Iterator[LensStates]:
@@ -87,7 +87,7 @@ class LensReader:
         first, with new noise.
 
         Raises:
-            UserError: The sentences have no position at all.
+            UserError: The sentences have no position.
         """
         state_bytes = 4 * self._stack.width * (len(self._stack.layers) + 1)
         most = min(math.ceil(1.05 * total), max(self._tokens_per_batch, _GROUP_BYTES // state_bytes))
@@ -112,7 +112,7 @@ class LensReader:
         )
 
     def _groups(self, rows: np.ndarray, positions: int) -> Iterator[np.ndarray]:
-        """Consecutive rows that are expected to hold so many positions each."""
+        """Groups of consecutive rows, each with this expected number of positions."""
         first, expected = 0, 0.0
         for index in range(len(rows)):
             expected += self._share * self._reader.longest(rows[index : index + 1])

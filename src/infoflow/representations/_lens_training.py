@@ -21,9 +21,9 @@ _LOGITS = 1 << 22  # held at a time
 class LensTraining:
     """How a tuned lens is trained.
 
-    The optimiser is that of the authors' code: SGD with Nesterov momentum, a learning rate of 1 before the factor
-    (1 − momentum), weight decay, clipping over all layers together, and a linear decline of the rate to zero. Theirs
-    runs 250 steps of 2^18 = 262,144 tokens; the default here is what a laptop affords for every model of a study.
+    The optimiser is that of the authors' code: SGD with Nesterov momentum, a learning rate of 1 before the factor (1 −
+    momentum), weight decay, clipping over all layers together, and a linear decline of the rate to zero. They run 250
+    steps of 2^18 = 262,144 tokens; the default here is affordable on a laptop for every model of a study.
     """
 
     steps: int = 200
@@ -47,12 +47,12 @@ def fit_tuned_lens(
     $$ \min_{A, b} \; \sum_{l < L} \mathbb E \, \mathrm{KL}(p \,\|\, q_l), \qquad
        p = \mathrm{softmax}\, r(h_L), \quad q_l = \mathrm{softmax}\, r(h_l + A_l h_l + b_l) $$
 
-    with r the model's readout and h_l the states of one token. The model's weights stay as they are; the result is a
-    function of the batches alone.
+    with r the model's readout and h_l the states of one token. The model's weights are unchanged; the result depends
+    only on the batches.
 
     Args:
         read: From `models.readout(model)`.
-        batches: States 0..L of some tokens, as many tensors as there are steps (more are left alone).
+        batches: States 0..L of some tokens, one tensor per step (further ones are not consumed).
         training: Steps and optimiser.
 
     Raises:
@@ -87,7 +87,7 @@ def fit_tuned_lens(
 def accumulate_gradients(lens: TunedLens, read: Readout, states: Float[Tensor, "layer row width"]) -> None:
     """Add the gradient of the mean divergence, summed over layers, to the translators' `grad`.
 
-    The gradient of KL(p || q) in the logits of q is q − p, so no graph is kept behind the softmax.
+    The gradient of KL(p || q) with respect to the logits of q is q − p, so no graph is kept after the softmax.
     """
     num_rows = states.shape[1]
     for rows_LRD in row_chunks(states, read):
@@ -101,5 +101,5 @@ def accumulate_gradients(lens: TunedLens, read: Readout, states: Float[Tensor, "
 
 
 def row_chunks(states: Float[Tensor, "layer row width"], read: Readout) -> Iterator[Float[Tensor, "layer chunk width"]]:
-    """Rows in pieces whose logits are small: a vocabulary may be a thousand times as wide as a state."""
+    """Rows in chunks with small logits: a vocabulary may be a thousand times as wide as a state."""
     yield from states.split(max(1, _LOGITS // read.vocabulary_size), dim=1)

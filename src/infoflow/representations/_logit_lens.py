@@ -1,4 +1,4 @@
-"""The logit lens: what a model would predict if it stopped at a layer."""
+"""The logit lens: a model's prediction if it stopped at a layer."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from ._tuned_lens import TunedLens
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LensReading:
-    """What one layer predicts."""
+    """The prediction of one layer."""
 
     layer: int  # state 0..L; 0 = embeddings
     logits: Float[Tensor, "position vocabulary"]
@@ -35,20 +35,20 @@ def logit_lens(
 
     $$ \mathrm{logits}_l = r(h_l), \qquad \mathrm{logits}_L = \text{the model's logits} $$
 
-    r is everything behind the last block (see `models.readout`): the final norm and unembedding of a causal LM, the
-    whole prediction head of a masked LM. For an encoder–decoder the states are the decoder's. One layer's logits exist
-    at a time; choose `positions` where even these are many (positions × vocabulary).
+    r is everything after the last block (see `models.readout`): the final norm and unembedding of a causal LM, the
+    whole prediction head of a masked LM. For an encoder–decoder the states are the decoder's. Only one layer's logits
+    exist at a time; choose `positions` if even these are too large (positions × vocabulary).
 
     Args:
         model: A model with an output head.
         input_ids: Token ids; of the source sentence for an encoder–decoder.
         attention_mask: 0 at padding.
-        decoder_input_ids: What the decoder of an encoder–decoder reads.
-        positions: Which tokens of the stack that predicts; default: all real ones.
+        decoder_input_ids: Decoder input of an encoder–decoder.
+        positions: Mask of tokens of the predicting stack; default: all real ones.
         lens: A tuned lens; default: states are read as they are.
 
     Raises:
-        UserError: The model has no output head, or `positions` has another shape than its tokens.
+        UserError: The model has no output head, or `positions` differs in shape from its tokens.
 
     Source: [@nostalgebraist2020]; tuned: [@belrose2023].
 
@@ -69,7 +69,7 @@ def logit_lens(
 
 def _readings(layers: list[Tensor], read: Readout, lens: TunedLens | None) -> Iterator[LensReading]:
     for layer, states in enumerate(layers):
-        with torch.no_grad():  # a `yield` in here would switch gradients off for the caller
+        with torch.no_grad():  # a `yield` inside would disable gradients for the caller
             logits = read(states if lens is None else lens(states, layer))
         yield LensReading(layer=layer, logits=logits)
 

@@ -1,4 +1,4 @@
-"""Which occurrences a map shows: up to so many of chosen tokens, from sentences in the order of their hash."""
+"""The occurrences in a map: a bounded number of chosen tokens, from sentences in the order of their hash."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,9 +11,9 @@ from infoflow.corpus import NOT_A_WORD
 from infoflow.flow import Reader, Row
 from infoflow.foundation import hash64_array
 
-_SENTENCES = 50_000  # looked through for occurrences at most
-_COUNTED = 5_000  # of these to find out which words are frequent
-_LOOKED_AT = 50  # occurrences of a token that tell how its tags vary
+_SENTENCES = 50_000  # maximum number searched for occurrences
+_COUNTED = 5_000  # of these, for finding frequent words
+_LOOKED_AT = 50  # occurrences of a token for measuring how its tags vary
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -23,7 +23,7 @@ class MapPoints:
     row: np.ndarray  # of the corpus
     position: np.ndarray
     token: np.ndarray  # its id
-    word: np.ndarray  # index of its word, −1 where the tokenizer knows no words
+    word: np.ndarray  # index of its word, −1 if the tokenizer knows no words
     length: np.ndarray  # of its sentence in tokens
 
     def __len__(self) -> int:
@@ -43,9 +43,9 @@ def count_words(reader: Reader) -> Counter[int]:
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, words: Iterable[str], counts: Mapping[int, int]) -> dict[str, int]:
-    """The token that is the whole of each word, at a sentence's start or inside; absent where none is counted.
+    """The token that is each whole word, at a sentence's start or inside; absent if none is counted.
 
-    Of several, the one that is most frequent.
+    Among several, the most frequent.
     """
     found = {}
     for word in words:
@@ -57,7 +57,7 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, words: Iterable[str], counts: 
 
 
 def frequent_words(tokenizer: PreTrainedTokenizerBase, counts: Counter[int], num: int) -> dict[str, int]:
-    """The most frequent of the counted tokens with letters (in a corpus without letters, any), by their text."""
+    """The most frequent counted tokens with letters (in a corpus without letters, any), by their text."""
     texts = {token: str(tokenizer.decode([token])).strip() for token, _ in counts.most_common(10 * num)}
     lettered = {token: text for token, text in texts.items() if any(map(str.isalpha, text))} or texts
     found: dict[str, int] = {}
@@ -68,7 +68,7 @@ def frequent_words(tokenizer: PreTrainedTokenizerBase, counts: Counter[int], num
 
 
 def choose_points(reader: Reader, tokens: Sequence[int], per_token: int) -> MapPoints:
-    """Up to `per_token` occurrences of each token as a whole word, each from another sentence."""
+    """Up to `per_token` occurrences of each token as a whole word, each from a different sentence."""
     stack, tokens = reader.source_stack, list(tokens)
     frequencies = reader.frequencies[stack]
     missing = {token: min(per_token, int(frequencies[token])) for token in tokens}
@@ -79,7 +79,7 @@ def choose_points(reader: Reader, tokens: Sequence[int], per_token: int) -> MapP
         sentence = reader.sentence_rows(row, "clean", 0)[stack]
         wanted = [at for at in whole_words(sentence) if missing.get(int(sentence.tokens[at]), 0)]
         if wanted:
-            # The rarest of the wanted tokens, so that a frequent one does not crowd it out.
+            # The rarest of the wanted tokens, so that a frequent one does not displace it.
             at = min(wanted, key=lambda at: (frequencies[sentence.tokens[at]], at))
             token = int(sentence.tokens[at])
             missing[token] -= 1
@@ -95,7 +95,7 @@ def _in_hash_order(reader: Reader) -> np.ndarray:
 
 
 def whole_words(sentence: Row) -> np.ndarray:
-    """Positions of tokens that are a word by themselves; of all, where the tokenizer knows no words."""
+    """Positions of tokens that are whole words; all positions if the tokenizer knows no words."""
     text = np.flatnonzero(~sentence.special)
     words = sentence.words[text]
     if (words == NOT_A_WORD).all():
@@ -104,7 +104,7 @@ def whole_words(sentence: Row) -> np.ndarray:
 
 
 def tags_of(reader: Reader, points: MapPoints, column: str) -> list[str]:
-    """The tag of each point's word; empty where it has none."""
+    """The tag of each point's word; empty if it has none."""
     rows, of_row = np.unique(points.row, return_inverse=True)
     sentences = list(reader.corpus.select(rows).column(column))
     tags = [None if word == NOT_A_WORD else sentences[at][word] for at, word in zip(of_row, points.word, strict=True)]
@@ -112,7 +112,7 @@ def tags_of(reader: Reader, points: MapPoints, column: str) -> list[str]:
 
 
 def most_ambiguous(reader: Reader, tokens: dict[str, int], column: str) -> dict[str, int]:
-    """Of the tokens the one whose words' tags vary most (by entropy), by its text; empty where none has tags."""
+    """The text of the token whose words' tags vary most (by entropy); empty if none has tags."""
     points = choose_points(reader, list(tokens.values()), _LOOKED_AT)
     tags = np.array(tags_of(reader, points, column))
     spread = {

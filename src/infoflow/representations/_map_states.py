@@ -1,4 +1,4 @@
-"""The states of a map's points in every layer, for a masked LM with some of the points hidden as in training."""
+"""The states of a map's points in every layer; for a masked LM some points are hidden as in training."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -22,12 +22,12 @@ class MapStates(NamedTuple):
 
 
 def hides_tokens(model: Model) -> bool:
-    """Whether the model was trained to restore tokens hidden behind a mask."""
+    """Whether the model was trained to predict masked tokens."""
     return model.task == "masked-lm" and model.require_tokenizer().mask_token_id is not None
 
 
 def map_states(reader: Reader, points: MapPoints, tokens_per_batch: int, hide: bool) -> MapStates:
-    """Run the sentences of the points once; points that the noise replaced by another token are left out."""
+    """Run the sentences of the points once; points replaced by another token through noise are left out."""
     order, parts, inputs = [], [], []
     with tap(reader.model, hidden=True) as tapped, torch.inference_mode():
         batches = length_batches(points.length.astype(np.int32), tokens_per_batch)

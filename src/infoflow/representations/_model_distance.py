@@ -4,17 +4,18 @@ from typing import ClassVar
 
 import pandas as pd
 
-from infoflow.flow import PairMeasure, SampleRequest, TokenSample
+from infoflow.flow import SAMPLE_COLUMNS, PairMeasure, SampleRequest, TokenSample
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._paired_distance import BlockGroups, LayerView, distance_columns
 from ._pwcca import check_side, warn_few_rows
 
-_SCHEMA = TableSchema(
+MODEL_DISTANCE = TableSchema(
     name="model_distance",
-    version=1,
+    version=2,
     description="PWCCA distance between the same layer of two models that read the same words. "
-    "Biased towards 0 with few occurrences per dimension; compare rows of equal count and width.",
+    "Biased towards 0 with few occurrences per dimension, and NaN with no more than two; compare rows of equal count "
+    "and width.",
     columns=(
         Column(name="stack_a", dtype="string", unit="", description="stack of the first model"),
         Column(name="stack_b", dtype="string", unit="", description="stack of the second model"),
@@ -23,6 +24,7 @@ _SCHEMA = TableSchema(
         Column(name="width_a", dtype="int64", unit="dimensions", description="width of the first model's states"),
         Column(name="width_b", dtype="int64", unit="dimensions", description="width of the second model's states"),
         Column(name="side", dtype="string", unit="", description="the view that weights: mean, x (first) or y"),
+        *SAMPLE_COLUMNS,
     ),
 )
 
@@ -34,13 +36,13 @@ class ModelDistance(PairMeasure):
     `LayerDistance`.
 
     Args:
-        occurrences: At most so many sampled tokens; at least 10, better 20, per dimension.
-        side: The view that weights: `"x"` the first model's, `"y"` the second's; see `pwcca`.
+        occurrences: At most this many sampled tokens; at least 10, better 20, per dimension.
+        side: The weighting view: `"x"` the first model's, `"y"` the second's; see `pwcca`.
 
     Source: [@voita2019evolution], [@morcos2018].
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = MODEL_DISTANCE
 
     def __init__(self, occurrences: int = 20_000, side: str = "mean") -> None:
         check_side(side)
@@ -57,4 +59,4 @@ class ModelDistance(PairMeasure):
         for layer in range(min(first.num_states, second.num_states)):
             x, y = LayerView(first.states(layer), groups), LayerView(second.states(layer), groups)
             rows.append({**keys, "layer": layer, **distance_columns(x, y, self.side), **sizes})
-        return pd.DataFrame(rows)
+        return pd.DataFrame(rows).assign(**first.sizes(self.request, second))

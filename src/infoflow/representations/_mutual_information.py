@@ -15,9 +15,9 @@ def mutual_information(
 
     $$ I = H(A) + H(B) - H(A, B) = \sum_{a,b} p(a,b) \ln \frac{p(a,b)}{p(a)\,p(b)} $$
 
-    The plug-in estimate puts shares in place of probabilities. It is biased upwards by about
-    (m_ab − m_a − m_b + 1) / 2N for m non-empty cells and N observations; the other estimators correct the three
-    entropies (see `entropy`), and may come out below 0.
+    The plug-in estimate uses shares as probabilities. It is biased upwards by about (m_ab − m_a − m_b + 1) / 2N for m
+    non-empty cells and N observations; the other estimators correct the three entropies (see `entropy`), and may be
+    negative.
 
     Args:
         a: (token,) labels of any kind.
@@ -25,7 +25,7 @@ def mutual_information(
         estimator: `"plug-in"`, `"miller-madow"`, `"grassberger"`, `"chao-shen"` or `"chao-wang-jost"`.
 
     Returns:
-        Information; of the plug-in estimate in [0, min(H(a), H(b))].
+        Information; the plug-in estimate is in [0, min(H(a), H(b))].
 
     Raises:
         UserError: The vectors are empty or differ in length, or there is no such estimator.

@@ -1,4 +1,4 @@
-"""Nearest neighbours by blocked matrix products, so that memory stays bounded; by faiss where it is installed."""
+"""Nearest neighbours by blocked matrix products, in bounded memory; by faiss if it is installed."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -15,10 +15,12 @@ from infoflow.foundation import UserError
 METRICS = ("cosine", "euclidean")
 
 _QUERIES, _ROWS = 4096, 4096
-"""Of one block of scores (64 MB in float32). Only a block of rows is copied, never all of them: a million rows of
-width 768 take 3.1 GB, and the search 0.3 GB more."""
+"""Queries and rows in one block of scores (64 MB in float32).
+
+Only a block of rows is copied, never all of them: a million rows of width 768 take 3.1 GB, and the search 0.3 GB more.
+"""
 _ROWS_BY_FAISS = 65_536
-"""It blocks its scores itself, and is as fast as on all rows from here on."""
+"""faiss blocks its scores itself, and from this size on is as fast as on all rows."""
 
 
 class Neighbours(NamedTuple):
@@ -38,9 +40,9 @@ class _Best(NamedTuple):
 def nearest(
     x: Float[Tensor, "token width"], k: int, metric: str, queries: Int[Tensor, " query"]
 ) -> Iterator[Neighbours]:
-    """The k nearest rows to each query row (all others where there are fewer), block by block.
+    """The k nearest rows to each query row (all others if there are fewer), block by block.
 
-    With faiss (extra `faiss`) the same neighbours but for rounding and ties, about 1.3 to 2 times as fast.
+    faiss (extra `faiss`) gives the same neighbours up to rounding and ties, about 1.3 to 2 times as fast.
     """
     by_faiss = find_spec("faiss") is not None and x.dtype == torch.float32
     search, step = (_search_by_faiss, _ROWS_BY_FAISS) if by_faiss else (_BlockSearch(x.dtype), _ROWS)
@@ -75,7 +77,7 @@ def scored(
 
 
 class _BlockSearch:
-    """Search by products of blocks. Scores are written to the same place: fresh memory costs a third of the time."""
+    """Search by products of blocks. Scores reuse one buffer: fresh memory costs a third of the time."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self._scores = torch.empty(_QUERIES * _ROWS, dtype=dtype)
@@ -90,7 +92,7 @@ class _BlockSearch:
         start: int,
         k: int,
     ) -> _Best:
-        """Better rows of this block, which begins at row `start`; `own` is each query's own row, counted from there."""
+        """Better rows in this block, which begins at row `start`; `own` is each query's own row, counted from there."""
         scores = self._scores[: len(queries) * len(base)].view(len(queries), len(base))
         if offset is None:
             torch.mm(queries, base.mT, out=scores)
@@ -133,7 +135,7 @@ def _search_by_faiss(
     start: int,
     k: int,
 ) -> _Best:
-    """`_BlockSearch` by faiss, which makes room for the query itself among its neighbours."""
+    """`_BlockSearch` by faiss, with an extra slot for the query itself among its neighbours."""
     import faiss  # pyright: ignore[reportMissingImports]  # the extra `faiss`
 
     metric = faiss.METRIC_INNER_PRODUCT if offset is None else faiss.METRIC_L2

@@ -16,13 +16,13 @@ MODES = ("require", "cap", "normalise")
 
 
 class NeighbourAgreement(NamedTuple):
-    """Agreement of each query with its neighbours, and what random neighbours would give."""
+    """Agreement of each query with its neighbours, and with random neighbours."""
 
     queries: Int[np.ndarray, " query"]
     scores: Float[np.ndarray, " query"]
     chance: Float[np.ndarray, " query"]
     pulls: Float[np.ndarray, " token"]
-    """By how much each row, as a neighbour of others, raises the sum of scores over what the next nearest would."""
+    """By how much each row, as a neighbour of others, raises the sum of scores compared with the next nearest row."""
 
 
 def neighbour_agreement(
@@ -82,9 +82,9 @@ def agreements(
     few: str,
     metric: str,
 ) -> NeighbourAgreement:
-    """The score and the chance level of every row that counts; none where no label has enough rows."""
+    """The score and the chance level of every row that counts; empty if no label has enough rows."""
     check_neighbours(k, few, metric)
-    others = np.bincount(labels)[labels] - 1  # rows of the same label beside each row
+    others = np.bincount(labels)[labels] - 1  # other rows with the same label
     queries = np.flatnonzero(others >= (k if few == "require" else 1))
     if len(queries) == 0:
         return NeighbourAgreement(queries, np.empty(0), np.empty(0), np.zeros(len(x)))
@@ -113,9 +113,9 @@ def _hits(
     wanted: Int[np.ndarray, " query"],
     share: Float[np.ndarray, " query"],
 ) -> tuple[Float[np.ndarray, " query"], Float[np.ndarray, " token"]]:
-    """How many of each query's first `wanted` neighbours carry its label, and every row's pull on the sum of scores."""
+    """How many of each query's first `wanted` neighbours have its label, and every row's pull on the sum of scores."""
     hits, pulls, start = [], np.zeros(len(x)), 0
-    for found in nearest(x, k + 1, metric, queries):  # one more: who would take a neighbour's place
+    for found in nearest(x, k + 1, metric, queries):  # one more, to replace an omitted neighbour
         part = slice(start, start + len(found.queries))
         start = part.stop
         same = (labels[found.indices] == labels[found.queries, None]).numpy()

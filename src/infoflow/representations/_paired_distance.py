@@ -1,7 +1,8 @@
-"""1 − PWCCA between layers of token samples, with error bars that cost a few decompositions, not hundreds."""
+"""1 − PWCCA between layers of token samples, with error bars from a few decompositions instead of hundreds."""
 
 # G group of bootstrap blocks, D width; leading dimension G+1 of covariances: all rows, then all rows but group g
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,11 +12,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from infoflow.foundation import NUM_BLOCKS, Interval, Scale, block_interval, stream
+from infoflow.foundation import NUM_BLOCKS, NUM_REPLICATES, Interval, Scale, block_interval, stream
 from infoflow.results import estimate, linear_replicates
 
 from ._cca import Whitening, canonical_by_qr, canonical_of_covariance, singular_floor, whiten
-from ._pwcca import weighted_mean
+from ._pwcca import too_few_rows, weighted_mean
 from ._token_products import product
 from ._views import centred
 
@@ -37,7 +38,7 @@ class BlockGroups:
 
     @classmethod
     def of(cls, blocks: Int[np.ndarray, " token"], width: int, num_groups: int | None = None) -> "BlockGroups":
-        """By default as many groups as blocks, or fewer where the states are wide."""
+        """By default as many groups as blocks, or fewer for wide states."""
         if num_groups is None:
             num_groups = NUM_BLOCKS if width <= _WIDE else _GROUPS_OF_WIDE
         groups = torch.from_numpy(blocks % num_groups)
@@ -71,7 +72,7 @@ class BlockGroups:
         return block_interval(value, self._effects(values), units=int((self.counts > 0).sum()), scale=scale)
 
     def _effects(self, values: Float[np.ndarray, " leave_out"]) -> Float[np.ndarray, " group"]:
-        r"""What each group of rows adds, as far as it is more than its share of what any rows add.
+        r"""Each group's contribution beyond its share of what any rows contribute.
 
         $$ e_g = (1 - s_g)(v - v_{(g)}) - s_g \sum_h (1 - s_h)(v - v_{(h)}) $$
 
@@ -95,7 +96,7 @@ class LayerView:
 
     @cached_property
     def whitenings(self) -> list[Whitening]:
-        """Of all rows, then without each group; shared by every pair the layer is in."""
+        """Whitenings of all rows, then without each group; shared by all the layer's pairs."""
         covariances = self.groups.covariances(self.centred, self.centred)
         floor = _CANCELLED * covariances[0].diagonal().sqrt()
         return [whiten(covariance, floor) for covariance in covariances]
@@ -115,8 +116,18 @@ class Distance:
 
 
 def distance_columns(x: LayerView, y: LayerView, side: str) -> dict:
-    """Estimate columns of 1 − PWCCA between two layers of the same occurrences; the baseline shuffles the rows of y."""
+    """Estimate columns of 1 − PWCCA between two layers of the same occurrences; the baseline shuffles the rows of y.
+
+    NaN with too few rows for the width (`too_few_rows`).
+    """
+    if too_few_rows(len(x.centred), max(x.centred.shape[1], y.centred.shape[1])):
+        return undefined_columns(len(x.centred))
     return paired_distance(x, y, side).columns(_shuffled_distance(x, y, side), len(x.centred))
+
+
+def undefined_columns(count: int) -> dict[str, Any]:
+    """Estimate columns of a similarity that is undefined for so few occurrences."""
+    return estimate(math.nan, np.full(NUM_REPLICATES, np.nan), math.nan, count, ends=Interval(math.nan, math.nan))
 
 
 def paired_distance(x: LayerView, y: LayerView, side: str) -> Distance:
@@ -133,7 +144,7 @@ def paired_distance(x: LayerView, y: LayerView, side: str) -> Distance:
 
 
 def _shuffled_distance(x: LayerView, y: LayerView, side: str) -> float:
-    """The distance of two layers whose rows have nothing to do with each other."""
+    """The distance of two layers with unrelated rows."""
     order = torch.from_numpy(stream("pwcca-baseline").permutation(len(y.centred)))
     cross = x.centred.mT @ y.centred[order]
     return 1 - weighted_mean(canonical_of_covariance(x.whitenings[0], y.whitenings[0], cross), side)

@@ -11,15 +11,15 @@ from ._nearest import scored
 
 _SCORES_AT_ONCE = 2**22  # 16 MB in float32
 _SPARE = 2
-"""Neighbours looked up per neighbour wanted: a subset of half the pool mostly finds its own among them."""
+"""Neighbours searched per neighbour wanted: a subset of half the pool mostly finds its own among them."""
 
 
 def nearest_in_subsets(
     x: Float[Tensor, "token width"], k: int, metric: str, subsets: Sequence[Bool[Tensor, " token"]]
 ) -> list[Int[Tensor, "query neighbour"]]:
-    """For every row of a subset the k nearest of its other rows (fewer where it has fewer), nearest first.
+    """For every row of a subset the k nearest of its other rows (fewer if it has fewer), nearest first.
 
-    Queries are in the order of the rows; neighbours count within `x`.
+    Queries are in the order of the rows; neighbours are row indices of `x`.
     """
     base, offset = scored(x, metric)
     looked_up = min(len(x) - 1, _SPARE * k)

@@ -1,4 +1,4 @@
-"""Whether a state's neighbours stand at a similar place in their sentences."""
+"""Whether a state's neighbours have similar positions in their sentences."""
 
 from typing import ClassVar
 
@@ -10,9 +10,9 @@ from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._token_pools import SETTINGS, AbstractTokenPools
 
-_SCHEMA = TableSchema(
+POSITION_NEIGHBOURS = TableSchema(
     name="position_neighbours",
-    version=2,
+    version=3,
     description="Mean distance in position between an occurrence and its nearest occurrences of the same token.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
@@ -26,14 +26,14 @@ _SCHEMA = TableSchema(
 
 
 class PositionNeighbours(AbstractTokenPools):
-    """How well a layer keeps where in the sentence a token stands: `position_distance`.
+    """How well a layer keeps a token's position in the sentence: `position_distance`.
 
     Arguments are those of `AbstractTokenPools`.
 
     Source: [@voita2019evolution], k = 50.
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = POSITION_NEIGHBOURS
     scale: ClassVar[Scale] = "positive"
 
     def compute(self, sample: TokenSample) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from ._svd import thin_svd
 from ._views import Matrix, as_views, centred
 
 _LEAST_EIGENVALUE = 1e-12
-"""Directions below this share of the largest are none, and are not blown up by whitening."""
+"""Directions below this share of the largest do not count, and are not amplified by whitening."""
 
 
 def procrustes_distance(x: Matrix, y: Matrix, kind: str = "angle", alpha: float = 1.0) -> float:
@@ -59,7 +59,7 @@ def procrustes_distance(x: Matrix, y: Matrix, kind: str = "angle", alpha: float 
         view_x, view_y = _partly_whitened(view_x, alpha), _partly_whitened(view_y, alpha)
     norm_x, norm_y = torch.linalg.matrix_norm(view_x), torch.linalg.matrix_norm(view_y)
     if kind == "size-and-shape":
-        # Of views divided by the larger norm, so that huge states do not overflow and equal ones cancel.
+        # Views are divided by the larger norm, so that huge states do not overflow and equal ones cancel.
         scale = float(torch.maximum(norm_x, norm_y)) or 1.0
         squares = float((norm_x / scale).square() + (norm_y / scale).square())
         return scale * max(squares - 2 * _nuclear_norm(view_x / scale, view_y / scale), 0.0) ** 0.5

@@ -11,11 +11,13 @@ from ._views import Matrix
 SIDES = ("mean", "x", "y")
 
 ROWS_PER_DIMENSION = 10
-"""Fewer rows than this per dimension make any two views look alike."""
+"""With fewer rows per dimension, any two views look similar."""
+LEAST_PER_DIMENSION = 2
+"""With at most this many rows per dimension, several correlations of any two views are exactly 1."""
 
 
 def pwcca(x: Matrix, y: Matrix, side: str = "mean") -> float:
-    r"""Similarity of two views: canonical correlations weighted by how much of a view they account for.
+    r"""Similarity of two views: canonical correlations weighted by how much of a view they explain.
 
     $$ \mathrm{PWCCA} = \frac{\sum_i \alpha_i \rho_i}{\sum_i \alpha_i}, \qquad
        \alpha_i = \sum_j |\langle h_i, x_j \rangle| $$
@@ -37,7 +39,7 @@ def pwcca(x: Matrix, y: Matrix, side: str = "mean") -> float:
     Args:
         x: (token, width_x), float32 or float64; computed in float64.
         y: (token, width_y), the same tokens in the same order.
-        side: The view that weights; `"mean"` is the mean of both values. [@morcos2018] weight by the narrower view.
+        side: The weighting view; `"mean"` is the mean of both values. [@morcos2018] weight by the narrower view.
 
     Returns:
         Similarity in [0, 1].
@@ -61,7 +63,7 @@ def pwcca(x: Matrix, y: Matrix, side: str = "mean") -> float:
 
 
 def weighted_mean(canonical: Canonical, side: str) -> float:
-    """PWCCA from canonical correlations and their weights; 0 where a view does not vary."""
+    """PWCCA from canonical correlations and their weights; 0 if a view is constant."""
 
     def weigh(weights: Float[Tensor, " variate"]) -> float:
         return float(weights @ canonical.correlations / weights.sum()) if len(weights) else 0.0
@@ -76,9 +78,22 @@ def check_side(side: str) -> None:
         raise UserError(f'side must be "mean", "x" or "y": the view whose columns weight. Got {side}.')
 
 
+def too_few_rows(num_rows: int, width: int) -> bool:
+    """Whether several correlations of any two views of this width are exactly 1, whatever the data."""
+    return num_rows <= LEAST_PER_DIMENSION * width
+
+
 def warn_few_rows(num_rows: int, width: int) -> None:
-    """Warn where PWCCA is biased: of fewer than ten rows for each dimension."""
-    if num_rows < ROWS_PER_DIMENSION * width:
+    """Warn if PWCCA is biased (fewer than ten rows per dimension) or meaningless (`too_few_rows`)."""
+    if too_few_rows(num_rows, width):
+        current_display().warn(
+            f"PWCCA of {num_rows:,} tokens in {width:,} dimensions is biased towards similarity: it is near 1 whatever "
+            "the states are, so tables leave it out (NaN). It needs more than "
+            f"{LEAST_PER_DIMENSION * width:,} tokens, better {2 * ROWS_PER_DIMENSION * width:,}: give a larger corpus, "
+            "or raise analysis.sample_bytes if that cut the "
+            "sample."
+        )
+    elif num_rows < ROWS_PER_DIMENSION * width:
         current_display().warn(
             f"PWCCA of {num_rows} tokens in {width} dimensions is biased towards similarity: it wants at least "
             f"{ROWS_PER_DIMENSION * width} tokens, better {2 * ROWS_PER_DIMENSION * width}. "

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from ._paired_distance import BlockGroups
 
 _BINS = 256
-"""Of ranks, for the error bars only: their distribution is wanted to a fraction of a percent."""
+"""Rank bins, for the error bars only, which need the distribution to a fraction of a percent."""
 
 
 class ItemPairs:
@@ -36,7 +36,7 @@ class ItemPairs:
         return totals
 
     def under(self, order: Int[np.ndarray, " token"]) -> Int[np.ndarray, " pair"]:
-        """For each pair (i, j) the place of the pair (order[i], order[j])."""
+        """For each pair (i, j) the index of the pair (order[i], order[j])."""
         places = np.empty(len(self), dtype=np.int64)
         for row in range(self.num_items - 1):
             low, high = np.minimum(order[row], order[row + 1 :]), np.maximum(order[row], order[row + 1 :])
@@ -45,28 +45,28 @@ class ItemPairs:
 
 
 class RankedSpace:
-    """One layer's distances between items as ranks, shared by every pair of layers it is in."""
+    """One layer's distances between items as ranks, shared by all its pairs of layers."""
 
     def __init__(self, ranks: Float[np.ndarray, " pair"], pairs: ItemPairs) -> None:
-        """Ranks as of `centred_ranks`, of items in group order; all equal where no order is known."""
+        """Ranks as in `centred_ranks`, of items in group order; all equal if no order is defined."""
         self.pairs, self.norm = pairs, float(np.linalg.norm(ranks)) or math.nan
         self.bins = ((ranks / len(ranks) + 0.5) * _BINS).astype(np.int16).clip(0, _BINS - 1)
         self.ranks = ranks / self.norm
         self._own_changes: np.ndarray | None = None
 
     def correlation(self, other: "RankedSpace") -> float:
-        """Spearman's correlation, as `rsa`."""
+        """Spearman's correlation, as in `rsa`."""
         return float(np.clip(self.ranks @ other.ranks, -1, 1))
 
     def values(self, other: "RankedSpace") -> Float[np.ndarray, " leave_out"]:
         """The correlation, then without each group of items to first order.
 
-        When pairs leave, all others' ranks move too. So the change of the covariance of ranks is the leaving pairs'
-        own products and what their leaving does to the ranks of either side: for a pair at distance d in one layer,
-        the sum of the other layer's ranks over pairs at larger distances.
+        When pairs are left out, all other ranks move too. So the change of the covariance of ranks is the omitted
+        pairs' own products and their effect on the ranks of either side: for a pair at distance d in one layer, the sum
+        of the other layer's ranks over pairs at larger distances.
         """
         correlation = self.correlation(other)
-        own = (self.own_changes + other.own_changes) / 2  # of the variances: not 0 where distances tie
+        own = (self.own_changes + other.own_changes) / 2  # of the variances: not 0 with ties
         return np.concatenate([[correlation], correlation + self._changes(other) - correlation * own])
 
     @property
@@ -83,6 +83,6 @@ class RankedSpace:
 
 
 def _farther(at: RankedSpace, of: RankedSpace) -> Float[np.ndarray, " pair"]:
-    """For each pair the sum of `of`'s ranks over the pairs that `at` puts farther apart; equal ones count half."""
+    """For each pair the sum of `of`'s ranks over the pairs that are farther apart in `at`; ties count half."""
     sums = np.bincount(at.bins, of.ranks, minlength=_BINS)
     return ((sums[::-1].cumsum()[::-1] - sums / 2) / at.norm)[at.bins]

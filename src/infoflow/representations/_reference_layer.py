@@ -1,4 +1,4 @@
-"""One layer as the reference that others are held against: everything of it is computed once."""
+"""One layer as a reference for others: its statistics are computed once."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,9 +17,9 @@ from ._space_metrics import space_values
 
 
 class ReferenceLayer:
-    """States of one layer, and how similar other states of the same tokens are to them.
+    """States of one layer, and their similarity to other states of the same tokens.
 
-    Metrics are those of `SpaceSimilarity`, but RSA; `procrustes` is the cosine of its angle here, so that all are
+    Metrics are those of `SpaceSimilarity`, except RSA; `procrustes` is the cosine of its angle here, so that all are
     similarities, 1 for equal spaces.
 
     Args:
@@ -35,15 +35,15 @@ class ReferenceLayer:
     def similarities(
         self, states: Float[np.ndarray, "token width"], metrics: Sequence[str]
     ) -> dict[str, dict[str, Any]]:
-        """By metric the columns of an estimate; the baseline shuffles the tokens."""
+        """Estimate columns by metric; the baseline shuffles the tokens."""
         space = LayerSpace(states, self._groups)
         meeting, shuffled = LayerPair.of(space, self._space), LayerPair.shuffled(space, self._space, self._order)
         return {metric: self._columns(metric, meeting, shuffled) for metric in metrics}
 
     def values(self, states: Float[np.ndarray, "token width"], metrics: Sequence[str]) -> dict[str, float]:
-        """By metric the similarity alone."""
+        """Only the similarity, by metric."""
         space = LayerSpace(states, self._groups)
-        # Tokens in their own order, as a shuffled pair: no group is left out.
+        # Tokens in their own order, as a shuffled pair, so that no group is left out.
         meeting = LayerPair.shuffled(space, self._space, torch.arange(len(states)))
         return {metric: float(_similarity(metric, meeting)[0]) for metric in metrics}
 

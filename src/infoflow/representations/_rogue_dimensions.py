@@ -1,4 +1,4 @@
-"""How much of the average similarity a few dimensions carry."""
+"""The share of the average similarity due to a few dimensions."""
 
 # n occurrence, D width, 64 bootstrap blocks
 
@@ -14,13 +14,13 @@ NUM_ROGUE = 3
 
 
 def rogue_share(units: Float[Tensor, "occurrence width"], blocks: Int[Tensor, " occurrence"]) -> Jackknifed:
-    r"""The share of the expected cosine that the three dimensions with the largest part in it carry.
+    r"""The share of the expected cosine contributed by its three strongest dimensions.
 
     $$ \cos(x, y) = \sum_d u_d v_d, \qquad
        c_d = \frac{(\sum_i u_{id})^2 - \sum_i u_{id}^2}{n(n-1)}, \qquad
        \frac{c_{(1)} + c_{(2)} + c_{(3)}}{\sum_d c_d} $$
 
-    Above 1 where other dimensions take away from the cosine.
+    Above 1 if other dimensions lower the cosine.
 
     Source: [@timkey2021].
     """

@@ -13,7 +13,7 @@ DISSIMILARITIES = ("cosine", "euclidean", "correlation")
 
 _ROWS_AT_ONCE = 512
 _DECIMALS = 12
-"""Equal angles differ by rounding beyond these, which must not rank them."""
+"""Equal angles differ by rounding beyond these, which must not affect ranks."""
 
 
 def rsa(x: Matrix, y: Matrix, metric: str = "cosine") -> float:
@@ -52,7 +52,7 @@ def dissimilarity_ranks(x: Matrix, metric: str = "cosine") -> Float[np.ndarray, 
 
 
 def centred_ranks(x: Matrix, metric: str = "cosine") -> Float[np.ndarray, " pair"]:
-    """Average ranks of the distances between all pairs of tokens, less their mean.
+    """Average ranks of the distances between all pairs of tokens, minus their mean.
 
     Pairs come row by row of the upper triangle.
     """

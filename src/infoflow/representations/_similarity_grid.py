@@ -1,7 +1,7 @@
 """Every layer of one model against every layer of another: similarities with error bars and a shuffled baseline."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,12 +9,13 @@ from jaxtyping import Float
 
 from infoflow.flow import TokenSample
 from infoflow.foundation import UserError, as_written, current_display, stream
-from infoflow.results import estimate
+from infoflow.results import estimate, scale_of
 
 from ._cka import LEAST_ROWS
 from ._layer_pair import LayerPair
 from ._layer_space import LayerSpace
-from ._paired_distance import BlockGroups
+from ._paired_distance import BlockGroups, undefined_columns
+from ._pwcca import too_few_rows
 from ._ranked_space import ItemPairs, RankedSpace
 from ._rsa import centred_ranks
 from ._space_metrics import SPACE_METRICS, space_values
@@ -23,9 +24,7 @@ METRICS = ("rsa", *SPACE_METRICS)
 CANONICAL = ("pwcca", "svcca", "cca")
 
 _DIGITS = 5
-"""Of stored replicates."""
-
-Layer = TypeVar("Layer", LayerSpace, RankedSpace)
+"""Significant digits of stored replicates."""
 
 
 def check_metrics(metrics: Sequence[str]) -> None:
@@ -36,16 +35,15 @@ def check_metrics(metrics: Sequence[str]) -> None:
 
 
 def similarity_grid(
-    first: TokenSample, second: TokenSample | None, metrics: Sequence[str], items: int, dissimilarity: str
+    first: TokenSample, second: TokenSample, metrics: Sequence[str], items: int, dissimilarity: str
 ) -> list[dict[str, Any]]:
     """Rows of layer_a, layer_b, metric and the estimate columns.
 
     Args:
-        first: The one model's states.
-        second: The other's, of the same occurrences in the same order; None compares the layers of `first` with those
-            above them.
-        metrics: Of `METRICS`; rows come in their order.
-        items: RSA compares so many occurrences, the sample's first.
+        first: States of the first model.
+        second: States of the second model, for the same occurrences in the same order.
+        metrics: Subset of `METRICS`; rows come in their order.
+        items: RSA compares this many occurrences, the sample's first.
         dissimilarity: RSA's distance between two occurrences.
 
     Raises:
@@ -58,35 +56,35 @@ def similarity_grid(
         )
     rows = [] if metrics == ("rsa",) else list(_space_rows(first, second, [m for m in metrics if m != "rsa"]))
     if "rsa" in metrics:
-        rows += _rsa_rows(first.first(items), None if second is None else second.first(items), dissimilarity)
+        rows += _rsa_rows(first.first(items), second.first(items), dissimilarity)
     return sorted(rows, key=lambda row: (metrics.index(row["metric"]), row["layer_a"], row["layer_b"]))
 
 
-def _estimate_columns(values: Float[np.ndarray, " leave_out"], groups: BlockGroups, baseline: float) -> dict[str, Any]:
+def _estimate_columns(
+    metric: str, values: Float[np.ndarray, " leave_out"], groups: BlockGroups, baseline: float
+) -> dict[str, Any]:
     replicates = groups.replicates(values)
-    ends = groups.interval(values[0], values)
+    ends = groups.interval(values[0], values, scale_of(metric))
     columns = estimate(values[0], replicates, baseline, len(groups.order), ends=ends)
-    # A study has thousands of these rows. Digits far below the interval's width would be most of its tables' bytes:
-    # 14.7 MB for three objectives and seeds of seven layers, 4.7 MB so.
+    # A study has thousands of these rows. Digits far below the interval's width would dominate the size of its tables:
+    # 14.7 MB for three objectives and seeds of seven layers, 4.7 MB without them.
     return {**columns, "replicates": replicates.round(_DIGITS).tolist()}
 
 
-def _grid(first: list[Layer], second: Iterable[Layer] | None) -> Iterator[tuple[int, Layer, list[Layer]]]:
-    """(layer_b, b, the layers a it meets) over the grid; the second model's layers are held one at a time."""
-    for layer_b, b in enumerate(first if second is None else second):
-        yield layer_b, b, first[:layer_b] if second is None else first
-
-
-def _space_rows(first: TokenSample, second: TokenSample | None, metrics: list[str]) -> Iterator[dict[str, Any]]:
-    groups = BlockGroups.of(first.blocks, max(first.width, (second or first).width))
+def _space_rows(first: TokenSample, second: TokenSample, metrics: list[str]) -> Iterator[dict[str, Any]]:
+    width = max(first.width, second.width)
+    few, groups = too_few_rows(len(first), width), BlockGroups.of(first.blocks, width)
     order = torch.from_numpy(stream("similarity-baseline").permutation(len(first)))
-    others = None if second is None else _spaces(second, groups)
-    for layer_b, b, met in _grid(list(_spaces(first, groups)), others):
-        for layer_a, a in enumerate(met):
+    layers = list(_spaces(first, groups))
+    for layer_b, b in enumerate(_spaces(second, groups)):  # one at a time in memory
+        for layer_a, a in enumerate(layers):
             meeting, shuffled = LayerPair.of(a, b), LayerPair.shuffled(a, b, order)
             for metric in metrics:
-                values = space_values(metric, meeting)
-                columns = _estimate_columns(values, groups, space_values(metric, shuffled)[0])
+                if few and metric in CANONICAL:
+                    columns = undefined_columns(len(first))
+                else:
+                    values = space_values(metric, meeting)
+                    columns = _estimate_columns(metric, values, groups, space_values(metric, shuffled)[0])
                 yield {"layer_a": layer_a, "layer_b": layer_b, "metric": metric, **columns}
 
 
@@ -101,15 +99,15 @@ def _spaces(sample: TokenSample, groups: BlockGroups) -> Iterator[LayerSpace]:
         yield space
 
 
-def _rsa_rows(first: TokenSample, second: TokenSample | None, dissimilarity: str) -> Iterator[dict[str, Any]]:
+def _rsa_rows(first: TokenSample, second: TokenSample, dissimilarity: str) -> Iterator[dict[str, Any]]:
     pairs = ItemPairs(BlockGroups.of(first.blocks, first.width))
     places = pairs.under(stream("rsa-baseline").permutation(len(first)))
-    others = None if second is None else _ranked(second, pairs, dissimilarity)
-    for layer_b, b, met in _grid(list(_ranked(first, pairs, dissimilarity)), others):
+    layers = list(_ranked(first, pairs, dissimilarity))
+    for layer_b, b in enumerate(_ranked(second, pairs, dissimilarity)):
         shuffled = b.ranks[places]
-        for layer_a, a in enumerate(met):
+        for layer_a, a in enumerate(layers):
             values = a.values(b)
-            columns = _estimate_columns(values, pairs.groups, float(a.ranks @ shuffled))
+            columns = _estimate_columns("rsa", values, pairs.groups, float(a.ranks @ shuffled))
             yield {"layer_a": layer_a, "layer_b": layer_b, "metric": "rsa", **columns}
 
 

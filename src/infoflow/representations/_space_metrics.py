@@ -1,4 +1,4 @@
-"""Similarities of two layers from their meeting: of all rows, then, for the error bars, without each group."""
+"""Similarities of two layers from their `LayerPair`: of all rows, then, for the error bars, without each group."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from ._svd import thin_svd
 def space_values(metric: str, meeting: LayerPair) -> Float[np.ndarray, " leave_out"]:
     """A similarity (for `procrustes` a distance) of all rows, then without each group to first order.
 
-    NaN where a layer does not vary, or where a self term of CKA is not positive.
+    NaN if a layer is constant, or a self term of CKA is not positive.
     """
     if not meeting.defined:
         return np.full(len(meeting.overlaps), math.nan)
@@ -38,7 +38,7 @@ def _cca(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
 
 
 def _svcca(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
-    """The kept components are held: which they are hardly depends on a group."""
+    """The kept components are fixed: they hardly depend on a group."""
     x, y = meeting.x.leading, meeting.y.leading
     inner = mean_correlation(x.mT @ meeting.overlap @ y)
     return Gradient(
@@ -52,7 +52,7 @@ def _svcca(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
 def _procrustes(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
     x, y, num = meeting.x, meeting.y, len(meeting.overlaps)
     left, singular, right = thin_svd(x.loadings.mT @ meeting.overlap @ y.loadings)
-    # The best rotation of all rows is held: the nuclear norm's derivative.
+    # The best rotation of all rows is fixed: the nuclear norm's derivative.
     rotation = x.loadings @ left @ right @ y.loadings.mT
     nuclear = torch.einsum("gij,ij->g", meeting.overlaps, rotation)
     nuclear = nuclear + (singular.sum() - nuclear[0])
@@ -72,7 +72,7 @@ def _cka_debiased(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
 
 
 def _cka_minibatch(meeting: LayerPair) -> Float[Tensor, " leave_out"]:
-    """Batches are the groups of bootstrap blocks, so leaving one out is exact: its terms are missing from the sums."""
+    """Batches are the groups of bootstrap blocks, so leaving one out is exact: its terms are dropped from the sums."""
     x, y = meeting.x, meeting.y
     y_batches = y.batches if meeting.order is None else y.batches_in(meeting.order)
     terms = torch.stack([batch_hsic(x.batches, y_batches), x.own_batch_hsic, y.own_batch_hsic])

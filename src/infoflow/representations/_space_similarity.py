@@ -1,25 +1,26 @@
-"""How similar the spaces of two models are, every layer of one against every layer of the other."""
+"""How similar the representations of two models are, every layer against every layer."""
 
 from typing import ClassVar
 
 import pandas as pd
 
-from infoflow.flow import PairMeasure, SampleRequest, TokenSample
+from infoflow.flow import SAMPLE_COLUMNS, PairMeasure, SampleRequest, TokenSample
 from infoflow.foundation import UserError, current_display
 from infoflow.results import Column, TableSchema, estimate_columns
 
-from ._pwcca import ROWS_PER_DIMENSION
+from ._pwcca import ROWS_PER_DIMENSION, warn_few_rows
 from ._rsa import check_dissimilarity
 from ._similarity_grid import CANONICAL, check_metrics, similarity_grid
 
-_SCHEMA = TableSchema(
+SPACE_SIMILARITY = TableSchema(
     name="space_similarity",
-    version=1,
+    version=3,
     description="Similarity of the states of every layer of one model to those of every layer of another, on the same "
     "words. rsa, pwcca, svcca, cca and cka are similarities, at most 1 (rsa and the debiased cka may be negative); "
     "procrustes is a distance, an angle from 0 to π/2. pwcca, svcca, cca and the plain cka are biased towards "
     "similarity with few words per dimension: compare rows of equal count and width, and look at the baseline. NaN "
-    "where a layer does not vary, or where debiased cka has no positive self-similarity.",
+    "where a layer does not vary, where debiased cka has no positive self-similarity, and for pwcca, svcca and cca "
+    "where there are no more than two words per dimension: several correlations are then 1 whatever the states.",
     columns=(
         Column(name="stack_a", dtype="string", unit="", description="stack of the first model"),
         Column(name="stack_b", dtype="string", unit="", description="stack of the second model"),
@@ -34,6 +35,7 @@ _SCHEMA = TableSchema(
         ),
         Column(name="width_a", dtype="int64", unit="dimensions", description="width of the first model's states"),
         Column(name="width_b", dtype="int64", unit="dimensions", description="width of the second model's states"),
+        *SAMPLE_COLUMNS,
     ),
 )
 DEFAULT_METRICS = ("rsa", "pwcca", "cka", "cka_debiased", "procrustes")
@@ -51,29 +53,28 @@ class SpaceSimilarity(PairMeasure):
     | `cka_minibatch`                | `minibatch_cka`, batches of whole sentences | 0                         |
     | `procrustes`                   | `procrustes_distance`, the angle      | π/2 less what chance aligns     |
 
-    Every layer is whitened, ranked and normed once for all its pairs. Values agree with the functions to about 1e-6.
-
-    Error bars resample sentences to first order (`linear_replicates`): a plain bootstrap would repeat rows, and a word
-    beside its own copy is at distance 0. What leaves with a group of sentences is followed through all terms: for RSA
-    also the ranks of the distances that stay, for PWCCA also the weights, except between correlations that sampling
-    cannot tell apart. SVCCA's components are held, so its bars miss a change of their number. Layers up to 256 wide
-    leave out each of 64 blocks, wider ones 16 groups of four.
+    Every layer is whitened, ranked and normalised once for all its pairs. Values agree with the functions to about
+    1e-6. Error bars resample sentences to first order (`linear_replicates`): a plain bootstrap would repeat rows, and a
+    word and its copy are at distance 0. The effect of leaving out a group of sentences is followed through all terms:
+    for RSA also the ranks of the remaining distances, for PWCCA also the weights, except between correlations whose
+    difference is within sampling error. SVCCA's components are fixed, so its bars miss a change of their number. Layers
+    up to 256 wide leave out each of 64 blocks, wider ones 16 groups of four.
 
     Args:
-        metrics: Which; rows come in this order.
-        occurrences: At most so many words for all but RSA; at least 10, better 20, per dimension.
-        items: RSA compares so many words, the first of them; its memory is 14 `items`² bytes per layer.
+        metrics: Metrics to compute; rows come in this order.
+        occurrences: At most this many words for all but RSA; at least 10, better 20, per dimension.
+        items: RSA compares the first `items` words; its memory is 14 `items`² bytes per layer.
         dissimilarity: RSA's distance: `"cosine"`, `"euclidean"` or `"correlation"`.
-        words: What is compared: `"token"`, or whole words with the `"mean"`, `"first"` or `"last"` of their tokens'
+        words: Unit of comparison: `"token"`, or whole words with the `"mean"`, `"first"` or `"last"` of their tokens'
             states. Models with different tokenizers are always compared on words, by default the last token's.
 
-    Warns, with the baseline, where there are fewer than 10 words per dimension.
+    Warns, with the baseline, if there are fewer than 10 words per dimension.
 
     Source: [@kriegeskorte2008], [@morcos2018], [@raghu2017], [@kornblith2019], [@nguyen2021], [@williams2021];
-    layer by layer between models as [@vazquez2021].
+    comparison of layers between models as in [@vazquez2021].
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = SPACE_SIMILARITY
 
     def __init__(
         self,
@@ -95,12 +96,19 @@ class SpaceSimilarity(PairMeasure):
         frame = pd.DataFrame(similarity_grid(first, second, self.metrics, self.items, self.dissimilarity))
         warn_few_words(frame, max(first.width, second.width))
         return frame.assign(
-            stack_a=first.facts.stack, stack_b=second.facts.stack, width_a=first.width, width_b=second.width
+            stack_a=first.facts.stack,
+            stack_b=second.facts.stack,
+            width_a=first.width,
+            width_b=second.width,
+            **first.sizes(self.request, second),
         )
 
 
 def warn_few_words(frame: pd.DataFrame, width: int) -> None:
-    """Warn of a bias towards similarity, with what unrelated layers reach."""
+    """Warn of a bias towards similarity, with the baseline of unrelated layers, and of what is left out."""
+    if bool((frame["metric"].isin(CANONICAL) & frame["value"].isna()).any()):
+        warn_few_rows(int(frame["count"].max()), width)
+        frame = frame.dropna(subset="value")
     few: pd.DataFrame = frame.loc[
         frame["metric"].isin([*CANONICAL, "cka"]) & (frame["count"] < ROWS_PER_DIMENSION * width)
     ]

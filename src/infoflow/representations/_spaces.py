@@ -1,4 +1,4 @@
-"""The same states under the controls that critics of cosine ask for."""
+"""The same states in control spaces proposed by critics of cosine similarity."""
 
 import torch
 from jaxtyping import Float
@@ -18,7 +18,7 @@ def check_spaces(spaces: tuple[str, ...]) -> None:
 
 
 def in_space(states: Float[Tensor, "occurrence width"], space: str) -> Float[Tensor, "occurrence width"]:
-    """The states as the space sees them, in float64.
+    """The states in the given space, in float64.
 
     | space          | states                                         | so that the cosine is             |
     |----------------|------------------------------------------------|-----------------------------------|
@@ -35,7 +35,7 @@ def in_space(states: Float[Tensor, "occurrence width"], space: str) -> Float[Ten
     if space == "raw":
         return states
     if space == "rank":
-        from scipy.stats import rankdata  # takes long to import
+        from scipy.stats import rankdata  # slow import
 
         return torch.from_numpy(rankdata(states.numpy(), axis=1)) - (states.shape[1] + 1) / 2
     shifted = centred(states)

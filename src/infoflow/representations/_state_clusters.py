@@ -16,9 +16,9 @@ from infoflow.models import tap
 from ._discretize import cluster, nearest
 
 ROWS_PER_CENTRE, _LEAST_PER_CENTRE = 40, 20
-"""States that a clustering is fitted on; wide models do with fewer before layers are read one after the other."""
+"""States per centre for fitting a clustering; wide models use fewer before layers are read one after the other."""
 _FIT_BYTES = 1 << 29
-"""States held at a time. Where all layers take more, the same sentences are read once for each group of layers."""
+"""Bytes of states held at a time. If all layers take more, the same sentences are read once per group of layers."""
 _CHUNK = 1024  # sentences between two looks at whether there are enough
 
 Kept = Callable[[Stream], Bool[Tensor, "sentence token"]]
@@ -33,7 +33,7 @@ class StateClusters:
     """Mean squared distance of the fitted states to their centre, over clusterings."""
 
     def facts(self) -> dict[str, np.ndarray]:
-        """What tables need of them; the fingerprint is equal for equal centres, whose counts may be added."""
+        """Data for tables; the fingerprint is equal for equal centres, whose counts may be added."""
         fingerprint = hashlib.sha256(self.centres.cpu().numpy().tobytes()).digest()
         return {
             "fingerprint": np.frombuffer(fingerprint, dtype=np.uint8),
@@ -49,7 +49,7 @@ class StateClusters:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ClusterFit:
-    """What is fitted: `clusterings` k-means of one stack's states, each from rows and a start of its own."""
+    """Fits `clusterings` k-means to one stack's states, each from its own rows and start."""
 
     reader: Reader
     options: PassOptions
@@ -59,7 +59,7 @@ class ClusterFit:
     clusters: int
     clusterings: int
     draws: int
-    """Passes of training noise that there are."""
+    """Number of available passes of training noise."""
 
     def run(self) -> StateClusters:
         """Read the chosen sentences and fit every layer."""
@@ -80,7 +80,7 @@ class ClusterFit:
 
     @property
     def _num_rows(self) -> int:
-        """States to fit on: for each clustering its own, where they fit into memory."""
+        """Number of states to fit: separate ones for each clustering, if they fit into memory."""
         states = len(self.reader.model.anatomy.stack(self.stack).layers) + 1
         affordable = _FIT_BYTES // (4 * self._width * states)
         most, least = ROWS_PER_CENTRE * self.clusters * self.clusterings, _LEAST_PER_CENTRE * self.clusters
@@ -91,7 +91,7 @@ class ClusterFit:
         for seed in range(self.clusterings):
             chosen = stream("cluster-rows", self.reader.seed, seed).permutation(len(states))
             rows = states[torch.from_numpy(np.sort(chosen[: ROWS_PER_CENTRE * self.clusters]))]
-            found = torch.from_numpy(cluster(rows, min(self.clusters, len(rows)), seed).centres)
+            found = cluster(rows, min(self.clusters, len(rows)), seed).centres
             inertia.append(float(nearest(rows, found).squares.double().mean()))
             centres.append(found)
         return torch.stack(centres), float(np.mean(inertia))
@@ -114,7 +114,7 @@ class ClusterFit:
         return [torch.cat(parts) for parts in held]
 
     def _chunks(self) -> Iterator[tuple[int, list[np.ndarray]]]:
-        """The corpus draw by draw, sentences by hash, some at a time in batches of like length."""
+        """The corpus draw by draw, sentences by hash, in batches of similar length."""
         batches = self.reader.batches(self.options.tokens_per_batch)
         rows = np.concatenate(batches)
         ids = self.reader.corpus.content_ids[rows]

@@ -45,6 +45,6 @@ def svcca(x: Matrix, y: Matrix, variance: float = 0.99) -> float:
 def _leading(x: Float[Tensor, "token width"], variance: float) -> Float[Tensor, "token component"]:
     left, singular, _ = thin_svd(centred(x))
     explained = singular.square().cumsum(0) / singular.square().sum().clamp(min=torch.finfo(x.dtype).tiny)
-    # The rounding of the sum must not demand one more component when `variance` is 1.
+    # Rounding of the sum must not require one more component if `variance` is 1.
     num = int((explained < variance * (1 - 1e-12)).sum()) + 1
     return left[:, :num] * singular[:num]

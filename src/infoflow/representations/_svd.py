@@ -1,4 +1,4 @@
-"""Singular values of matrices that LAPACK's fast algorithm gives up on."""
+"""Singular values, also of matrices on which LAPACK's fast algorithm fails."""
 
 from typing import NamedTuple
 
@@ -19,16 +19,16 @@ class SVD(NamedTuple):
 
 
 def thin_svd(matrix: Float[Tensor, "row column"]) -> SVD:
-    """As many directions as the smaller side has."""
+    """As many directions as the smaller dimension."""
     return _svd(matrix, complete=False)
 
 
 def correlations_svd(overlap: Float[Tensor, "row column"]) -> SVD:
     r"""`thin_svd` of a matrix in float64 whose singular values are correlations, in half the time.
 
-    $O^\top O = V \mathrm{diag}(\sigma^2) V^\top$ and $U = O V \mathrm{diag}(1 / \sigma)$. Squares lose the digits
-    of small correlations: vectors err by about $\varepsilon / \sigma^2$, which is 2e-6 for the least σ that goes this
-    way. With a smaller one the whole decomposition goes the ordinary way.
+    $O^\top O = V \mathrm{diag}(\sigma^2) V^\top$ and $U = O V \mathrm{diag}(1 / \sigma)$. Squares lose the digits of
+    small correlations: vectors err by about $\varepsilon / \sigma^2$, which is 2e-6 for the smallest σ computed this
+    way. With a smaller one, the ordinary decomposition is used.
     """
     if overlap.shape[0] < overlap.shape[1]:
         turned = correlations_svd(overlap.mT)
@@ -46,10 +46,10 @@ def complete_svd(matrix: Float[Tensor, "row column"]) -> SVD:
 
 
 def _svd(matrix: Float[Tensor, "row column"], complete: bool) -> SVD:
-    """By divide and conquer, and by QR iteration where that does not converge.
+    """By divide and conquer, or by QR iteration if that does not converge.
 
-    It does not on some matrices with many equal singular values, which is what canonical correlations are when there
-    are fewer tokens than dimensions: all 1.
+    It fails on some matrices with many equal singular values, as canonical correlations are with fewer tokens than
+    dimensions: all 1.
     """
     try:
         return SVD(*torch.linalg.svd(matrix, full_matrices=complete))

@@ -1,4 +1,4 @@
-"""Whether a state's neighbours carry the same tag: a syntactic category, a part of speech, a relation."""
+"""Whether a state's neighbours have the same tag: a syntactic category, a part of speech, a relation."""
 
 from typing import ClassVar
 
@@ -9,10 +9,12 @@ from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._token_pools import SETTINGS, AbstractTokenPools, tag_key
 
-_SCHEMA = TableSchema(
+TAG_NEIGHBOURS = TableSchema(
     name="tag_neighbours",
-    version=2,
+    version=3,
     description="Fraction of the nearest occurrences of the same token whose word carries the same tag.",
+    made_by="it needs a corpus with tags, such as grammar, a CoNLL-U treebank or a .tagged file, and a plan that "
+    "does not leave it out",
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
         Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
@@ -31,13 +33,13 @@ _SCHEMA = TableSchema(
 class TagNeighbours(AbstractTokenPools):
     """How much syntax a layer adds to a token: `within_token_agreement` with its word's tag as label.
 
-    Every tag column of the corpus is looked at. A word's tag is carried by its first subword, or its last; other
-    subwords and words without a tag are left out. Arguments are those of `AbstractTokenPools`.
+    Every tag column of the corpus is used. A word's tag is carried by its first subword, or its last; other subwords
+    and words without a tag are left out. Arguments are those of `AbstractTokenPools`.
 
     Source: [@voita2019evolution], k = 50, with CCG categories and their left and right parts.
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = TAG_NEIGHBOURS
 
     def compute(self, sample: TokenSample) -> pd.DataFrame:
         if not sample.tags:

@@ -15,11 +15,11 @@ from ._layer_maps import layer_maps, used_perplexity
 from ._map_points import choose_points, count_words, frequent_words, most_ambiguous, tags_of, token_ids
 from ._map_states import MapStates, hides_tokens, map_states
 
-_FEWEST = 12  # points of a map
-_CANDIDATES = 20  # most frequent words, which stand in for those that the corpus lacks
-_TAGS = ("ccg", "upos", "xpos", "deprel")  # the first of them that the corpus has, else any other column
+_FEWEST = 12  # minimum number of points in a map
+_CANDIDATES = 20  # most frequent words, which replace those that the corpus lacks
+_TAGS = ("ccg", "upos", "xpos", "deprel")  # the first that the corpus has, else any other column
 
-_SCHEMA = TableSchema(
+TOKEN_MAP = TableSchema(
     name="token_map",
     version=1,
     description="t-SNE maps of occurrences of a few tokens, the same points in every layer; axes have no meaning. "
@@ -50,27 +50,27 @@ class _Plan:
 
 
 class TokenMap(Intervention):
-    """What a layer's space looks like: t-SNE of occurrences of a few tokens, followed through the layers.
+    """A view of a layer's space: t-SNE of occurrences of a few tokens, followed through the layers.
 
-    Three maps of one model: several tokens, told apart by token (a masked LM has some of them hidden, as in its
-    training: 15 % of all tokens selected, of these 80 % masked); one token by position; one by its word's tag, where
-    the corpus has tags. Where a corpus lacks the named tokens, its most frequent tokens take their place; in the third
-    map the one of these whose tags vary most.
+    Three maps of one model: several tokens, distinguished by token (a masked LM has some of them hidden, as in its
+    training: 15 % of all tokens selected, 80 % of these masked); one token by position; one by its word's tag, if the
+    corpus has tags. If a corpus lacks the named tokens, its most frequent tokens replace them, and in the third map the
+    one of these whose tags vary most.
 
     The same call gives the same map, but t-SNE is chaotic: the rounding of vectors depends on the batch size (and on
-    the machine), and it is enough to move points and clusters. Which vectors are near is what another map keeps.
+    the machine), and is enough to move points and clusters. Only nearness of vectors is stable between maps.
 
     Args:
-        tokens: Of the first map; each must be one token of the model's.
+        tokens: Tokens of the first map; each must be a single token of the model.
         by_position: Token of the second map.
         by_tag: Token of the third map.
-        points: At most so many in a map, one of each sentence; time grows a little faster.
+        points: Maximum number in a map, one per sentence; time grows slightly faster than linearly.
         perplexity: See `layer_maps`.
 
     Source: [@voita2019evolution], section 6.
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = TOKEN_MAP
 
     def __init__(
         self,

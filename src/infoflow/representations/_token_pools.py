@@ -1,4 +1,4 @@
-"""Measures of what the nearest occurrences of one token share: one neighbour search for all of them."""
+"""Measures of what the nearest occurrences of one token share, with one neighbour search for all of them."""
 
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -23,29 +23,30 @@ SETTINGS = (
     Column(name="neighbours", dtype="int64", unit="neighbours", description="k"),
     Column(name="metric", dtype="string", unit="", description="cosine or euclidean"),
     Column(name="few", dtype="string", unit="", description="treatment of tokens with few occurrences"),
+    Column(name="least", dtype="int64", unit="occurrences", description="tokens with fewer sampled ones are left out"),
 )
 
 _FOUND: WeakKeyDictionary[TokenSample, dict[tuple, Scores]] = WeakKeyDictionary()
-"""What was found in a sample, while it lives: measures with equal settings search once."""
+"""Results by sample, while it lives: measures with equal settings search once."""
 
 
 class AbstractTokenPools(SampleMeasure):
     """Neighbours among the occurrences of one token, averaged over occurrences, then tokens.
 
-    The sample holds the most frequent tokens, equally many occurrences of each where there are so many: the share of
-    a pool that k neighbours are, and with it the statistic, depends on the pool's size. Compare values of equal
-    settings only. A token whose occurrences all have the same tag (position, token beside them) is at chance whatever
-    its vectors, and is left out. Error bars resample sentences, of queries and of neighbours alike, and count that
-    other sentences would give other tokens enough occurrences (`averaged`).
+    The sample holds the most frequent tokens, with the same number of occurrences of each if possible: the share of a
+    pool that k neighbours make up, and with it the statistic, depends on the pool's size. Compare only values of equal
+    settings. A token whose occurrences all have the same tag (position, neighbouring token) is at chance whatever its
+    vectors, and is left out. Error bars resample sentences, of queries and of neighbours alike, and allow for the fact
+    that other sentences would give other tokens enough occurrences (`averaged`).
 
     Args:
         k: Number of neighbours.
         metric: `"cosine"` or `"euclidean"`.
         few: What to do with rare tokens; see `within_token_agreement`.
-        minimum: Least number of occurrences of a token with `"require"`; by default 2k + 1.
-        types: So many of the most frequent tokens are looked at.
-        per_type: At most so many occurrences of each, by default 10 k; time grows with the square.
-        subword: Which token of a word carries its tag, `"first"` or `"last"`.
+        minimum: Minimum number of occurrences of a token with `"require"`; default: 2k + 1.
+        types: Number of most frequent tokens to use.
+        per_type: Maximum number of occurrences of each, by default 10 k; time grows with the square.
+        subword: The token that carries its word's tag, `"first"` or `"last"`.
     """
 
     scale: ClassVar[Scale] = "share"
@@ -72,7 +73,7 @@ class AbstractTokenPools(SampleMeasure):
         self.request = SampleRequest(strata=TypeStrata(num_types=types, per_type=per_type))
 
     def scores(self, sample: TokenSample) -> Scores:
-        """Every aspect's statistic in every layer; from the last search where that asked for the same."""
+        """Every aspect's statistic in every layer; from the last search if it had the same settings."""
         found = _FOUND.setdefault(sample, {})
         key = (self._rules, self.subword)
         if key not in found:
@@ -80,9 +81,9 @@ class AbstractTokenPools(SampleMeasure):
         return found[key]
 
     def row(self, sample: TokenSample, layer: int, score: PoolScore) -> dict[str, Any]:
-        """What all tables of neighbours within tokens hold of one statistic."""
+        """The columns that all tables of neighbours within tokens share."""
         replicates = linear_replicates(score.value, score.value - score.effects)
-        # Layers, and models that read the same text, look at the same tokens: one draw for all.
+        # Layers, and models of the same text, use the same tokens: one draw for all.
         replicates += score.spread * standard_noise(len(replicates), "token-pools")
         ends = block_interval(score.value, score.effects, scale=self.scale, count=score.count)
         ends = wider(ends, score.value, score.spread * float(ndtri(0.975)), self.scale)
@@ -94,10 +95,11 @@ class AbstractTokenPools(SampleMeasure):
             "neighbours": self.k,
             "metric": self.metric,
             "few": self.few,
+            "least": self._rules.least,
         }
 
     def frame(self, sample: TokenSample, rows: list[dict[str, Any]], what: str) -> pd.DataFrame:
-        """The table; where there is no row, a note says why."""
+        """The table; if it is empty, a note explains why."""
         if not rows:
             current_display().note(
                 f"{self.name} of {sample.facts.model} is skipped: no token has {self._rules.least} sampled "
@@ -138,7 +140,7 @@ def _aspects(sample: TokenSample, subword: str) -> dict[str, TokenAspect]:
 
 
 def _varied(values: np.ndarray) -> np.ndarray:
-    """All unknown where the token's occurrences do not differ: then it is at chance whatever its vectors."""
+    """Marks all as unknown if the token's occurrences do not differ: then it is at chance whatever its vectors."""
     return values if len(np.unique(values[values != UNKNOWN])) > 1 else np.full_like(values, UNKNOWN)
 
 

@@ -15,7 +15,7 @@ from infoflow.models import Model
 
 @final
 class TunedLens(nn.Module):
-    r"""Moves a layer's states to where the last block's output lies, so that the model's head can read them.
+    r"""Maps a layer's states into the space of the last block's output, so that the model's head can read them.
 
     $$ \mathrm{lens}_l(h) = h + A_l h + b_l, \qquad \mathrm{lens}_L(h) = h $$
 
@@ -24,10 +24,10 @@ class TunedLens(nn.Module):
     | $h$        | `states`                           | a row per token, of any layer  |
     | $A_l, b_l$ | `translators[l].weight`, `.bias`   | width × width, width; 0 ≤ l < L |
 
-    A and b begin at zero: an untrained tuned lens is the logit lens, and weight decay draws it back there.
+    A and b start at zero: an untrained tuned lens is the logit lens, and weight decay pulls it back there.
     `fit_tuned_lens` trains it.
 
-    Source: [@belrose2023], as their code has it; the paper writes A + I for our A.
+    Source: [@belrose2023], following their code; the paper writes A + I for our A.
     """
 
     def __init__(self, num_layers: int, width: int) -> None:
@@ -39,7 +39,7 @@ class TunedLens(nn.Module):
 
     @classmethod
     def of(cls, model: Model) -> "TunedLens":
-        """An untrained lens for the stack of `model` that has the output head, on its device."""
+        """An untrained lens for the stack of `model` with the output head, on its device."""
         stack = model.anatomy.predicts
         return cls(len(stack.layers), stack.width).to(model.device)
 
@@ -49,14 +49,14 @@ class TunedLens(nn.Module):
         return len(self.translators)
 
     def forward(self, states: Float[Tensor, "*rows width"], layer: int) -> Float[Tensor, "*rows width"]:
-        """Translated states of one layer, 0..L; those of layer L as they are."""
+        """Translated states of one layer, 0..L; those of layer L are unchanged."""
         if layer == self.num_layers:
             return states
         states = states.float()  # of a half-precision model
         return states + self.translators[layer](states)
 
     def save(self, path: Path | str, model: Model) -> None:
-        """Write the translators to a safetensors file that knows which model they are for."""
+        """Write the translators to a safetensors file that records their model."""
         facts = {"kind": "tuned-lens", "version": "1", "model": model.digest, "name": model.name}
         facts["shape"] = json.dumps([self.num_layers, self.width])
         with atomic_write(path) as temporary:
@@ -64,21 +64,28 @@ class TunedLens(nn.Module):
 
     @classmethod
     def load(cls, path: Path | str, model: Model) -> "TunedLens":
-        """The lens that `save` wrote.
+        """A lens from `save`.
 
         Raises:
-            UserError: There is no such file, it is no tuned lens, or it belongs to another model.
+            UserError: There is no such file, it is not a tuned lens, or it belongs to another model.
         """
         facts, tensors = _read(Path(path))
         if facts.get("kind") != "tuned-lens":
             raise UserError(f"{path} is no tuned lens. Give a file that TunedLens.save wrote.")
-        if facts["model"] != model.digest:
+        if facts.get("model") != model.digest:
             raise UserError(
-                f"The lens in {path} was trained on {facts['name']} (weights {facts['model']}). Got {model.name} "
-                f"(weights {model.digest}): a lens reads only the model it was trained on. Train one for this model."
+                f"The lens in {path} was trained on {facts.get('name')} (weights {facts.get('model')}). Got "
+                f"{model.name} (weights {model.digest}): a lens reads only the model it was trained on. Train another."
             )
-        lens = cls(*json.loads(facts["shape"]))
-        lens.load_state_dict(tensors)
+        try:
+            num_layers, width = json.loads(facts["shape"])
+            if len(tensors) > 2 * num_layers or width > max(tensor.numel() for tensor in tensors.values()):
+                raise ValueError("its shape is not that of its tensors")
+            lens = cls(num_layers, width)
+            lens.load_state_dict(tensors)
+        except (KeyError, ValueError, TypeError, RuntimeError, RecursionError) as error:
+            reason = str(error).partition("\n")[0]
+            raise UserError(f"The lens in {path} is damaged: {reason}. Train it again.") from None
         return lens.to(model.device)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from infoflow.foundation import UserError, as_tensor
 
 Matrix = Tensor | np.ndarray
-"""A (token, width) matrix as a user gives it; functions check it with `as_view`."""
+"""A (token, width) matrix in the user's form; functions check it with `as_view`."""
 
 
 _CONSTANT = 1e-12
@@ -42,7 +42,7 @@ def as_view(
 def as_views(
     x: Matrix, y: Matrix, dtype: torch.dtype | None = torch.float64
 ) -> tuple[Float[Tensor, "token width_x"], Float[Tensor, "token width_y"]]:
-    """Both views, checked to hold the same number of rows."""
+    """Both views, checked for equal numbers of rows."""
     view_x, view_y = as_view(x, "x", dtype), as_view(y, "y", dtype)
     if len(view_x) != len(view_y):
         raise UserError(
@@ -52,10 +52,10 @@ def as_views(
 
 
 def centred(x: Float[Tensor, "token width"]) -> Float[Tensor, "token width"]:
-    """`x` less its column means; constant columns, whose mean may round, become exactly 0."""
+    """`x` minus its column means; constant columns, whose mean may round, become exactly 0."""
     mean = x.mean(dim=0)
     shifted = x - mean
-    # The raw norm is the centred one and the mean's together; hypot, since squares of huge states overflow.
+    # The raw norm combines the centred norm and the mean's; hypot, since squares of huge states overflow.
     norms = torch.linalg.vector_norm(shifted, dim=0)
     constant = norms <= _CONSTANT * torch.hypot(norms, mean * len(x) ** 0.5)
     return shifted.masked_fill_(constant, 0) if bool(constant.any()) else shifted
@@ -65,7 +65,7 @@ def as_labels(labels: Tensor | np.ndarray | list, name: str, length: int | None 
     """Labels of any kind, None included, as integers 0..m−1 in order of first appearance.
 
     Raises:
-        UserError: `labels` is not a vector, is empty, or has another length than `length`.
+        UserError: `labels` is not a vector, is empty, or differs in length from `length`.
     """
     vector = np.asarray(as_tensor(labels) if isinstance(labels, Tensor) else labels)
     if vector.ndim != 1 or len(vector) == 0:

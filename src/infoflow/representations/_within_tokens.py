@@ -1,4 +1,4 @@
-"""What the nearest occurrences of the same token share: one search per token, any number of things compared."""
+"""What the nearest occurrences of the same token share: one search per token for any number of aspects."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -17,14 +17,14 @@ from ._views import Matrix, as_labels, as_view
 
 UNKNOWN = -1
 _EQUAL = 1e-6
-"""Vectors that differ by no more than this share of their norm are equal up to rounding of float32."""
+"""Vectors whose difference is at most this share of their norm are equal up to rounding of float32."""
 
 
 Known = Bool[np.ndarray, " token"]
 
 
 class TokenAspect(NamedTuple):
-    """What occurrences are compared on; `UNKNOWN` makes a row neither a query nor a neighbour."""
+    """Values to compare occurrences by; `UNKNOWN` makes a row neither a query nor a neighbour."""
 
     values: Int[np.ndarray, " token"]
     compare: Literal["same", "distance"]
@@ -35,19 +35,19 @@ class PoolScore(NamedTuple):
 
     value: float
     chance: float
-    """The same of all pairs of occurrences."""
+    """The same over all pairs of occurrences."""
     count: int
     """Occurrences."""
     effects: Float[np.ndarray, " block"]
-    """By how much each bootstrap block's occurrences pull the value, to first order; the sum is 0."""
+    """The pull of each bootstrap block's occurrences on the value, to first order; the sum is 0."""
     pools: int = 1
     """Tokens averaged over."""
     spread: float = 0.0
-    """Standard deviation that comes from which tokens had enough occurrences."""
+    """Standard deviation due to which tokens had enough occurrences."""
 
 
 class PoolRules(NamedTuple):
-    """How many neighbours, by which distance, and in which pools."""
+    """The number of neighbours, the distance, and the minimum size of pools."""
 
     k: int
     few: str
@@ -57,7 +57,7 @@ class PoolRules(NamedTuple):
 
     @classmethod
     def of(cls, k: int, few: str, metric: str, minimum: int | None) -> "PoolRules":
-        """Checked rules; by default "require" asks for 2k + 1 occurrences.
+        """Checked rules; by default "require" needs 2k + 1 occurrences.
 
         Raises:
             UserError: Impossible settings.
@@ -91,8 +91,8 @@ def within_token_agreement(
     | `"require"`            | `minimum` occurrences or more   | k                   |
     | `"cap"`, `"normalise"` | 2 occurrences or more           | min(k, n_t − 1)     |
 
-    The last two are one: of n_t occurrences, k neighbours include n_t − 1 others, and dividing by their share gives
-    back the mean over those. Such a token is at chance whatever its vectors, which is why `minimum` is 2k + 1.
+    The last two are equal: among n_t occurrences, k neighbours include all n_t − 1 others, and dividing by their share
+    gives the mean over those. Such a token is at chance whatever its vectors, which is why `minimum` is 2k + 1.
 
     Args:
         x: (token, width), float32 or float64.
@@ -101,11 +101,11 @@ def within_token_agreement(
         k: Number of neighbours.
         few: What to do with rare tokens.
         metric: `"cosine"` or `"euclidean"`; the paper does not say which it used.
-        minimum: Least number of occurrences with `"require"`; by default 2k + 1.
+        minimum: Minimum number of occurrences with `"require"`; default: 2k + 1.
 
     Returns:
-        Fraction in [0, 1]. Random neighbours give Σ p² within each token, averaged in the same way. Where all vectors
-        of a token are equal, all its occurrences are equally near, and the token is at chance.
+        Fraction in [0, 1]. Random neighbours give Σ p² within each token, averaged in the same way. If all vectors of a
+        token are equal, all its occurrences are equally near, and the token is at chance.
 
     Raises:
         UserError: Impossible settings, or no token with enough occurrences.
@@ -124,7 +124,7 @@ def position_distance(
     metric: str = "cosine",
     minimum: int | None = None,
 ) -> float:
-    r"""How far apart in their sentences the nearest occurrences of the same token stand.
+    r"""How far apart in their sentences the nearest occurrences of the same token are.
 
     $$ \frac{1}{|T|} \sum_{t \in T} \frac{1}{n_t} \sum_{i \in t} \frac{1}{k} \sum_{j \in N_k^t(i)} |p_i - p_j| $$
 
@@ -136,7 +136,8 @@ def position_distance(
         positions: (token,) index of each occurrence in its sentence, from 0.
 
     Returns:
-        Tokens; the lower, the better position is kept. Random neighbours give the mean over all pairs of a token.
+        Distance in tokens; the lower, the better position is kept. Random neighbours give the mean over all pairs of a
+        token.
 
     Raises:
         UserError: Impossible settings, a negative position, or no token with enough occurrences.
@@ -163,7 +164,7 @@ def pool_scores(
     blocks: Int[np.ndarray, " token"],
     rules: PoolRules,
 ) -> dict[str, PoolScore]:
-    """Each aspect's statistic in one pool, given its states; aspects known of too few occurrences are absent."""
+    """Every aspect's statistic in one pool, from its states; aspects with too few known occurrences are absent."""
     known = {name: aspect.values != UNKNOWN for name, aspect in aspects.items()}
     known = {name: mask for name, mask in known.items() if mask.sum() >= rules.least}
     neighbours = _neighbours(x, known.values(), rules)
@@ -171,7 +172,7 @@ def pool_scores(
     for name, mask in known.items():
         rows, found = np.flatnonzero(mask), neighbours[mask.tobytes()]
         among_all = _among_all(aspects[name], rows)
-        # Where all vectors are equal, every other occurrence is as near, and pulls both ways alike.
+        # If all vectors are equal, every other occurrence is as near, and pulls cancel.
         each, pulls = (among_all, 2 * among_all) if found is None else _scores(aspects[name], rows, found, rules.k)
         effects = np.bincount(blocks[rows], weights=pulls - pulls.mean(), minlength=NUM_BLOCKS) / len(rows)
         scores[name] = PoolScore(float(each.mean()), float(among_all.mean()), len(rows), effects)
@@ -179,14 +180,14 @@ def pool_scores(
 
 
 def averaged(scores: Sequence[PoolScore], least: int) -> PoolScore:
-    r"""The mean over tokens, every token counting the same; occurrences are added up.
+    r"""The mean over tokens, with equal weight for every token; occurrences are summed.
 
-    Another text would have other tokens with `least` occurrences. With m_t the statistic of a token that has c_t of
-    them, and p_t the chance that a Poisson number of that mean reaches `least`,
+    Another text would have other tokens with `least` occurrences. With m_t the statistic of a token with c_t of them,
+    and p_t the probability that a Poisson number of that mean reaches `least`,
 
     $$ s^2 = \frac{2}{T^2} \sum_t p_t (1 - p_t)\,(m_t - \bar m)^2 $$
 
-    where the 2 stands for the tokens that just missed it, which are at least as many. Tokens with many more
+    where the 2 accounts for the tokens that just missed it, which are at least as many. Tokens with many more
     occurrences than `least` add nothing.
     """
     values = np.array([score.value for score in scores])
@@ -227,7 +228,7 @@ def _taken(aspect: TokenAspect, rows: Int[np.ndarray, " row"]) -> TokenAspect:
 def _neighbours(
     x: Float[Tensor, "token width"], masks: Iterable[Known], rules: PoolRules
 ) -> dict[bytes, Int[np.ndarray, "query neighbour"] | None]:
-    """Neighbours of the rows of each mask within it, one more than k for the error bars; None where all are equal."""
+    """Neighbours of each mask's rows within it, one more than k for the error bars; None if all are equal."""
     subsets = {mask.tobytes(): torch.from_numpy(mask) for mask in masks}
     varied = {key: subset for key, subset in subsets.items() if not _all_equal(x[subset])}
     found = nearest_in_subsets(x, rules.k + 1, rules.metric, list(varied.values())) if varied else []
@@ -237,10 +238,10 @@ def _neighbours(
 def _scores(
     aspect: TokenAspect, rows: Int[np.ndarray, " query"], neighbours: Int[np.ndarray, "query neighbour"], k: int
 ) -> tuple[Float[np.ndarray, " query"], Float[np.ndarray, " query"]]:
-    """Each row's score, and by how much the row pulls the sum of all scores.
+    """Each row's score, and the row's pull on the sum of all scores.
 
-    An occurrence pulls twice: as a query, and as a neighbour of others, which without it would have their next
-    nearest instead. Leaving the second out makes intervals up to half as wide as they should be.
+    An occurrence pulls twice: as a query, and as a neighbour of others, which without it would have their next nearest
+    instead. Ignoring the latter makes intervals up to half as wide as they should be.
     """
     k = min(k, neighbours.shape[1])
     shared = _compared(aspect, aspect.values[rows, None], aspect.values[neighbours])
@@ -257,7 +258,7 @@ def _compared(aspect: TokenAspect, values: np.ndarray, others: np.ndarray) -> Fl
 
 
 def _among_all(aspect: TokenAspect, rows: Int[np.ndarray, " query"]) -> Float[np.ndarray, " query"]:
-    """Each row's score were all other rows its neighbours."""
+    """Each row's score if all other rows were its neighbours."""
     values, number, counts = np.unique(aspect.values[rows], return_inverse=True, return_counts=True)
     if aspect.compare == "same":
         return (counts[number] - 1) / (len(rows) - 1)

@@ -1,4 +1,4 @@
-"""Anisotropy of a layer, and how much the occurrences of a word differ in it."""
+"""Anisotropy of a layer, and variation between the occurrences of a word."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -53,7 +53,7 @@ class WordGeometry(SampleMeasure):
     Error bars resample sentences to first order (`linear_replicates`), with the space's mean and scale fixed.
 
     Args:
-        occurrences: At most so many sampled tokens.
+        occurrences: At most this many sampled tokens.
         words: How a word's tokens become one state: "mean", "first" or "last"; "token" takes tokens as words.
         least: Words with fewer occurrences are not averaged over; at least 2.
         spaces: Which of the four spaces.
@@ -93,7 +93,9 @@ class WordGeometry(SampleMeasure):
             for space in self.spaces:
                 layer = _Layer(in_space(states, space), kept.blocks, isotropic)
                 found += [{"layer": index, "space": space, **row} for row in _rows(layer, space, words, shuffled)]
-        return pd.DataFrame(found).assign(stack=kept.facts.stack, words=rows.words)
+        frame = pd.DataFrame(found).assign(stack=kept.facts.stack, words=rows.words)
+        frame = frame.assign(**sample.sizes(self.request))
+        return frame.assign(least=np.where(frame["types"] > 0, self.least, 0))
 
     def _words(self, rows: WordRows, types: Int[np.ndarray, " occurrence"]) -> _Words:
         chosen = np.flatnonzero(rows.frequent(types, self.least))
@@ -113,7 +115,7 @@ class _Layer:
         return self._row("average_similarity", self.average, self.isotropic, self.num)
 
     def rogue(self) -> dict[str, Any]:
-        """NaN where the average similarity is not clearly above 0: there is nothing to share."""
+        """The rogue share; NaN if the average similarity is not clearly above 0."""
         average = self.average
         low = block_interval(average.value, block_effects(average.value, average.replicates)).low
         found = rogue_share(self.units, self.blocks) if low > 0 else UNDEFINED
@@ -172,6 +174,6 @@ def _shuffled(types: Int[np.ndarray, " occurrence"]) -> Int[np.ndarray, " occurr
 
 
 def _isotropic(num: int, width: int) -> float:
-    """Average similarity of as many isotropic Gaussian vectors."""
+    """Average similarity of the same number of isotropic Gaussian vectors."""
     gaussian = stream("isotropic-gaussian").standard_normal((num, width))
     return average_similarity(torch.from_numpy(gaussian))

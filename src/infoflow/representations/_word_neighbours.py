@@ -1,4 +1,4 @@
-"""Static against contextual: what stands near a word's own vector, and what near each of its occurrences."""
+"""Static and contextual neighbours: the words near a word's own vector, and near each of its occurrences."""
 
 # W word, Q occurrence of a chosen word, K neighbour
 
@@ -19,11 +19,11 @@ from ._word_points import WordPoints, layer_states, word_points
 from ._word_senses import disagreement, nearest_of_other_words, overlap, two_groups, unit_vectors
 
 STATIC = -1
-_FEWEST = 2  # occurrences of a word that can disagree
+_FEWEST = 2  # minimum occurrences of a word for disagreement
 
 WORD_NEIGHBOURS = TableSchema(
     name="word_neighbours",
-    version=1,
+    version=2,
     description="Nearest words of a word's own vector (layer 0, occurrence −1) and of some of its occurrences in every "
     "layer, with their sentences; the same words and occurrences for all models of one tokenizer. Examples, not "
     "statistics.",
@@ -31,6 +31,7 @@ WORD_NEIGHBOURS = TableSchema(
         Column(name="stack", dtype="string", unit="", description="the stack that reads the text"),
         Column(name="layer", dtype="int64", unit="", description="0: the vector that the word is read with; else 1..L"),
         Column(name="word", dtype="string", unit="", description="a frequent word that is one token"),
+        Column(name="least", dtype="int64", unit="occurrences", description="words with fewer are left out"),
         Column(
             name="disagreement",
             dtype="float64",
@@ -72,26 +73,25 @@ WORD_NEIGHBOURS = TableSchema(
 
 
 class WordNeighbours(Intervention):
-    r"""Nearest words of a word's static vector beside those of its occurrences, in every layer, as ELMo's paper shows
-    them ([@peters2018deep], table 4).
+    r"""Nearest words of a word's static vector and of its occurrences in every layer ([@peters2018deep], table 4).
 
-    A static vector is the row of the matrix that the model reads the word with: all there is of skip-gram, the input of
-    any other model. In context a neighbour is the nearest occurrence (cosine) of another word in another sentence, of a
-    pool chosen by hash; each word once. A word whose occurrences have different neighbours has several senses, or
-    several uses: with \(N_i\) the neighbours of occurrence i,
+    A static vector is the row of the model's input matrix: all of skip-gram, the input of any other model. In context a
+    neighbour is the nearest occurrence (cosine) of another word in another sentence, from a pool chosen by hash; each
+    word counts once. A word whose occurrences have different neighbours has several senses or uses: with \(N_i\) the
+    neighbours of occurrence i,
 
     $$ 1 - \overline{|N_i \cap N_j| \, / \, |N_i \cup N_j|}. $$
 
-    Its ceiling is what two occurrences of different words have (`baseline`); the control is an untrained model. Words
-    are the most frequent ones that are a token each; none is chosen by hand.
+    Its ceiling is the value for two occurrences of different words (`baseline`); the control is an untrained model.
+    Words are the most frequent single-token ones; none is chosen by hand.
 
     Args:
-        words: How many, at most.
-        occurrences: Of each, at most.
-        k: Neighbours of each.
+        words: Maximum number of words.
+        occurrences: Maximum number for each.
+        k: Number of neighbours.
         pool: Occurrences of any words that may be neighbours.
-        least: Occurrences that a word has at least.
-        named: Words to look at instead; those that the corpus lacks, or the tokenizer cuts, are left out.
+        least: Minimum occurrences of a word.
+        named: Words to use instead; those that the corpus lacks, or the tokenizer splits, are left out.
     """
 
     table: ClassVar[TableSchema] = WORD_NEIGHBOURS
@@ -123,12 +123,12 @@ class WordNeighbours(Intervention):
             places = _Places(reader, points.at)
             for layer, states in enumerate(layer_states(reader, points.at, options.tokens_per_batch), start=1):
                 rows += _layer_rows(points, places, states, layer, self.k)
-        frame = pd.DataFrame(rows, columns=[name for name in self.table.column_names if name != "stack"])
-        return frame.assign(stack=reader.source_stack)[self.table.column_names]
+        frame = pd.DataFrame(rows, columns=[name for name in self.table.column_names if name not in ("stack", "least")])
+        return frame.assign(stack=reader.source_stack, least=self.least)[self.table.column_names]
 
 
 def static_vectors(model: Model) -> Float[np.ndarray, "token width"]:
-    """The matrix that tokens are read with: of an encoder–decoder, the encoder's."""
+    """The model's input matrix; for an encoder–decoder, the encoder's."""
     module = model.module.get_encoder() if len(model.anatomy.stacks) > 1 else model.module
     weight: Any = module.get_input_embeddings().weight
     return weight.detach().float().cpu().numpy()
@@ -161,7 +161,7 @@ _NOWHERE: dict[str, Any] = {"sentence": STATIC, "text": "", "begin": 0, "end": 0
 
 
 class _Places:
-    """Sentence and place of each occurrence, in words; looked up once, since layers have neighbours in common."""
+    """Sentence and position of each occurrence, in words; looked up once, since layers share neighbours."""
 
     def __init__(self, reader: Reader, points: MapPoints) -> None:
         self._reader, self._points = reader, points

@@ -1,4 +1,4 @@
-"""The words that static and contextual neighbours are compared for, and the occurrences among which these are found."""
+"""The words whose static and contextual neighbours are compared, and the occurrences searched for neighbours."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -17,11 +17,11 @@ from ._map_points import MapPoints, choose_points, count_words, frequent_words, 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class WordPoints:
-    """Occurrences of chosen words, in front, and of any words, behind."""
+    """Occurrences of chosen words first, then of any words."""
 
-    words: dict[str, int]  # the chosen ones: token ids by text, the most frequent first
-    known: dict[str, int]  # all that may be a static neighbour
-    texts: dict[int, str]  # of every token that stands in `at`
+    words: dict[str, int]  # the chosen ones: token ids by text, most frequent first
+    known: dict[str, int]  # all candidates for static neighbours
+    texts: dict[int, str]  # of every token in `at`
     at: MapPoints
     queries: np.ndarray  # which of `at` are occurrences of the chosen words
 
@@ -29,17 +29,17 @@ class WordPoints:
 def word_points(
     reader: Reader, words: int, least: int, occurrences: int, pool: int, named: tuple[str, ...] = ()
 ) -> WordPoints:
-    """The most frequent words that are one token each, `occurrences` of each, and `pool` of any words beside them.
+    """The most frequent single-token words with `occurrences` of each, and `pool` occurrences of any words.
 
-    Everything follows from the text and its hashes: models of one tokenizer are asked about the same occurrences.
+    Everything depends on the text and its hashes: models with one tokenizer use the same occurrences.
 
     Args:
         reader: The corpus as the model reads it.
-        words: How many.
-        least: Occurrences that a word has at least, to be chosen or to be a static neighbour.
-        occurrences: Of each word, each from another sentence.
-        pool: Of any words, from sentences in the order of their hash.
-        named: Words to look at instead of the most frequent ones.
+        words: Number of words.
+        least: Minimum occurrences of a word to be chosen or to be a static neighbour.
+        occurrences: Number for each word, each from a different sentence.
+        pool: Number for any words, from sentences in the order of their hash.
+        named: Words to use instead of the most frequent ones.
     """
     tokenizer, counts = reader.model.require_tokenizer(), count_words(reader)
     often = Counter({token: count for token, count in counts.items() if count >= least})
@@ -84,7 +84,7 @@ def _joined(first: MapPoints, second: MapPoints) -> MapPoints:
 def layer_states(
     reader: Reader, points: MapPoints, tokens_per_batch: int
 ) -> list[Float[np.ndarray, "occurrence width"]]:
-    """States 1..L of the points, of the stack that reads the text; each sentence is read once."""
+    """States 1..L of the points, in the stack that reads the text; each sentence is read once."""
     stack = reader.source_stack
     rows, first, place = np.unique(points.row, return_index=True, return_inverse=True)
     layers: list[np.ndarray] = []

@@ -23,7 +23,7 @@ class WordRows:
 
     sample: TokenSample
     words: str
-    """How they were made: "token" where the tokenizer knows no words."""
+    """How they were merged: "token" if the tokenizer knows no words."""
     types: Int[np.ndarray, " occurrence"]
     """Equal words have equal numbers, 0..W−1."""
 
@@ -44,12 +44,12 @@ class WordRows:
         return cls(sample=kept, words=words, types=_numbered(kept.occurrences.word_type))
 
     def frequent(self, types: Int[np.ndarray, " occurrence"], least: int) -> Bool[np.ndarray, " occurrence"]:
-        """Whether each row's type (of these types) has at least `least` rows."""
+        """Whether each row's type (in `types`) has at least `least` rows."""
         return np.bincount(types, minlength=1)[types] >= least
 
 
 def _places(sample: TokenSample) -> Int[np.ndarray, " occurrence"]:
-    """The same number for all tokens of one word of one sentence."""
+    """A number for each word of each sentence, shared by its tokens."""
     at = sample.occurrences
     return hash64_array(("word-place",), at.sentence, at.word, at.draw).view(np.int64)
 

@@ -1,4 +1,4 @@
-"""Which words stand near an occurrence of a word, and how far a word's occurrences agree about that."""
+"""Which words are near an occurrence of a word, and how much a word's occurrences agree on them."""
 
 # Q query, N occurrence, K neighbour, W word
 
@@ -13,10 +13,10 @@ def nearest_of_other_words(
     queries: Int[np.ndarray, " query"],
     k: int,
 ) -> tuple[Int[np.ndarray, "query neighbour"], Float[np.ndarray, "query neighbour"]]:
-    """Of each query the `k` nearest words, each by its nearest occurrence, and their cosines; nearest first.
+    """For each query the `k` nearest words, each by its nearest occurrence, and their cosines; nearest first.
 
-    Occurrences of the query's own word and of its own sentence do not count: the first would fill most places, the
-    second are near whatever they mean. −1 and NaN where there are fewer; of equals the first.
+    Occurrences of the query's own word and of its own sentence do not count: the former would fill most slots, the
+    latter are near whatever they mean. −1 and NaN for missing ones; the first wins ties.
     """
     unit = unit_vectors(states)
     cosine = unit[queries] @ unit.T
@@ -36,7 +36,7 @@ def nearest_of_other_words(
 
 
 def overlap(words: Int[np.ndarray, "query neighbour"]) -> Float[np.ndarray, "query query"]:
-    r"""Jaccard overlap of the sets of words (−1: none) of every two queries; of two empty ones 0.
+    r"""Jaccard overlap of the sets of words (−1: none) of every two queries; 0 for two empty ones.
 
     $$ |A \cap B| \, / \, |A \cup B| $$
     """
@@ -50,7 +50,7 @@ def overlap(words: Int[np.ndarray, "query neighbour"]) -> Float[np.ndarray, "que
 
 
 def disagreement(overlaps: Float[np.ndarray, "query query"], pairs: Bool[np.ndarray, "query query"]) -> float:
-    """One less the mean overlap of the chosen pairs of different queries; NaN without any."""
+    """One minus the mean overlap of the chosen pairs of different queries; NaN without any."""
     chosen = pairs & ~np.eye(len(pairs), dtype=bool)
     return float(1 - overlaps[chosen].mean()) if chosen.any() else float("nan")
 
@@ -70,7 +70,7 @@ def two_groups(states: Float[np.ndarray, "occurrence width"]) -> Int[np.ndarray,
 
 
 def unit_vectors(states: Float[np.ndarray, "row width"]) -> Float[np.ndarray, "row width"]:
-    """Rows of length 1 in double precision; a row of zeros stays."""
+    """Rows normalised to length 1 in double precision; a zero row is unchanged."""
     wide = np.asarray(states, dtype=np.float64)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
     return np.divide(wide, lengths, out=np.zeros_like(wide), where=lengths > 0)

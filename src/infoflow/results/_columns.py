@@ -1,4 +1,4 @@
-"""Whether a table holds what it says of itself."""
+"""Checks a table against its own description."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +37,7 @@ _KINDS: dict[DType, Callable[[pa.DataType], bool]] = {
 
 
 def check_columns(path: Path, table: pa.Table, schema: TableSchema) -> None:
-    """Refuse a table whose columns are not those that it describes.
+    """Refuse a table whose columns differ from its description.
 
     Raises:
         UserError: A column is missing, of another type, or has rows without a value or with an impossible one.

@@ -1,21 +1,22 @@
-"""What run.json may hold: the kinds of its entries, by name."""
+"""Types of the entries that run.json may hold, by name."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from infoflow.foundation import UserError, json_fault
+from infoflow.foundation import UserError, json_fault, read_object
 
 _Check = Callable[[Any], bool]
+_MOST = 1e15
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST  # no NaN either
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MOST
 
 
 def _is_text(value: Any) -> bool:
@@ -35,6 +36,7 @@ _KINDS: dict[str, tuple[_Check, str]] = {
     "kind": (_is_text, "text"),
     "title": (_is_text, "text"),
     "command": (_is_text, "text"),
+    "files": (_list_of(_is_text), "a list of texts"),
     "plan": (_is_object, "an object"),
     "corpus": (_is_object, "an object"),
     "provenance": (_is_object, "an object"),
@@ -50,10 +52,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """The entries of run.json.
 
     Raises:
-        UserError: It holds no JSON object, or an entry is of another kind.
+        UserError: The file holds no JSON object, or an entry has another type.
     """
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = read_object(path)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, json_fault(error)) from None
     if not isinstance(manifest, dict):

@@ -1,29 +1,30 @@
-"""The folder that a run leaves: run.json, models/, tables/, report.html."""
+"""The folder that a run writes: run.json, models/, tables/, report.html."""
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from infoflow.foundation import UserError, atomic_write, current_display, shown_by
+from infoflow.foundation import UserError, atomic_write, current_display, public_provenance, shown_by
 
 from ._manifest import read_manifest
 from ._schema import TableSchema
 from ._select import with_keys
 from ._table import Table
-from ._tables import StoredTable, name_inside, read_table, write_table
+from ._tables import Inside, StoredTable, check_replaceable, inside, read_table, write_table
 
 RUN_VERSION = 1
-_LONGEST = 200  # characters of a table's name; what is longer is damage
-_NAMES = ".names"  # in the folder of tables: an emptied file is told by its name alone
+_LONGEST = 200  # characters of a table's name; longer names are damage
+_NAMES = ".names"  # in the tables folder; an emptied file is only known by its name
 
 
 class RunFolder:
-    """Reads and writes one run folder; every file in it appears whole or not at all."""
+    """Reads and writes one run folder; each file is written atomically."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -33,7 +34,7 @@ class RunFolder:
         """The run folder at `path`.
 
         Raises:
-            UserError: There is none.
+            UserError: `path` is not a run folder.
         """
         folder = cls(path)
         if not folder._manifest.exists():
@@ -45,26 +46,36 @@ class RunFolder:
 
     @classmethod
     def of(cls, run: "RunFolder | os.PathLike[str] | str") -> "RunFolder":
-        """The run folder that is meant: itself, or the one at a path (a `Run` is one).
+        """The run folder for a folder object, a path, or a `Run`.
 
         Raises:
-            UserError: There is none.
+            UserError: `run` is not a run folder.
         """
         return run if isinstance(run, RunFolder) else cls.existing(Path(run))
 
     def require_tables(self) -> None:
-        """Refuse a run without results, and say which of them are gone.
+        """Refuse a run without results, and name the missing ones.
 
         Raises:
-            UserError: It holds no tables yet.
+            UserError: The run has no tables yet.
         """
+        foreign = self.tables.foreign
+        if foreign and not len(self.tables):
+            raise UserError(
+                f"{self.path} must hold tables of its own. All of its tables were written for another run: "
+                f"{', '.join(foreign)}. Name the folder of that run, or run the command that wrote this one again."
+            )
         if not len(self.tables):
             raise UserError(f"{self.path} holds no tables yet. Let the command that began it finish there first.")
-        if gone := self.tables.gone:
+        if foreign:
             current_display().warn(
-                f"{self.path} is damaged: of the tables that were written there, {', '.join(gone)} "
-                f"{'are' if len(gone) > 1 else 'is'} gone, with the claims and figures that need "
-                f"{'them' if len(gone) > 1 else 'it'}. Run the command that wrote the folder again."
+                f"{self.path} holds tables that were written for another run. They are left out: {', '.join(foreign)}. "
+                "Run the command that wrote this folder again."
+            )
+        if gone := [name for name in self.tables.gone if name not in foreign]:
+            current_display().warn(
+                f"{self.path} is damaged: tables that were written there are gone ({', '.join(gone)}), with the claims "
+                "and figures that need them. Run the command that wrote the folder again."
             )
 
     @property
@@ -81,10 +92,14 @@ class RunFolder:
 
     @cached_property
     def tables(self) -> "Tables":
-        return Tables(self.path / "tables")
+        return Tables(self.path / "tables", self.identity)
+
+    def identity(self) -> str:
+        """An identity shared only by run.json and the tables of this run; "" in earlier versions."""
+        return str(self.read().get("id", ""))
 
     def read(self) -> dict[str, Any]:
-        """The contents of run.json; empty where the run is new."""
+        """The contents of run.json; empty for a new run."""
         if not self._manifest.exists():
             return {}
         manifest = read_manifest(self._manifest)
@@ -94,24 +109,41 @@ class RunFolder:
 
     def update(self, **entries: Any) -> None:
         """Replace the given top-level entries of run.json."""
-        manifest = {"version": RUN_VERSION, **self.read(), **entries}
+        manifest = {"version": RUN_VERSION, **(self.read() or self._begun()), **entries}
         with atomic_write(self._manifest) as temporary:
             temporary.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
+    def _begun(self) -> dict[str, Any]:
+        """The identity of a new run, or none if tables precede run.json, since those have none."""
+        return {} if len(self.tables) else {"id": secrets.token_hex(8)}
+
 
 class Tables(Mapping[str, pd.DataFrame]):
-    """The run's tables by name, read when asked for; Parquet files of others in the folder are left alone."""
+    """The run's tables by name, read on access; other Parquet files in the folder are ignored.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Args:
+        path: The folder of the tables.
+        identity: Returns the identity of their run; tables with another one are left out.
+    """
+
+    def __init__(self, path: Path, identity: Callable[[], str]) -> None:
+        self._path, self._identity = path, identity
         self._cache: dict[str, StoredTable] = {}
-        self._names: dict[tuple[str, int, int], str | None] = {}
+        self._inside: dict[tuple[str, int, int], Inside] = {}
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         return self.stored(name).frame
 
     def __iter__(self):
-        return iter(sorted(path.stem for path in self._files() if self._name_inside(path) in (path.stem, None)))
+        run = self._identity()
+        return iter(sorted(path.stem for path in self._files() if self._is_own(path, run)))
+
+    @property
+    def foreign(self) -> list[str]:
+        """Names of the tables in the folder that infoflow wrote for another run."""
+        found = {path.stem: self._inside_of(path) for path in self._files()}
+        run = self._identity()
+        return sorted(name for name, table in found.items() if table.name == name and table.run != run)
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -122,15 +154,27 @@ class Tables(Mapping[str, pd.DataFrame]):
             if name not in list(self):
                 raise KeyError(name)
             table = read_table(self._path / f"{name}.parquet")
-            self._cache[name] = table._replace(frame=with_keys(table.frame))
+            frame = with_keys(table.frame)
+            frame.attrs["unit"] = table.schema.unit  # keeps the bounds of the values when rows are averaged
+            self._cache[name] = table._replace(frame=frame)
         return self._cache[name]
 
     @property
     def gone(self) -> list[str]:
-        """Names of the tables that infoflow wrote here and did not remove, and that are no more: their file was
-        removed, or is somebody else's."""
+        """Names of tables that infoflow wrote here and whose file was removed or replaced by others."""
         there = set(self)
         return [name for name in self._written() or () if name not in there]
+
+    def check_replaceable(self, names: Iterable[str]) -> None:
+        """Refuse, before any work, to overwrite foreign files with tables of these names.
+
+        Raises:
+            UserError: A foreign file has such a name.
+        """
+        names = set(names)
+        for path in sorted(self._path.glob("*.parquet")):
+            if path.stem in names:
+                check_replaceable(path)
 
     def clear(self) -> None:
         """Remove every table that infoflow wrote, and nothing else."""
@@ -138,11 +182,11 @@ class Tables(Mapping[str, pd.DataFrame]):
         self._cache.clear()
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove infoflow's tables that should no longer be there, where they are."""
-        names = set(names)
+        """Remove the named tables of infoflow if they exist."""
+        names, run = set(names), self._identity()
         for name in names:
             path = self._path / f"{name}.parquet"
-            if path.is_file() and self._name_inside(path) == name:
+            if path.is_file() and self._inside_of(path) == (name, run):
                 path.unlink()
             self._cache.pop(name, None)
         if names & {*(written := self._written() or ())}:
@@ -151,23 +195,26 @@ class Tables(Mapping[str, pd.DataFrame]):
     def _files(self) -> list[Path]:
         return [path for path in self._path.glob("*.parquet") if path.is_file() and not path.name.startswith(".")]
 
-    def _name_inside(self, path: Path) -> str | None:
-        """A copy of infoflow's table under another name is whoever's made it, and so is what is no table now."""
+    def _is_own(self, path: Path, run: str) -> bool:
+        """Whether the table belongs to infoflow, which excludes renamed copies and files that are no longer tables."""
+        found = self._inside_of(path)
+        return self._may_be_ours(path.stem) if found.name is None else found == (path.stem, run)
+
+    def _inside_of(self, path: Path) -> Inside:
+        """The file's description of itself, read once."""
         stat = path.stat()
         key = (path.name, stat.st_mtime_ns, stat.st_size)
-        if key not in self._names:
-            inside = name_inside(path)
-            self._names[key] = "" if inside is None and not self._may_be_ours(path.stem) else inside
-        return self._names[key]
+        if key not in self._inside:
+            self._inside[key] = inside(path)
+        return self._inside[key]
 
     def _may_be_ours(self, name: str) -> bool:
-        """Whether a file without content may be what a damage left of a table: an earlier version kept no names."""
+        """Whether an empty file may be a damaged table of ours, since an earlier version kept no names."""
         names = self._written()
         return names is None or name in names
 
     def _written(self) -> list[str] | None:
-        """Names of all tables that were written here and not removed; None where no list was kept, or nothing is left
-        of it."""
+        """Names of all tables that were written here and not removed; None if the list is missing or damaged."""
         path = self._path / _NAMES
         words = path.read_text(encoding="utf-8", errors="replace").split() if path.is_file() else []
         return [word for word in words if word.isprintable() and len(word) < _LONGEST] or None
@@ -181,17 +228,18 @@ class Tables(Mapping[str, pd.DataFrame]):
         self._cache.pop(schema.name, None)
         if schema.name not in (names := self._written() or []):
             self._note_names([*names, schema.name])
-        return write_table(self._path / f"{schema.name}.parquet", frame, schema, origin)
+        origin = public_provenance() if origin is None else origin
+        return write_table(self._path / f"{schema.name}.parquet", frame, schema, {**origin, "run": self._identity()})
 
 
 class ShownTables(Tables):
-    """A run's tables as people look at them: each knows what it is, and hides its replicates when shown."""
+    """A run's tables for display: each knows its schema and hides its replicates."""
 
     @classmethod
     def of(cls, tables: Tables) -> "ShownTables":
-        """The same tables: what was read of them is shared."""
-        shown = cls(tables._path)
-        shown._cache, shown._names = tables._cache, tables._names
+        """The same tables; data that was read is shared."""
+        shown = cls(tables._path, tables._identity)
+        shown._cache, shown._inside = tables._cache, tables._inside
         return shown
 
     def __getitem__(self, name: str) -> Table:

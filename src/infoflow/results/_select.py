@@ -1,6 +1,6 @@
-"""Which rows of a table are about which models: the one way to choose them, for findings, report and people.
+"""Selects the rows of a table about particular models, for findings, report and people alike.
 
-Rows are never averaged over models that differ in more than what was asked for: where a choice leaves two models of one
+Rows are never averaged over models that differ in more than the request: if a selection leaves two models of one
 objective and seed, it is refused.
 """
 
@@ -11,12 +11,13 @@ import pandas as pd
 
 from infoflow.foundation import UserError
 
+from ._study_tables import TRAINING_RUNS
 from ._subject import END, KEYS, UNTRAINED
 
 NAMES = tuple(column.name for column in KEYS)
 _DECIDING = ("model", "variant", "architecture", "start", "update")
-_EARLIER = {"start": "begin", "update": "step"}  # what columns were called whose names are keys now
-_TELLING = ("architecture", "start", "variant", "update", "model")  # what a refusal names, the first that differs
+_EARLIER = {"start": "begin", "update": "step"}  # earlier names of columns that are keys now
+_TELLING = ("architecture", "start", "variant", "update", "model")  # a refusal names the first one that differs
 
 
 class AmbiguousModels(UserError):
@@ -33,19 +34,19 @@ def models(
     update: int = END,
     side: str = "",
 ) -> pd.DataFrame:
-    """The models that tables are about, a row each with the columns `KEYS`, in the order of the tables.
+    """The models in tables, one row each with the columns `KEYS`, in the order of the tables.
 
     Args:
         tables: One table or all of a run.
-        objective: Of these models alone; None: all.
-        variant: Of the objective; None: all.
+        objective: Only models of this objective; None: all.
+        variant: Variant of the objective; None: all.
         architecture: None: the first one of the tables.
-        start: Name of the model that they began from; None: any.
+        start: Name of the model that they started from; None: any.
         update: -1: the end of their training; 0: before it.
         side: "_a" or "_b": the first or the second models of a table of pairs.
 
     Raises:
-        AmbiguousModels: Two of them have one objective and one seed.
+        AmbiguousModels: Two models share objective and seed.
     """
     frames = [tables] if isinstance(tables, pd.DataFrame) else list(tables.values())
     named = [_renamed(frame, side) for frame in frames if f"model{side}" in frame.columns]
@@ -69,13 +70,13 @@ def select(
     trained: bool = True,
     side: str = "",
 ) -> pd.DataFrame:
-    """The rows of a table that are about the models of that choice; arguments as of `models`.
+    """The rows of a table about the selected models; arguments as for `models`.
 
-    `trained=False` chooses the models before their first update, as `update=0` does. In a table of pairs each side is
-    chosen by a call of its own.
+    `trained=False` selects the models before their first update, as `update=0` does. In a table of pairs each side is
+    selected by a separate call.
 
     Raises:
-        AmbiguousModels: Rows of two models of one objective and one seed are left.
+        AmbiguousModels: Rows of two models with one objective and seed are left.
     """
     at = update if trained else UNTRAINED
     family = first_architecture(frame) if architecture is None else architecture
@@ -85,19 +86,19 @@ def select(
 
 
 def first_architecture(tables: Mapping[str, pd.DataFrame] | pd.DataFrame) -> str:
-    """The family that a study names first; "" where tables name none."""
+    """The family that a study names first; "" if tables name none."""
     if isinstance(tables, pd.DataFrame):
         columns = [name for name in ("architecture", "architecture_a") if name in tables.columns]
         return str(tables[columns[0]].iloc[0]) if columns and len(tables) else ""
-    names = ["training_runs", "task_scores", *tables]  # the first two are in the plan's order
+    names = [TRAINING_RUNS.name, "task_scores", *tables]  # the first two are in the plan's order
     return next((found for name in names if name in tables and (found := first_architecture(tables[name]))), "")
 
 
 def with_keys(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table with all columns of `KEYS` or `PAIR_KEYS`, where an earlier version left some out.
+    """A table with all columns of `KEYS` or `PAIR_KEYS`, some of which earlier versions omitted.
 
-    It wrote "translation+token-dropout" as objective, trained every model with BERT's blocks from random weights, and
-    measured each at the end of its training or before it. Of pruned models it wrote method and scope as one text.
+    They wrote "translation+token-dropout" as objective, trained every model with BERT's blocks from random weights, and
+    measured each at the end of its training or before it. For pruned models they wrote method and scope as one text.
     """
     frame = _with_scope(frame)
     sides = [side for side in ("", "_a", "_b") if f"objective{side}" in frame and f"variant{side}" not in frame]
@@ -118,8 +119,10 @@ def with_keys(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_scope(frame: pd.DataFrame) -> pd.DataFrame:
-    """Tables of pruning have columns `method` and `scope`; before, "random-all" was a method, and "random" the
-    encoder's."""
+    """Add the columns `method` and `scope` to a pruning table.
+
+    Earlier versions had "random-all" as a method, and "random" was the encoder's.
+    """
     if "scope" in frame or not {"method", "draw", "point"} <= set(frame):
         return frame
     pairs = [_method_and_scope(str(method)) for method in frame["method"]]
@@ -167,7 +170,7 @@ def _matches(
 
 
 def _require_one_each(frame: pd.DataFrame, side: str) -> None:
-    """Refuse two models of one objective (and variant, where all were asked for) and seed, of one corpus."""
+    """Refuse two models of one corpus, objective, seed and, if all variants were requested, variant."""
     own = ["objective", "variant", "seed", "corpus"]
     shared = [name for name in (f"{each}{side}" if each != "corpus" else each for each in own) if name in frame]
     other = "_b" if side == "_a" else "_a"

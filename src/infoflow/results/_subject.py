@@ -1,7 +1,7 @@
-"""What a measured model is: the recipe that it follows, and where in its training it stands.
+"""Identifies a measured model: the recipe that it follows, and its position in training.
 
 Every table of models has the columns `KEYS`, every table of pairs of models `PAIR_KEYS`; `_select` reads them. Nothing
-else tells models apart, and no column packs two of these into one text.
+else distinguishes models, and no column packs two of these into one text.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from typing import Any
 from ._schema import Column
 
 END = -1
-"""In the column `update`: the end of training, whatever its number; the state of a model that is given as it is."""
+"""Value of `update` at the end of training, and for a pretrained or external model."""
 UNTRAINED = 0
-"""In the column `update`: as initialised, before the first update."""
+"""Value of `update` for the initial state, before the first update."""
 
 KEYS = (
     Column(name="model", dtype="string", unit="", description="name of the model"),
@@ -26,15 +26,15 @@ KEYS = (
     Column(name="update", dtype="int64", unit="updates", description="optimiser steps so far; 0: none, -1: all"),
     Column(name="trained", dtype="bool", unit="", description="false: as initialised (the control)"),
 )
-"""The columns that say which model a row is about: one model for each combination."""
+"""The columns that identify a row's model, uniquely by their combination."""
 
 
 def pair_keys() -> tuple[Column, ...]:
-    """`KEYS` of two models: with `_a` and `_b` behind each name, but for `trained`, which both share."""
+    """`KEYS` of two models: each name gets `_a` and `_b`, except `trained`, which both share."""
     each = [column for column in KEYS if column.name != "trained"]
     return (
         *(
-            replace(column, name=f"{column.name}_{side}", description=f"of the {which} model: {column.description}")
+            column.named(f"{column.name}_{side}", f"of the {which} model: {column.description}")
             for column in each
             for side, which in (("a", "first"), ("b", "second"))
         ),
@@ -48,26 +48,26 @@ PAIR_KEYS = pair_keys()
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """An objective or an architecture: its name, and the options that make a variant of it."""
+    """An objective or an architecture: its name, and the options of a variant."""
 
     name: str
-    variant: str = ""  # as tables and legends call it; "": all options as they come
+    variant: str = ""  # name in tables and legends; "": default options
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def label(self) -> str:
-        """Name and variant, for people and for names of files: "translation+token-dropout"."""
+        """Name and variant, for people and for file names: "translation+token-dropout"."""
         return f"{self.name}+{self.variant}" if self.variant else self.name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
-    """All that a training follows from, beside the corpus and the budget that the models of a study share."""
+    """Everything that determines a training, besides the corpus and budget that the models of a study share."""
 
     objective: Spec
     architecture: Spec
     seed: int
-    start: "Subject | Path | None" = None  # the model it begins from; None: random weights
+    start: "Subject | Path | None" = None  # the model it starts from; None: random weights
 
     @property
     def name(self) -> str:
@@ -78,21 +78,21 @@ class Recipe:
 
     @property
     def start_name(self) -> str:
-        """Name of the model that it begins from; "": random weights."""
+        """Name of the model that it starts from; "": random weights."""
         return "" if self.start is None else self.start.name if isinstance(self.start, (Path, Subject)) else ""
 
 
 BERT = Spec("bert")
-"""The family that studies train unless told otherwise."""
+"""The family that studies train by default."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subject:
-    """A model that is measured: a recipe at the end of its training, before it, or in between."""
+    """A measured model: a recipe at the end of its training, before it, or in between."""
 
     recipe: Recipe
     update: int | None = None  # None: the end; 0: untrained
-    given: str = ""  # the name of a model that no study trained
+    given: str = ""  # name of a model that no study trained
 
     @property
     def trained(self) -> bool:
@@ -128,7 +128,7 @@ class Subject:
 
 
 def pair_values(first: Subject, second: Subject) -> dict[str, Any]:
-    """Values of two models, both trained or both not, in the columns `PAIR_KEYS`."""
+    """Values of two models, both trained or both untrained, in the columns `PAIR_KEYS`."""
     assert first.trained == second.trained
     sides = {
         f"{name}_{side}": value for side, one in (("a", first), ("b", second)) for name, value in one.keys().items()

@@ -1,4 +1,4 @@
-"""A table in Python: a data frame that knows its schema, and does not show its bootstrap replicates."""
+"""A table in Python: a data frame with a schema, which hides its bootstrap replicates when shown."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _HIDDEN = "replicates"  # hundreds of numbers in each row
 
 
 class Table(pd.DataFrame):
-    """A data frame of a measure; what is selected of it is one too, and knows the same `schema`."""
+    """A data frame of a measure; selections keep the class and the `schema`."""
 
     _metadata = ["schema"]  # noqa: RUF012 (pandas' way to carry attributes along)
     schema: TableSchema | None
@@ -39,5 +39,5 @@ class Table(pd.DataFrame):
         return repr(self.shown)
 
     def to_string(self, *arguments: Any, **options: Any) -> Any:
-        """As pandas does it, with every column."""
+        """As in pandas, with every column."""
         return pd.DataFrame(self).to_string(*arguments, **options)

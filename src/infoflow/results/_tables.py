@@ -16,12 +16,12 @@ from ._columns import check_columns
 from ._schema import TableSchema
 
 _SCHEMA_KEY, _PROVENANCE_KEY = b"infoflow.schema", b"infoflow.provenance"
-_CHECKSUM_KEY = b"infoflow.checksum"  # Parquet's own sums are of the pages, not of what describes them
+_CHECKSUM_KEY = b"infoflow.checksum"  # Parquet's own checksums cover the pages, not their metadata
 _MAGIC = b"PAR1"
 
 
 class StoredTable(NamedTuple):
-    """A table as it lies in a file: rows, schema, and where it comes from."""
+    """A table in a file: rows, schema and origin."""
 
     frame: pd.DataFrame
     schema: TableSchema
@@ -31,17 +31,13 @@ class StoredTable(NamedTuple):
 def write_table(
     path: Path | str, frame: pd.DataFrame, schema: TableSchema, origin: dict[str, Any] | None = None
 ) -> Path:
-    """Write a table whole or not at all, with `origin` inside (default: this process's provenance, without folders).
+    """Write a table atomically, with `origin` inside (default: this process's provenance, without folders).
 
     Raises:
-        UserError: Another's file has that name.
+        UserError: A foreign file has that name.
     """
     path = Path(path)
-    if not _is_replaceable(path):
-        raise UserError(
-            f"{path} was not written by infoflow, and a table of that name would replace it. "
-            "Move it, or choose another --out."
-        )
+    check_replaceable(path)
     table = pa.Table.from_pandas(schema.conform(frame), preserve_index=False)
     notes = {
         **(table.schema.metadata or {}),
@@ -55,43 +51,58 @@ def write_table(
 
 
 def _checksum(notes: Mapping[bytes, bytes]) -> bytes:
-    """CRC-32 of everything that a file says of itself, but for Arrow's own note, in hexadecimal digits."""
+    """CRC-32 of a file's metadata except Arrow's own note, in hexadecimal digits."""
     told = sorted(item for item in notes.items() if item[0] not in (_CHECKSUM_KEY, b"ARROW:schema"))
     return b"%08x" % zlib.crc32(repr(told).encode())
 
 
-def name_inside(path: Path) -> str | None:
-    """The table's name as infoflow wrote it into the file; "" in another's file, None in what a damage left of one."""
+class Inside(NamedTuple):
+    """A file's description of itself."""
+
+    name: str | None
+    """The table's name as infoflow wrote it; "" if infoflow did not write the file, None if it is damaged."""
+    run: str = ""
+    """The identity of the run for which it was written."""
+
+
+def inside(path: Path) -> Inside:
+    """The name and the run of the table in a file."""
     try:
         notes = pq.read_metadata(path).metadata or {}
     except (pa.ArrowException, OSError):
-        return None if _may_be_damaged(path) else ""
+        return Inside(None if _may_be_damaged(path) else "")
     if _SCHEMA_KEY not in notes:
-        return ""
+        return Inside("")
     try:
         name = str(json.loads(notes[_SCHEMA_KEY])["name"])
-    except (ValueError, KeyError, TypeError):
-        return None
-    return name if _is_whole(notes) else None
+        run = str(json.loads(notes[_PROVENANCE_KEY]).get("run", ""))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Inside(None)
+    return Inside(name, run) if _is_whole(notes) else Inside(None)
 
 
 def _is_whole(notes: Mapping[bytes, bytes]) -> bool:
-    """Whether what a file says of itself is what was written; earlier versions kept no sum of it."""
+    """Whether a file's metadata is as it was written; earlier versions kept no checksum."""
     return notes.get(_CHECKSUM_KEY, _checksum(notes)) == _checksum(notes)
 
 
-def _is_replaceable(path: Path) -> bool:
-    """Whether a table may be written there: nothing lies there, or infoflow's own, or what a damage left of it.
+def check_replaceable(path: Path) -> None:
+    """Check that the path is free, or holds a table of infoflow or a damaged one.
 
-    A folder is refused where it would be written over.
+    Raises:
+        UserError: A folder or a foreign file has that name.
     """
-    if not path.exists() or path.is_dir():
-        return True
-    return name_inside(path) != ""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder where a file is to be written. Move it away, and give the command again.")
+    if path.exists() and inside(path).name == "":
+        raise UserError(
+            f"{path} was not written by infoflow, and a table of that name would replace it. "
+            "Move it, or choose another --out."
+        )
 
 
 def _may_be_damaged(path: Path) -> bool:
-    """Whether a file that is no Parquet may have been one: it begins like one, or holds nothing."""
+    """Whether a file that is not Parquet may have been: it begins like one, or is empty."""
     with path.open("rb") as file:
         start = file.read(len(_MAGIC))
     return start == _MAGIC or not start.strip(b"\0")
@@ -101,14 +112,14 @@ def read_table(path: Path | str) -> StoredTable:
     """Read a table with its schema and provenance.
 
     Raises:
-        UserError: The file is absent, damaged, no Parquet file, not written by infoflow, or by a newer one.
+        UserError: The file is absent, damaged, not Parquet, not written by infoflow, or written by a newer version.
     """
     path = Path(path)
     if not path.exists():
         raise UserError(f"There is no table {path}. Run the analysis first, or check the run folder's name.")
     try:
         table = pq.read_table(path, page_checksum_verification=True)
-        _ = table.column_names  # raises where a name is not UTF-8
+        _ = table.column_names  # raises if a name is not UTF-8
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise UserError(
@@ -125,7 +136,7 @@ def read_table(path: Path | str) -> StoredTable:
     try:
         schema = TableSchema.from_json(json.loads(notes[_SCHEMA_KEY]))
         origin = json.loads(notes[_PROVENANCE_KEY])
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UserError(
             f"{path} describes itself in a way this infoflow does not understand. "
             "Delete it and run the command again, or upgrade: pip install --upgrade infoflow"

@@ -1,29 +1,29 @@
-"""Where answers stand in passages, and what of a passage is read that is longer than what a reader holds."""
+"""Positions of answers in passages, and the window to read of a passage that is too long for a reader."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, inside_word
 
 from ._passages import Passages
 
 
 class AnswerTokens(NamedTuple):
-    """Tokens of a passage's text that answer something: first, and end."""
+    """First and end token of the answers in a passage's text."""
 
     start: int
     end: int
 
 
 def answer_places(passages: Passages, tokenizer: Any, answers: Mapping[int, Sequence[str]]) -> dict[int, AnswerTokens]:
-    """The tokens from the first to the last answer of each passage; passages that hold none of theirs are left out.
+    """The tokens from the first to the last answer of each passage; passages without their answers are left out.
 
-    An answer is taken where it first stands as whole words, case aside.
+    An answer's first occurrence as whole words counts, ignoring case.
 
     Raises:
-        UserError: Answers of a passage that there is not, or a tokenizer that does not say where its tokens stand.
+        UserError: There are answers for an unknown passage, or the tokenizer gives no token offsets.
     """
     beyond = [id for id in answers if not 0 <= id < len(passages)]
     if beyond:
@@ -49,9 +49,9 @@ def answer_places(passages: Passages, tokenizer: Any, answers: Mapping[int, Sequ
 
 
 def window(tokens: np.ndarray, room: int, place: AnswerTokens | None) -> np.ndarray:
-    """At most `room` consecutive tokens: the first ones; where the answers would be cut off, with these in the middle.
+    """At most `room` consecutive tokens: the first ones, or a window centred on the answers if they would be cut off.
 
-    Of answers that are longer than the room their beginning is read.
+    If the answers are longer than `room`, their beginning is kept.
 
     >>> window(np.arange(10), 4, Place(6, 7)).tolist(), window(np.arange(10), 4, None).tolist()
     ([5, 6, 7, 8], [0, 1, 2, 3])
@@ -65,15 +65,14 @@ def window(tokens: np.ndarray, room: int, place: AnswerTokens | None) -> np.ndar
 
 
 def _span(text: str, answer: str) -> tuple[int, int] | None:
-    """Characters of the first place where the answer stands as whole words."""
+    """Characters of the first occurrence of the answer as whole words."""
     low, wanted = text.lower(), answer.strip().lower()
-    if not wanted or len(low) != len(text):  # a letter that changes its length by case: places would be off
+    if not wanted or len(low) != len(text):  # case folding changes the length: offsets would be wrong
         low, wanted = text, answer.strip()
     start = low.find(wanted) if wanted else -1
     while start >= 0:
         end = start + len(wanted)
-        before, after = low[start - 1 : start], low[end : end + 1]
-        if not (before.isalnum() and wanted[0].isalnum()) and not (after.isalnum() and wanted[-1].isalnum()):
+        if not inside_word(low, start) and not inside_word(low, end):
             return start, end
         start = low.find(wanted, start + 1)
     return None

@@ -1,8 +1,7 @@
-"""Answers as texts: equal or overlapping after SQuAD's normalisation, found in a passage; what memory and bits tell."""
+"""Metrics of answers as texts: SQuAD's match and overlap, containment, memorisation, stored bits."""
 
 import re
 import string
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
@@ -11,27 +10,28 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, comparable, running_words, without_punctuation, words_of
 
 from ._numbers import Numbers
-from ._words import words_of
 
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PUNCTUATION = str.maketrans("", "", string.punctuation)  # includes Unicode symbols such as $
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalise_answer(text: str, decompose: bool = False) -> str:
-    """Lower case, ASCII punctuation deleted, articles replaced by a space, white space collapsed; in this order.
+    """Compatibility form, lower case, punctuation deleted, articles replaced by a space, one space between words.
 
-    With `decompose` accents are first taken apart from their letters (NFD), as ORQA and DPR do.
+    Each character of a script without spaces is a word. `decompose` separates accents from their letters, as ORQA and
+    DPR do.
 
-    Source: [@rajpurkar2016], whose evaluation script this repeats.
+    Source: the evaluation script of [@rajpurkar2016]; punctuation and scripts without spaces as in that of
+    [@lewis2020mlqa].
 
-    >>> normalise_answer("The  Beatles' (band)!")
-    'beatles band'
+    >>> normalise_answer("The  Beatles' (band)!"), normalise_answer("北京大学。")
+    ('beatles band', '北 京 大 学')
     """
-    text = unicodedata.normalize("NFD", text) if decompose else text
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+    text = comparable(text, decompose).lower()
+    return " ".join(running_words(_ARTICLES.sub(" ", without_punctuation(text.translate(_PUNCTUATION)))))
 
 
 def exact_match(prediction: str, answers: str | Sequence[str]) -> bool:
@@ -44,9 +44,9 @@ def exact_match(prediction: str, answers: str | Sequence[str]) -> bool:
 
 
 def token_f1(prediction: str, answers: str | Sequence[str]) -> float:
-    """F1 of the words that prediction and answer share, the best over answers; words as `normalise_answer` leaves them.
+    """F1 of the words shared by prediction and answer, the best over answers; words as in `normalise_answer`.
 
-    Where either side has no word left it is 1 if both have none, else 0.
+    If either side has no words, it is 1 if both have none, else 0.
 
     Raises:
         UserError: There is no answer to compare with.
@@ -55,10 +55,10 @@ def token_f1(prediction: str, answers: str | Sequence[str]) -> float:
 
 
 def contains_answer(passage: str, answers: str | Sequence[str]) -> bool:
-    """Whether an answer's words stand in the passage, one after the other, without regard to case and accents' form.
+    """Whether the passage contains an answer's words in sequence, ignoring case and the encoding of accents.
 
-    Articles count as words, and so does each character of a script without spaces. An answer without words stands
-    nowhere.
+    Articles count as words, as does each character of a script without spaces. An answer without words is never
+    contained.
 
     Raises:
         UserError: There is no answer.
@@ -68,18 +68,18 @@ def contains_answer(passage: str, answers: str | Sequence[str]) -> bool:
 
 
 def memorisation_ratio(answers: Sequence[str], old: Sequence[str], new: Sequence[str]) -> float:
-    r"""\(p_o / (p_o + p_s)\): of queries whose passage contradicts memory, the share that memory wins.
+    r"""\(p_o / (p_o + p_s)\): among queries whose passage contradicts memory, the share that memory wins.
 
     \(p_o\) and \(p_s\) are the shares of queries answered with the old object and with the passage's; NaN where both
     are 0.
 
     Args:
-        answers: What the model says to each query.
-        old: What training said.
-        new: What the passage says.
+        answers: The model's answer to each query.
+        old: The answer in training.
+        new: The answer in the passage.
 
     Raises:
-        UserError: Different numbers of them.
+        UserError: Their numbers differ.
 
     Source: [@longpre2021entity].
     """
@@ -91,14 +91,14 @@ def memorisation_ratio(answers: Sequence[str], old: Sequence[str], new: Sequence
 
 
 def stored_bits(log_probabilities: Numbers, choices: Numbers | int) -> Float[Tensor, " fact"]:
-    r"""\(\log_2 m + \log_2 p(o)\): bits of each fact that a model knows, below 0 where it is surely wrong.
+    r"""\(\log_2 m + \log_2 p(o)\): bits that a model stores about each fact; negative if it is confidently wrong.
 
     Args:
         log_probabilities: (fact,), \(\log p(o)\) in nats, renormalised over the m objects of the relation.
-        choices: m, of each fact or of all.
+        choices: m for each fact, or one for all.
 
     Raises:
-        UserError: m below 1, or another number of them than of facts.
+        UserError: m is below 1, or its number differs from that of the facts.
     """
     logs = torch.as_tensor(log_probabilities)
     counts = torch.as_tensor(choices, dtype=logs.dtype, device=logs.device)
@@ -122,7 +122,7 @@ def _f1(said: list[str], wanted: list[str]) -> float:
 
 
 def _words(text: str) -> list[str]:
-    return words_of(unicodedata.normalize("NFD", text).lower(), "characters")
+    return words_of(comparable(text, decompose=True).lower())
 
 
 def _contiguous(words: list[str], wanted: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Approximate search by inner product: faiss names candidates, and their scores and order are decided elsewhere.
+"""Approximate search by inner product: faiss selects candidates; scores and order are computed elsewhere.
 
 Source: [@malkov2020], [@jegou2011].
 """
@@ -15,17 +15,17 @@ import numpy as np
 
 from infoflow.foundation import UserError, missing_extra
 
-_PER_CENTROID = 39  # passages that faiss wants for each centroid
+_PER_CENTROID = 39  # passages that faiss needs per centroid
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HNSW:
-    """A graph that leads from passage to nearer passage: fast, and larger than the vectors themselves."""
+    """A graph that leads from passage to nearer passage: fast, but larger than the vectors themselves."""
 
-    links: int = 32  # of a passage, twice as many on the lowest level
-    build_width: int = 200  # candidates that are kept while a passage is put in
-    search_width: int = 256  # while one is looked for; at 64 recall@10 of unit vectors was .90, at 16 .56, here 1.0
-    seed: int = 0  # of the levels
+    links: int = 32  # per passage; twice as many on the lowest level
+    build_width: int = 200  # candidates kept while a passage is added
+    search_width: int = 256  # candidates kept in a search; at 64 recall@10 of unit vectors was .90, at 16 .56, here 1.0
+    seed: int = 0  # seeds the levels
 
     def __post_init__(self) -> None:
         _require_at_least(self, {"links": 2, "build_width": 1, "search_width": 1, "seed": 0})
@@ -37,14 +37,14 @@ class HNSW:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IVFPQ:
-    """Passages in lists by their nearest centroid, each vector in a few bytes: where a graph would not fit memory."""
+    """Passages in lists by nearest centroid, each vector in a few bytes: for stores whose graph exceeds memory."""
 
     lists: int | None = None  # None: 4 √n, but 39 passages or more a list
-    probes: int | None = None  # lists that are looked through; None: an eighth, at least 8
+    probes: int | None = None  # lists to search; None: an eighth, at least 8
     parts: int | None = None  # of a vector, `bits` each; None: the largest divisor of the width up to a quarter of it
     bits: int = 8
-    candidates: int = 10  # times as many as are asked for are scored exactly
-    seed: int = 0  # of the centroids
+    candidates: int = 10  # number of candidates scored exactly, as a multiple of k
+    seed: int = 0  # seeds the centroids
 
     def __post_init__(self) -> None:
         _require_at_least(self, {"lists": 1, "probes": 1, "parts": 1, "bits": 1, "candidates": 1, "seed": 0})
@@ -56,10 +56,10 @@ class IVFPQ:
         return "ivf"
 
     def for_vectors(self, num: int, width: int) -> "IVFPQ":
-        """The same with every number, for so many vectors.
+        """The same with all sizes filled in for this many vectors.
 
         Raises:
-            UserError: They are too few to train centroids, or `parts` does not divide the width.
+            UserError: There are too few to train centroids, or `parts` does not divide the width.
         """
         most, wanted = num // _PER_CENTROID, 1 << self.bits
         if most < max(wanted, self.lists or 1):
@@ -79,7 +79,7 @@ Approximate = HNSW | IVFPQ
 
 
 def build_nearest(vectors: np.ndarray, how: Approximate) -> Any:
-    """A faiss index of float32 (passage, width): a function of vectors and settings, as one thread builds it.
+    """A faiss index of float32 (passage, width), built with one thread: depends only on vectors and settings.
 
     Raises:
         UserError: faiss is not installed, or as `IVFPQ.for_vectors`.
@@ -105,12 +105,12 @@ def build_nearest(vectors: np.ndarray, how: Approximate) -> Any:
 
 
 def write_nearest(index: Any, path: Path) -> None:
-    """Write the faiss index to a file. A flipped byte would be read without an error: its digest must be kept."""
+    """Write the faiss index to a file. faiss does not detect a flipped byte: keep a digest."""
     faiss_library("An approximate index").write_index(index, str(path))
 
 
 def read_nearest(path: Path, how: Approximate, shape: tuple[int, int]) -> Any:
-    """What `write_nearest` wrote for vectors of this shape; the caller has checked the file's digest.
+    """The index that `write_nearest` saved for vectors of this shape; the caller has checked the file's digest.
 
     Raises:
         UserError: faiss is not installed, or the file holds something else.
@@ -142,7 +142,7 @@ def flat_index(vectors: np.ndarray) -> Any:
 
 
 def faiss_library(feature: str) -> Any:
-    """The library.
+    """The faiss library.
 
     Raises:
         UserError: It is not installed.
@@ -155,7 +155,7 @@ def faiss_library(feature: str) -> Any:
 
 
 def _set_width(index: Any, how: Approximate) -> None:
-    """How far a search looks: not all files keep it."""
+    """Set the search width: not all files keep it."""
     if isinstance(how, HNSW):
         index.hnsw.efSearch = how.search_width
     else:
@@ -164,7 +164,7 @@ def _set_width(index: Any, how: Approximate) -> None:
 
 @contextmanager
 def _one_thread(faiss: Any) -> Iterator[None]:
-    """Several put passages into a graph in the order in which they come."""
+    """With several threads, the order of insertion into a graph would vary."""
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""Passages with questions: what was collected for testing retrieval, as files have it."""
+"""Passages with questions: retrieval benchmarks in their file formats."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infoflow.corpus import FactWorld, load_world, read_lines
+from infoflow.corpus import FactWorld, load_world, read_cells, read_lines
 from infoflow.foundation import UserError, as_written, current_display
 
 from ._answers import contains_answer
@@ -17,20 +17,20 @@ from ._passages import Passages
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Benchmark:
-    """Passages, questions and which passages answer them."""
+    """Passages, questions, and the passages that answer them."""
 
     name: str
     passages: Passages
     questions: tuple[str, ...]
     relevant: tuple[frozenset[int], ...]  # ids of the passages that answer each question
-    answers: tuple[tuple[str, ...], ...] | None = None  # of each question in words, where they are known
-    num_skipped: int = 0  # relevant documents without title and text, each time that one is judged so
-    question_names: tuple[str, ...] | None = None  # what the files call each; None: they have no names
+    answers: tuple[tuple[str, ...], ...] | None = None  # answers to each question as text, if known
+    num_skipped: int = 0  # relevance judgements of documents without title and text
+    question_names: tuple[str, ...] | None = None  # name of each question in the files; None: no names
     passage_names: tuple[str, ...] | None = None
 
 
 def load_benchmark(folder: Path | str) -> Benchmark:
-    """The benchmark in a folder, by the files in it; `facts` or `facts:256`: that of a world of facts.
+    """The benchmark in a folder, by its files; `facts` or `facts:256`: the benchmark of a world of facts.
 
     | files                                          | layout                                                   |
     |------------------------------------------------|----------------------------------------------------------|
@@ -38,11 +38,11 @@ def load_benchmark(folder: Path | str) -> Benchmark:
     | `test.candidates.txt`, `test.queries.tsv`      | ReQA: a passage a line; question, its passages' lines from 0 |
     | `docs.jsonl`, `queries.jsonl`, `qrels.tsv`     | `id, title, text`; query, passage, relevance, no header  |
 
-    Each file may be `.gz`. A document with a title alone is a passage of these words; one without title and text is
-    none, and its judgements are skipped (`num_skipped`). Questions without a relevant passage are left out.
+    Each file may be `.gz`. A document with only a title becomes a passage of these words; one without title and text is
+    dropped, and its judgements are skipped (`num_skipped`). Questions without a relevant passage are left out.
 
     Raises:
-        UserError: There is none of these layouts, a line is malformed, or judgements name documents that are not there.
+        UserError: The folder has none of these layouts, a line is malformed, or judgements name unknown documents.
     """
     if world := load_world(str(folder)):
         return facts_benchmark(world)
@@ -65,7 +65,7 @@ def is_benchmark(folder: Path) -> bool:
 
 
 def facts_benchmark(world: FactWorld, edited: bool = False) -> Benchmark:
-    """The passages of a world and the test questions of every fact that one of them holds, by their gold passage."""
+    """The passages of a world and the test questions about every fact in a passage, with gold passages as relevant."""
     facts = [fact for fact in world.facts if world.gold(fact, edited) >= 0]
     asked = [(fact, question) for fact in facts for question in world.questions([fact])]
     return Benchmark(
@@ -79,28 +79,29 @@ def facts_benchmark(world: FactWorld, edited: bool = False) -> Benchmark:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuestion:
-    """A question whose answers are known, and no passage."""
+    """A question with known answers but no passage."""
 
     question: str
     answers: tuple[str, ...]  # any of them is right
-    pattern: re.Pattern[str] | None = None  # what a right answer looks like, instead of answers
+    pattern: re.Pattern[str] | None = None  # pattern of right answers, instead of answers
 
     def answered_by(self, passage: str) -> bool:
-        """Whether an answer stands in the passage."""
+        """Whether the passage contains an answer."""
         return bool(self.pattern.search(passage)) if self.pattern else contains_answer(passage, self.answers)
 
 
 def load_questions(path: Path | str) -> list[AnsweredQuestion]:
     """Questions with answers: `.jsonl` of `question, answers`, or `.tsv` of a question and a regular expression.
 
-    Whether a passage answers one is then decided by its text (`answered_by`); say so beside the numbers.
+    Relevance is then decided by a passage's text (`answered_by`); mention this when reporting results.
 
     Raises:
-        UserError: The file cannot be read, a line is malformed or has no answer, or an expression is none.
+        UserError: The file cannot be read, a line is malformed or has no answer, or a pattern is invalid.
     """
     path = Path(path)
-    by = _by_pattern if Path(path.name.removesuffix(".gz")).suffix == ".tsv" else _by_answers
-    return [by(path, number, line) for number, line in read_lines(path)]
+    if Path(path.name.removesuffix(".gz")).suffix == ".tsv":
+        return [_by_pattern(path, number, cells) for number, cells in read_cells(path)]
+    return [_by_answers(path, number, line) for number, line in read_lines(path)]
 
 
 def _by_answers(path: Path, number: int, line: str) -> AnsweredQuestion:
@@ -114,13 +115,14 @@ def _by_answers(path: Path, number: int, line: str) -> AnsweredQuestion:
     return AnsweredQuestion(str(row["question"]), tuple(answers))
 
 
-def _by_pattern(path: Path, number: int, line: str) -> AnsweredQuestion:
-    question, tab, expression = line.partition("\t")
+def _by_pattern(path: Path, number: int, cells: list[str]) -> AnsweredQuestion:
+    line = "\t".join(cells)
+    question, _, expression = line.partition("\t")
     try:
         pattern = re.compile(expression, re.IGNORECASE)
     except re.error as error:
         raise UserError(f"{path}, line {number}: no regular expression ({error}). Got {line}.") from None
-    if not tab or not expression:
+    if not expression:
         raise UserError(f"{path}, line {number}: a question, a tab and a regular expression. Got {line}.")
     return AnsweredQuestion(question, (), pattern)
 
@@ -138,22 +140,21 @@ def _require(folder: Path, name: str) -> Path:
 
 def _read_reqa(folder: Path) -> Benchmark:
     texts = [line for _, line in read_lines(_require(folder, "test.candidates.txt"))]
-    kept = [line for line, text in enumerate(texts) if text.strip()]  # as the store keeps them
+    kept = [line for line, text in enumerate(texts) if text.strip()]  # as in the store
     ids = {line: id for id, line in enumerate(kept)}
     questions, relevant, num_skipped = [], [], 0
     path = _require(folder, "test.queries.tsv")
-    for number, line in read_lines(path):
-        question, _, listed = line.partition("\t")
-        places = listed.replace(",", " ").split()
+    for number, cells in read_cells(path):
+        places = " ".join(cells[1:]).replace(",", " ").split()
         if not places or not all(place.isdecimal() and int(place) < len(texts) for place in places):
             raise UserError(
                 f"{path}, line {number}: a question, a tab and lines of candidates from 0 to {len(texts) - 1}. "
-                f"Got {line}."
+                f"Got {' '.join(cells)}."
             )
         found = [ids[int(place)] for place in places if int(place) in ids]
         num_skipped += len(places) - len(found)
         if found:
-            questions.append(question)
+            questions.append(cells[0])
             relevant.append(frozenset(found))
     _tell_skipped(folder, num_skipped)
     return Benchmark(
@@ -202,7 +203,7 @@ def _tell_skipped(folder: Path, num: int) -> None:
 
 
 def _passage(row: dict[str, Any]) -> dict[str, Any] | None:
-    """A document as the store keeps it: words of a title alone are its text; None: there are no words."""
+    """A document in the store's form: a title alone becomes its text; None: there are no words."""
     title, text = row.get("title"), row["text"]
     if str(text or "").strip():
         return {"title": title, "text": text}
@@ -224,13 +225,13 @@ def _json_object(path: Path, number: int, line: str, *keys: str) -> dict[str, An
 
 
 def _judgements(path: Path, header: bool) -> Iterator[tuple[int, tuple[str, str, float]]]:
-    for number, line in read_lines(path):
+    for number, cells in read_cells(path):
         if header and number == 1:
             continue
         try:
-            query, passage, score = line.split("\t")
+            query, passage, score = cells
             yield number, (query, passage, float(score))
         except ValueError:
             raise UserError(
-                f"{path}, line {number}: query, passage and relevance, with tabs between them. Got {line}."
+                f"{path}, line {number}: query, passage and relevance, with tabs between them. Got {' '.join(cells)}."
             ) from None

@@ -30,12 +30,12 @@ def bm25_scores(queries: Terms, passages: Terms, k1: float = K1, b: float = B) -
 
     Args:
         queries: Lists of terms (words or token ids).
-        passages: Likewise.
+        passages: Lists of terms.
         k1: How slowly repetition saturates, at least 0.
-        b: How much long passages are punished, 0 to 1.
+        b: Penalty on long passages, 0 to 1.
 
     Raises:
-        UserError: No passage has a term, a parameter is out of bounds, or bm25s is not installed.
+        UserError: No passage has a term, a parameter is out of range, or bm25s is not installed.
     """
     index = LexicalIndex(passages, k1=k1, b=b)
     return np.stack([index.scores(query) for query in queries]) if len(queries) else np.empty((0, len(passages)))
@@ -43,7 +43,7 @@ def bm25_scores(queries: Terms, passages: Terms, k1: float = K1, b: float = B) -
 
 @final
 class LexicalIndex:
-    """BM25 over passages whose ids are their places."""
+    """BM25 over passages; ids are positions."""
 
     def __init__(self, passages: Terms, k1: float = K1, b: float = B, statistics: TermStatistics | None = None) -> None:
         """
@@ -51,10 +51,11 @@ class LexicalIndex:
             passages: Terms of each passage.
             k1: See `bm25_scores`.
             b: See `bm25_scores`.
-            statistics: Of more passages, of which these are a shard: scores are as in an index of all.
+            statistics: Statistics of a larger store that these passages are a shard of: scores are those of the whole
+                index.
 
         Raises:
-            UserError: As `bm25_scores`.
+            UserError: As in `bm25_scores`.
         """
         if not (k1 >= 0 and 0 <= b <= 1):
             raise UserError(f"k1 must be at least 0 and b lie in 0..1. Got {k1} and {b}.")
@@ -66,7 +67,7 @@ class LexicalIndex:
                 "Give passages with text in them."
             )
         self._index = _library().BM25(k1=k1, b=b, method="lucene", dtype="float64", backend="numpy")
-        # The library takes its vocabulary's keys as they are, and wants each id in it.
+        # The library uses its vocabulary's keys unchanged, and needs each id in it.
         names = {str(id): id for id in self._vocabulary.values()}
         self._index.index((numbered, names), show_progress=False, create_empty_token=False)
         self._num = len(numbered)
@@ -74,7 +75,7 @@ class LexicalIndex:
             self._weigh(numbered, statistics, k1, b)
 
     def _weigh(self, numbered: list[list[int]], statistics: TermStatistics, k1: float, b: float) -> None:
-        """Put the scores of an index of all passages in place of those of these alone, to the last bit."""
+        """Replace the scores by those of an index of all passages, exactly."""
         stored, num_terms = self._index.scores, len(self._vocabulary)
         rarity = np.array([statistics.rarity(term) for term in self._vocabulary])
         lengths = np.array([len(one) for one in numbered])
@@ -98,12 +99,12 @@ class LexicalIndex:
         """The k best passages of each query that share a term with it.
 
         Args:
-            queries: Terms of each query. One without a known term finds nothing.
-            k: How many.
-            exclude: Ids that each query must not find.
+            queries: Terms of each query. A query without a known term finds nothing.
+            k: Number of results.
+            exclude: Ids to exclude for each query.
 
         Raises:
-            UserError: k below 1, or another number of exclusions than of queries.
+            UserError: k is below 1, or the number of exclusions differs from the number of queries.
         """
         excluded = check_search(k, len(queries), exclude)
         found = [self._search(query, k, out) for query, out in zip(queries, excluded, strict=True)]
@@ -121,7 +122,7 @@ class LexicalIndex:
     # -- on disk ------------------------------------------------------------------------------------------------------
 
     def write(self, folder: Path) -> list[str]:
-        """Write the index into a folder; the names of its files. `read_lexical` reads them."""
+        """Write the index into a folder and return the names of its files; `read` loads them."""
         self._index.save(str(folder), show_progress=False)
         terms = sorted(self._vocabulary, key=self._vocabulary.__getitem__)
         kinds = {type(term) for term in terms}
@@ -131,7 +132,7 @@ class LexicalIndex:
 
     @classmethod
     def read(cls, folder: Path) -> "LexicalIndex":
-        """The index that `write` left, its arrays mapped into memory; the caller has checked the files."""
+        """The index that `write` saved, its arrays memory-mapped; the caller has checked the files."""
         index = object.__new__(cls)
         index._num, terms = json.loads((folder / _TERMS).read_text(encoding="utf-8"))
         index._vocabulary = {term: id for id, term in enumerate(terms)}
@@ -140,6 +141,14 @@ class LexicalIndex:
 
 
 _TERMS = "terms.json"
+
+
+def require_lexical() -> None:
+    """
+    Raises:
+        UserError: bm25s is not installed.
+    """
+    _library()
 
 
 def _library() -> Any:

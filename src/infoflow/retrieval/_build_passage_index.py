@@ -1,4 +1,4 @@
-"""Passages and their index, built into a folder; what `infoflow data index --out` does."""
+"""Builds passages and their index in a folder, as `infoflow data index --out` does."""
 
 import shutil
 from collections.abc import Hashable, Iterator, Sequence
@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from infoflow.corpus import Corpus, load_corpus, load_world
-from infoflow.foundation import UserError, stream
+from infoflow.foundation import UserError, check_own_folder, stream
 
+from ._approximate import faiss_library
 from ._benchmarks import is_benchmark, load_benchmark
-from ._bm25 import LexicalIndex
+from ._bm25 import LexicalIndex, require_lexical
 from ._dense_index import Backend, DenseIndex
-from ._index_folder import save_index
+from ._index_folder import ABOUT, save_index
 from ._library import Library
 from ._passage_index import INDEX, PASSAGES, PassageIndex, load_retriever, terms_of_store
+from ._passages import ABOUT as STORE
 from ._passages import Passages
 from ._retriever import Retriever
 from ._search_recall import NUM_QUERIES, SearchRecall, search_recall
@@ -36,18 +38,18 @@ def build_passage_index(
     """Passages and their index, written to `folder`.
 
     Args:
-        source: A store; a folder with a benchmark (see `load_benchmark`); `facts`, `facts:256`; or a corpus by name or
-            path, whose sentences become passages; or a `Corpus`, whose documents do where it has them.
-        folder: An old store and index there are replaced.
+        source: A store; a folder with a benchmark (see `load_benchmark`); `facts`, `facts:256`; a corpus by name or
+            path, whose sentences become passages; or a `Corpus`, whose documents become passages if it has them.
+        folder: An existing store and index there are replaced.
         retriever: A folder with a `Retriever` and its tokenizer makes a dense index; None: BM25 over words.
-        backend: Of a dense index; None: exact search by torch. Of an approximate one recall@10 is told on 200 questions
-            of the source, or passages of it where it has no questions.
-        shard: (i, n): of passages i, i + n, i + 2n, ... alone. All n find together what one index would; a dense one
-            but for the encoder's own rounding, since a passage is encoded beside others.
+        backend: Backend of a dense index; None: exact search by torch. An approximate one reports recall@10 on 200
+            questions of the source, or on passages if it has no questions.
+        shard: (i, n): only passages i, i + n, i + 2n, .... All n shards together give the results of one index, exactly
+            for BM25, and up to the encoder's rounding for a dense one, since batches differ.
 
     Raises:
-        UserError: The source cannot be read or holds no passage, the retriever cannot be loaded, the backend does not
-            fit, there is no such shard, or `folder` cannot be written.
+        UserError: The source cannot be read or has no passage, the retriever cannot be loaded, the backend does not
+            fit, the shard does not exist, or `folder` cannot be written.
     """
     folder = Path(folder)
     if shard is not None and not 0 <= shard[0] < shard[1]:
@@ -58,6 +60,12 @@ def build_passage_index(
             f"A kind of index is a way to search vectors, and BM25, which needs no retriever, has none. Got {name}.\n"
             "Give --retriever FOLDER, or leave out the kind."
         )
+    for part, mark in ((PASSAGES, STORE), (INDEX, ABOUT)):
+        check_own_folder(folder / part, mark, "An index")
+    if retriever is None:
+        require_lexical()
+    elif backend not in (None, "torch"):
+        faiss_library("This kind of index")
     loaded = None if retriever is None else load_retriever(retriever)
     with _or_nothing(folder):
         return _built(source, folder, loaded, backend or "torch", shard)
@@ -76,7 +84,7 @@ def _built(
     else:
         passages = Passages.build(_rows(source), folder / PASSAGES, shard)
     if loaded is None:
-        # The second reading of the source: a shard's scores depend on the words of all passages.
+        # Second pass over the source: a shard's scores depend on the words of all passages.
         statistics = None if passages.shard is None else TermStatistics.of(_terms_of_rows(source))
         index = LexicalIndex(terms_of(_whole(passages)), statistics=statistics)
         save_index(index, passages, terms_of_store(passages), folder / INDEX)
@@ -90,7 +98,7 @@ def _built(
 
 
 def _recall(built: PassageIndex, index: DenseIndex, source: Source) -> SearchRecall:
-    """On questions of the source, or texts of passages, drawn by a fixed stream."""
+    """Recall on questions of the source, or on texts of passages, sampled with a fixed seed."""
     questions: Sequence[str] = ()
     if isinstance(source, str | Path) and (load_world(str(source)) or is_benchmark(Path(source))):
         questions = load_benchmark(source).questions
@@ -101,7 +109,7 @@ def _recall(built: PassageIndex, index: DenseIndex, source: Source) -> SearchRec
 
 
 def _terms_of_rows(source: Source) -> Iterator[list[Hashable]]:
-    """Terms of every passage that a store of the source would have."""
+    """Terms of every passage of a store of the source."""
     for row in _rows(source):
         fields = {"text": row} if isinstance(row, str) else row
         if fields["text"].strip():
@@ -109,7 +117,7 @@ def _terms_of_rows(source: Source) -> Iterator[list[Hashable]]:
 
 
 def _whole(passages: Passages) -> Iterator[str]:
-    """Title and text of each."""
+    """Title and text of each passage."""
     return (_joined(one.title, one.text) for one in passages)
 
 
@@ -119,7 +127,7 @@ def _joined(title: str, text: str) -> str:
 
 @contextmanager
 def _or_nothing(folder: Path) -> Iterator[None]:
-    """A folder that was not there is not there either where building it fails."""
+    """Removes a folder that did not exist before if building it fails."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         yield
@@ -127,13 +135,13 @@ def _or_nothing(folder: Path) -> Iterator[None]:
         if missing:
             shutil.rmtree(folder, ignore_errors=True)
         for path in missing[1:]:
-            with suppress(OSError):  # somebody has put something there meanwhile
+            with suppress(OSError):  # another process created a file meanwhile
                 path.rmdir()
         raise
 
 
 def _rows(source: Source) -> Iterator[dict[str, Any] | str]:
-    """Passages of a store, a benchmark, the world of facts, or a corpus."""
+    """Passages of a store, a benchmark, a world of facts, or a corpus."""
     if isinstance(source, Passages):
         for one in source:
             yield {"title": one.title, "text": one.text, "entity": one.entity, "facts": one.facts}

@@ -1,4 +1,4 @@
-"""Which passages a query may read: the best that are neither its own nor copies of each other, and the null passage."""
+"""The passages that a query may read: the best ones except its own and copies, and the null passage."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -7,22 +7,21 @@ import numpy as np
 from ._found import Excluded, Found
 
 NULL = -1
-"""The id of the null passage among candidates, and of no passage among those found."""
+"""The id of the null passage among candidates, and of an empty slot in results."""
 
 Search = Callable[[int, Excluded | None], Found]
-"""`.search` of an index with the queries given: k and exclusions to what is found."""
+"""`.search` of an index with fixed queries: k and exclusions to results."""
 
 
 def candidates(search: Search, k: int, exclude: Sequence[Collection[int]], text_keys: np.ndarray) -> Found:
-    """k passages of each query, without those excluded and without exact duplicates of text, of which the lowest id
-    of the best stays.
+    """The k best passages of each query, without excluded ones and exact duplicates (the best, then lowest id is kept).
 
-    Fewer left means ids of −1, never an excluded one: what is asked for grows until k are left or all were seen.
+    If fewer remain, ids are −1: the search grows until k remain or all passages were seen.
 
     Args:
-        search: Finds so many passages of every query.
-        k: How many.
-        exclude: Ids that each query must not read: where it comes from, and copies.
+        search: Returns the requested number of passages for every query.
+        k: Number of results.
+        exclude: Ids that each query must not read: its origin, and copies.
         text_keys: Hash of each passage's text (`Passages.text_keys`).
     """
     wanted = k
@@ -37,7 +36,7 @@ def candidates(search: Search, k: int, exclude: Sequence[Collection[int]], text_
 
 
 def without_excluded(ids: np.ndarray, exclude: Sequence[Collection[int]]) -> np.ndarray:
-    """A passage of each query, int64 (query,): −1 where the query must not read it."""
+    """One passage per query, int64 (query,): −1 if the query must not read it."""
     return np.array(
         [NULL if id in set(map(int, out)) else id for id, out in zip(ids.tolist(), exclude, strict=True)],
         dtype=np.int64,
@@ -47,7 +46,7 @@ def without_excluded(ids: np.ndarray, exclude: Sequence[Collection[int]]) -> np.
 def _distinct(ids: np.ndarray, scores: np.ndarray, k: int, text_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     there = ids != NULL
     ids, scores = ids[there], scores[there]
-    # Found are by falling score, then rising id: the first of equal texts is the one that stays.
+    # Results are sorted by falling score, then rising id: the first of equal texts is kept.
     _, first = np.unique(text_keys[ids], return_index=True)
     kept = np.sort(first)[:k]
     return ids[kept], scores[kept]

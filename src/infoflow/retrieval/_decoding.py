@@ -5,8 +5,8 @@ r"""Answers of a sequence-to-sequence reader with several passages: RAG-Token an
 | `rag_token_answer`     | one beam search with \(\sum_z \pi(z) \, p(y_i \mid x, z, y_{<i})\)                     |
 | `rag_sequence_answer`  | a beam search per passage, then \(\sum_z \pi(z) \, p(y \mid x, z)\) of every hypothesis |
 
-Source: [@lewis2020rag]. Hugging Face's RAG classes are not used: their sequence likelihood loses the prior of an answer
-of one token, and their thorough decoding adds up logarithms instead of probabilities.
+Source: [@lewis2020rag]. Hugging Face's RAG classes are not used: their sequence likelihood drops the prior for
+one-token answers, and their thorough decoding sums logarithms instead of probabilities.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,36 +21,36 @@ from infoflow.foundation import UserError
 from ._hypotheses import Decoding, rescore_hypotheses
 
 NextTokens = Callable[[Int[Tensor, "prefix token"]], Float[Tensor, "passage prefix vocabulary"]]
-"""log p of every next token, under each passage, of prefixes of equal length that begin with the start token."""
+"""log p of every next token under each passage, for prefixes of equal length that begin with the start token."""
 
 
 class DecodedAnswer(NamedTuple):
     """A decoded answer."""
 
     tokens: tuple[int, ...]  # without start and end
-    log_probability: float  # of the marginal; of RAG-Token the product over tokens
+    log_probability: float  # of the marginal; for RAG-Token the product over tokens
 
 
 class SearchLimits(NamedTuple):
-    """What a search may do."""
+    """Limits of a search."""
 
-    start: int  # id that every decoder input begins with
+    start: int  # id that starts every decoder input
     end: int
     beams: int = 4
-    max_tokens: int = 32  # of an answer, its end not counted
+    max_tokens: int = 32  # of an answer, without its end
 
 
 @torch.no_grad()
 def rag_token_answer(next_tokens: NextTokens, prior: Tensor, limits: SearchLimits) -> DecodedAnswer:
-    """The best answer that a beam search finds where the passage is summed out at each token.
+    """The best answer of a beam search that marginalises over passages at each token.
 
     Args:
         next_tokens: The reader with the passages, see `reader_with_passages`.
         prior: (passage,), sums to 1.
-        limits: Start, end, and how wide and far to search.
+        limits: Start, end, width and maximum length of the search.
 
     Raises:
-        UserError: No beam, or no token.
+        UserError: There are no beams, or no tokens.
     """
     log_prior = prior.log()[:, None, None]
 
@@ -64,16 +64,16 @@ def rag_token_answer(next_tokens: NextTokens, prior: Tensor, limits: SearchLimit
 def rag_sequence_answer(
     next_tokens: NextTokens, prior: Tensor, limits: SearchLimits, decoding: Decoding = "thorough"
 ) -> DecodedAnswer:
-    """The best of the hypotheses that each passage brings, by the likelihood with the passage summed out.
+    """The best of each passage's hypotheses by the likelihood marginalised over passages.
 
-    Arguments and errors as `rag_token_answer`; `decoding` as `rescore_hypotheses`.
+    Arguments and errors as in `rag_token_answer`; `decoding` as in `rescore_hypotheses`.
     """
     beams: list[list[DecodedAnswer]] = []
     for passage in range(len(prior)):
         beams.append(_beam_search(lambda prefixes, one=passage: next_tokens(prefixes)[one], limits))
     hypotheses = sorted({answer.tokens for beam in beams for answer in beam})
     generated = torch.tensor([[one in {answer.tokens for answer in beam} for one in hypotheses] for beam in beams])
-    if decoding == "fast":  # what the beams know already is all that counts
+    if decoding == "fast":  # only likelihoods known from the beams count
         known = [{answer.tokens: answer.log_probability for answer in beam} for beam in beams]
         logs = torch.tensor([[beam.get(one, float("nan")) for one in hypotheses] for beam in known], dtype=prior.dtype)
     else:
@@ -89,13 +89,13 @@ def reader_with_passages(
     attention_mask: Int[Tensor, "passage token"] | None = None,
     **others: Tensor,
 ) -> NextTokens:
-    """An encoder-decoder of Hugging Face that has read a question with each passage; the encoder runs once.
+    """A Hugging Face encoder-decoder with a question and each passage; the encoder runs once.
 
     Args:
         model: For conditional generation.
         input_ids: The question with each passage.
         attention_mask: 0 at padding.
-        **others: What else the encoder takes, such as `token_type_ids`.
+        **others: Further encoder arguments, such as `token_type_ids`.
     """
     with torch.no_grad():
         encoded = model.get_encoder()(input_ids=input_ids, attention_mask=attention_mask, return_dict=True, **others)
@@ -129,8 +129,8 @@ def sequence_log_likelihoods(
         model: For conditional generation.
         input_ids: Each question with each of its passages.
         attention_mask: 0 at padding.
-        answers: Token ids, their end included; what pads them is masked by `tokens` of the marginal.
-        start: Id that the decoder's input begins with.
+        answers: Token ids, their end included; padding is masked by `tokens` of the marginal.
+        start: First id of the decoder's input.
     """
     num_queries, num_candidates = input_ids.shape[:2]
     shifted = torch.cat([answers.new_full((num_queries, 1), start), answers[:, :-1]], dim=1)
@@ -148,7 +148,7 @@ def sequence_log_likelihoods(
 def _beam_search(next_tokens: Callable[[Tensor], Tensor], limits: SearchLimits) -> list[DecodedAnswer]:
     """Finished answers by falling log-probability, at most as many as beams.
 
-    No length penalty; ties go to the lower token. An answer that reaches the limit is ended there.
+    No length penalty; the lower token wins ties. An answer that reaches the limit ends there.
     """
     if limits.beams < 1 or limits.max_tokens < 1:
         raise UserError(f"beams and max_tokens must be at least 1. Got {limits.beams} and {limits.max_tokens}.")
@@ -169,7 +169,7 @@ def _beam_search(next_tokens: Callable[[Tensor], Tensor], limits: SearchLimits) 
 
 
 def _extended(live: Sequence[DecodedAnswer], logs: Tensor, limits: SearchLimits) -> list[DecodedAnswer]:
-    """The best continuations that do not end."""
+    """The best unfinished continuations."""
     scores = logs + torch.tensor([one.log_probability for one in live], dtype=logs.dtype)[:, None]
     scores[:, limits.end] = float("-inf")
     values, places = scores.flatten().sort(descending=True, stable=True)

@@ -1,6 +1,6 @@
-"""Search by inner product: exact, in blocks so that memory stays bounded, or among an approximate one's candidates.
+"""Search by inner product: exact, in blocks of bounded memory, or among candidates of an approximate index.
 
-Whoever chooses the candidates, a score is computed in one way for each pair, and the order is decided here.
+Scores are computed and ranked here, in one way for each pair, whichever backend chooses the candidates.
 """
 
 from pathlib import Path
@@ -19,34 +19,34 @@ from ._found import Excluded, Found, best, check_search
 from ._numbers import Numbers
 
 Backend = Literal["torch", "faiss"] | Approximate
-_BLOCK = 65_536  # passages of one product
+_BLOCK = 65_536  # passages per product
 _QUERIES = 256
-_ROWS = 4096  # passages that are scored at once
-_SLACK = 16  # passages beyond k that faiss is asked for: their order is decided here
+_ROWS = 4096  # passages scored at once
+_SLACK = 16  # extra passages requested from faiss: their order is decided here
 VECTORS, NEAREST = "vectors.safetensors", "nearest.faiss"
 """Files of an index on disk."""
 
 
 @final
 class DenseIndex:
-    """Vectors of passages whose ids are their rows; a score is their inner product, rounded to the vectors' precision.
+    """Vectors of passages, with rows as ids; a score is an inner product, rounded to the vectors' precision.
 
-    It is the same number whatever else is asked or stands in the index: sums are in float64, along the vector.
+    The score does not depend on other queries or passages: sums are in float64, along the vector.
 
-    With `backend="faiss"` (extra `faiss`) passages are chosen by its exact flat index, and the same are found. With
-    `HNSW(...)` or `IVFPQ(...)` some of the best may be missed (`search_recall` counts them), and fewer than there are
-    are never found: a query that gets too few candidates is searched exactly.
+    `backend="faiss"` (extra `faiss`) selects passages by its exact flat index, with the same results. `HNSW(...)` and
+    `IVFPQ(...)` may miss some of the best (`search_recall` counts them), but always return as many as exist: a query
+    with too few candidates is searched exactly.
     """
 
     def __init__(self, vectors: Numbers, backend: Backend = "torch") -> None:
         """
         Args:
             vectors: (passage, width), float16, float32 or float64.
-            backend: Who searches.
+            backend: The search backend.
 
         Raises:
-            UserError: There is no passage or too few to train the backend, a vector is not finite, or faiss is asked
-                for and not installed.
+            UserError: There is no passage or too few to train the backend, a vector is not finite, or faiss is not
+                installed.
         """
         self._set(vectors, backend)
         if self.is_approximate:
@@ -70,27 +70,27 @@ class DenseIndex:
 
     @property
     def is_approximate(self) -> bool:
-        """Whether some of the best passages may be missed."""
+        """Whether the search may miss some of the best passages."""
         return not isinstance(self.backend, str)
 
-    @torch.autocast("cpu", enabled=False)  # half of the digits would choose others
+    @torch.autocast("cpu", enabled=False)  # half precision would select others
     def search(self, queries: Numbers, k: int, exclude: Excluded | None = None) -> Found:
-        """The k passages of the highest inner product with each query.
+        """The k passages with the highest inner product with each query.
 
         Args:
             queries: (query, width).
-            k: How many; where there are fewer the rest are id −1 and score −inf.
-            exclude: Ids that each query must not find.
+            k: Number of results; missing ones have id −1 and score −inf.
+            exclude: Ids to exclude for each query.
 
         Raises:
-            UserError: Another width than the passages', a query that is not finite, k below 1, or another number of
-                exclusions than of queries.
+            UserError: The width differs from the passages', a query is not finite, k is below 1, or the number of
+                exclusions differs from the number of queries.
         """
         asked = _vectors(queries, "queries").to(self.vectors.dtype)
         if asked.shape[1] != self.vectors.shape[1]:
             raise UserError(f"Queries must be {self.vectors.shape[1]} wide, as the passages. Got {asked.shape[1]}.")
         excluded = check_search(k, len(asked), exclude)
-        # As many more as the query that excludes most: what is left are the k best that may be found.
+        # Search for as many more as the largest exclusion, so that k remain.
         wanted = min(k + max(map(len, excluded), default=0), len(self))
         ids = np.full((len(asked), k), -1, dtype=np.int64)
         scores = np.full((len(asked), k), -np.inf, dtype=asked.numpy().dtype)
@@ -101,7 +101,7 @@ class DenseIndex:
         return Found(ids, scores)
 
     def _candidates(self, queries: Tensor, wanted: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Ids and scores of each query: the best `wanted` with all that tie with the last of them, or candidates."""
+        """Ids and scores for each query: the best `wanted` with all ties of the last one, or candidates."""
         if self._faiss is None:
             return self._exact(queries, wanted)
         many = self.backend.candidates if isinstance(self.backend, IVFPQ) else 1
@@ -118,7 +118,7 @@ class DenseIndex:
         return rows
 
     def _exact(self, queries: Tensor, wanted: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Products choose whoever may be among the best `wanted` for all that they are rounded; these are scored."""
+        """Select by rounded products all passages that may be among the best `wanted`, then score them."""
         empty = np.empty(0, np.int64), np.empty(0, queries.numpy().dtype)
         near: list[tuple[np.ndarray, np.ndarray]] = [empty for _ in queries]
         doubt = torch.from_numpy(self._doubt(queries)).to(queries.dtype)
@@ -146,9 +146,9 @@ class DenseIndex:
         return scores
 
     def _doubt(self, queries: Tensor) -> np.ndarray:
-        r"""By how much rounding may turn two products, (query,): \(2 (d + 4) \epsilon \|q\| \max_z \|z\|\).
+        r"""Rounding error bound on the difference of two products, (query,): \(2 (d + 4) \epsilon \|q\| \max_z \|z\|\).
 
-        faiss has single precision whatever the vectors have.
+        faiss uses single precision for all vectors.
         """
         dtype = self.vectors.dtype if self._faiss is None else torch.float32
         bound = 2 * (self.vectors.shape[1] + 4) * torch.finfo(dtype).eps * self._longest
@@ -160,17 +160,17 @@ class DenseIndex:
     # -- on disk ------------------------------------------------------------------------------------------------------
 
     def write(self, folder: Path) -> None:
-        """Write vectors, and what searches them approximately, into a folder; `read` reads them."""
+        """Write the vectors and their approximate index into a folder; `read` loads them."""
         save_file({"vectors": self.vectors}, folder / VECTORS)
         if self.is_approximate:
             write_nearest(self._faiss, folder / NEAREST)
 
     @classmethod
     def read(cls, folder: Path, backend: Backend = "torch") -> "DenseIndex":
-        """The index that `write` left; the caller has checked the files.
+        """The index that `write` saved; the caller has checked the files.
 
         Raises:
-            UserError: faiss is needed and not installed, or its file is of other vectors.
+            UserError: faiss is needed and not installed, or its file belongs to other vectors.
         """
         vectors = load_file(folder / VECTORS)["vectors"]
         if isinstance(backend, str):

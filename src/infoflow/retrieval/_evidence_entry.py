@@ -1,4 +1,4 @@
-"""Where in depth a document's evidence enters."""
+"""The depth at which a document's evidence enters."""
 
 from typing import NamedTuple
 
@@ -8,11 +8,11 @@ from infoflow.foundation import UserError, as_tensor
 
 from ._numbers import Numbers
 
-_LEAST_GAIN = 0.05  # at the top: below it there is nothing to locate
+_LEAST_GAIN = 0.05  # at the top: below it there is no entry to locate
 
 
 class EvidenceEntry(NamedTuple):
-    """Two numbers of one curve, in states 0..L; NaN where nothing is gained."""
+    """Two statistics of one curve, in states 0..L; NaN without a gain."""
 
     half: float  # first state with at least half of the top's gain
     centre: float  # mean state of the steps, weighted by their size
@@ -24,13 +24,13 @@ def evidence_entry(gains: Numbers) -> EvidenceEntry:
     $$ \mathrm{half} = \min\{l : g_l \ge g_L / 2\}, \qquad
        \mathrm{centre} = \frac{\sum_{l \ge 1} l \, (g_l - g_{l-1})}{\sum_{l \ge 1} (g_l - g_{l-1})} $$
 
-    Negative steps stay. Both are NaN where the top gains less than 0.05.
+    Negative steps are kept. Both are NaN if the top gains less than 0.05.
 
     Args:
-        gains: (state,), of the answer's probability with the document over that without, states 0..L.
+        gains: (state,): the answer's probability with the document minus that without, for states 0..L.
 
     Raises:
-        UserError: There are fewer than two states, or a gain is no number.
+        UserError: There are fewer than two states, or a gain is not a number.
     """
     values = as_tensor(gains).double()
     if values.ndim != 1 or len(values) < 2 or not bool(torch.isfinite(values).all()):

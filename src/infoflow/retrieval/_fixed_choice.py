@@ -1,4 +1,4 @@
-"""Candidates that no weight chooses: what a loss must read that is to be a function of the parameters alone."""
+"""Candidates that do not depend on weights: inputs for a loss that is a function of the parameters alone."""
 
 from collections.abc import Sequence
 
@@ -26,18 +26,18 @@ def fixed_choice(
 ) -> Candidates:
     """The passage that answers each query, the best others by BM25, and the null passage.
 
-    While a model trains, its own search finds now these and now those passages, and the loss jumps. Ids of these
-    candidates depend on the query alone, so that the loss along a path of weights has a gradient everywhere. A source
-    of its own scores them as it scores what it finds; for `gold` and `random` all passages are alike.
+    While a model trains, its own search finds changing passages, and the loss jumps. These candidates depend on the
+    query alone, so the loss along a path of weights has a gradient everywhere. A source with its own scores scores them
+    as usual; for `gold` and `random` all passages are equal.
 
     Args:
         model: Without a library (closed-book) only the null passage is read.
         input_ids: `[CLS] x [SEP]`, masked.
         attention_mask: 0 at padding.
-        negatives: How many passages beside the one that answers.
-        gold: int64 (query,), the passage that answers; −1: none does.
-        exclude: Ids that each query must not read, the passage that answers too if it is among them.
-        null_only: Bool (query,), whether it reads the null passage alone.
+        negatives: Number of passages in addition to the answering one.
+        gold: int64 (query,), the passage with the answer; −1: none.
+        exclude: Ids that each query must not read, even the answering passage.
+        null_only: Bool (query,), whether the query reads only the null passage.
 
     Raises:
         UserError: `negatives` is below 1, or a model that reads passages has no library.
@@ -72,7 +72,7 @@ def _scores(
     words: list[np.ndarray],
     ids: np.ndarray,
 ) -> np.ndarray:
-    """Of a source whose scores are not trained, (query, passage); anything at ids of −1."""
+    """Scores of a source without trained scores, (query, passage); undefined at ids of −1."""
     if model.source == "bm25":
         return np.stack([library.lexical.scores(one.tolist())[row] for one, row in zip(words, ids, strict=True)])
     if model.source == "frozen":

@@ -1,4 +1,4 @@
-"""What a search finds, and the one rule for ties: the higher score, then the lower id."""
+"""Results of a search, and the one rule for ties: the higher score, then the lower id."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -8,11 +8,11 @@ import numpy as np
 from infoflow.foundation import UserError
 
 Excluded = Sequence[Collection[int]]
-"""Ids that each query must not find."""
+"""Ids to exclude for each query."""
 
 
 class Found(NamedTuple):
-    """Passages of each query, best first; id −1 and score −inf where nothing is."""
+    """Passages of each query, best first; id −1 and score −inf mark empty slots."""
 
     ids: np.ndarray  # int64 (query, k)
     scores: np.ndarray  # float (query, k)
@@ -20,19 +20,19 @@ class Found(NamedTuple):
 
 @runtime_checkable
 class Searches(Protocol):
-    """What finds passages: an index of this room, or an adapter of a vector database."""
+    """A search over passages: an index of this package, or an adapter of a vector database."""
 
     def __len__(self) -> int:
-        """How many passages there are; their ids are 0 to one less."""
+        """Number of passages; ids run from 0."""
         ...
 
     def search(self, queries: Any, k: int, exclude: Excluded | None = None) -> Found:
-        """The k best passages of each query, by higher score, then lower id; none that it must not find.
+        """The k best passages of each query that are not excluded, by higher score, then lower id.
 
         Args:
-            queries: Vectors (query, width), or terms of each.
-            k: How many; where there are fewer the rest are id −1 and score −inf.
-            exclude: Ids that each query must not find.
+            queries: Vectors (query, width), or lists of terms.
+            k: Number of results; missing ones have id −1 and score −inf.
+            exclude: Ids to exclude for each query.
         """
         ...
 
@@ -41,7 +41,7 @@ def check_search(k: int, num_queries: int, exclude: Excluded | None) -> list[set
     """The excluded ids of each query as sets.
 
     Raises:
-        UserError: k below 1, or another number of exclusions than of queries.
+        UserError: k is below 1, or the number of exclusions differs from the number of queries.
     """
     if k < 1:
         raise UserError(f"k must be at least 1. Got {k}.")
@@ -53,7 +53,7 @@ def check_search(k: int, num_queries: int, exclude: Excluded | None) -> list[set
 
 
 def best(ids: np.ndarray, scores: np.ndarray, k: int, excluded: set[int]) -> tuple[np.ndarray, np.ndarray]:
-    """The first k of one query's candidates by the rule for ties, without those excluded and those of score −inf."""
+    """The first k of one query's candidates by the rule for ties, without excluded ones and scores of −inf."""
     kept = scores > -np.inf
     if excluded:
         kept &= ~np.isin(ids, list(excluded))
@@ -65,7 +65,7 @@ def best(ids: np.ndarray, scores: np.ndarray, k: int, excluded: set[int]) -> tup
 
 
 def nearest_few(scores: np.ndarray, k: int) -> np.ndarray:
-    """Places of the k highest scores and of all that tie with the last of them, in no order."""
+    """Indices of the k highest scores and of all ties with the last of them, unordered."""
     if len(scores) <= k:
         return np.arange(len(scores))
     least = np.partition(scores, len(scores) - k)[len(scores) - k]

@@ -1,4 +1,4 @@
-"""Shards of an index as one, over the processes of a group: every query goes to all of them."""
+"""Shards of an index over the processes of a group: every query goes to all of them."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, final
@@ -17,22 +17,22 @@ T = TypeVar("T")
 
 @final
 class GroupIndex:
-    """One shard in each process of a group (gloo), which finds what an index of the whole store would.
+    """One shard in each process of a group (gloo), with the results of an index of the whole store.
 
-    Queries are gathered, each process searches its shard for all of them, and what they found is gathered and merged
-    where it was asked for, as Atlas does. All processes must search at the same time, each with queries of its own,
-    or none. What one of them refuses, all refuse.
+    Queries are gathered, each process searches its shard for all of them, and the results are gathered and merged in
+    the requesting process, as in Atlas. All processes must search at the same time, each with its own queries or none.
+    If one refuses, all do.
     """
 
     def __init__(self, index: Searches, shard: Shard, group: Any = None) -> None:
         """
         Args:
-            index: Of this process's shard.
-            shard: Which it is (`Passages.shard`).
-            group: None: all processes; join them before (`infoflow.flow.processes`).
+            index: Index of this process's shard.
+            shard: Number of this shard (`Passages.shard`).
+            group: None: all processes; join them first (`infoflow.flow.processes`).
 
         Raises:
-            UserError: There is no process group, or its processes do not hold all shards of one store, each once.
+            UserError: There is no process group, or its processes do not hold each shard of one store exactly once.
         """
         if not (dist.is_available() and dist.is_initialized()):
             raise UserError(
@@ -53,15 +53,15 @@ class GroupIndex:
         return self.shard.total
 
     def search(self, queries: Any, k: int, exclude: Excluded | None = None) -> Found:
-        """The k best passages of each of this process's queries, by ids of the whole.
+        """The k best passages of each of this process's queries, with ids of the whole store.
 
         Args:
-            queries: As the shard's index takes them: vectors, or terms.
-            k: How many, the same in all processes.
-            exclude: Ids that each query must not find.
+            queries: Input of the shard's index: vectors, or terms.
+            k: Number of results, the same in all processes.
+            exclude: Ids to exclude for each query.
 
         Raises:
-            UserError: As the index's own, in any process; or the processes ask for different k.
+            UserError: As in the index's own search, in any process; or the processes use different k.
         """
         here = queries.detach().cpu() if isinstance(queries, Tensor) else queries
         asked = self._all(lambda: (here, k, check_search(k, len(here), exclude)))
@@ -75,7 +75,7 @@ class GroupIndex:
         return search_shard(self.index, self.shard.number, self.shard.of, queries, k, excluded)
 
     def _all(self, make: Callable[[], T]) -> list[T]:
-        """What each process makes, in order; where one cannot, all say why, and none waits for it."""
+        """The values made by each process, in order; if one fails, all raise its error, and none waits."""
         try:
             made: T | str = make()
         except UserError as error:

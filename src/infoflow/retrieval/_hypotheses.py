@@ -1,4 +1,4 @@
-"""RAG-Sequence: which of several answers is best when the passage is summed out."""
+"""RAG-Sequence: selects among several answers by the likelihood marginalised over passages."""
 
 from typing import Literal
 
@@ -21,17 +21,17 @@ def rescore_hypotheses(
 ) -> Float[Tensor, " hypothesis"]:
     r"""\(p(y \mid x) = \sum_z \pi(z) \, p(y \mid x, z)\) of each hypothesis.
 
-    Thorough decoding scores every hypothesis under every passage; fast decoding takes \(p(y \mid x, z)\) for 0 where y
-    was not in the beam of z, and so never looks at those likelihoods (they may be NaN). They can choose differently.
+    Thorough decoding scores every hypothesis under every passage; fast decoding sets \(p(y \mid x, z)\) to 0 if y was
+    not in the beam of z, and never reads those likelihoods (they may be NaN). Their choices can differ.
 
     Args:
         prior: (passage,), \(\pi\), sums to 1.
         log_likelihoods: (passage, hypothesis), \(\log p(y \mid x, z)\) of whole hypotheses.
-        generated: Bool (passage, hypothesis), True where y was in the beam of z.
-        decoding: Which.
+        generated: Bool (passage, hypothesis), True if y was in the beam of z.
+        decoding: "thorough" or "fast".
 
     Raises:
-        UserError: Shapes disagree, the prior is none, or `decoding` is unknown.
+        UserError: Shapes disagree, the prior is not a distribution, or `decoding` is unknown.
 
     Source: [@lewis2020rag].
     """

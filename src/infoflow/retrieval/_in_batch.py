@@ -1,4 +1,4 @@
-"""The loss that trains a retriever: a query's passage among all passages of the batch."""
+"""The loss of a retriever: a query's passage against all passages of the batch."""
 
 from typing import Any
 
@@ -20,13 +20,13 @@ def in_batch_loss(
     r"""Mean over queries of \(-\log \mathrm{softmax}(S_i)_{\mathrm{pos}(i)}\), in nats ([@karpukhin2020dense]).
 
     Args:
-        scores: (query, passage): one passage for each query, and then hard negatives.
-        positives: int64 (query,), the passage of each; by default i for query i.
-        ignore: Bool (query, passage): passages that answer a query without being its own (duplicates, other passages of
-            the same answer). They are left out of its softmax.
+        scores: (query, passage): one passage for each query, then hard negatives.
+        positives: int64 (query,), the passage of each; default: i for query i.
+        ignore: Bool (query, passage): passages that answer a query but are not its own (duplicates, other passages with
+            the answer). They are left out of its softmax.
 
     Raises:
-        UserError: Shapes disagree, a positive is none of the passages or is to be ignored.
+        UserError: Shapes disagree, or a positive is out of range or ignored.
     """
     scores_QP = torch.as_tensor(scores)
     if scores_QP.ndim != 2 or 0 in scores_QP.shape:

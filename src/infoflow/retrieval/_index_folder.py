@@ -1,11 +1,11 @@
-"""An index beside its passages on disk: every file is checked before it is read, and what it was made from."""
+"""An index on disk, with checks of every file and of the passages and encoder it was made from."""
 
 import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from infoflow.foundation import UserError, as_written, atomic_folder, file_digest, stream
+from infoflow.foundation import UserError, as_written, atomic_folder, file_digest, read_object, stream
 
 from ._approximate import HNSW, IVFPQ, Approximate
 from ._bm25 import LexicalIndex
@@ -14,8 +14,8 @@ from ._passages import BUILD_AGAIN, Passages
 from ._search_recall import NUM_QUERIES, SearchRecall, search_recall
 
 _VERSION = 2
-_OLDEST = {"dense": 2, "lexical": 1}  # before 2 the encoder of a dense index was its weights alone
-_ABOUT = "index.json"
+_OLDEST = {"dense": 2, "lexical": 1}  # before 2 the digest of a dense encoder covered only its weights
+ABOUT = "index.json"
 _ENCODED_BY = "another passage encoder (weights, settings, pooling and tokenizer)"
 _APPROXIMATE = {"hnsw": HNSW, "ivf": IVFPQ}
 
@@ -23,15 +23,15 @@ Index = DenseIndex | LexicalIndex
 
 
 class StoredIndex(NamedTuple):
-    """An index as it lies on disk."""
+    """An index on disk."""
 
     index: Index
-    encoder: str  # digest of the passage encoder, or how terms were made
-    recall: SearchRecall | None = None  # of an approximate one
+    encoder: str  # digest of the passage encoder, or name of the terms
+    recall: SearchRecall | None = None  # of an approximate index
 
 
 class _About(NamedTuple):
-    """What an index says of itself."""
+    """The description of an index."""
 
     kind: str
     store: str
@@ -44,17 +44,17 @@ class _About(NamedTuple):
 def save_index(
     index: Index, passages: Passages, encoder: str, folder: Path | str, recall: SearchRecall | None = None
 ) -> None:
-    """Write an index of `passages` into a folder of its own.
+    """Write an index of `passages` into its own folder.
 
     Args:
         index: Dense, or lexical over words or token ids.
-        passages: The store that it was made from; only its digest is kept.
-        encoder: Digest of what turned passages into vectors, or the name of how they became terms.
-        folder: An old index there is replaced as a whole.
-        recall: Of an approximate index; None: on 200 of its own vectors.
+        passages: The store behind the index; only its digest is kept.
+        encoder: Digest of the passage encoder, or the name of the terms.
+        folder: An existing index there is replaced.
+        recall: Recall of an approximate index; None: measured on 200 of its own vectors.
 
     Raises:
-        UserError: The folder cannot be written, or the index has another number of passages.
+        UserError: The folder cannot be written, or the index has a different number of passages.
     """
     if len(index) != len(passages):
         raise UserError(f"The index must have as many passages as the store, {len(passages):,}. Got {len(index):,}.")
@@ -65,11 +65,11 @@ def save_index(
         index.write(temporary)
         files = {path.name: file_digest(path) for path in sorted(temporary.iterdir())}
         about |= {"store": passages.digest, "encoder": encoder, "files": files}
-        (temporary / _ABOUT).write_text(json.dumps(about), encoding="utf-8")
+        (temporary / ABOUT).write_text(json.dumps(about), encoding="utf-8")
 
 
 def _of_search(index: DenseIndex, recall: SearchRecall | None) -> dict[str, Any]:
-    """How a dense index is searched; nothing where it is exact."""
+    """How a dense index is searched; empty if exact."""
     if isinstance(index.backend, str):
         return {}
     if recall is None:
@@ -82,16 +82,16 @@ def _of_search(index: DenseIndex, recall: SearchRecall | None) -> dict[str, Any]
 def load_index(
     folder: Path | str, passages: Passages, encoder: str | None = None, *, stale_ok: bool = False
 ) -> StoredIndex:
-    """The index in a folder, if it is whole and was made from these passages by this encoder.
+    """The index in a folder, if it is complete and was made from these passages by this encoder.
 
     Args:
-        folder: As `save_index` wrote it.
+        folder: A folder written by `save_index`.
         passages: The store.
-        encoder: Its digest must be this one; None: any.
-        stale_ok: Take an index of an older encoder (a study of staleness does).
+        encoder: Required digest; None: any.
+        stale_ok: Accept an index of an older encoder (for studies of staleness).
 
     Raises:
-        UserError: There is none, a file is missing or damaged, or it is of another store or encoder.
+        UserError: There is none, a file is missing or damaged, or it belongs to another store or encoder.
     """
     folder = Path(folder)
     about = _read(folder)
@@ -108,13 +108,13 @@ def load_index(
     dense = about.kind == "dense"
     of_dense = {VECTORS} if about.approximate is None else {VECTORS, NEAREST}
     if dense != (set(about.files) == of_dense):
-        raise UserError(f"{folder / _ABOUT} is damaged: its kind is not that of its files.\n{BUILD_AGAIN}")
+        raise UserError(f"{folder / ABOUT} is damaged: its kind is not that of its files.\n{BUILD_AGAIN}")
     index: Index = DenseIndex.read(folder, about.approximate or "torch") if dense else LexicalIndex.read(folder)
     return StoredIndex(index, about.encoder, about.recall)
 
 
 def index_kind(folder: Path | str) -> str:
-    """ "dense" or "lexical", as the index in a folder says of itself.
+    """ "dense" or "lexical", from the description of an index.
 
     Raises:
         UserError: There is none, or its description is damaged.
@@ -131,12 +131,12 @@ def _check_source(folder: Path, what: str, made: str, given: str) -> None:
 
 
 def _read(folder: Path) -> _About:
-    path = folder / _ABOUT
+    path = folder / ABOUT
     if not path.is_file():
-        raise UserError(f"{folder} holds no index: there is no {_ABOUT}.\nName one that infoflow data index wrote.")
+        raise UserError(f"{folder} holds no index: there is no {ABOUT}.\nName one that infoflow data index wrote.")
     damaged = UserError(f"{path} is damaged, or of another version of infoflow.\n{BUILD_AGAIN}")
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = read_object(path)
         kind, version = about["kind"], about["version"]
         oldest = _OLDEST[kind]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -153,10 +153,10 @@ def _read(folder: Path) -> _About:
 
 
 def _checked(about: dict[str, Any]) -> _About:
-    """The description with each entry of its kind.
+    """The description, with the type of each entry checked.
 
     Raises:
-        ValueError: An entry has another; KeyError, TypeError, AttributeError and UserError likewise.
+        ValueError: An entry has the wrong type; KeyError, TypeError, AttributeError and UserError likewise.
     """
     store, encoder, files = about["store"], about["encoder"], about["files"]
     named = [store, encoder, *files, *files.values()]

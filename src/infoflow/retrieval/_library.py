@@ -1,4 +1,4 @@
-"""A library: passages as a model's tokens, and the indexes that find them."""
+"""A library: passages as a model's tokens, and the indexes over them."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -27,9 +27,10 @@ _BATCH = 256
 
 @final
 class Library:
-    """Passages for one tokenizer. A special token written in a passage is ordinary text: it becomes the unknown one
-    (`num_specials` counts them). Longer passages are cut at their end when they are read (`num_cut`), but where their
-    answers are known, around these.
+    """Passages for one tokenizer.
+
+    Special tokens written in a passage count as text and become the unknown token (`num_specials`). Long passages are
+    truncated when read (`num_cut`), to a window around their answers if these are known.
     """
 
     def __init__(
@@ -43,18 +44,18 @@ class Library:
         """
         Args:
             passages: The store.
-            tokenizer: Of reader and retriever; with `answers` a fast one.
-            max_tokens: Of title and text as the retriever reads them, with their three special tokens.
-            backend: Of dense search.
-            answers: By id, what a passage is known to answer, as it stands in it (case aside).
+            tokenizer: Tokenizer of reader and retriever; `answers` need a fast one.
+            max_tokens: Maximum length of title and text for the retriever, with three special tokens.
+            backend: Backend of dense search.
+            answers: By id, the answers that a passage is known to contain, as written (ignoring case).
 
         Raises:
-            UserError: Answers of a passage that there is not, or a tokenizer that does not say where its tokens stand.
+            UserError: There are answers for an unknown passage, or the tokenizer gives no token offsets.
         """
         self.passages, self.vocabulary = passages, Vocabulary.from_tokenizer(tokenizer)
         self.max_tokens, self._backend = max_tokens, backend
         self.dense: DenseIndex | None = None
-        """The index that candidates are chosen from; whoever trains refreshes it."""
+        """The index for choosing candidates; the training loop refreshes it."""
         self._warned = False
         texts, titles = list(passages.texts()), [passages[id].title for id in range(len(passages))]
         self._bodies, in_bodies = plain_tokens(tokenizer, self.vocabulary, texts)
@@ -62,28 +63,28 @@ class Library:
         self.num_specials = in_bodies + in_titles
         self._answers = {} if answers is None else answer_places(passages, tokenizer, answers)
         self.num_unanswered = 0 if answers is None else len(answers) - len(self._answers)
-        """Passages that hold none of the answers that were given for them."""
+        """Number of passages that contain none of the answers given for them."""
 
     def __len__(self) -> int:
         return len(self.passages)
 
     @property
     def digest(self) -> str:
-        """Sixteen hex digits of the passages, and of where their answers stand: they decide which tokens are read."""
+        """Sixteen hex digits of the passages and of the answer positions, which determine the tokens that are read."""
         if not self._answers:
             return self.passages.digest
         return digest([self.passages.digest, sorted((id, *place) for id, place in self._answers.items())])
 
     def body(self, id: int) -> np.ndarray:
-        """Tokens that a reader sees of a passage, without special ones; none of the null passage."""
+        """Tokens of a passage for a reader, without special ones; empty for the null passage."""
         return self._bodies[id] if id != NULL else np.empty(0, dtype=np.int64)
 
     def body_within(self, id: int, room: int) -> np.ndarray:
-        """As many of these tokens as fit: the first ones, or those around the passage's answers."""
+        """The tokens that fit into `room`: the first ones, or a window around the passage's answers."""
         return window(self.body(id), room, self._answers.get(id))
 
     def encoded(self, id: int) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens `[CLS] title [SEP] body [SEP]` that a retriever sees, and their segments."""
+        """Tokens `[CLS] title [SEP] body [SEP]` for a retriever, and their segments."""
         title = self._titles[id] if id != NULL else np.empty(0, dtype=np.int64)
         room = self.max_tokens - 3
         title = title[:room]
@@ -93,7 +94,7 @@ class Library:
         return ids, np.repeat([0, 1], [len(title) + 2, len(body) + 1])
 
     def vectors(self, tower: Tower, ids: Sequence[int]) -> Tensor:
-        """The vectors of passages, (passage, width), with the gradient that the context allows."""
+        """The vectors of passages, (passage, width), with a gradient if the context allows."""
         rows = [self.encoded(id) for id in ids]
         longest = max(len(tokens) for tokens, _ in rows)
         shape = (len(rows), longest)
@@ -106,9 +107,9 @@ class Library:
         return tower(*parts)
 
     def embed(self, tower: Tower) -> DenseIndex:
-        """An index of every passage by this encoder, as it is without dropout."""
+        """An index of every passage by this encoder, without dropout."""
         device = next(tower.parameters()).device
-        # In full precision: the same vectors wherever training stands.
+        # In full precision: the same vectors on any training device.
         with evaluating(tower), torch.autocast(device.type, enabled=False):
             parts = [
                 self.vectors(tower, range(start, min(start + _BATCH, len(self)))).float().cpu()
@@ -122,7 +123,7 @@ class Library:
         return LexicalIndex([body.tolist() for body in self._bodies])
 
     def by_words(self, queries: Sequence[np.ndarray], k: int, exclude: Excluded) -> Found:
-        """k candidates of each query (tokens without special ones) by BM25."""
+        """The k best passages for each query (tokens without special ones) by BM25."""
         terms = [query.tolist() for query in queries]
         self._warn_beyond(k)
         return candidates(
@@ -130,7 +131,7 @@ class Library:
         )
 
     def by_vectors(self, queries: Tensor, k: int, exclude: Excluded) -> Found:
-        """k candidates of each query vector by the dense index."""
+        """The k best passages for each query vector by the dense index."""
         assert self.dense is not None, "the index is built before it is searched"
         index, asked = self.dense, queries.detach().float().cpu()
         self._warn_beyond(k)
@@ -138,12 +139,12 @@ class Library:
 
     @property
     def num_cut(self) -> int:
-        """Passages of which a retriever sees not all."""
+        """Number of passages that are truncated for a retriever."""
         room = self.max_tokens - 3
         return sum(len(title) + len(body) > room for title, body in zip(self._titles, self._bodies, strict=True))
 
     def _warn_beyond(self, k: int) -> None:
-        """Say once that there are fewer passages than a search asks for."""
+        """Warn once if a search asks for more passages than exist."""
         if k > len(self) and not self._warned:
             self._warned = True
             current_display().warn(f"A search asks for {k} passages, and there are {len(self)}: the rest stays empty.")
@@ -155,9 +156,9 @@ def vectors_digest(index: DenseIndex) -> str:
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> float:
-    """Mean share of each query's passages that are found in both rankings, (query, k) each; −1 is no passage.
+    """Mean share of each query's passages that are in both rankings, (query, k) each; −1 is not a passage.
 
-    Of the ranking that found more. A query for which neither found any is left out; NaN where all are.
+    The share is relative to the longer ranking. Queries without results in both are left out; NaN if all are.
     """
     pairs = [({*a} - {NULL}, {*b} - {NULL}) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
     shared = [len(a & b) / max(len(a), len(b)) for a, b in pairs if a or b]

@@ -1,4 +1,4 @@
-r"""The likelihood of an answer with the passage summed out, its posterior over passages, and what a passage is worth.
+r"""The likelihood of an answer marginalised over passages, its posterior over passages, and the utility of a passage.
 
 Q queries, C candidates, J target tokens. With the prior \(\pi = \mathrm{softmax}_{z} f(x, z)\) over a query's
 candidates,
@@ -35,16 +35,16 @@ def marginal_log_likelihood(
 ) -> Float[Tensor, " query"]:
     r"""\(\log p(y \mid x)\) of each query, in nats; differentiable in both arguments.
 
-    The gradient by a score is \(\rho(z) - \pi(z)\) at the sequence level, with the posterior \(\rho\) of
-    `document_posterior`; that by a log-likelihood is \(\rho(z)\).
+    The gradient with respect to a score is \(\rho(z) - \pi(z)\) at the sequence level, with the posterior \(\rho\) of
+    `document_posterior`; that with respect to a log-likelihood is \(\rho(z)\).
 
     Args:
-        scores: (query, candidate), the retriever's.
+        scores: (query, candidate), from the retriever.
         log_likelihoods: (query, candidate, token), \(\log p(y_j \mid z, x)\).
-        level: Where the passage is summed out, see above.
-        candidates: Bool (query, candidate), True where there is one; by default everywhere. Masked entries of the
-            other arguments may hold anything, NaN included, and get a gradient of 0.
-        tokens: Bool (query, token), True where a token is a target; by default everywhere.
+        level: Level of the marginalisation, see above.
+        candidates: Bool (query, candidate), True for existing ones; default: all. Masked entries of the other arguments
+            may hold anything, NaN included, and get a gradient of 0.
+        tokens: Bool (query, token), True for targets; default: all.
 
     Raises:
         UserError: Shapes disagree, the level is unknown, or a query has no candidate.
@@ -86,21 +86,21 @@ def retrieval_utility(
     null: int = -1,
     tokens: Numbers | None = None,
 ) -> Float[Tensor, "query *candidate"]:
-    r"""By how much a passage raises the log-likelihood of the answer over reading none, in nats.
+    r"""The gain in log-likelihood of the answer from a passage over reading none, in nats.
 
     \(\log p(y \mid z, x) - \log p(y \mid \varnothing, x)\) of each passage (REALM's appendix D), or with
-    `per="marginal"` \(\log p(y \mid x) - \log p(y \mid \varnothing, x)\), what REALM's code logs under that name but
-    for its mean over tokens.
+    `per="marginal"` \(\log p(y \mid x) - \log p(y \mid \varnothing, x)\), which REALM's code logs under that name,
+    except that it takes the mean over tokens.
 
     Args:
-        scores: (query, candidate); only the marginal looks at them.
+        scores: (query, candidate); used by the marginal only.
         log_likelihoods: (query, candidate, token).
-        per: (query, candidate) or (query,) comes back.
-        null: Which candidate is the null passage.
+        per: Determines the result's shape: (query, candidate) or (query,).
+        null: Index of the null passage.
         tokens: Bool (query, token), True where a token is a target.
 
     Raises:
-        UserError: As `marginal_log_likelihood`; `per` is unknown; there is no such candidate.
+        UserError: As in `marginal_log_likelihood`; `per` is unknown; there is no such candidate.
     """
     if per not in ("passage", "marginal"):
         raise UserError(f'per must be "passage" or "marginal". Got {per!r}.')
@@ -136,7 +136,7 @@ def _parts(scores: Any, log_likelihoods: Any, candidates: Any, tokens: Any, leve
             "Every query needs a candidate. Got a query whose candidates are all masked.\n"
             "Let the null passage always be one of them."
         )
-    # `where` and not a product: what is masked may be NaN, and its gradient is to be 0.
+    # `where` instead of a product: masked entries may be NaN, and their gradient must be 0.
     log_prior_QC = torch.where(there_QC, scores_QC, _NOTHING).log_softmax(dim=1)
     counted_QCJ = there_QC[:, :, None] & tokens_QJ[:, None]
     return _Parts(log_prior_QC, torch.where(counted_QCJ, likelihoods_QCJ, 0.0), tokens_QJ)

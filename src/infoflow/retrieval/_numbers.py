@@ -1,4 +1,4 @@
-"""What the room's functions take as numbers: a tensor, an array, or lists."""
+"""The numeric inputs of this package: a tensor, an array, or lists."""
 
 from collections.abc import Sequence
 from typing import Any

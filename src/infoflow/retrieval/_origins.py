@@ -3,26 +3,28 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
+from infoflow.foundation import running_words
+
 from ._passages import Passages
 
 
 def origins(sentences: Sequence[str], passages: Passages) -> list[list[int]]:
-    """Ids of the passages that hold each sentence word for word, white space aside; an empty sentence is in none.
+    """Ids of the passages that contain each sentence word for word, ignoring white space; none for an empty sentence.
 
-    A masked sentence whose own passage may be read is answered by copying. The text is compared, so that verbatim
-    copies in other passages are found too; a question that stands in no passage has no origin. Each sentence is looked
-    for where its rarest word is.
+    A masked sentence whose own passage may be read can be answered by copying. Texts are compared, so verbatim copies
+    in other passages are found too; a question that occurs in no passage has no origin. The search for a sentence is
+    limited to passages with its rarest word.
 
     Args:
-        sentences: As they were before anything was masked.
-        passages: That may be read.
+        sentences: Before masking.
+        passages: The passages that may be read.
     """
-    plain = [" ".join(text.split()) for text in sentences]
+    plain = [" ".join(running_words(text)) for text in sentences]
     asked = {word for text in plain for word in text.split()}
     places: dict[str, list[int]] = defaultdict(list)
     texts: list[str] = []
     for id, text in enumerate(passages.texts()):
-        words = text.split()
+        words = running_words(text)
         texts.append(f" {' '.join(words)} ")
         for word in asked.intersection(words):
             places[word].append(id)

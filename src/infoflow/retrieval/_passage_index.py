@@ -1,4 +1,4 @@
-"""`PassageIndex`: passages and the index that finds them in one folder; what `infoflow data index` asks."""
+"""`PassageIndex`: passages and their index in one folder, as `infoflow data index` uses them."""
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache, partial
@@ -26,36 +26,36 @@ from ._terms import terms_name, terms_of
 from ._tower_digest import tower_digest
 
 PASSAGES, INDEX = "passages", "index"
-"""Folders of the two."""
-_BATCH = 256  # questions that are encoded at once
+"""Folders of the two parts."""
+_BATCH = 256  # questions per encoder batch
 
 
 class PassageIndex(NamedTuple):
-    """Passages, their index, and for a dense one the retriever with its tokenizer."""
+    """Passages, their index, and the retriever with its tokenizer if the index is dense."""
 
     passages: Passages
     index: Searches
     retriever: Retriever | None = None
     tokenizer: Any = None
-    recall: tuple[SearchRecall, ...] = ()  # of what is searched approximately: of the index, or of each shard
+    recall: tuple[SearchRecall, ...] = ()  # of an approximate index, or of each shard
 
     def search(self, questions: Sequence[str], k: int, exclude_origin: bool = False) -> Found:
         """The k best passages of each question.
 
-        A dense retriever reads as much of a question as it has positions for; a special token written in one is text.
+        A dense retriever truncates questions to its positions; special tokens written in a question are plain text.
 
         Args:
-            questions: In words.
-            k: How many.
-            exclude_origin: Whether passages that hold a question word for word are left out: for sentences, which come
-                from passages, and not for questions.
+            questions: As text.
+            k: Number of results.
+            exclude_origin: Whether to leave out passages that contain a question word for word: use it for sentences,
+                which come from passages, not for questions.
         """
         out = origins(questions, self.passages) if exclude_origin else None
         return self.index.search(self.queries(questions), k, out)
 
     @torch.no_grad()
     def queries(self, questions: Sequence[str]) -> Tensor | list[list[Hashable]]:
-        """Questions as the index takes them: vectors (question, width), or terms of each."""
+        """Questions as input of the index: vectors (question, width), or terms of each."""
         if self.retriever is None:
             return terms_of(questions)
         tower, width = self.retriever.eval().queries, self.retriever.config.vector_width
@@ -66,11 +66,11 @@ class PassageIndex(NamedTuple):
         return torch.cat(parts) if parts else torch.empty(0, width)
 
     def look_up(self, questions: Sequence[str], k: int = 5, exclude_origin: bool = False) -> pd.DataFrame:
-        """Columns `question, rank, passage, score, title, text`: one row for each passage found (see `search`)."""
+        """Columns `question, rank, passage, score, title, text`: one row per passage found (see `search`)."""
         return self.rows(questions, self.search(questions, min(k, len(self.passages)), exclude_origin))
 
     def rows(self, questions: Sequence[str], found: Found) -> pd.DataFrame:
-        """What was found as `look_up` has it."""
+        """Search results in the form of `look_up`."""
         rows = [
             {"question": question, "rank": rank, "passage": int(id), "score": float(score)}
             | {"title": self.passages[int(id)].title, "text": self.passages[int(id)].text}
@@ -82,14 +82,14 @@ class PassageIndex(NamedTuple):
 
 
 def open_passage_index(folder: Path | str | Sequence[Path | str], retriever: Path | None = None) -> PassageIndex:
-    """What `build_passage_index` wrote, once every file is found to be as it was written.
+    """The output of `build_passage_index`, after a check of every file.
 
     Args:
-        folder: As it was named there; or the folders of all shards, in any order.
-        retriever: That of a dense index.
+        folder: The folder given there, or the folders of all shards, in any order.
+        retriever: The retriever of a dense index.
 
     Raises:
-        UserError: There is none, a file is missing or damaged, the retriever is missing or another one, or a shard is
+        UserError: There is none, a file is missing or damaged, the retriever is missing or differs, or a shard is
             missing.
     """
     folders = [folder] if isinstance(folder, str | Path) else folder
@@ -105,14 +105,14 @@ def open_passage_index(folder: Path | str | Sequence[Path | str], retriever: Pat
 
 
 def open_shard(folder: Path | str, retriever: Path | None = None) -> PassageIndex:
-    """One shard alone, for a process of a `GroupIndex`: its ids are places in the shard (see `Passages.shard`).
+    """One shard alone, for a process of a `GroupIndex`: its ids are positions in the shard (see `Passages.shard`).
 
     Args:
-        folder: One that `build_passage_index` wrote.
-        retriever: That of a dense index.
+        folder: A folder written by `build_passage_index`.
+        retriever: The retriever of a dense index.
 
     Raises:
-        UserError: As `open_passage_index`.
+        UserError: As in `open_passage_index`.
     """
     return _opened(Path(folder), None if retriever is None else partial(load_retriever, retriever))
 
@@ -139,7 +139,7 @@ def _number(shard: PassageIndex) -> int:
 
 
 def _encoded(questions: Sequence[str], tokenizer: Any, retriever: Retriever) -> tuple[Tensor, Tensor]:
-    """Tokens `[CLS] x [SEP]` of each question, cut at its end to the retriever's positions, and what is no padding."""
+    """Tokens `[CLS] x [SEP]` of each question, truncated to the retriever's positions, with their padding mask."""
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     room = retriever.config.max_position_embeddings - 2
     words, _ = plain_tokens(tokenizer, vocabulary, questions)
@@ -149,7 +149,7 @@ def _encoded(questions: Sequence[str], tokenizer: Any, retriever: Retriever) -> 
 
 
 def terms_of_store(passages: Passages) -> str:
-    """What the terms of a store's index are and, of a shard, whose statistics weigh them."""
+    """The definition of the terms of a store's index; for a shard, with the statistics that weight them."""
     return terms_name() if passages.shard is None else f"{terms_name()} of {passages.shard.whole}"
 
 
@@ -169,7 +169,7 @@ def load_retriever(folder: Path) -> tuple[Retriever, Any]:
             model = Retriever.from_pretrained(folder, local_files_only=True, use_safetensors=True)
         except UserError:
             raise
-        except Exception as error:  # what a damaged folder raises is of many kinds
+        except Exception as error:  # a damaged folder raises many kinds of errors
             raise unreadable(folder, error) from error
     tokenizer = load_tokenizer(folder)
     if tokenizer.pad_token_id is None:

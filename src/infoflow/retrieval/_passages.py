@@ -1,4 +1,4 @@
-"""`Passages`: what may be looked up, in Arrow, of any size; a file that is not as it was written is refused."""
+"""`Passages`: the passages to retrieve, in Arrow, of any size; modified files are refused."""
 
 import hashlib
 import json
@@ -13,7 +13,17 @@ import numpy as np
 import pyarrow as pa
 from datasets import Dataset, concatenate_datasets
 
-from infoflow.foundation import UserError, as_written, atomic_folder, file_digest, hash64, is_unicode, json_fault
+from infoflow.foundation import (
+    UserError,
+    as_written,
+    atomic_folder,
+    file_digest,
+    hash64,
+    is_unicode,
+    json_fault,
+    read_object,
+    running_words,
+)
 
 _SCHEMA = pa.schema(
     [
@@ -26,18 +36,18 @@ _SCHEMA = pa.schema(
 )
 _VERSION = 1
 _BATCH = 4096
-_DATA, _ABOUT = "passages.arrow", "passages.json"
+_DATA, ABOUT = "passages.arrow", "passages.json"
 BUILD_AGAIN = "Build the index again: infoflow data index CORPUS --out FOLDER."
 
 Row = Mapping[str, Any]
-"""`text`, and where there are any `title`, `entity` and the numbers of the `facts` that it holds."""
+"""`text`, and optionally `title`, `entity` and the numbers of the `facts` in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
     """One passage."""
 
-    id: int  # its place in the store
+    id: int  # its position in the store
     title: str
     text: str
     entity: str
@@ -45,7 +55,7 @@ class Passage:
 
 
 class Shard(NamedTuple):
-    """Which passages of a larger store lie in one: every `of`-th from `number`, so that i is there i // of."""
+    """A shard of a larger store: every `of`-th passage from `number`; passage i has index `i // of`."""
 
     number: int  # from 0
     of: int
@@ -53,7 +63,7 @@ class Shard(NamedTuple):
     whole: str  # digest of the whole store
 
     def ids(self, local: np.ndarray) -> np.ndarray:
-        """Ids in the whole of ids in the shard; −1 stays."""
+        """Ids in the whole store from ids in the shard; −1 is unchanged."""
         return np.where(local < 0, local, local * self.of + self.number)
 
 
@@ -61,8 +71,8 @@ class Shard(NamedTuple):
 class Passages:
     """Passages by id, 0..n − 1.
 
-    Make them with `from_rows`, `build` (straight to disk, for more than memory holds) or `load`. A passage without
-    text is left out (`num_empty`); one that another repeats stays, and is counted (`num_repeated`).
+    Create them with `from_rows`, `build` (directly on disk, for more than fits in memory) or `load`. Passages without
+    text are left out (`num_empty`); repeated ones are kept and counted (`num_repeated`).
     """
 
     def __init__(
@@ -73,14 +83,14 @@ class Passages:
         """Sixteen hex digits of the content."""
         self.num_empty, self.num_repeated = num_empty, num_repeated
         self.shard = shard
-        """What it is a part of, if it is one; what is counted is then of the whole."""
+        """The shard that this is, if any; counts are then for the whole store."""
 
     @classmethod
     def from_rows(cls, rows: Iterable[Row | str]) -> "Passages":
         """Passages in memory, from rows or plain texts.
 
         Raises:
-            UserError: There is none, or a row has no text.
+            UserError: There are no rows, or none has text.
         """
         batches = _Batches(rows)
         table = pa.Table.from_batches(list(batches), schema=_SCHEMA)
@@ -88,15 +98,15 @@ class Passages:
 
     @classmethod
     def build(cls, rows: Iterable[Row | str], folder: Path | str, shard: tuple[int, int] | None = None) -> "Passages":
-        """Write passages to `folder` as they come, and open them there, mapped into memory.
+        """Write passages to `folder` as they come, and open them there, memory-mapped.
 
         Args:
-            rows: As `from_rows`.
-            folder: An old store there is replaced as a whole.
-            shard: (i, n): write passages i, i + n, i + 2n, ... alone; `Passages.join` has all of n such stores.
+            rows: As in `from_rows`.
+            folder: An existing store there is replaced.
+            shard: (i, n): write only passages i, i + n, i + 2n, ...; `Passages.join` combines all n stores.
 
         Raises:
-            UserError: As `from_rows`; no passage is in the shard; the folder cannot be written.
+            UserError: As in `from_rows`; the shard is empty; the folder cannot be written.
         """
         batches = _Batches(rows, *(shard or (0, 1)))
         with atomic_folder(Path(folder)) as temporary:
@@ -107,7 +117,7 @@ class Passages:
         return cls.load(folder)
 
     def save(self, folder: Path | str) -> None:
-        """Write the store; an old one is replaced as a whole.
+        """Write the store; an existing one is replaced.
 
         Raises:
             UserError: The folder cannot be written.
@@ -117,16 +127,16 @@ class Passages:
                 rows = self.dataset.with_format("arrow")
                 for start in range(0, len(self), _BATCH):
                     table: Any = rows[start : start + _BATCH]
-                    ids = pa.array(range(start, start + len(table)), pa.int64())  # of shards that were joined: others
+                    ids = pa.array(range(start, start + len(table)), pa.int64())  # joined shards have other ids
                     writer.write_table(table.set_column(0, _SCHEMA.field("id"), ids))
             _write_about(temporary, self.digest, self.num_empty, self.num_repeated, self.shard)
 
     @classmethod
     def load(cls, folder: Path | str) -> "Passages":
-        """The store in a folder, once its files are found to be as they were written.
+        """The store in a folder, after a check of its files.
 
         Raises:
-            UserError: There is none, it is of another version, or a file is missing or damaged.
+            UserError: There is none, its version differs, or a file is missing or damaged.
         """
         folder = Path(folder)
         about = _read_about(folder)
@@ -139,10 +149,10 @@ class Passages:
 
     @classmethod
     def join(cls, shards: Sequence["Passages"]) -> "Passages":
-        """The whole store of all its shards, in any order; nothing is copied.
+        """The whole store from all its shards, in any order; nothing is copied.
 
         Raises:
-            UserError: One is no shard, or is missing, given twice or of another store.
+            UserError: A store is not a shard, or a shard is missing, duplicate or from another store.
         """
         stores = in_order(shards)
         lengths = np.array([len(one) for one in stores])
@@ -157,7 +167,7 @@ class Passages:
         return len(self.dataset)
 
     def __getitem__(self, id: int) -> Passage:
-        if not 0 <= id < len(self):  # −1 stands for no passage, and must not read the last one
+        if not 0 <= id < len(self):  # −1 means no passage, not the last one
             raise IndexError(f"passage {id} of {len(self)}")
         return _passage(int(id), self.dataset[int(id)])
 
@@ -166,7 +176,7 @@ class Passages:
             yield _passage(id, row)
 
     def texts(self, size: int = 1024) -> Iterator[str]:
-        """Every text, streamed."""
+        """Iterates over every text."""
         for start in range(0, len(self), size):
             yield from self.dataset[start : start + size]["text"]
 
@@ -176,16 +186,16 @@ class Passages:
         return np.fromiter((_key(text) for text in self.texts()), dtype=np.int64, count=len(self))
 
     def holding(self, sentence: str) -> list[int]:
-        """Ids of the passages that hold a sentence word for word: for a query made of it they are trivial."""
-        wanted = f" {' '.join(sentence.split())} "
-        return [id for id, text in enumerate(self.texts()) if wanted in f" {' '.join(text.split())} "]
+        """Ids of the passages that contain a sentence word for word: trivial results for a query made from it."""
+        wanted = f" {' '.join(running_words(sentence))} "
+        return [id for id, text in enumerate(self.texts()) if wanted in f" {' '.join(running_words(text))} "]
 
 
 def in_order(shards: Sequence[Passages]) -> list[Passages]:
     """All shards of one store, by number.
 
     Raises:
-        UserError: As `Passages.join`.
+        UserError: As in `Passages.join`.
     """
     given = [one.shard for one in shards]
     parts = [shard for shard in given if shard is not None]
@@ -246,7 +256,7 @@ class _Batches:
             )
 
     def about(self) -> tuple[str, int, int, Shard | None]:
-        """Digest, rows without text, rows whose text another has, and of what this is a part."""
+        """Digest, number of rows without text, number of rows with repeated text, and the shard."""
         whole = self._whole.hexdigest()[:16]
         shard = Shard(self._number, self._of, self._count, whole) if self._of > 1 else None
         return self._hash.hexdigest()[:16], self._empty, self._repeated, shard
@@ -281,18 +291,18 @@ def _write_about(folder: Path, digest: str, num_empty: int, num_repeated: int, s
     about: dict[str, Any] = {"version": _VERSION, "digest": digest, "empty": num_empty, "repeated": num_repeated}
     about |= {} if shard is None else {"shard": shard._asdict()}
     about["sha256"] = file_digest(folder / _DATA)
-    (folder / _ABOUT).write_text(json.dumps(about), encoding="utf-8")
+    (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
 
 
 def _read_about(folder: Path) -> dict[str, Any]:
-    path = folder / _ABOUT
+    path = folder / ABOUT
     if not path.is_file():
         raise UserError(
-            f"{folder} holds no passages: there is no {_ABOUT}.\n"
+            f"{folder} holds no passages: there is no {ABOUT}.\n"
             "Name a folder that infoflow data index wrote, or build one: infoflow data index CORPUS --out FOLDER."
         )
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = read_object(path)
         if about["version"] != _VERSION:
             raise UserError(
                 f"{folder} was written by another version of infoflow ({as_written(about['version'])}).\n{BUILD_AGAIN}"
@@ -309,10 +319,10 @@ def _read_about(folder: Path) -> dict[str, Any]:
 
 
 def _read_shard(given: Any) -> Shard | None:
-    """A shard as it was written.
+    """A shard from its JSON form.
 
     Raises:
-        TypeError: It is none.
+        TypeError: It is not a shard.
     """
     if given is None:
         return None

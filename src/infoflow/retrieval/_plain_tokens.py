@@ -1,4 +1,4 @@
-"""Tokens of texts in which a special token that somebody wrote is text."""
+"""Tokens of texts in which special tokens written by an author count as text."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +9,9 @@ from infoflow.corpus import Vocabulary
 
 
 def plain_tokens(tokenizer: Any, vocabulary: Vocabulary, texts: Sequence[str]) -> tuple[list[np.ndarray], int]:
-    """Tokens of each text without special ones, int64, and how many were written in the texts.
+    """Tokens of each text without special ones, int64, and how many special tokens the texts contained.
 
-    Tokenizers that cannot take such a word apart give its id all the same: it becomes the unknown token.
+    If a tokenizer cannot split such a word and returns its id, it becomes the unknown token.
     """
     if not texts:
         return [], 0

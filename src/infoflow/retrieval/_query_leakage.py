@@ -1,31 +1,29 @@
-"""Questions of a test that training has already asked or answered: counted, shown, and scored without."""
+"""Test questions that training already asked or answered: counts, examples, and scores without them."""
 
-import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, comparable, words_of
 
 from ._ranking import Ranked, Relevant
 from ._scores import CUTS, retrieval_scores
 from ._tables import QUERY_LEAKAGE, RETRIEVAL_SCORES
-from ._words import words_of
 
 _EXAMPLES = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueryLeakage:
-    """Which test questions training knows; numbers are their places."""
+    """Indices of the test questions that occur in training."""
 
     asked: tuple[int, ...]  # a training query has the same words in the same order
-    told: tuple[int, ...]  # a training query holds the subject and an answer
+    told: tuple[int, ...]  # a training query contains the subject and an answer
     examples: tuple[tuple[str, str], ...]  # of the first ten: the question, and the training query that leaks it
 
-    num_questions: int = 0  # of the test
+    num_questions: int = 0  # in the test
 
     def table(self) -> pd.DataFrame:
         """The table QUERY_LEAKAGE."""
@@ -37,7 +35,7 @@ class QueryLeakage:
 
     @property
     def leaked(self) -> tuple[int, ...]:
-        """All of them, in order."""
+        """All leaked questions, in order."""
         return tuple(sorted({*self.asked, *self.told}))
 
     def __str__(self) -> str:
@@ -56,19 +54,19 @@ def query_leakage(
     answers: Sequence[Sequence[str]] | None = None,
     subjects: Sequence[str] | None = None,
 ) -> QueryLeakage:
-    """Which questions of a test training has seen, by their words: lower case, NFD, without punctuation.
+    """Test questions that training has seen, compared by words: lower case, NFD, without punctuation.
 
-    Accents and other marks belong to their letters; of scripts without spaces each character counts as a word.
+    Accents and other marks belong to their letters; in scripts without spaces each character counts as a word.
 
     Args:
-        questions: Of the test.
-        training: Queries of the training, as they were before anything was masked.
-        answers: Of each question, any of them right.
-        subjects: What each question is about. With both, a training query that holds the subject's words and an
-            answer's, each one after the other, leaks its question.
+        questions: The test questions.
+        training: Training queries before masking.
+        answers: Right answers to each question.
+        subjects: Subject of each question. If both are given, a training query with the words of the subject and of an
+            answer, each in sequence, leaks the question.
 
     Raises:
-        UserError: Other numbers of answers or subjects than of questions, or one without the other.
+        UserError: The numbers of answers or subjects and of questions differ, or only one of the two is given.
     """
     for name, given in (("answers", answers), ("subjects", subjects)):
         if given is not None and len(given) != len(questions):
@@ -98,10 +96,10 @@ def leakage_scores(
     leakage: QueryLeakage,
     cuts: Collection[int] = CUTS,
 ) -> pd.DataFrame:
-    """`retrieval_scores` of all questions (queries `all`), and of those that training does not know (`not leaked`).
+    """`retrieval_scores` of all questions (queries `all`), and of those not in training (`not leaked`).
 
     Raises:
-        UserError: Every question is leaked, or rankings, questions and what is relevant do not fit each other.
+        UserError: Every question is leaked, or rankings, questions and relevant passages do not match.
     """
     known = set(leakage.leaked)
     if known and max(known) >= len(questions):
@@ -147,4 +145,4 @@ def _holds(text: str, words: str) -> bool:
 
 
 def _words(text: str) -> str:
-    return " ".join(words_of(unicodedata.normalize("NFD", text).lower(), "characters"))
+    return " ".join(words_of(comparable(text, decompose=True).lower()))

@@ -1,4 +1,4 @@
-"""How good a ranking is: does it hold what is relevant, and how high?"""
+"""Ranking metrics: whether the relevant passages are found, and at what rank."""
 
 from collections.abc import Collection, Sequence
 
@@ -9,33 +9,33 @@ from infoflow.foundation import UserError
 Ranked = Sequence[Sequence[int] | np.ndarray] | np.ndarray
 Relevant = Sequence[Collection[int]]
 NOTHING = -1
-"""The id where nothing was found."""
+"""The id of an empty slot."""
 
 
 def hit_at(ranked: Ranked, relevant: Relevant, k: int) -> np.ndarray:
-    """Whether a relevant passage is among the first k: float64 (query,). "recall@k" of REALM, DPR and FiD is its mean.
+    """Whether a relevant passage is among the first k: float64 (query,). Its mean is "recall@k" of REALM, DPR and FiD.
 
     Args:
-        ranked: Ids of each query's passages, best first; −1 stands for none.
-        relevant: Ids of the relevant ones of each.
-        k: How many are looked at.
+        ranked: Ids of each query's passages, best first; −1 means none.
+        relevant: Ids of the relevant passages of each query.
+        k: Cutoff.
 
     Raises:
-        UserError: k is below 1, the two have different lengths, or a query has nothing relevant.
+        UserError: k is below 1, the lengths differ, or a query has no relevant passage.
     """
     return (_found(ranked, relevant, k) > 0).astype(np.float64)
 
 
 def recall_at(ranked: Ranked, relevant: Relevant, k: int) -> np.ndarray:
-    """Share of what is relevant among the first k: float64 (query,). Arguments and errors as `hit_at`."""
+    """Share of the relevant passages among the first k: float64 (query,). Arguments and errors as in `hit_at`."""
     return _found(ranked, relevant, k) / np.array([len(set(map(int, one))) for one in relevant], dtype=np.float64)
 
 
 def reciprocal_rank(ranked: Ranked, relevant: Relevant, k: int | None = None) -> np.ndarray:
-    """1 / rank of the first relevant passage, 0 where none is among the first k (None: all): float64 (query,).
+    """1 / rank of the first relevant passage, 0 if none is among the first k (None: all): float64 (query,).
 
     Raises:
-        UserError: As `hit_at`.
+        UserError: As in `hit_at`.
     """
     _check(ranked, relevant, 1 if k is None else k)
     wanted = [set(map(int, one)) for one in relevant]

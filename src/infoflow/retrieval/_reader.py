@@ -1,4 +1,4 @@
-"""`RetrievalModel`: a reader that reads a query with each of its candidates, and what weighs the candidates."""
+"""`RetrievalModel`: a reader that reads a query with each of its candidates, and the weights of the candidates."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, final
@@ -18,10 +18,10 @@ from ._reading import AbstractReading, Targets, num_positions, reading_of
 from ._retriever import Retriever
 
 Source = Literal["none", "gold", "random", "bm25", "frozen", "learned"]
-"""Where candidates come from; all but "learned" have scores that are not trained."""
+"""Source of candidates; only "learned" has trained scores."""
 
 _NULL_LOGIT = -2.0
-"""Start of the null passage's logit: at 0 it takes half of the early gradient, and still .19 after 2,000 updates."""
+"""Initial logit of the null passage: at 0 it takes half of the early gradient, and still .19 after 2,000 updates."""
 
 
 class Candidates(NamedTuple):
@@ -29,15 +29,15 @@ class Candidates(NamedTuple):
 
     ids: np.ndarray  # int64 (query, candidate)
     there: np.ndarray  # bool (query, candidate)
-    scores: np.ndarray  # float (query, candidate): of the source, 0 where it has none
+    scores: np.ndarray  # float (query, candidate): from the source, 0 if it has none
 
 
 @final
 class RetrievalModel(PreTrainedModel):
-    """A reader, and beside it as its source of candidates needs: a retriever; the scale a and the null logit b.
+    """A reader with a retriever (if its source of candidates needs one), the scale a and the null logit b.
 
-    Logits of candidates that a source without a learned score found are \\(\\exp(a) \\, s(x, z)\\), that of the null
-    passage is b. A learned retriever scores the null passage like any other: as empty title and text.
+    A candidate from a source without a learned score has the logit \\(\\exp(a) \\, s(x, z)\\); the null passage has the
+    logit b. A learned retriever scores the null passage like any other: as empty title and text.
     """
 
     config_class = BertConfig
@@ -50,12 +50,12 @@ class RetrievalModel(PreTrainedModel):
     ) -> None:
         """
         Args:
-            reader: Taken as it is; its weights are not copied.
-            source: Where candidates come from.
+            reader: Used as it is; its weights are not copied.
+            source: Source of candidates.
             retriever: For `"frozen"` and `"learned"`.
 
         Raises:
-            UserError: A retriever is missing, or there is one without use.
+            UserError: A retriever is missing or unused.
         """
         super().__init__(reader.config)
         if (retriever is not None) != (source in ("frozen", "learned")):
@@ -71,9 +71,9 @@ class RetrievalModel(PreTrainedModel):
             self.null_logit = nn.Parameter(torch.tensor(_NULL_LOGIT))
         self.passage_library: Library | None = None
         self.retriever_frozen = False
-        """Whether scores carry no gradient just now, so that the retriever stays as it is."""
+        """Whether scores currently carry no gradient, so that the retriever does not change."""
         self.record: list[dict[str, float]] | None = None
-        """Where the loss says what it was made of; None: nowhere."""
+        """List to which the loss appends its components; None: not recorded."""
 
     @property
     def _reading(self) -> AbstractReading:
@@ -81,17 +81,17 @@ class RetrievalModel(PreTrainedModel):
 
     @property
     def positions(self) -> int:
-        """Tokens that the reader has positions for."""
+        """Number of the reader's positions."""
         return num_positions(self.config)
 
     @property
     def writes(self) -> bool:
-        """Whether the reader writes its answers, and does not fill in masks."""
+        """Whether the reader writes its answers instead of filling masks."""
         return isinstance(self.reader, EncoderDecoderModel)
 
     @property
     def bias(self) -> Tensor:
-        """A parameter that every answer depends on."""
+        """A parameter that affects every answer."""
         return self._reading.bias
 
     # -- candidates ---------------------------------------------------------------------------------------------------
@@ -112,11 +112,11 @@ class RetrievalModel(PreTrainedModel):
         Args:
             input_ids: `[CLS] x [SEP]`, masked.
             attention_mask: 0 at padding.
-            k: Passages of each query, for sources that search.
-            gold: int64 (query,), the passage that answers it; −1: none does. Not read where it is excluded.
-            draws: int64 (query,), from which a random passage follows.
-            exclude: Ids that each query must not read.
-            null_only: Bool (query,), whether it reads the null passage alone.
+            k: Passages per query, for sources that search.
+            gold: int64 (query,), the passage with the answer; −1: none. Ignored if excluded.
+            draws: int64 (query,), seeds for random passages.
+            exclude: Ids to exclude for each query.
+            null_only: Bool (query,), whether the query reads only the null passage.
         """
         num = len(input_ids)
         ids, scores = np.empty((num, 0), dtype=np.int64), np.empty((num, 0))
@@ -137,8 +137,7 @@ class RetrievalModel(PreTrainedModel):
         )
 
     def drawn(self, draws: np.ndarray, gold: np.ndarray, exclude: Sequence[Sequence[int]] | None = None) -> np.ndarray:
-        """A passage of each query, uniform among those that do not answer it and are not excluded; −1 where there is
-        none."""
+        """A random passage for each query among those that neither answer it nor are excluded; −1 if there is none."""
         num, found = len(self._library()), np.full(len(gold), NULL, dtype=np.int64)
         excluded = exclude if exclude is not None else [()] * len(gold)
         for row, (draw, right, out) in enumerate(zip(draws.tolist(), gold.tolist(), excluded, strict=True)):
@@ -184,9 +183,9 @@ class RetrievalModel(PreTrainedModel):
         choice: Candidates,
         frozen: bool | None = None,
     ) -> Float[Tensor, "query candidate"]:
-        """f(x, z) of each candidate, with fresh weights and their gradient; anything at masked candidates.
+        """f(x, z) of each candidate, with fresh weights and their gradient; undefined at masked candidates.
 
-        `frozen` says whether a retriever gets no gradient; None: as `retriever_frozen` says just now.
+        `frozen`: whether a retriever gets no gradient; None: the current `retriever_frozen`.
         """
         device = input_ids.device
         frozen = self.retriever_frozen if frozen is None else frozen
@@ -216,9 +215,9 @@ class RetrievalModel(PreTrainedModel):
         labels: Int[Tensor, "query token"],
         choice: Candidates,
     ) -> tuple[Float[Tensor, "query candidate target"], Bool[Tensor, "query target"]]:
-        r"""\(\log p(y_j \mid z, x)\) of each masked token with each candidate, and which targets there are.
+        r"""\(\log p(y_j \mid z, x)\) of each masked token with each candidate, and the mask of targets.
 
-        The reader sees `[CLS] x [SEP] z [SEP]`, segments 0 and 1; only candidates that are there cost a pass.
+        The reader sees `[CLS] x [SEP] z [SEP]`, segments 0 and 1; only existing candidates cost a pass.
         """
         predicted, index, targets = self._predicted(input_ids, attention_mask, labels, choice)
         query, _, rank = index
@@ -232,7 +231,7 @@ class RetrievalModel(PreTrainedModel):
         labels: Int[Tensor, "query token"],
         choice: Candidates,
     ) -> Float[Tensor, "query candidate target word"]:
-        """Of every word of the vocabulary at each masked token, with each candidate; 0 where there is none."""
+        """Log-probabilities of all words at each masked token, with each candidate; 0 where there is no candidate."""
         predicted, index, targets = self._predicted(input_ids, attention_mask, labels, choice)
         shape = (*choice.ids.shape, targets.ids.shape[1], predicted.shape[1])
         return predicted.new_zeros(shape).index_put(index, predicted)
@@ -240,12 +239,14 @@ class RetrievalModel(PreTrainedModel):
     def _predicted(
         self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor, choice: Candidates
     ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor], Targets]:
-        """Log-probabilities of all words at each target of each pair that is read; where they belong among (query,
-        candidate, target); and the targets."""
+        """Log-probabilities of all words at each target of each pair; their indices (query, candidate, target).
+
+        The targets.
+        """
         lengths = _lengths(input_ids, attention_mask)
         queries = [row[:length] for row, length in zip(input_ids.cpu().numpy(), lengths, strict=True)]
         empty = choice.there & (choice.ids == NULL)
-        # Queries with the empty passage are a pass of their own: beside the others they would be mostly padding.
+        # Queries with the empty passage run in a separate pass: in the others they would be mostly padding.
         passes = [np.argwhere(of) for of in (choice.there & ~empty, empty) if of.any()]
         asked, targets = labels != _UNSUPERVISED, self._reading.targets(labels)
         parts = [self._read(queries, pairs, choice.ids, asked, targets) for pairs in passes]
@@ -255,7 +256,7 @@ class RetrievalModel(PreTrainedModel):
     def _read(
         self, queries: list[np.ndarray], pairs: np.ndarray, ids: np.ndarray, asked: Tensor, targets: Targets
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Of each target of these pairs: log-probabilities of all words, query, candidate and number."""
+        """For each target of these pairs: log-probabilities of all words, query, candidate and number."""
         inputs = [torch.from_numpy(array).to(asked.device) for array in self._pairs(queries, pairs, ids)]
         names = ("input_ids", "attention_mask", "token_type_ids")
         query, candidate = (torch.from_numpy(column.copy()).to(asked.device) for column in pairs.T)
@@ -266,7 +267,7 @@ class RetrievalModel(PreTrainedModel):
     def _pairs(
         self, queries: list[np.ndarray], pairs: np.ndarray, ids: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Tokens, what is no padding, and segments of each (query, candidate) that is read."""
+        """Tokens, padding mask and segments of each (query, candidate) that is read."""
         limit, rows = self.positions, []
         for query, candidate in pairs:
             x = queries[query]
@@ -275,7 +276,7 @@ class RetrievalModel(PreTrainedModel):
                     f"A query and its special tokens must fit the reader's {limit} positions, with a [SEP] behind. "
                     f"Got a query of {len(x)} tokens.\nMake queries of max_length = {limit - 1} or fewer."
                 )
-            end = x[-1]  # the query's own [SEP] closes the passage too
+            end = x[-1]  # the query's own [SEP] also closes the passage
             id = int(ids[query, candidate])
             room = limit - len(x) - 1
             body = self._library().body_within(id, room) if id != NULL else np.empty(0, dtype=np.int64)
@@ -291,7 +292,7 @@ class RetrievalModel(PreTrainedModel):
         return tokens, real, segments
 
 
-_UNSUPERVISED = -100  # as in `objectives`, a room below which this one lies
+_UNSUPERVISED = -100  # as in `objectives`, a package above this one
 
 
 def _lengths(input_ids: Tensor, attention_mask: Tensor | None) -> list[int]:

@@ -1,11 +1,11 @@
-r"""How a reader answers: which tokens it is asked for, and their log-probabilities with each passage.
+r"""How a reader answers: its target tokens, and their log-probabilities with each passage.
 
 | reading          | reader                         | targets \(y\) of a query    | \(p(y_j \mid z, x)\)         |
 |------------------|--------------------------------|-----------------------------|------------------------------|
 | `MaskedReading`  | `BertForMaskedLM` (REALM)      | the words behind its masks  | at mask j, all hidden        |
 | `WrittenReading` | an `EncoderDecoderModel` (RAG) | the same words, and an end  | \(p(y_j \mid z, x, y_{<j})\) |
 
-Both read `[CLS] x [SEP] z [SEP]`, segments 0 and 1, with the same masks: a query tells either how long its answer is.
+Both read `[CLS] x [SEP] z [SEP]`, segments 0 and 1, with the same masks: the query shows the length of the answer.
 
 Sources: [@guu2020realm], [@lewis2020rag]; RAG's own reader is BART, whose question has no mask.
 """
@@ -18,18 +18,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import EncoderDecoderModel, PreTrainedConfig, PreTrainedModel
 
-_UNSUPERVISED = -100  # as in `objectives`, a room below which this one lies
+_UNSUPERVISED = -100  # as in `objectives`, a package above this one
 
 
 class Targets(NamedTuple):
-    """What queries ask for, in the order of their masks."""
+    """Targets of queries, in the order of their masks."""
 
     ids: Int[Tensor, "query target"]
     there: Bool[Tensor, "query target"]
 
 
 class AbstractReading(ABC):
-    """One way to answer; `reader` is taken as it is."""
+    """One way to answer; `reader` is not copied."""
 
     def __init__(self, reader: PreTrainedModel) -> None:
         self._reader: Any = reader
@@ -37,35 +37,35 @@ class AbstractReading(ABC):
     @property
     @abstractmethod
     def bias(self) -> Tensor:
-        """A parameter that every answer depends on."""
+        """A parameter that affects every answer."""
 
     @abstractmethod
     def targets(self, labels: Int[Tensor, "query token"]) -> Targets:
-        """The answers of queries, whose labels are −100 where nothing is asked."""
+        """The answers of queries, whose labels are −100 where there is no target."""
 
     @abstractmethod
     def predicted(
         self, inputs: dict[str, Tensor], asked: Bool[Tensor, "pair token"], targets: Targets
     ) -> tuple[Float[Tensor, "answer word"], Int[Tensor, " answer"], Int[Tensor, " answer"]]:
-        """Log-probabilities of all words at every target of every pair, and its pair and number there.
+        """Log-probabilities of all words at every target of every pair, with the indices of its pair and target.
 
         Args:
             inputs: `input_ids`, `attention_mask` and `token_type_ids` of the pairs.
-            asked: Where masks are.
-            targets: Of the same pairs.
+            asked: Positions of masks.
+            targets: Targets of the same pairs.
         """
 
 
 @final
 class MaskedReading(AbstractReading):
-    """A masked LM fills in all masks at once."""
+    """A masked LM that fills all masks at once."""
 
     @property
     def bias(self) -> Tensor:
         return self._reader.cls.predictions.bias
 
     def targets(self, labels: Tensor) -> Targets:
-        """The words behind the masks."""
+        """The masked words."""
         return _in_order(labels)
 
     def predicted(self, inputs: dict[str, Tensor], asked: Tensor, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
@@ -77,14 +77,14 @@ class MaskedReading(AbstractReading):
 
 @final
 class WrittenReading(AbstractReading):
-    """A decoder writes the words behind the masks one after the other, and an end."""
+    """A decoder that writes the masked words one after the other, and an end."""
 
     @property
     def bias(self) -> Tensor:
         return self._reader.decoder.cls.predictions.bias
 
     def targets(self, labels: Tensor) -> Targets:
-        """The words behind the masks, and behind the last of them the end."""
+        """The masked words, with an end after the last one."""
         words = _in_order(labels)
         num = words.there.sum(dim=1)
         ids = torch.nn.functional.pad(words.ids, (0, 1))
@@ -99,12 +99,12 @@ class WrittenReading(AbstractReading):
 
 
 def reading_of(reader: PreTrainedModel) -> AbstractReading:
-    """How this reader answers."""
+    """The reading for this reader."""
     return WrittenReading(reader) if isinstance(reader, EncoderDecoderModel) else MaskedReading(reader)
 
 
 def num_positions(config: PreTrainedConfig) -> int:
-    """Tokens that a reader of this configuration has positions for; of an encoder-decoder those of its encoder."""
+    """Number of positions of a reader with this configuration; for an encoder-decoder, of its encoder."""
     return int(getattr(config, "encoder", config).max_position_embeddings)
 
 
@@ -114,11 +114,11 @@ def written(
     attention_mask: Int[Tensor, "row token"] | None,
     answers: Int[Tensor, "row target"],
 ) -> Float[Tensor, "row target word"]:
-    r"""\(\log p(\cdot \mid x, y_{<j})\) of an encoder-decoder before each token of `answers`, which it reads one later.
+    r"""\(\log p(\cdot \mid x, y_{<j})\) of an encoder-decoder before each token of `answers`, which are shifted inputs.
 
     Args:
-        reader: `EncoderDecoderModel`; its decoder begins with `config.decoder_start_token_id`.
-        states: What its encoder made of the rows.
+        reader: An `EncoderDecoderModel`; its decoder begins with `config.decoder_start_token_id`.
+        states: Encoder output of the rows.
         attention_mask: 0 at padding of the rows.
         answers: Token ids.
     """
@@ -134,7 +134,7 @@ def written(
 
 def _in_order(labels: Tensor) -> Targets:
     asked = labels != _UNSUPERVISED
-    rank = asked.cumsum(dim=1) - 1  # which target of its query a masked token is
+    rank = asked.cumsum(dim=1) - 1  # index of a masked token among its query's targets
     num = asked.sum(dim=1, keepdim=True)
     query, place = asked.nonzero(as_tuple=True)
     shape = (len(labels), max(int(num.max()), 1))

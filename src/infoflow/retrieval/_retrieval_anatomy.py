@@ -1,4 +1,4 @@
-"""The parts of a `RetrievalModel`: the reader's usual groups, the retriever by layer, and what weighs candidates."""
+"""The parts of a `RetrievalModel`: the reader's usual groups, the retriever by layer, and the candidates' weights."""
 
 import re
 from collections.abc import Iterator
@@ -8,16 +8,16 @@ from infoflow.models import Anatomy, Attention, ParameterGroup, ParameterSlice, 
 
 from ._reader import RetrievalModel
 
-READER = "reader"  # the name of the attribute, and the beginning of its parameters' names
+READER = "reader"  # the attribute's name, and the prefix of its parameters' names
 RETRIEVER, PRIOR = "retriever", "prior"
-"""Components, each also the name of its stack: the retriever's weights; the scale a and the null logit b."""
+"""Components and stacks: the retriever's weights; the scale a and the null logit b."""
 
 
 def retrieval_anatomy(model: RetrievalModel) -> Anatomy:
-    """The anatomy of all that is trained with a reader; call it while the model is in evaluation mode.
+    """The anatomy of all parameters trained with a reader; call it while the model is in evaluation mode.
 
-    Groups of the reader are those of a plain masked LM. All parameters of a block of the retriever are one group, of
-    component and stack `retriever`; what lies outside of its blocks (embeddings, the map to a vector) has no layer.
+    Groups of the reader are those of a plain masked LM. All parameters of a block of the retriever form one group, with
+    component and stack `retriever`; those outside of its blocks (embeddings, the output map) have no layer.
     """
     own = discover(model.reader)
     groups = tuple(replace(group, slice=_slice_below(group.slice)) for group in own.parameter_groups)

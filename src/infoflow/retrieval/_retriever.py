@@ -1,4 +1,4 @@
-"""A dense retriever: queries and passages as vectors, whose inner product is the score."""
+"""A dense retriever: queries and passages as vectors, with their inner product as score."""
 
 import math
 from copy import deepcopy
@@ -15,7 +15,7 @@ Pooling = Literal["mean", "first"]
 
 
 class RetrieverConfig(BertConfig):
-    """The encoder's shape, and what is made of its last states."""
+    """The encoder's configuration and the pooling of its last states."""
 
     model_type = "infoflow-retriever"
     vector_width: int = 64
@@ -24,7 +24,7 @@ class RetrieverConfig(BertConfig):
 
 
 class Tower(nn.Module):
-    """An encoder, the pooled state, a linear map and LayerNorm."""
+    """An encoder, pooling, a linear map and LayerNorm."""
 
     def __init__(self, config: RetrieverConfig) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Tower(nn.Module):
         attention_mask: Int[Tensor, "text token"] | None = None,
         token_type_ids: Int[Tensor, "text token"] | None = None,
     ) -> Float[Tensor, "text width"]:
-        """A vector of each text."""
+        """One vector per text."""
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
         states = self.encoder(**inputs).last_hidden_state
         if self.pooling == "first":
@@ -53,7 +53,7 @@ class Tower(nn.Module):
 
 @final
 class Retriever(PreTrainedModel):
-    r"""Two encoders from one initialisation, or one for both; \(f(x, z) = E_q(x) \cdot E_p(z) / \sqrt{d}\).
+    r"""Two encoders with equal initialisation, or one for both; \(f(x, z) = E_q(x) \cdot E_p(z) / \sqrt{d}\).
 
     LayerNorm bounds the score by \(\sqrt{d}\) while its gain is 1: 8 for 64 dimensions.
     """
@@ -73,23 +73,23 @@ class Retriever(PreTrainedModel):
 
     @property
     def passages(self) -> Tower:
-        """The tower that passages go through."""
+        """The passage tower."""
         return self.queries if self.own_passages is None else self.own_passages
 
     def copy_to_passages(self) -> None:
-        """Let both encoders have the weights of the queries'."""
+        """Copy the query encoder's weights to the passage encoder."""
         if self.own_passages is not None:
             self.own_passages.load_state_dict(self.queries.state_dict())
 
     def scores(
         self, queries: Float[Tensor, "query width"], passages: Float[Tensor, "passage width"]
     ) -> Float[Tensor, "query passage"]:
-        """Of every query with every passage."""
+        """Scores of every query with every passage."""
         return queries @ passages.T / math.sqrt(queries.shape[-1])
 
 
 def build_retriever(config: RetrieverConfig, seed: int = 0) -> Retriever:
-    """A retriever with random weights, a function of (config, seed); its two encoders, if two, are equal."""
+    """A retriever with random weights that depend only on (config, seed); its two encoders, if two, are equal."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         retriever = Retriever(config)
@@ -98,16 +98,16 @@ def build_retriever(config: RetrieverConfig, seed: int = 0) -> Retriever:
 
 
 def tower_copy(tower: Tower) -> Tower:
-    """A copy that does not train."""
+    """A frozen copy."""
     return deepcopy(tower).requires_grad_(False).eval()
 
 
 def retriever_config(reader: Any, **changes: Any) -> RetrieverConfig:
-    """The default retriever beside a reader: two layers of its width, no dropout.
+    """The default retriever for a reader: two layers of the reader's width, no dropout.
 
     Args:
         reader: The reader's `BertConfig`.
-        changes: Other fields.
+        changes: Overrides of other fields.
     """
     shape = {name: value for name, value in reader.to_diff_dict().items() if name not in _ABOUT}
     small = {"num_hidden_layers": 2, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}

@@ -1,10 +1,10 @@
-"""Salient spans: what a sentence says about the world, by annotation or by rule."""
+"""Salient spans: the parts of a sentence that state facts, by annotation or by rule."""
 
 import re
 from collections.abc import Sequence
 
 OBJECT = "object"
-"""The role of the words that a fact's sentence is asked for."""
+"""The role of the object's words in a fact's sentence."""
 
 _DATE = re.compile(
     r"(january|february|march|april|may|june|july|august|september|october|november|december|\d{1,2}|1\d{3}|20\d{2})",
@@ -14,11 +14,10 @@ _YEAR = re.compile(r"1\d{3}|20\d{2}")
 
 
 def salient_spans(words: Sequence[str], tags: Sequence[str] | None = None) -> list[tuple[int, int]]:
-    """First word and end of each span that is worth asking for.
+    """First word and end of each salient span.
 
-    By tags: where a word is tagged `object`, the runs of these; else the runs of one and the same tag. Without tags, by
-    rule: dates (a run of months, days and years with a year in it), and runs of capitalised words that do not begin the
-    sentence.
+    With tags: runs of words tagged `object` if there are any, else runs of one tag. Without tags, by rule: dates (a run
+    of months, days and years with a year in it), and runs of capitalised words that do not begin the sentence.
     """
     if tags is not None:
         wanted = [tag if OBJECT not in tags or tag == OBJECT else "" for tag in tags]
@@ -34,7 +33,7 @@ def salient_spans(words: Sequence[str], tags: Sequence[str] | None = None) -> li
 
 
 def _runs(tags: Sequence[str]) -> list[tuple[int, int]]:
-    """Stretches of one tag that is not empty."""
+    """Runs of one tag that is not empty."""
     runs: list[tuple[int, int]] = []
     for place, tag in enumerate(tags):
         if tag and place and tags[place - 1] == tag:

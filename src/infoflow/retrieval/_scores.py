@@ -1,4 +1,4 @@
-"""The table `retrieval_scores`: rankings and answers with intervals, beside what chance and an oracle get."""
+"""The table `retrieval_scores`: rankings and answers with intervals, with chance and an oracle for comparison."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -25,22 +25,23 @@ def retrieval_scores(
     queries: str = "all",
     seed: int = 0,
 ) -> pd.DataFrame:
-    """hit, recall and MRR at each cut and the collapse of every system, beside `random` and `oracle`; and the share of
-    questions for which it finds nothing, so that the empty passage alone is left to read.
+    """Hit, recall and MRR at each cut, and the collapse of every system, `random` and `oracle` included.
 
-    Intervals are a bootstrap over blocks of questions, shared by all systems: replicates are paired.
+    Also the share of questions without results, for which only the empty passage can be read.
+
+    Intervals are a bootstrap over blocks of questions, shared by all systems, so replicates are paired.
 
     Args:
         ranked: System → ids of each question's passages, best first.
-        relevant: Ids of those that answer it.
-        questions: Their texts: equal questions lie in one block.
-        num_passages: Of the index.
-        cuts: Values of k; those beyond what a system found are left out.
+        relevant: Ids of the passages that answer it.
+        questions: Their texts: equal questions are in one block.
+        num_passages: Size of the index.
+        cuts: Values of k; those beyond the number of results are left out.
         queries: Name of this group of questions.
-        seed: Of the random control.
+        seed: Seeds the random control.
 
     Raises:
-        UserError: Different numbers of rankings and questions, or a question without a relevant passage.
+        UserError: The numbers of rankings and questions differ, or a question has no relevant passage.
     """
     if len(questions) != len(relevant):
         raise UserError(f"Each question needs what is relevant. Got {len(questions)} and {len(relevant)}.")
@@ -61,10 +62,10 @@ def retrieval_scores(
 def answer_scores(
     said: Sequence[str], answers: Sequence[Sequence[str]], questions: Sequence[str], system: str, queries: str = "all"
 ) -> pd.DataFrame:
-    """Exact match and token F1 of answers; the baseline is the most frequent right answer, said to all.
+    """Exact match and token F1 of answers; the baseline always gives the most frequent right answer.
 
     Raises:
-        UserError: Different numbers of them.
+        UserError: Their numbers differ.
     """
     if not len(said) == len(answers) == len(questions):
         raise UserError(f"Each question needs an answer. Got {len(said)}, {len(answers)} and {len(questions)}.")
@@ -87,7 +88,7 @@ def question_blocks(questions: Sequence[str]) -> np.ndarray:
 
 
 def collapse(ranked: Ranked, num_passages: int) -> float:
-    r"""Entropy of the passages that are found over all queries, divided by \(\log\) of how many there are: 0 to 1."""
+    r"""Entropy of the passages found over all queries, divided by \(\log\) of the number of passages: 0 to 1."""
     found = np.concatenate([np.asarray(row, dtype=np.int64) for row in ranked]) if len(ranked) else np.empty(0, int)
     found = found[found != NOTHING]
     if not len(found) or num_passages < 2:
@@ -123,7 +124,7 @@ def _row(
 def _collapse(
     system: str, queries: str, ranked: Ranked, num_passages: int, blocks: np.ndarray, chance: Ranked
 ) -> dict[str, Any]:
-    """Its replicates leave out one block at a time: drawing questions twice would lower an entropy."""
+    """Replicates leave out one block at a time: drawing questions twice would lower the entropy."""
     value = collapse(ranked, num_passages)
     rows = [np.asarray(row) for row in ranked]
     without = [
@@ -133,6 +134,6 @@ def _collapse(
         for block in range(NUM_BLOCKS)
     ]
     replicates = linear_replicates(value, np.array(without))
-    numbers = estimate(value, replicates, collapse(chance, num_passages), len(rows), units=len(np.unique(blocks)))
-    numbers |= {end: float(np.clip(numbers[end], 0.0, 1.0)) for end in ("low", "high")}  # no share lies beyond
+    units, control = len(np.unique(blocks)), collapse(chance, num_passages)
+    numbers = estimate(value, replicates, control, len(rows), scale="share", units=units)
     return {"system": system, "queries": queries, "metric": "collapse", "k": 0, **numbers}

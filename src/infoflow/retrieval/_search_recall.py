@@ -1,4 +1,4 @@
-"""How much of the exact ranking an approximate search finds: told wherever one is built."""
+"""Recall of an approximate search against the exact one, reported whenever an index is built."""
 
 from typing import NamedTuple
 
@@ -9,29 +9,29 @@ from ._numbers import Numbers
 from ._ranking import recall_at
 
 NUM_QUERIES = 200
-"""On so many queries recall is told."""
+"""Number of queries for the reported recall."""
 
 
 class SearchRecall(NamedTuple):
-    """Mean share of the k best passages by exact search that the approximate one finds among its k."""
+    """Mean share of the k best passages by exact search that the approximate search finds among its k."""
 
     k: int
     num_queries: int
-    queries: str  # what was asked: questions, passages, or vectors of passages
+    queries: str  # kind of queries: questions, passages, or vectors of passages
     recall: float
 
 
 def search_recall(index: DenseIndex, queries: Numbers, k: int = 10, what: str = "questions") -> SearchRecall:
-    """recall@k of an index against exact search of its vectors; of fewer passages than k, of all.
+    """recall@k of an index against exact search of its vectors; with fewer than k passages, of all.
 
     Args:
-        index: That searches approximately; an exact one has 1.
+        index: An approximate index; an exact one has recall 1.
         queries: (query, width).
-        k: How many are looked at.
-        what: What the queries are, to be told beside the number.
+        k: Cutoff.
+        what: Kind of the queries, reported with the number.
 
     Raises:
-        UserError: There is no query, or as `DenseIndex.search`.
+        UserError: There is no query; or as in `DenseIndex.search`.
     """
     found = index.search(queries, k).ids
     if not len(found):

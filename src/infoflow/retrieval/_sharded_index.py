@@ -1,4 +1,4 @@
-"""Shards of an index as one, in this process: each finds its best, and of these the best are taken."""
+"""Shards of an index in one process: the best of each shard are merged."""
 
 from collections.abc import Sequence
 from typing import Any, final
@@ -12,15 +12,15 @@ from ._found import Excluded, Found, Searches, best, check_search
 
 @final
 class ShardedIndex:
-    """Indexes of all shards of a store, which finds what an index of the whole store would, scores to the last bit.
+    """Indexes of all shards of a store, with exactly the results and scores of an index of the whole store.
 
-    So it is of exact indexes: dense ones, and lexical ones that know the statistics of all passages.
+    This holds for exact indexes: dense ones, and lexical ones with the statistics of all passages.
     """
 
     def __init__(self, shards: Sequence[Searches]) -> None:
         """
         Args:
-            shards: By number: that of number i of n has the passages i, i + n, i + 2n, ...
+            shards: By number: shard i of n has the passages i, i + n, i + 2n, ...
 
         Raises:
             UserError: There is none.
@@ -36,12 +36,12 @@ class ShardedIndex:
         """The k best passages of each query.
 
         Args:
-            queries: As each shard takes them: vectors, or terms.
-            k: How many; where there are fewer the rest are id −1 and score −inf.
-            exclude: Ids that each query must not find.
+            queries: Input of each shard: vectors, or terms.
+            k: Number of results; missing ones have id −1 and score −inf.
+            exclude: Ids to exclude for each query.
 
         Raises:
-            UserError: As the shards' own.
+            UserError: As in the shards' own search.
         """
         excluded, of = check_search(k, len(queries), exclude), len(self.shards)
         return merged(
@@ -50,14 +50,14 @@ class ShardedIndex:
 
 
 def search_shard(shard: Searches, number: int, of: int, queries: Any, k: int, excluded: Sequence[set[int]]) -> Found:
-    """What one shard finds, by ids of the whole."""
+    """Results of one shard, with ids of the whole store."""
     own = [{id // of for id in out if id % of == number} for out in excluded]
     ids, scores = shard.search(queries, k, own)
     return Found(np.where(ids < 0, ids, ids * of + number), scores)
 
 
 def merged(found: Sequence[Found], k: int) -> Found:
-    """The k best of what all shards found of each query."""
+    """The k best results of all shards for each query."""
     ids, scores = (np.concatenate(column, axis=1) for column in zip(*found, strict=True))
     rows = [best(*row, k, set()) for row in zip(ids, scores, strict=True)]
     kept = np.array([row for row, _ in rows], dtype=np.int64).reshape(-1, k)

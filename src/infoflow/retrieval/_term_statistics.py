@@ -1,4 +1,4 @@
-"""What BM25 knows of all passages: a shard's index needs it to score as an index of all would."""
+"""BM25 statistics of all passages: a shard's index needs them to score as a whole index would."""
 
 import math
 from collections import Counter
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TermStatistics:
-    """How many passages there are, how long they are, and how many hold each term."""
+    """Number of passages, their length, and the document frequency of each term."""
 
     num_passages: int
-    num_terms: int  # of all passages, repeated ones too
+    num_terms: int  # of all passages, with repetitions
     holding: Counter[Hashable]
 
     @classmethod
     def of(cls, passages: Iterable[Sequence[Hashable]]) -> "TermStatistics":
-        """Those of passages as they come, by their terms."""
+        """Statistics of passages from a stream of their terms."""
         num = length = 0
         holding: Counter[Hashable] = Counter()
         for terms in passages:
@@ -26,10 +26,10 @@ class TermStatistics:
 
     @property
     def mean_length(self) -> float:
-        """Terms of a passage."""
+        """Mean number of terms per passage."""
         return self.num_terms / self.num_passages
 
     def rarity(self, term: Hashable) -> float:
-        r"""\(\ln (1 + (N - n + .5) / (n + .5))\) of a term that n of N passages hold."""
+        r"""\(\ln (1 + (N - n + .5) / (n + .5))\) for a term in n of N passages."""
         holding = self.holding[term]
         return math.log(1 + (self.num_passages - holding + 0.5) / (holding + 0.5))

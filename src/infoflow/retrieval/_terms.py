@@ -1,25 +1,23 @@
-"""The terms that a lexical index compares: a model's tokens, or words."""
+"""The terms of a lexical index: a model's tokens, or words."""
 
-import unicodedata
 from collections.abc import Hashable, Iterable
 from typing import Any
 
 from infoflow.corpus import tokenizer_digest
+from infoflow.foundation import comparable, words_of
 
-from ._words import words_of
-
-WORDS = "words-2"  # another name wherever other terms come of a text: an index of other terms is refused
-"""The name of terms that are lower-cased words; those of a tokenizer have its digest."""
+WORDS = "words-3"  # change the name when terms change, so that an index of other terms is refused
+"""Name of the terms from lower-cased words; terms of a tokenizer have its digest."""
 
 
 def terms_of(texts: Iterable[str], tokenizer: Any = None) -> list[list[Hashable]]:
-    """Terms of each text: the tokenizer's ids without special tokens, or without one lower-cased words (NFKC).
+    """Terms of each text: the tokenizer's ids without special tokens, or lower-cased words (NFKC) without a tokenizer.
 
-    Words have their combining marks. Of scripts without spaces (Han, kana, Thai, Lao, Khmer, Myanmar) terms are
-    overlapping pairs of characters, or the one character that stands alone.
+    Words include their combining marks. In scripts without spaces (Han, kana, Thai, Khmer, Tibetan, …) terms are
+    overlapping character pairs, or a single isolated character.
     """
     if tokenizer is None:
-        return [list(words_of(unicodedata.normalize("NFKC", text).lower(), "pairs")) for text in texts]
+        return [list(words_of(comparable(text).lower(), "pairs")) for text in texts]
     given = list(texts)
     if not given:
         return []
@@ -27,5 +25,5 @@ def terms_of(texts: Iterable[str], tokenizer: Any = None) -> list[list[Hashable]
 
 
 def terms_name(tokenizer: Any = None) -> str:
-    """What `terms_of` depends on."""
+    """Identifies the definition of `terms_of`."""
     return WORDS if tokenizer is None else tokenizer_digest(tokenizer)

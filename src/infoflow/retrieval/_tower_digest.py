@@ -1,4 +1,4 @@
-"""What a passage's vector depends on beside the passage, in sixteen hex digits."""
+"""Everything that determines a passage's vector apart from the passage, in sixteen hex digits."""
 
 import hashlib
 import json
@@ -8,15 +8,15 @@ from infoflow.corpus import Vocabulary, tokenizer_digest
 
 from ._retriever import Tower
 
-_SETTINGS = ("hidden_act", "layer_norm_eps", "num_attention_heads")  # of an encoder, beyond what its weights show
+_SETTINGS = ("hidden_act", "layer_norm_eps", "num_attention_heads")  # of an encoder, not visible in its weights
 
 
 def tower_digest(tower: Tower, tokenizer: Any) -> str:
-    """Sixteen hex digits of all that makes a vector of a text: weights, settings, pooling and tokenizer.
+    """Sixteen hex digits of everything that maps a text to a vector: weights, settings, pooling and tokenizer.
 
     Args:
-        tower: The encoder of passages.
-        tokenizer: That it is given tokens by, with its special ones.
+        tower: The passage encoder.
+        tokenizer: Its tokenizer, with special tokens.
     """
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     settings = [getattr(tower.encoder.config, name) for name in _SETTINGS]

@@ -1,6 +1,6 @@
-"""TREC's files: what a search found (a run) and what is relevant (qrels), as `trec_eval` and its kin read them.
+"""TREC's file formats: search results (runs) and relevance judgements (qrels), for `trec_eval` and similar tools.
 
-A run has `query Q0 passage rank score tag` in each line, qrels `query 0 passage relevance`, with white space between.
+A line of a run is `query Q0 passage rank score tag`, of qrels `query 0 passage relevance`, separated by white space.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,34 +10,36 @@ from typing import TypeVar
 import numpy as np
 
 from infoflow.corpus import read_lines
-from infoflow.foundation import UserError, as_written, atomic_write, is_unicode
+from infoflow.foundation import UserError, as_written, atomic_write, check_writable, is_unicode
 
 from ._found import Found
 from ._ranking import NOTHING, Relevant
 
 T = TypeVar("T")
 Names = Sequence[str] | None
-"""What stands in a file for each query or passage; None: its number, from 0."""
+"""Names of queries or passages in a file; None: their numbers, from 0."""
 
 
 def write_run(
     path: Path | str, found: Found, query_names: Names = None, passage_names: Names = None, tag: str = "infoflow"
 ) -> None:
-    """What was found for each query, best first. A query for which nothing was has no line (`trec_eval -c` counts it).
+    """Results for each query, best first. A query without results has no line (`trec_eval -c` counts it).
 
-    The tools sort by score, read it in single precision and break ties by name. Scores are therefore written so, and
-    one that is not below that before it is lowered to the next number: every tool has our order.
+    The tools sort by score in single precision and break ties by name. Scores are therefore written in single
+    precision, and a score that is not below the previous one is lowered to the next number: every tool has our order.
 
     Args:
-        path: The file; an old one is replaced.
-        found: Of each query.
-        query_names: One of each query.
-        passage_names: Of every passage of the index, by id.
+        path: The file; an existing one is replaced if its lines have this tag.
+        found: Results of each query.
+        query_names: Name of each query.
+        passage_names: Name of every passage of the index, by id.
         tag: Name of the system.
 
     Raises:
-        UserError: A name is empty, holds white space or is another's too; there are too few; or the scores rise.
+        UserError: A name is empty, has white space or is not unique; there are too few; the scores rise; or the file
+            exists with another tag.
     """
+    check_run_file(path, tag)
     queries = _names(query_names, len(found.ids), "query")
     passages = _names(passage_names, int(found.ids.max(initial=NOTHING)) + 1, "passage")
     system = _names([tag], 1, "tag")[0]
@@ -45,28 +47,54 @@ def write_run(
 
 
 def write_qrels(path: Path | str, relevant: Relevant, query_names: Names = None, passage_names: Names = None) -> None:
-    """What is relevant to each query, with relevance 1.
+    """Relevant passages of each query, with relevance 1.
 
     Args:
-        path: The file; an old one is replaced.
+        path: The file; an existing one must have the same content.
         relevant: Ids of passages.
-        query_names: As `write_run`.
-        passage_names: As `write_run`.
+        query_names: As in `write_run`.
+        passage_names: As in `write_run`.
 
     Raises:
-        UserError: As `write_run`.
+        UserError: As in `write_run`.
     """
+    path = Path(path)
     queries = _names(query_names, len(relevant), "query")
     passages = _names(passage_names, max((int(id) for one in relevant for id in one), default=NOTHING) + 1, "passage")
     rows = zip(queries, relevant, strict=True)
-    _write(path, (f"{query} 0 {passages[id]} 1\n" for query, ids in rows for id in sorted(map(int, ids))))
+    lines = [f"{query} 0 {passages[id]} 1\n" for query, ids in rows for id in sorted(map(int, ids))]
+    if path.is_file() and path.stat().st_size and path.read_bytes() != "".join(lines).encode():
+        raise _another(path)  # a qrels file does not record its author
+    _write(path, lines)
+
+
+def check_run_file(path: Path | str, tag: str = "infoflow") -> None:
+    """Refuse to replace a file that is not a run with this tag, before the search starts.
+
+    Raises:
+        UserError: The file exists with another tag, or cannot be written.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise UserError(f"{path} is a folder where a file is to be written. Choose another name.")
+    check_writable(path.absolute().parent, "The folder")
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        columns = file.read(10_000).partition(b"\n")[0].split()
+    if columns and (len(columns) != 6 or columns[-1] != tag.encode()):
+        raise _another(path)
+
+
+def _another(path: Path) -> UserError:
+    return UserError(f"{path} would be replaced, and was not written by this command. Move it, or choose another name.")
 
 
 def read_run(path: Path | str) -> dict[str, dict[str, float]]:
-    """Query → passage → score, best first; of equal scores the greater name first, as `trec_eval` has them.
+    """Query → passage → score, best first; ties by greater name, as in `trec_eval`.
 
     Raises:
-        UserError: The file cannot be read, a line is malformed, or a passage stands twice for a query.
+        UserError: The file cannot be read, a line is malformed, or a passage occurs twice for a query.
     """
     rows = ((number, row[0], row[2], row[4]) for number, row in _rows(path, 6, "query Q0 passage rank score tag"))
     run = _by_query(
@@ -79,7 +107,7 @@ def read_qrels(path: Path | str) -> dict[str, dict[str, int]]:
     """Query → passage → relevance; below 1 is not relevant.
 
     Raises:
-        UserError: As `read_run`.
+        UserError: As in `read_run`.
     """
     rows = ((number, row[0], row[2], row[3]) for number, row in _rows(path, 4, "query 0 passage relevance"))
     judged = ((number, query, passage, _whole(path, number, text)) for number, query, passage, text in rows)
@@ -98,7 +126,7 @@ def _run_lines(found: Found, queries: Sequence[str], passages: Sequence[str], ta
 
 
 def _strictly_falling(scores: np.ndarray, query: str) -> list[np.float32]:
-    """The scores in single precision, each below the one before."""
+    """The scores in single precision, strictly decreasing."""
     with np.errstate(over="ignore"):
         values = scores.astype(np.float32)
     if not np.isfinite(values).all() or (np.diff(scores) > 0).any():

@@ -1,32 +1,25 @@
-"""A plan and its resumable execution over all rooms."""
+"""Study plans and their resumable execution across all packages."""
 
-from ._analyze import analyze as analyze
-from ._analyze import merge as merge
+from ._analyze import analyze, merge
 from ._check_findings import check_findings as check_findings
 from ._corpora import compare_recordings as compare_recordings
 from ._data import StudyData as StudyData
-from ._data import prepare as prepare
+from ._data import prepare
 from ._engines import engine_for as engine_for
-from ._engines import stage_of as stage_of
+from ._engines import stage_of
 from ._given import AnalyzeOptions as AnalyzeOptions
-from ._given import distinct_names as distinct_names
-from ._given import given_subject as given_subject
-from ._given import untrained as untrained
-from ._given_scores import GIVEN_SCORES as GIVEN_SCORES
-from ._given_scores import given_scores as given_scores
+from ._given import distinct_names, given_subject, untrained
+from ._given_scores import given_scores
 from ._graph import Graph as Graph
 from ._graph import graph as graph
-from ._learning import LEARNING_CURVES as LEARNING_CURVES
-from ._learning import learning_curve as learning_curve
-from ._measures import LIGHT_TABLES as LIGHT_TABLES
-from ._measures import pair_measures as pair_measures
+from ._measures import light_tables, pair_measures
 from ._measures import standard_measures as standard_measures
 from ._over_scale import over_scale as over_scale
-from ._over_training import merge_over_training as merge_over_training
+from ._over_training import merge_over_training
 from ._over_training import over_training as over_training
-from ._over_training_shards import is_shard as is_shard
+from ._over_training_shards import is_shard
 from ._parts import at_most as at_most
-from ._plan import PRESETS as PRESETS
+from ._plan import PRESETS
 from ._plan import StudyPlan as StudyPlan
 from ._plan_sections import AlignmentPlan as AlignmentPlan
 from ._plan_sections import AnalysisPlan as AnalysisPlan
@@ -37,57 +30,51 @@ from ._plan_sections import DynamicsPlan as DynamicsPlan
 from ._plan_sections import EnginePlan as EnginePlan
 from ._plan_sections import PruningPlan as PruningPlan
 from ._probe_model import probe as probe
-from ._probing import probing_measures as probing_measures
-from ._probing import probing_tables as probing_tables
 from ._probing_plan import ProbingPlan as ProbingPlan
 from ._prune_model import prune as prune
 from ._retrieval_plan import RetrievalPlan as RetrievalPlan
 from ._run import Run as Run
 from ._run_stages import run_stages as run_stages
 from ._score_pairs import score_pairs as score_pairs
-from ._scores import TASK_SCORES as TASK_SCORES
 from ._scores import bleu_scores as bleu_scores
-from ._scores import rouge_scores as rouge_scores
+from ._scores import rouge_scores
 from ._scores import task_scores as task_scores
-from ._series_stages import series_stage_of as series_stage_of
-from ._study import removed_if_refused as removed_if_refused
+from ._series_stages import series_stage_of
+from ._study import removed_if_refused
 from ._study import study as study
-from ._study_models import StudyModels as StudyModels
-from ._train_further import train_further as train_further
-from ._train_model import TrainedModel as TrainedModel
-from ._train_model import train_model as train_model
+from ._study_models import StudyModels
+from ._train_further import train_further
+from ._train_model import train_model
 from ._transplant_plan import TransplantPlan as TransplantPlan
 from ._tuning_plan import DomainPlan as DomainPlan
 from ._tuning_plan import TunePlan as TunePlan
-from .stages import MATCH as MATCH
-from .stages import AbstractStage as AbstractStage
-from .stages import Align as Align
-from .stages import Check as Check
-from .stages import ChooseHeads as ChooseHeads
-from .stages import Compare as Compare
-from .stages import CompareRecordings as CompareRecordings
-from .stages import CountLeakage as CountLeakage
-from .stages import CountQuestions as CountQuestions
-from .stages import FollowArm as FollowArm
-from .stages import InsideTuned as InsideTuned
-from .stages import JoinArms as JoinArms
-from .stages import MatchModel as MatchModel
-from .stages import MeasureArm as MeasureArm
-from .stages import MeasureDomain as MeasureDomain
-from .stages import MeasureGiven as MeasureGiven
-from .stages import MeasureModel as MeasureModel
-from .stages import MeasureSuiteCheckpoint as MeasureSuiteCheckpoint
-from .stages import Prune as Prune
-from .stages import Record as Record
-from .stages import RecordArm as RecordArm
+from .stages import (
+    AbstractStage,
+    Align,
+    Check,
+    ChooseHeads,
+    Compare,
+    CompareRecordings,
+    FollowArm,
+    InsideTuned,
+    JoinArms,
+    MatchModel,
+    MeasureArm,
+    MeasureDomain,
+    MeasureGiven,
+    MeasureModel,
+    Prune,
+    Record,
+    RecordArm,
+    SettleArm,
+    Specialise,
+    TrainArm,
+    Transplant,
+    Tune,
+    WarmReader,
+    WarmRetriever,
+    matched_weights,
+)
 from .stages import Retrain as Retrain
-from .stages import SettleArm as SettleArm
-from .stages import Specialise as Specialise
 from .stages import Train as Train
-from .stages import TrainArm as TrainArm
-from .stages import Transplant as Transplant
-from .stages import Tune as Tune
-from .stages import WarmReader as WarmReader
-from .stages import WarmRetriever as WarmRetriever
-from .stages import WeighCheckpoint as WeighCheckpoint
-from .stages import matched_weights as matched_weights
+from .stages._train import learning_curve

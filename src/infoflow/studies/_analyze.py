@@ -1,9 +1,8 @@
-"""`analyze` and `merge`: the measuring part of a study, for any Hugging Face models."""
+"""`analyze` and `merge`: measure any Hugging Face models without training them."""
 
 import dataclasses
-import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -13,37 +12,34 @@ from infoflow.engine import InTurn
 from infoflow.findings import FINDINGS_TABLE
 from infoflow.flow import (
     AbstractMeasure,
-    PassOptions,
     first_then_others,
     given_measures,
     is_first,
     load_measures,
     wait_for_all,
 )
-from infoflow.foundation import UserError, absolute, atomic_folder, digest, provenance, without_folders
-from infoflow.report import anonymize, check_replaceable, known_tables, write_report
-from infoflow.results import RunFolder
+from infoflow.foundation import UserError, absolute, atomic_folder, digest, file_settings, provenance
+from infoflow.report import anonymize, check_output, known_tables, write_report
+from infoflow.results import GIVEN_SCORES, TASK_SCORES, RunFolder
 
 from ._clock import WallClock, reset_clock, wall_clock
 from ._data import at_most, distinct
 from ._given import AnalyzeOptions, changed, exists, given_models
-from ._given_scores import GIVEN_SCORES
 from ._graph import Graph
 from ._measures import named_measures, standard_measures
 from ._plan_sections import AnalysisPlan
 from ._probing import probed_corpus, probing_measures
 from ._run import Run
 from ._run_stages import run_stages
-from ._scores import TASK_SCORES
 from ._settings import build_settings
 from ._study import only_one, removed_if_refused
 from ._workbench import Workbench
 from .stages import AbstractStage, Check, Compare, MeasureGiven
+from .stages._measure import described
 from .stages._measure_given import SHARDS, shards_in
-from .stages._pairs import described
 
 OwnMeasures = Path | str | AbstractMeasure | Sequence[AbstractMeasure]
-_FILES = ("corpus", "test", "labels", "own")  # options that may be paths
+_FILES = ("corpus", "test", "labels", "own")  # options that may hold a path
 
 
 def analyze(
@@ -54,34 +50,35 @@ def analyze(
     measures: OwnMeasures | AnalysisPlan | None = None,
     **changes: Any,
 ) -> Run:
-    """Measure models on a corpus, compare them where there are several, and write a run folder with its report.
+    """Measure models on a corpus, compare them if there are several, and write a run folder with a report.
 
-    Each model is measured beside an untrained control of its own configuration, on the corpus's distinct sentences. A
-    model that is measured already in `out` with the same settings is not measured again; a plan with another corpus or
-    other settings replaces the folder's tables.
+    Each model is measured on the corpus's distinct sentences, with an untrained control of the same configuration. A
+    model that `out` already holds with the same settings is not measured again; a plan with another corpus or other
+    settings replaces the folder's tables.
 
     Args:
-        sources: What `load_model` takes: names, folders, .gguf files; one, or several in a list.
+        sources: Names, folders or .gguf files, as for `load_model`; one, or a list of several.
         options: Corpus, measures and settings.
         out: The run folder.
-        shard: (i, n): run only every n-th batch and leave its sums in `out`, for `merge`.
-        measures: Measures of your own, taken beside those of `only` and drawn in the report: a Python file, **which is
-            run**, or objects, which are measured anew in each call. An `AnalysisPlan` sets the package's measures.
+        shard: (i, n): run only every n-th batch and write its sums to `out`, for `merge`.
+        measures: Your own measures, run in addition to those of `only` and drawn in the report: a Python file, **which
+            is run**, or objects, which are measured again in each call. An `AnalysisPlan` configures the package's
+            measures.
         changes: Fields of `AnalyzeOptions` by name, such as `corpus="own.txt"` or `only=["head_confidence"]`.
 
     Raises:
-        UserError: A model, the corpus or a setting does not allow it.
+        UserError: A model, the corpus or a setting is unsuitable.
     """
     options = changed(options or AnalyzeOptions(), _with_measures(changes, measures))
     sources = [sources] if isinstance(sources, str | Path) else list(sources)
     sources, options = _absolute(sources, options)
     own = _own(options, measures, shard)
     run = RunFolder(out)
-    with removed_if_refused(run) if shard else only_one(run):  # shards may share a folder: each writes one of its own
-        _open(run, sources, options)
+    with removed_if_refused(run) if shard else only_one(run):  # shards may share a folder; each writes its own
+        _open(run, sources, options, [measure.name for measure in own])
         with wall_clock(run, save=shard is None and is_first()) as clock:
             _analyze(run, sources, options, own, shard, clock)
-        if shard and not run.read():  # another shard, which was refused, had made the folder
+        if shard and not run.read():  # another shard, which was refused, created the folder
             _open(run, sources, options)
         if options.anonymous and shard is None and is_first():
             anonymize(run)
@@ -97,7 +94,7 @@ def _with_measures(changes: dict[str, Any], measures: OwnMeasures | AnalysisPlan
 def _own(
     options: AnalyzeOptions, measures: OwnMeasures | AnalysisPlan | None = None, shard: tuple[int, int] | None = None
 ) -> list[AbstractMeasure]:
-    """The user's measures, refused before any work where they cannot be used."""
+    """The user's measures; unusable ones are rejected before any work starts."""
     taken = [*known_tables(), TASK_SCORES.name, GIVEN_SCORES.name, FINDINGS_TABLE.name]
     if measures is None or isinstance(measures, str | Path | AnalysisPlan):
         return load_measures(options.own, taken) if options.own else []
@@ -132,7 +129,7 @@ def _analyze(
 
 
 def _own_tables(run: RunFolder, own: Sequence[AbstractMeasure]) -> list[str]:
-    """The tables of the user's measures, with those that the same plan left there before."""
+    """The tables of the user's measures, including those that the same plan already wrote there."""
     before = run.read().get("own")
     names = [*(before if isinstance(before, list) else []), *(measure.name for measure in own)]
     return sorted({name for name in names if name in run.tables})
@@ -146,27 +143,24 @@ def _measuring(
     bench: Workbench,
     merging: bool,
 ) -> list[MeasureGiven]:
-    """The trained models, then their controls. A model that cannot be read is told of before any is measured."""
-    # Models compared may have different tokenizers: then words, not subwords, must be the same.
-    passes = PassOptions(
-        seed=options.seed,
-        tokens_per_batch=options.measures.tokens_per_batch,
-        max_length=options.max_length,
-        white_space_words=len(sources) > 1,
+    """The trained models, then their controls; an unreadable model is reported before any is measured."""
+    # Compared models may have different tokenizers, so words (not subwords) must match.
+    passes = options.measures.passes(
+        seed=options.seed, max_length=options.max_length, white_space_words=len(sources) > 1
     )
     stages = []
     for given in given_models(sources, options):
         stages.append(MeasureGiven.of(given, options, passes, corpus, measures, bench, merging))
-        if len(sources) > 1 or not given.trained:  # in memory one at a time
+        if len(sources) > 1 or not given.trained:  # one model in memory at a time
             stages[-1].release()
     return stages
 
 
 def _asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
-    """The standard measures and the probes, or those that write the tables of `only`; the user's own in any case."""
+    """The standard measures and probes, or those that write the tables of `only`; always the user's own."""
     probes = probing_measures(options.probing)
     if not options.only:
-        taken = {measure.name for measure in probes}  # a table that a plan of probes asks for is written once
+        taken = {measure.name for measure in probes}  # a table that the probing plan requests is written once
         return [*(each for each in standard_measures(options.measures) if each.name not in taken), *probes, *own]
     others = {measure.name for measure in (*probes, *own)}
     named = named_measures(options.measures, [name for name in options.only if name not in others], others=[*others])
@@ -174,7 +168,7 @@ def _asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> 
 
 
 def _analysis_graph(run: RunFolder, measuring: Sequence[MeasureGiven]) -> Graph:
-    """Measuring, the comparisons of all trained models and of all controls, and the tables."""
+    """Stages that measure, that compare all trained models and all controls, and that write the tables."""
     pairs = [(a, b) for a, b in combinations(measuring, 2) if a.subject.trained == b.subject.trained]
     parts = [(a, b, _pair_key(a, b)) for a, b in pairs if a.pair_measures]
     with_parts = {stage: stage.needed_for([part for a, b, part in parts if stage in (a, b)]) for stage in measuring}
@@ -192,10 +186,10 @@ def _pair_key(first: MeasureGiven, second: MeasureGiven) -> str:
 
 
 def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
-    """The run that shards from `analyze(..., shard=(i, n))` make up, written to `out`.
+    """Merge shards from `analyze(..., shard=(i, n))` into one run, written to `out`.
 
     Raises:
-        UserError: A folder holds no shard, or shards are missing or do not belong together.
+        UserError: A folder holds no shard, a shard is missing, or the shards do not match.
     """
     runs = [RunFolder.existing(folder) for folder in folders]
     if len({run.path.resolve() for run in runs}) < len(runs):
@@ -218,14 +212,14 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
             if not target.exists():
                 with atomic_folder(target) as folder:
                     shutil.copytree(shard, folder, dirs_exist_ok=True)
-        _analyze(merged, sources, options, own, None, None, merging=True)  # no one clock saw the shards
+        _analyze(merged, sources, options, own, None, None, merging=True)  # no single clock covers all shards
         if options.anonymous and is_first():
             anonymize(merged)
     return Run(merged)
 
 
 def _absolute(sources: Sequence[Path | str], options: AnalyzeOptions) -> tuple[list[str], AnalyzeOptions]:
-    """Local paths made absolute, so that the stored plan means the same from any folder."""
+    """Make local paths absolute, so that the stored plan means the same from any folder."""
     local = [str(absolute(source)) if exists(source) else str(source) for source in sources]
     files = {name: value for name in _FILES if (value := getattr(options, name)) and exists(value)}
     return local, dataclasses.replace(options, **{name: str(Path(value).resolve()) for name, value in files.items()})
@@ -246,36 +240,35 @@ def _asked(plan: Any, run: RunFolder) -> tuple[list[str], AnalyzeOptions]:
         ) from None
 
 
-def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions) -> None:
-    """Note the plan in the run folder; tables of another plan are removed, so that a report never mixes two."""
-    before = run.read()
-    if before and before.get("kind") != "analyze":
-        raise UserError(f"{run.path} holds a run of another kind ({before.get('kind')}). Choose another --out.")
+def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions, own: Iterable[str] = ()) -> None:
+    """Write the plan to the run folder and remove tables of another plan, so that a report never mixes two."""
+    before = check_output(run, "analyze", tables=own)
     if not sources:
         raise UserError("Give at least one model: a hub name, a folder, or a .gguf file.")
     plan = {"models": list(sources), "options": dataclasses.asdict(options)}
     names = ", ".join(given.name for given in given_models(sources, options) if given.trained)
     if is_first():
-        check_replaceable(run.report)
-        # Compared as JSON, which is what the folder holds.
-        if before and _compared_plan(before.get("plan", {}), before) != _compared_plan(
-            json.loads(json.dumps(plan)), before
-        ):
+        tables_of = _tables_of(plan)
+        if before and before.get("tables_of", _tables_of(before.get("plan"))) != tables_of:
             run.tables.clear()
             run.update(own=[])
             reset_clock(run)
-        run.update(anonymous=False, kind="analyze", title=f"How information flows through {names}", plan=plan)
+        run.update(
+            anonymous=False,
+            kind="analyze",
+            title=f"How information flows through {names}",
+            plan=plan,
+            tables_of=tables_of,
+            files=file_settings(AnalyzeOptions, "options."),
+        )
     wait_for_all()
 
 
-def _compared_plan(plan: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """What decides whether the folder's tables are of this plan; of an anonymous run no file's name is known."""
-    plan = without_folders(plan, anonymous=True) if before.get("anonymous") else plan
-    options = plan.get("options")
-    left = {**options, "only": None, "anonymous": None} if isinstance(options, dict) else options
-    if before.get("anonymous") and isinstance(left, dict):
-        left = {**left, **dict.fromkeys(_FILES)}
-    return {**plan, "options": left}
+def _tables_of(plan: Any) -> str:
+    """Digest of everything that determines whether the folder's tables belong to this plan."""
+    if not isinstance(plan, dict) or not isinstance(options := plan.get("options"), dict):
+        return digest(plan)
+    return digest({**plan, "options": {**options, "only": None, "anonymous": None}})
 
 
 def corpus_of(options: AnalyzeOptions) -> Corpus:
@@ -289,12 +282,17 @@ def corpus_of(options: AnalyzeOptions) -> Corpus:
     return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
 
 
+def described_corpus(corpus: Corpus) -> dict[str, Any]:
+    """How run.json describes the sentences that were read."""
+    words = int(corpus.word_counts.sum())
+    return {"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus), "words": words}
+
+
 def _describe(run: RunFolder, corpus: Corpus, stages: Graph, clock: WallClock | None) -> None:
     measured: list[MeasureGiven] = stages.of(MeasureGiven)
     models = [_told(each) for each in measured if each.subject.trained]
-    words = int(corpus.word_counts.sum())
     run.update(
-        corpus={"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus), "words": words},
+        corpus=described_corpus(corpus),
         models=models,
         timings={} if clock is None else {"analysis (this call)": round(clock.this_call, 1)},
         stages=stages.records(),

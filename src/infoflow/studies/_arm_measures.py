@@ -1,4 +1,4 @@
-"""What is measured of an arm of retrieval: a table each, by the names of `[retrieval] measures`."""
+"""Measures of one retrieval model: one table for each name in `[retrieval] measures`."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -45,70 +45,69 @@ from infoflow.retrieval import RETRIEVAL_SCORES, Library, RetrievalModel
 
 from ._arm_scores import ArmScores
 from ._parts import distinct
-from ._question_reading import SEARCHES
-from ._read_text import ReadText
-from ._read_world import read_world
+from ._question_reading import SEARCHES, TextScores
+from ._reading_matter import ReadText, read_world
 from ._retrieval_arms import ArmModel
 from ._retrieval_plan import OF_TEXT
-from ._text_scores import TextScores
 
-_OF_VARIANTS = ("scores", "knowledge")  # but for "pairs", of which all is looked at
-_HEAVY = 96  # facts of each kind that knock-outs and the like are made on
-_LIGHT = 48  # likewise, of kinds and with documents that are there to compare with
-_PROBED, _LABELS = 600, "parent"  # sentences, and what is asked of each word: the tag of the word that it hangs on
-_PROBED_SEED = hash64("probed-language") % 2**31  # not that of a world
-_CLUSTERED = 400  # facts of a world, below which its questions are too few for clusters
+_OF_VARIANTS = ("scores", "knowledge")  # except "pairs", which gets all measures
+_HEAVY = 96  # facts of each kind for expensive measures such as ablations
+_LIGHT = 48  # the same, for kinds and documents that serve as comparison
+_PROBED, _LABELS = 600, "parent"  # sentences; label of each word: the tag of its head
+_PROBED_SEED = hash64("probed-language") % 2**31  # differs from the seed of any world
+_CLUSTERED = 400  # minimum facts of a world: fewer give too few questions for clusters
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class ArmInside:
-    """An arm, loaded once for all measures."""
+    """A retrieval model, loaded once for all measures."""
 
     arm: ArmModel
     trained: bool
 
     @cached_property
     def model(self) -> RetrievalModel:
-        """All of it, in evaluation mode."""
+        """The whole model in evaluation mode."""
         return self.arm.load(self.trained)
 
     @property
     def reader(self) -> BertForMaskedLM | EncoderDecoderModel:
-        """The masked LM, or the encoder-decoder, alone."""
+        """The masked LM or encoder-decoder alone."""
         return self.model.reader
 
     @property
     def finds(self) -> tuple[str, ...]:
-        """The document that it finds itself, of a trained model that searches.
+        """The document that the model retrieves, if it is trained and searches.
 
-        Before training all arms of a seed are one reader, and other arms' passages are those of "gold" and "random".
+        Before training all variants of a seed share one reader, and the passages of other variants are those of "gold"
+        and "random".
         """
         return ("retrieved",) if self.trained and self.arm.source in SEARCHES else ()
 
     @property
     def reading(self) -> RetrievalModel | BertForMaskedLM | EncoderDecoderModel:
-        """What measures of the reader are given: the whole model where it finds a document."""
+        """The model that reader measures receive: the whole model if it retrieves documents."""
         return self.model if self.finds else self.reader
 
     def has(self, kind: Any, but: Collection[int] = ()) -> bool:
-        """Whether its world has facts of a kind, of other entities than these."""
+        """Whether its world has facts of a kind, apart from those about the entities in `but`."""
         return any(fact.entity not in but for fact in self.arm.world.world.of_kind(kind))
 
     @cached_property
     def lens(self) -> TunedLens:
-        """Trained once for all that looks through it."""
+        """The tuned lens, trained once for all measures that use it."""
         return fact_lens(self.reader, *self.about)
 
     @cached_property
     def own_library(self) -> Library:
-        """The world's passages with the model's own index, built once for all that it finds."""
+        """The world's passages in the model's own index, built once for all searches."""
         own = self.model.passage_library
         return self.arm.world.passage_library() if own is None else own
 
     @cached_property
     def edited_library(self) -> Library:
-        """Those of the edited index, likewise; it is built when it is first searched."""
+        """The passages of the edited index, built on first use."""
         return self.arm.world.passage_library(edited=True)
 
     @property
@@ -118,12 +117,12 @@ class ArmInside:
 
 
 class ArmMeasure(NamedTuple):
-    """How one table comes about."""
+    """How one table is computed."""
 
     schema: TableSchema
     of: Callable[[ArmInside], pd.DataFrame]
-    of_reader: bool  # whether it is the same for all arms that begin with the same reader, before training
-    version: int = 1  # raise when the same model gets other numbers
+    of_reader: bool  # whether all variants with the same initial reader share the values before training
+    version: int = 1  # increase when the same model yields different numbers
 
 
 def _scores(inside: ArmInside) -> pd.DataFrame:
@@ -137,7 +136,7 @@ def _scores(inside: ArmInside) -> pd.DataFrame:
 
 
 def arm_course(arm: ArmModel) -> pd.DataFrame:
-    """Rows of `RETRIEVAL_COURSE` of all updates that are kept of a training."""
+    """Rows of `RETRIEVAL_COURSE` for all updates that were kept from a training."""
     parts = []
     for update in arm.wanted:
         scores = ArmScores(arm.load(update=update), arm.objective, arm.world, arm.world, None)
@@ -146,14 +145,17 @@ def arm_course(arm: ArmModel) -> pd.DataFrame:
 
 
 def _knowledge(inside: ArmInside) -> pd.DataFrame:
-    """As it is, with the edited index; of a masked LM also after a short training to answer without a document, and
-    without single FFNs: with the right passage once it is trained to read, and of withheld facts as a control."""
+    """Knowledge of the model as trained and with the edited index.
+
+    A masked LM is also measured after a short training to answer without a document, and with single FFNs ablated: with
+    the gold passage once it is trained to read, and on withheld facts as a control.
+    """
     own = {"k": inside.arm.objective.k, "level": inside.arm.objective.level}
     parts = [
         knowledge(inside.model, *inside.about, library=inside.own_library, **own),
         knowledge(inside.model, *inside.about, edited=True, library=inside.edited_library, **own),
     ]
-    if inside.arm.writes:  # what comes next is about masks
+    if inside.arm.writes:  # the next measures apply to masks only
         return pd.concat(parts, ignore_index=True)
     taught = elicited(inside.reader, *inside.about, seed=inside.arm.seed).eval()
     parts += [
@@ -172,7 +174,7 @@ def _conflict(inside: ArmInside) -> pd.DataFrame:
 
 
 def _lens(inside: ArmInside) -> pd.DataFrame:
-    """Facts that change later by themselves, so that clusters are of the others."""
+    """Facts that change later form their own group, so that clusters hold only the others."""
     several = len(inside.arm.world.world.facts) >= _CLUSTERED
     options: Any = {"lens": inside.lens, "documents": (*DOCUMENTS[:-1], *inside.finds), "library": inside.own_library}
     parts = [knowledge_lens(inside.reading, *inside.about, clusters=several, **options)]
@@ -183,7 +185,8 @@ def _lens(inside: ArmInside) -> pd.DataFrame:
 
 
 def _flow(inside: ArmInside) -> pd.DataFrame:
-    """What claims read; then passages that do not answer, or not always; facts that change later, and withheld ones."""
+    """Conditions for claims, then passages that answer never or sometimes, facts that change later, and withheld
+    facts."""
     compared: Any = {"documents": ("random", "conflict", *inside.finds), "methods": ("knock-out",)}
     parts = [
         evidence_flow(inside.reader, *inside.about, facts=_HEAVY),
@@ -208,8 +211,10 @@ def _heads(inside: ArmInside) -> pd.DataFrame:
 
 
 def _ablation(inside: ArmInside) -> pd.DataFrame:
-    """What claims read; then passages that contradict, or that it finds; facts that change later, and withheld ones:
-    all without the heads that copy most where facts are trained or held out."""
+    """Conditions for claims, then contradicting or retrieved passages, facts that change later, and withheld facts.
+
+    All are measured with those heads ablated that copy most on trained or held-out facts.
+    """
     read, light = ("gold", "none", "random"), {"ranked_by": READ_KINDS, "facts": _LIGHT}
     asked: list[dict[str, Any]] = [{"documents": read, "facts": _HEAVY}]
     asked += [{"documents": ("conflict", *inside.finds), **light}]
@@ -236,7 +241,7 @@ def _labels(inside: ArmInside) -> pd.DataFrame:
 
 
 def _probed(inside: ArmInside, probe: AbstractMeasure) -> pd.DataFrame:
-    """What can be read from the reader's states of sentences of the language, which no reader was trained on."""
+    """What a probe decodes from the reader's states on sentences of the language, which no reader was trained on."""
     (world, tokenizer), warmed = inside.about, inside.arm.warmed
     texts = probed_language(world, *([] if warmed is None else [warmed.matter.world]))
     return measure(load_model(inside.reader, tokenizer=tokenizer), texts, [probe])[probe.table.name]
@@ -244,7 +249,7 @@ def _probed(inside: ArmInside, probe: AbstractMeasure) -> pd.DataFrame:
 
 @lru_cache(maxsize=1)
 def probed_language(*worlds: FactWorld) -> Corpus:
-    """Sentences of the language of worlds with their trees, but for those that the training texts of these hold."""
+    """Sentences of the worlds' language with their trees, except those in the worlds' training texts."""
     corpus = distinct(generate_grammar(2 * _PROBED, _PROBED_SEED, FACT_LANGUAGE))
     trained = {text for world in worlds for text in fact_corpus(world).column("text")}
     rows = [row for row, text in enumerate(corpus.column("text")) if text not in trained]
@@ -268,11 +273,11 @@ MEASURED: Mapping[str, ArmMeasure] = {
     "labels": ArmMeasure(PROBE_SCORES, _labels, of_reader=True, version=2),
     "examples": ArmMeasure(RETRIEVAL_EXAMPLES, _examples, of_reader=False),
 }
-"""By the name in the plan."""
+"""Measures by their name in the plan."""
 
 
 def measured_of(arm: ArmModel) -> list[str]:
-    """Which measures the plan asks for of an arm."""
+    """Names of the measures that the plan requests for a model."""
     asked = arm.models.plan.retrieval.measures
     if arm.models.plan.retrieval.corpus:
         return [name for name in asked if name in OF_TEXT]

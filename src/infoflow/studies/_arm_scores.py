@@ -1,4 +1,4 @@
-"""What an arm of retrieval finds, what it makes of that, and what the language costs it: rows of `retrieval_scores`."""
+"""What a retrieval model finds, how it answers with it, and its language loss: rows of `retrieval_scores`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from infoflow.corpus import Fact
 from infoflow.evidence import decoded_answers, fact_blocks, fact_inputs, own_log_probabilities, question_candidates
-from infoflow.foundation import block_of, hash64, stream
+from infoflow.foundation import hash64, stream
 from infoflow.objectives import UNSUPERVISED, RetrievalLM
 from infoflow.retrieval import (
     NULL,
@@ -33,51 +33,51 @@ from ._question_reading import (
     unlikely,
     without_passage,
 )
-from ._read_world import ReadWorld
-from ._training_accuracy import spread
+from ._reading_matter import ReadWorld
+from ._training_accuracy import spread, text_blocks
 
 _CUTS = (1, 2, 4, 20)
-_PASSAGES = (1, 2, 4, 8)  # for dates
+_PASSAGES = (1, 2, 4, 8)  # numbers of passages, for dates
 _MOST_FACTS, _MOST_LANGUAGE = 600, 400
 _MOST_AT_ONCE = 128  # sentences of the language
-_MOST_DECODED = 64  # facts, in two wordings each
+_MOST_DECODED = 64  # facts, each in two wordings
 _COURSE = {"trained": ("trained", "changed"), "held out": ("held out",)}
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class ArmScores:
-    """One arm as it is; `rows` are what is known of it.
+    """Scores of one retrieval model.
 
     | metric              | queries         | value                                             | control    |
     |---------------------|-----------------|---------------------------------------------------|------------|
-    | hit, recall, mrr    | facts, held out | of the first k passages                           | at random  |
+    | hit, recall, mrr    | facts, held out | in the first k passages                           | at random  |
     | collapse            | facts, held out | see `retrieval_scores`                            | at random  |
-    | nothing_found       | facts, held out | share that the empty passage alone is left to     | at random  |
+    | nothing_found       | facts, held out | share left with nothing but the empty passage     | at random  |
     | null_prior          | facts, language | prior of the empty passage                        | uniform    |
     | prior_entropy       | facts, language | of candidates, in nats                            | uniform    |
     | utility             | facts           | retrieval utility of the mean passage, in nats    | 0          |
-    | utility_marginal    | facts           | of all that was found, in nats                    | 0          |
+    | utility_marginal    | facts           | of all retrieved passages, in nats                | 0          |
     | log_likelihood      | facts           | of the answer, in nats                            | vocabulary |
     | p1                  | dates           | right answers with k passages                     | at random  |
     | posterior_entropy_j | dates           | of candidates given the j-th token, in nats       | shuffled   |
-    | exact_match         | facts           | share that a reader which writes spells rightly   | a guess    |
+    | exact_match         | facts           | share that a generating reader spells correctly   | a guess    |
     | exact_match_fast    | facts           | the same by RAG-Sequence's fast decoding          | a guess    |
     | loss                | language        | nats of a masked word, unread, without a passage  | vocabulary |
 
-    Systems: `own` is the model's own search; beside it `bm25`, `frozen` (as the retriever began), and of a learned one
-    the index as it was at the start of training (`own, first index`) and the edited index (`own, edited index`, of
-    questions about changed facts and later entities). What is told of `facts` is told of trained and of changed ones
-    too, and of each exposure of these: the queries "trained facts", "trained facts, weight 16" and so on.
+    Systems: `own` is the model's own search. Its controls are `bm25` and `frozen` (the retriever before training), and
+    for a learned retriever also the index from the start of training (`own, first index`) and the edited index (`own,
+    edited index`, for questions about changed facts and later entities). Rows of `facts` exist also for trained and
+    changed facts, and for each exposure of these: the queries "trained facts", "trained facts, weight 16" and so on.
     """
 
-    model: RetrievalModel  # in evaluation mode, with an index of its own weights
+    model: RetrievalModel  # in evaluation mode, with an index built from its own weights
     objective: RetrievalLM
     world: ReadWorld
-    unread: ReadWorld  # another world, whose sentences of the language no model has read
-    first: RetrievalModel | None  # as it began, where it has a retriever
-    before: ReadWorld | None = None  # the world that its reader learned to read before, if it did
-    edited: Library | None = None  # of the edited passages, shared with other measures; None: it is built here
+    unread: ReadWorld  # another world, whose language sentences no model has read
+    first: RetrievalModel | None  # the model before training, if it has a retriever
+    before: ReadWorld | None = None  # the world on which its reader was pretrained, if any
+    edited: Library | None = None  # of the edited passages, shared with other measures; None: built here
 
     def table(self) -> pd.DataFrame:
         """All rows, without key columns."""
@@ -92,7 +92,7 @@ class ArmScores:
         return RETRIEVAL_SCORES.conform(pd.concat([*parts, pd.DataFrame(rows)], ignore_index=True))
 
     def course(self) -> pd.DataFrame:
-        """Rows of `RETRIEVAL_COURSE`, without the update: of the same questions at every one."""
+        """Rows of `RETRIEVAL_COURSE` without the update, on the same questions at every update."""
         rows = []
         for name, kinds in _COURSE.items():
             facts = _some(self.world.world.of_kind(*kinds))
@@ -115,10 +115,10 @@ class ArmScores:
         return QuestionReading(self.model, self.objective)
 
     def _guess(self, facts: Sequence[Fact]) -> float:
-        """Right answers of a guess among the objects of each question's relation."""
+        """Accuracy of a guess among the objects of each question's relation."""
         return float(np.mean([1 / self.world.world.config.choices(fact.relation) for fact in facts]))
 
-    # -- what is found ------------------------------------------------------------------------------------------------
+    # -- retrieval ----------------------------------------------------------------------------------------------------
 
     def _found(self) -> Iterator[pd.DataFrame]:
         world = self.world.world
@@ -169,7 +169,7 @@ class ArmScores:
         assert self.first.passage_library is not None
         return self.first.passage_library
 
-    # -- what is made of it -------------------------------------------------------------------------------------------
+    # -- answers ------------------------------------------------------------------------------------------------------
 
     def _made(self) -> Iterator[dict[str, Any]]:
         asked, facts = self._asked(_some(self.world.world.of_kind("trained", "changed", "held out")))
@@ -180,7 +180,7 @@ class ArmScores:
             yield from self._reading.made(group, read.take(rows), blocks[rows], words)
 
     def _written(self) -> Iterator[dict[str, Any]]:
-        """Decoded over all words, with the passage summed out."""
+        """Answers decoded over the whole vocabulary, marginalised over passages."""
         facts = _some(self.world.world.of_kind("trained", "changed", "held out"))
         facts = [facts[place] for place in spread(len(facts), _MOST_DECODED)]
         world, tokenizer, level = self.world.world, self.world.tokenizer, self.objective.level
@@ -217,7 +217,7 @@ class ArmScores:
         return torch.special.entr(posterior).sum(dim=1).numpy()
 
     def _right(self, facts: Sequence[Fact], k: int, at_random: bool) -> np.ndarray:
-        """Whether each question is answered rightly, the passage summed out as in training."""
+        """Whether each question is answered correctly, marginalised over passages as in training."""
         world, tokenizer = self.world.world, self.world.tokenizer
         found = question_candidates(self.model, world, tokenizer, facts, k=k, library=self.model.passage_library)
         if at_random:
@@ -227,7 +227,7 @@ class ArmScores:
         return (logs.argmax(axis=1) == [world.facts[one].object for one in answers]).astype(np.float64)
 
     def _drawn(self, ids: np.ndarray) -> np.ndarray:
-        """Other passages in place of those found; the empty one stays."""
+        """Random passages in place of the retrieved ones; the empty passage stays."""
         drawn = ids.copy()
         for row, one in enumerate(drawn):
             others = stream("random-candidates", row).choice(len(self._library), len(one) - 1, replace=False)
@@ -237,13 +237,13 @@ class ArmScores:
     # -- the language -------------------------------------------------------------------------------------------------
 
     def _language(self) -> Iterator[dict[str, Any]]:
-        """Sentences that no model has read, one word of each hidden."""
+        """Scores on sentences that no model has read, with one word of each masked."""
         chosen = unread_language(self.world, self.unread, self.before)
         if not len(chosen):
             return
         source: Any = self.unread.queries.source
         asking = replace(self.objective.for_evaluation(), masking="salient", null_share=0.0, null_share_only=False)
-        losses, weights, blocks = [], [], block_of(source.sentence_ids[chosen])
+        losses, weights, blocks = [], [], text_blocks(source, chosen)
         for part in np.array_split(chosen, max(len(chosen) // _MOST_AT_ONCE, 1)):
             batch = self.unread.queries.batch(asking, part, ("language",), 0).to(self.model.device)
             ids, mask, labels = batch.input_ids, batch.attention_mask, batch.labels
@@ -261,7 +261,7 @@ class ArmScores:
             yield from priors("language", Read(logs, *nothing, there), blocks)
 
     def _prior_of(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """Of what the model finds for sentences, for which no passage helps."""
+        """Prior over what the model retrieves for sentences, where no passage helps."""
         num = len(batch.input_ids)
         gold, draws = np.full(num, NULL), np.zeros(num, dtype=np.int64)
         asked = Asked(batch.input_ids, batch.attention_mask, batch.labels, gold=gold, draws=draws)
@@ -271,7 +271,7 @@ class ArmScores:
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def _asked(self, facts: Sequence[Fact]) -> tuple[Asked, Sequence[Fact]]:
-        """In the wordings that are kept for testing, each with its fact."""
+        """Questions in the test wordings, each with its fact."""
         world, device = self.world.world, self.model.device
         inputs = fact_inputs(world, self.world.tokenizer, facts, "none", limit=self.world.positions)
         real = (inputs.attention_mask == 1) & (inputs.token_type_ids == 0)
@@ -289,8 +289,10 @@ class ArmScores:
 
 @lru_cache(maxsize=2)
 def unread_language(world: ReadWorld, unread: ReadWorld, before: ReadWorld | None = None) -> np.ndarray:
-    """Rows of at most 400 sentences of the language among the queries of `unread` that the training texts of `world`
-    and of the world `before` it do not hold: short ones come again by chance."""
+    """Rows of at most 400 language sentences among the queries of `unread` that are absent from the training texts.
+
+    The training texts are those of `world` and of `before`; short sentences occur again by chance.
+    """
     read = [one for one in (world, before) if one is not None]
     trained = {text for one in read for text in _language_of(one, range(len(one.queries.source.lengths))).values()}
     looked = spread(len(unread.queries.source.lengths), 16 * _MOST_LANGUAGE).tolist()
@@ -300,20 +302,20 @@ def unread_language(world: ReadWorld, unread: ReadWorld, before: ReadWorld | Non
 
 
 def _language_of(world: ReadWorld, rows: Iterable[int]) -> dict[int, bytes]:
-    """The tokens of those of the queries that are sentences of the language: a token is a word, in every world."""
+    """Tokens of those queries that are sentences of the language; a token is a word in every world."""
     source: Any = world.queries.source
     language = (row for row in rows if not len(source.example(row).labels["spans"]))
     return {row: source.row(row).astype(np.int64).tobytes() for row in language}
 
 
 def _some(facts: Sequence[Fact]) -> list[Fact]:
-    """At most so many, the same ones for every model."""
+    """At most 600 facts, the same for every model."""
     chosen = sorted(facts, key=lambda one: hash64("scored", one.number))[: _MOST_FACTS // 2]
     return sorted(chosen, key=lambda one: one.number)
 
 
 def _exposures(facts: Sequence[Fact]) -> Iterator[tuple[str, np.ndarray]]:
-    """Groups of facts that training asks for, by what they are called: their rows among these, one fact each."""
+    """Groups of facts that training asks about, by name: their rows in `facts`, one fact each."""
     for kind in ("trained", "changed"):
         of_kind = np.array([fact.kind == kind for fact in facts])
         weights = np.array([fact.weight for fact in facts])

@@ -1,4 +1,4 @@
-"""How long a study or an analysis took, over all calls that worked on it, killed ones too."""
+"""Wall time of a study or analysis, summed over all calls that worked on it, including killed ones."""
 
 import threading
 import time
@@ -11,11 +11,11 @@ from infoflow.results import RunFolder
 
 CLOCK_FILE = ".seconds"
 _EVERY = 10.0
-"""Seconds between two writings: what a killed call may lose."""
+"""Seconds between two writes, hence the most that a killed call loses."""
 
 
 class WallClock:
-    """Seconds of this call, and of all calls."""
+    """Seconds of this call and of all calls."""
 
     def __init__(self, file: Path, before: float) -> None:
         self._file, self._before, self._started = file, before, time.monotonic()
@@ -29,14 +29,14 @@ class WallClock:
         return self._before + self.this_call
 
     def save(self) -> None:
-        # A full disk is told of by what the run itself writes.
+        # The run's own writes report a full disk.
         with suppress(OSError, UserError), atomic_write(self._file) as path:
             path.write_text(f"{self.all_calls:.1f}\n", encoding="utf-8")
 
 
 @contextmanager
 def wall_clock(run: RunFolder, save: bool = True) -> Iterator[WallClock]:
-    """A clock that goes on where the last call on `run` ended or was killed; `save` keeps its time there."""
+    """A clock that continues where the last call on `run` ended or was killed; `save` stores its time there."""
     clock = WallClock(run.path / CLOCK_FILE, seconds_before(run))
     if not save:
         yield clock
@@ -58,12 +58,12 @@ def wall_clock(run: RunFolder, save: bool = True) -> Iterator[WallClock]:
 
 
 def reset_clock(run: RunFolder) -> None:
-    """What is measured from here on is another analysis."""
+    """Reset the clock: what follows is a new analysis."""
     WallClock(run.path / CLOCK_FILE, before=0.0).save()
 
 
 def seconds_before(run: RunFolder) -> float:
-    """Of all calls that have worked on the run."""
+    """Seconds of all calls that have worked on the run."""
     with suppress(OSError, ValueError):
         return float((run.path / CLOCK_FILE).read_text(encoding="utf-8"))
     return float(run.read().get("seconds") or 0.0)

@@ -1,35 +1,34 @@
-"""Recordings on several corpora, compared: does the corpus matter to who does the learning, or only the objective?"""
+"""Compare recordings on several corpora: does the corpus decide which parts learn, or only the objective?"""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from infoflow.dynamics import ALLOCATION_CORPORA, compare_corpora
+from infoflow.dynamics import ALLOCATION_CORPORA, ALLOCATION_GROUPS, compare_corpora
 from infoflow.findings import FINDINGS, FINDINGS_TABLE, evaluate
 from infoflow.foundation import UserError, current_display, provenance
-from infoflow.report import write_report
-from infoflow.results import KEYS, Column, RunFolder
+from infoflow.report import check_output, write_report
+from infoflow.results import KEYS, TASK_SCORES, Column, RunFolder
 
 from ._run import Run
-from ._scores import TASK_SCORES
 from ._study import only_one
 
 _CORPUS = Column(name="corpus", dtype="string", unit="", description="name of the study's folder")
 
 
 def compare_recordings(studies: Sequence[Path | str], out: Path | str) -> Run:
-    """Compare the recordings of studies that differ in their corpus; a run folder with the table and its report.
+    """Compare the recordings of studies that differ in their corpus, and write a run folder with table and report.
 
-    The studies' plans should be equal but for `[corpus]`; what else differs is told as a warning. A corpus has the name
-    of its study's folder.
+    The studies' plans should be equal except for `[corpus]`; other differences are reported as warnings. Each corpus is
+    named after its study's folder.
 
     Args:
         studies: Folders that `infoflow study` wrote, with `[dynamics] on = true`.
         out: The run folder to write.
 
     Raises:
-        UserError: A folder holds no recording, two have one name, or there are fewer than two.
+        UserError: A folder holds no recording, two share a name, or there are fewer than two.
     """
     runs = [RunFolder.existing(folder) for folder in studies]
     names = [run.path.resolve().name for run in runs]
@@ -38,7 +37,7 @@ def compare_recordings(studies: Sequence[Path | str], out: Path | str) -> Run:
             f"Each corpus has the name of its study's folder, so names must differ. Got {', '.join(names)}."
         )
     for run in runs:
-        if "allocation_groups" not in run.tables:
+        if ALLOCATION_GROUPS.name not in run.tables:
             raise UserError(
                 f"{run.path} holds no recording of its trainings. Let `infoflow study` finish there, with a plan that "
                 "says [dynamics] on = true."
@@ -46,9 +45,8 @@ def compare_recordings(studies: Sequence[Path | str], out: Path | str) -> Run:
     by_corpus = dict(zip(names, runs, strict=True))
     target = RunFolder(out)
     with only_one(target):
-        if target.read().get("kind", "corpora") != "corpora":
-            raise UserError(f"{target.path} holds a run of another kind. Choose another --out.")
-        similarity = compare_corpora({name: run.tables["allocation_groups"] for name, run in by_corpus.items()})
+        check_output(target, "corpora")
+        similarity = compare_corpora({name: run.tables[ALLOCATION_GROUPS.name] for name, run in by_corpus.items()})
         scores = [_scores(name, run) for name, run in by_corpus.items()]
         target.tables.write(similarity, ALLOCATION_CORPORA)
         target.tables.write(pd.concat(scores, ignore_index=True), TASK_SCORES.with_keys(_CORPUS, *KEYS))
@@ -59,7 +57,7 @@ def compare_recordings(studies: Sequence[Path | str], out: Path | str) -> Run:
 
 
 def _scores(name: str, run: RunFolder) -> pd.DataFrame:
-    """What the study's models scored; models of several studies have the same names until the corpus is in front."""
+    """Scores of the study's models; the corpus prefix makes model names of several studies distinct."""
     frame = run.tables[TASK_SCORES.name]
     return frame.assign(corpus=name, model=name + "/" + frame["model"].astype(str))
 
@@ -90,7 +88,7 @@ def _describe(target: RunFolder, by_corpus: dict[str, RunFolder]) -> None:
 
 
 def _differences(plans: dict[str, dict]) -> list[str]:
-    """What makes two studies differ in more than the corpus."""
+    """Differences between the studies other than the corpus."""
     (first, reference), *others = plans.items()
     parts = ("objectives", "seeds", "match", "model", "training", "dynamics")
     return [

@@ -1,4 +1,4 @@
-"""The sentences of a study: its parts, with tokenizers trained on the training part."""
+"""The sentences of a study, split into parts, with tokenizers trained on the training part."""
 
 import dataclasses
 from collections.abc import Callable
@@ -28,24 +28,24 @@ from ._plan import StudyPlan
 from ._plan_sections import CorpusPlan
 from ._probing import task_corpus
 
-_VERSION = 1  # raise when the same plan gives other data
-_WHOLE_SENTENCE = 512  # tokens: as `Corpus.encode` cuts
+_VERSION = 1  # increase when the same plan yields other data
+_WHOLE_SENTENCE = 512  # tokens: the limit of `Corpus.encode`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class StudyData:
-    """What every model of a study trains on and is measured on."""
+    """The data on which every model of a study is trained and measured."""
 
     train: Corpus
     validation: Corpus
-    test: Corpus  # pairs: a source with several translations is there several times
-    analysed: Corpus  # one row of `test` per different source: what models are scored and measured on
-    other_domain: Corpus | None  # one row per different source, none of them of the study; None: the plan names none
-    probed: Corpus | None  # what probes are trained and scored on; None: the plan names no task
+    test: Corpus  # pairs: a source occurs once for each of its translations
+    analysed: Corpus  # one row of `test` for each distinct source: models are scored and measured on it
+    other_domain: Corpus | None  # one row for each distinct source, none from the study; None: the plan names none
+    probed: Corpus | None  # probes are trained and scored on it; None: the plan names no task
     tokenizer: PreTrainedTokenizerBase
     target_tokenizer: PreTrainedTokenizerBase | None  # None: the corpus has no translations
     counted: bool  # whether an objective draws tokens by their frequency in training
-    parts: Parts  # the first three as they were cut up, and what is in none of them
+    parts: Parts  # how the first three were split, and which rows are in none of them
     key: str
 
     @property
@@ -57,7 +57,7 @@ class StudyData:
         return None if self.target_tokenizer is None else Vocabulary.from_tokenizer(self.target_tokenizer)
 
     def encoded(self, part: Corpus, positions: int) -> TrainingData:
-        """A part as token ids, sentences cut at `positions` tokens; text of another corpus may have no translations."""
+        """A part as token ids, with sentences cut at `positions` tokens; a part may lack translations."""
         data = self._of(part.encode(self.tokenizer, max_length=positions), positions)
         if self.target_tokenizer is None or "translation" not in part.columns:
             return data
@@ -71,10 +71,10 @@ class StudyData:
     def arranged(
         self, part: Corpus, positions: int, objective: AbstractObjective, reads: Reads, copies: int = 1
     ) -> TrainingData:
-        """A part as an objective reads it: sentences, windows, or `copies` passes of pairs.
+        """A part in the form that an objective reads: sentences, windows, or `copies` passes of pairs.
 
         Raises:
-            UserError: It reads windows or pairs, and the corpus has no documents.
+            UserError: The objective reads windows or pairs, and the corpus has no documents.
         """
         if reads == "pair":
             assert isinstance(objective, AbstractPairObjective)
@@ -82,7 +82,7 @@ class StudyData:
         return self.windows(part, positions) if reads == "window" else self.encoded(part, positions)
 
     def windows(self, part: Corpus, positions: int, budget: int = 0) -> TrainingData:
-        """A part as windows of consecutive sentences, of `budget` tokens at most; 0: of `positions`.
+        """A part as windows of consecutive sentences, of at most `budget` tokens; 0: `positions`.
 
         Raises:
             UserError: The corpus has no documents, or the budget does not fit.
@@ -104,14 +104,14 @@ class StudyData:
         short_share: float = 0.1,
         lone: Lone = "skip",
     ) -> TrainingData:
-        """A part as pairs of segments, of `max_tokens` at most; 0: of `positions`. See `segment_pairs`.
+        """A part as pairs of segments, of at most `max_tokens` tokens; 0: `positions`. See `segment_pairs`.
 
         Raises:
-            UserError: The corpus has no documents, or one where others are needed, or the length does not fit.
+            UserError: The corpus has no documents, only one where several are needed, or the length does not fit.
         """
         max_tokens = _fitting(max_tokens or positions, positions, "A pair of segments")
         documents = part.require_documents("A pair of segments")
-        whole = max(positions, _WHOLE_SENTENCE)  # pairs are cut front or back, so sentences are not before
+        whole = max(positions, _WHOLE_SENTENCE)  # pairs are truncated at either end, so sentences are not cut first
         source = part.encode(self.tokenizer, max_length=whole)
         rows = PairRows(
             source,
@@ -132,9 +132,9 @@ class StudyData:
         return TrainingData(source=rows, vocabulary=vocabulary, tokenizer=self.tokenizer)
 
     def _counted(self, positions: int) -> Vocabulary:
-        """The vocabulary with the frequencies of the training part."""
+        """The vocabulary with token frequencies of the training part."""
         vocabulary = self.vocabulary
-        with use_display(SilentDisplay()):  # sentences that are cut are told of where they are read
+        with use_display(SilentDisplay()):  # cut sentences are reported where they are read
             encoded = self.train.encode(self.tokenizer, max_length=positions)
         return vocabulary.with_counts(token_frequencies(encoded, vocabulary.size))
 
@@ -148,21 +148,15 @@ def _fitting(length: int, positions: int, what: str) -> int:
     return length
 
 
-def encode_all(data: StudyData, positions: int) -> None:
-    """Encode every part into the cache before several processes ask for it at once."""
-    for part in (data.train, data.validation, data.analysed):
-        data.encoded(part, positions)
-
-
 Tokenizers = tuple[PreTrainedTokenizerBase, PreTrainedTokenizerBase | None]
-"""Of the source, and of the target where there is one."""
+"""Tokenizers of the source and, if there is one, the target."""
 
 
 def prepare(plan: StudyPlan, folder: Path, given: Callable[[Corpus], Tokenizers] | None = None) -> StudyData:
-    """Load, filter and split the corpus; train its tokenizers once, into `folder`.
+    """Load, filter and split the corpus, and train its tokenizers once, into `folder`.
 
-    `given` returns, for the training part, tokenizers that are there already: then none are trained, and that of the
-    target is left where the corpus has no translations.
+    `given` maps the training part to existing tokenizers; then none are trained, and the target's is dropped if the
+    corpus has no translations.
 
     Raises:
         UserError: The corpus is too small, or an objective needs translations and it has none.
@@ -213,7 +207,7 @@ def prepare(plan: StudyPlan, folder: Path, given: Callable[[Corpus], Tokenizers]
 
 
 def _probed(analysed: Corpus, plan: StudyPlan) -> Corpus | None:
-    """Sentences of the lengths that the models were trained on."""
+    """Sentences of lengths that the models were trained on."""
     if not plan.probing.on:
         return None
     asked = plan.probing
@@ -229,16 +223,16 @@ def _other_domain(corpus: Corpus, parts: Parts, plan: CorpusPlan, parallel: bool
 
 
 def _settings(plan: CorpusPlan, parts: Parts) -> dict[str, Any]:
-    """What of the plan the data depends on: published parts by their content, left out where there are none."""
+    """The plan's settings that determine the data; published parts appear by content, absent ones not at all."""
     settings = dataclasses.asdict(plan)
     for name in ("transfer_name", "text_column", "translation_column", "document_column", "documents", "lines"):
-        del settings[name]  # nothing is trained on the first, and the corpus's digest says what columns hold
+        del settings[name]  # nothing is trained on the other domain, and the corpus's digest covers the columns
     if not plan.joint_vocabulary:
-        del settings["joint_vocabulary"]  # the data of versions that had no other vocabularies
+        del settings["joint_vocabulary"]  # data of versions without other vocabularies
     if plan.split == "source" or (plan.validation_name and plan.test_name):
-        del settings["split"]  # the data of versions that had no other rule
+        del settings["split"]  # data of versions without another rule
     if plan.sentences:
-        settings["chosen_by"] = "content"  # earlier versions chose by the line
+        settings["chosen_by"] = "content"  # earlier versions chose by line
     for name, part in (("validation_name", parts.validation), ("test_name", parts.test)):
         if settings.pop(name):
             settings[name] = part.digest

@@ -1,4 +1,4 @@
-"""Which engine runs a study, and how a process of it finds its stage again."""
+"""Chooses the engine of a study, and finds a stage again in an engine's process."""
 
 import os
 from functools import lru_cache
@@ -10,7 +10,7 @@ from infoflow.foundation import Threads, UserError, read_setting, thread_budget
 from infoflow.results import RunFolder
 
 from ._graph import Graph, graph
-from ._plan import StudyPlan
+from ._plan import StudyPlan, stored_plan
 from .stages import AbstractStage
 
 _ENTRY = "infoflow.studies:stage_of"
@@ -29,7 +29,7 @@ def engine_for(
 
 
 def _jobs(plan: StudyPlan, wanted: int | None) -> int:
-    """Stages at a time: on a CPU as many as the threads allow, on a GPU as many as are to share it."""
+    """Number of concurrent stages: on a CPU as many as the threads allow, on a GPU as many as share it."""
     import torch
 
     if processes()[1] > 1:
@@ -41,7 +41,7 @@ def _jobs(plan: StudyPlan, wanted: int | None) -> int:
 
 
 def stage_of(folder: str, key: str) -> AbstractStage:
-    """The stage of that key in the graph of the run folder's plan: what a process of an engine is told.
+    """The stage with that key in the graph of the run folder's plan, for a process of an engine.
 
     Raises:
         UserError: The plan in the folder has no such stage.
@@ -56,4 +56,4 @@ def stage_of(folder: str, key: str) -> AbstractStage:
 @lru_cache(maxsize=1)
 def _graph(folder: str, changed: int) -> Graph:
     run = RunFolder.existing(folder)
-    return graph(StudyPlan.from_json(run.read()["plan"]), run, prepared=True)
+    return graph(stored_plan(run), run, prepared=True)

@@ -1,4 +1,4 @@
-"""Models that are given to an analysis, and their controls: the same architecture with random weights."""
+"""Pretrained or external models in an analysis, and their controls: the same architecture with random weights."""
 
 import copy
 import dataclasses
@@ -11,10 +11,12 @@ from typing import Any, Literal
 import torch
 
 from infoflow.foundation import (
+    LATER,
     CountOrNone,
     Device,
+    File,
     MaxLength,
-    Name,
+    RequiredFile,
     Seed,
     UserError,
     absolute,
@@ -38,39 +40,42 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnalyzeOptions:
-    """What `analyze` reads and how; plain values, kept in run.json so that shards can be merged later."""
+    """What `analyze` reads and how: plain values, kept in run.json so that shards can be merged later."""
 
-    corpus: Name = "tatoeba-en-fr"
-    text_column: str = ""  # of the sentences, in a table or dataset
+    corpus: RequiredFile = "tatoeba-en-fr"
+    text_column: str = ""  # column of the sentences, in a table or dataset
     translation_column: str = ""
-    label_column: str = ""  # of each sentence's class, for the task sentence-label
-    bad_column: str = ""  # of the sentence that makes a minimal pair of each
-    labels: str = ""  # a file with one class of a sentence a line, instead
-    tags: tuple[str, ...] = ()  # names of the columns of a tagged file
-    test: str = ""  # a corpus that probes are tested on; empty: a part of `corpus`
-    parser: str = ""  # spaCy pipeline that gives the sentences trees; empty: the corpus's own, where it has any
+    label_column: str = ""  # column of each sentence's class, for the task sentence-label
+    bad_column: str = ""  # column of the contrasting sentence of each minimal pair
+    labels: File = ""  # alternatively a file with one sentence class per line
+    tags: tuple[str, ...] = ()  # column names of a tagged file
+    test: File = ""  # test corpus for probes; empty: a part of `corpus`
+    parser: File = ""  # spaCy pipeline that parses the sentences; empty: the corpus's own trees, if any
     only: tuple[str, ...] = ()  # tables to compute; empty: all
-    own: str = ""  # a Python file with measures of the user's own, taken beside those of `only`
-    sentences: CountOrNone = 5000  # of the corpus at most, chosen by hash; 0: all
-    control: bool = True  # measure the same architecture with random weights too
+    own: File = ""  # a Python file with the user's own measures, run in addition to those of `only`
+    sentences: CountOrNone = 5000  # maximum number, chosen by hash; 0: all
+    control: bool = True  # also measure the same architecture with random weights
     seed: Seed = 0
     device: Device = "auto"
-    tokenizer: str | None = None
+    tokenizer: File | None = None
+    source_language: str = dataclasses.field(default="", metadata=LATER)  # code, for models of several languages
+    target_language: str = dataclasses.field(default="", metadata=LATER)
+    prefix: str = dataclasses.field(default="", metadata=LATER)  # prepended to each text
     max_length: MaxLength = 512
-    precision: Literal["fp32", "bf16"] = "fp32"  # of weights and states; "bf16" is faster on processors that have it
-    anonymous: bool = False  # what is written holds no path and no name of a local file
+    precision: Literal["fp32", "bf16"] = "fp32"  # of weights and states; "bf16" is faster on processors that support it
+    anonymous: bool = False  # omit all paths and names of local files from the output
     measures: AnalysisPlan = dataclasses.field(default_factory=AnalysisPlan)
-    probing: ProbingPlan = dataclasses.field(default_factory=ProbingPlan)  # its tables are beside those of `only`
+    probing: ProbingPlan = dataclasses.field(default_factory=ProbingPlan)  # its tables are added to those of `only`
 
     def __post_init__(self) -> None:
         check_settings(self)
 
 
 def changed(options: AnalyzeOptions, changes: Mapping[str, Any]) -> AnalyzeOptions:
-    """The options with fields of other values; lists become tuples, paths names.
+    """The options with changed fields; lists become tuples, and paths become names.
 
     Raises:
-        UserError: There is no such field, or its value is not allowed.
+        UserError: A field does not exist or its value is not allowed.
     """
     names = [field.name for field in dataclasses.fields(options)]
     for name, value in changes.items():
@@ -88,7 +93,7 @@ def changed(options: AnalyzeOptions, changes: Mapping[str, Any]) -> AnalyzeOptio
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenModel:
-    """A model to measure: as it is, or with random weights."""
+    """A model to measure, as it is or with random weights."""
 
     source: str
     name: str
@@ -96,48 +101,49 @@ class GivenModel:
 
     def load(self, options: AnalyzeOptions) -> Model:
         model = load_model(
-            self.source, tokenizer=options.tokenizer, device=options.device, dtype=_DTYPES[options.precision]
+            self.source,
+            tokenizer=options.tokenizer,
+            device=options.device,
+            dtype=_DTYPES[options.precision],
+            source_language=options.source_language,
+            target_language=options.target_language,
+            prefix=options.prefix,
         )
         model = model if self.trained else untrained(model, options.seed)
         return dataclasses.replace(model, name=self.name)
 
     def subject(self, model: Model) -> Subject:
-        """What tables call it, once it is loaded."""
+        """How tables identify the model once it is loaded."""
         return given_subject(model, self.name, trained=self.trained)
 
     @property
     def corruption(self) -> AbstractObjective | None:
-        """How its training corrupted text, where its folder says so, and not as it is taken to be without a word."""
+        """How training corrupted text, if the model's folder records it; never the default assumption."""
         objective = trained_objective(self.source)
         return None if objective == MaskedLM() else objective
 
 
 def given_subject(model: Model, name: str = "", *, trained: bool = True) -> Subject:
-    """What tables call a model that no study trained.
+    """How tables identify a model that no study trained.
 
     Args:
         model: The model.
-        name: What it is called instead of its own name.
-        trained: False: it is the control, the same architecture with random weights, under the name of the model.
+        name: Replaces the model's own name.
+        trained: False: the control, the same architecture with random weights under the model's name.
     """
     recipe = Recipe(objective=Spec(model.task), architecture=Spec(family_of(model)), seed=0)
     return Subject(recipe=recipe, update=None if trained else UNTRAINED, given=name or model.name)
 
 
 def family_of(model: Model) -> str:
-    """What transformers calls the architecture."""
+    """The transformers name of the architecture."""
     return str(getattr(model.module.config, "model_type", ""))
 
 
 def given_models(sources: Sequence[str], options: AnalyzeOptions) -> list[GivenModel]:
-    """The models, then their controls if these are wanted."""
+    """The models, then their controls if requested."""
     kinds = (True, False) if options.control else (True,)
-    names = distinct_names(sources)
-    if options.anonymous:
-        numbers = iter(range(1, len(names) + 1))
-        names = [
-            f"model-{next(numbers)}" if exists(source) else name for name, source in zip(names, sources, strict=True)
-        ]
+    names = distinct_names(sources, options.anonymous)
     return [
         GivenModel(source=str(source), name=name, trained=trained)
         for trained in kinds
@@ -145,23 +151,30 @@ def given_models(sources: Sequence[str], options: AnalyzeOptions) -> list[GivenM
     ]
 
 
-def distinct_names(sources: Sequence[str]) -> list[str]:
-    """The last part of each path, or as many parts as tell the models apart; a link keeps its own name."""
+def distinct_names(sources: Sequence[str], anonymous: bool = False) -> list[str]:
+    """The last part of each path, or as many parts as distinguish the models; a link keeps its own name.
+
+    `anonymous` numbers local models instead.
+    """
     parts = [Path(absolute(source) if exists(source) else source).parts for source in sources]
     for depth in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-depth:]) for part in parts]
-        if len(set(names)) == len(names):
+        if len(set(names)) < len(names):
+            continue
+        if not anonymous:
             return names
+        local = [name for source, name in zip(sources, names, strict=True) if exists(source)]
+        return [f"model-{local.index(name) + 1}" if name in local else name for name in names]
     raise UserError(f"Each model must be given once. Got {', '.join(map(str, sources))}.")
 
 
 def exists(path: str | Path) -> bool:
-    """Whether there is a file or folder of that name; a name that is too long has none."""
+    """Whether a file or folder of that name exists; a name that is too long has none."""
     return os.path.exists(path)  # noqa: PTH110 (that of pathlib raises before Python 3.12)
 
 
 def untrained(model: Model, seed: int) -> Model:
-    """The same architecture with random weights: what a measure finds before any learning."""
+    """The same architecture with random weights, as a control without any learning."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(hash64("untrained", seed))
         module = type(model.module)(copy.deepcopy(model.module.config)).to(model.module.dtype)

@@ -1,4 +1,4 @@
-"""Has a model that was given learned to predict text? Its loss, beside what frequencies alone would give."""
+"""Has a pretrained or external model learned to predict text? Its loss, compared with a unigram baseline."""
 
 # S sentence, T token
 
@@ -11,43 +11,28 @@ import torch
 from infoflow.corpus import Corpus, length_batches
 from infoflow.foundation import NUM_BLOCKS, block_of, hash64_array
 from infoflow.models import Model, model_inputs, pad_rows
-from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+from infoflow.results import GIVEN_SCORES, ratio_estimate
 
 SENTENCES = 200
-"""Sentences that a model is asked for, at most."""
-_SHARES = 7  # every 7th token of a sentence is hidden from a masked LM at a time: about the 15 % of its training
+"""Maximum number of sentences that a model is scored on."""
+_SHARES = 7  # a masked LM has every 7th token masked at a time: about the 15 % of its training
 _TOKENS = 2048
-
-GIVEN_SCORES = TableSchema(
-    name="given_scores",
-    version=1,
-    description="How well each given model predicts the tokens of sentences that it is measured on.",
-    columns=(
-        Column(name="metric", dtype="string", unit="", description="loss"),
-        *estimate_columns(
-            "nats per token",
-            "cross-entropy of the model's predictions; NaN where it has no head that predicts tokens",
-            "entropy of these tokens' own frequencies",
-            "tokens",
-        ),
-    ),
-)
 
 
 def given_scores(model: Model, corpus: Corpus, max_length: int = 512) -> pd.DataFrame:
-    r"""The loss of a model on sentences, in nats per token: the rule by which claims count it as trained reads it.
+    r"""The loss of a model on sentences, in nats per token; claims use it to decide whether the model is trained.
 
     $$ \mathrm{loss} = -\frac{1}{N} \sum_t \log p(w_t \mid c_t), \qquad
        \mathrm{baseline} = -\sum_w f_w \log f_w $$
 
-    The context c of a token is what stands before it (causal LM), or the sentence with every 7th token hidden (masked
-    LM), each token once. f are the frequencies of the same N tokens: no model that ignores context does better, so the
-    baseline is a hard one. Special tokens are neither predicted nor counted. A model without a head that predicts
-    tokens, and one of two stacks, gets NaN.
+    The context c of a token is the preceding text (causal LM), or the sentence with every 7th token masked (masked LM,
+    each token once). f are the frequencies of the same N tokens: no model that ignores context does better, so the
+    baseline is strict. Special tokens are neither predicted nor counted. Encoder-decoders and models without a token
+    prediction head get NaN.
 
     Args:
-        model: With a tokenizer.
-        corpus: Sentences; 200 of them at most, chosen by hash.
+        model: A model with a tokenizer.
+        corpus: Sentences, of which at most 200 are used, chosen by hash.
         max_length: Longer sentences are cut.
 
     Returns:
@@ -79,7 +64,7 @@ def _predicts(model: Model) -> bool:
 
 
 def _rows(model: Model, texts: Sequence[str], max_length: int) -> list[tuple[int, np.ndarray, np.ndarray]]:
-    """(sentence, what the model reads, what it is to say at each place or −1); of a masked LM several a sentence."""
+    """(sentence, input ids, targets or −1 at each position); a masked LM gets several rows per sentence."""
     tokenizer = model.require_tokenizer()
     longest = max_length if model.max_tokens is None else min(max_length, model.max_tokens)
     encoded = tokenizer(list(texts), truncation=True, max_length=longest)["input_ids"]
@@ -104,7 +89,7 @@ def _rows(model: Model, texts: Sequence[str], max_length: int) -> list[tuple[int
 def _losses(
     model: Model, rows: Sequence[tuple[int, np.ndarray, np.ndarray]]
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Of each token that is predicted its sentence, its loss, and itself, batch by batch."""
+    """For each predicted token its sentence, its loss and its id, batch by batch."""
     lengths = np.array([len(ids) for _, ids, _ in rows], dtype=np.int64)
     for batch in length_batches(lengths, _TOKENS, None if model.pads else 1):
         chosen = [rows[index] for index in batch]

@@ -1,21 +1,28 @@
-"""The graph of a study: all stages of a plan, each behind what it needs, and which of them are missing."""
+"""The graph of a study: all stages of a plan in order of dependency, their costs, and which are missing."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+from infoflow.foundation import atomic_write, read_object
 from infoflow.results import RunFolder
 
-from ._costs import Costs, records_of
 from ._plan import StudyPlan
 from ._study_models import StudyModels
 from .stages import STAGES, AbstractStage, Check
 
+RECORDS = "stages"
+_SHARES = 10**6  # resolution of the shares of a GPU
+_UNIT = 60.0  # seconds to train a masked LM, until a record exists
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Graph:
-    """Stages in an order in which each finds what it needs."""
+    """Stages, each after those that it depends on."""
 
     stages: Sequence[AbstractStage]
     folder: RunFolder
@@ -42,17 +49,17 @@ class Graph:
         return [stage for stage in self.stages if not stage.is_done()]
 
     def records(self) -> list[dict[str, Any]]:
-        """What stages took that ended here, in order: label, kind, wall and CPU seconds, peak memory, host, threads.
+        """Usage of the stages that ended here, in order: label, kind, wall and CPU seconds, peak memory, host, threads.
 
-        Stages of less than a twentieth of a second leave none; those of an earlier infoflow have no `cpu_seconds`.
+        Stages shorter than a twentieth of a second leave no record; those of an earlier infoflow lack `cpu_seconds`.
         """
         return records_of(self.stages, self.folder)
 
 
 def graph(plan: StudyPlan | Path | str, out: RunFolder | Path | str, prepared: bool = False) -> Graph:
-    """All stages of a plan in the run folder `out`; nothing is trained or measured yet, but data are prepared.
+    """All stages of a plan in the run folder `out`; data are prepared, but nothing is trained or measured yet.
 
-    The way for scripts to do parts of a study: `for stage in graph(plan, out): ...` with `stage.kind`, `stage.label`,
+    Scripts use it to run parts of a study: `for stage in graph(plan, out): ...` with `stage.kind`, `stage.label`,
     `stage.is_done()`, `stage.run()`, `stage.tables()`. `prepared`: see `StudyModels`.
     """
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
@@ -64,3 +71,85 @@ def graph(plan: StudyPlan | Path | str, out: RunFolder | Path | str, prepared: b
     stages.append(Check(folder=folder, stages=tuple(stages), needs=tuple(stage.key for stage in stages)))
     costs = Costs(folder, plan)
     return Graph(stages=[costs.on(stage) for stage in stages], folder=folder)
+
+
+class Costs:
+    """Seconds of the stages in one run folder."""
+
+    def __init__(self, folder: RunFolder, plan: StudyPlan) -> None:
+        self._seconds = {key: float(record["seconds"]) for key, record in records(folder).items()}
+        self._by_kind: dict[str, list[float]] = {}
+        for record in records(folder).values():
+            if record.get("estimate"):
+                self._by_kind.setdefault(record["kind"], []).append(record["seconds"] / record["estimate"])
+        self._machine = {"threads": plan.engine.threads, "resources": _resources(plan)}
+
+    def on(self, stage: AbstractStage) -> AbstractStage:
+        """The stage with its cost and the resources that it needs."""
+        return replace(stage, cost=self.of(stage), **(self._machine if stage.runs_models else {}))
+
+    def of(self, stage: AbstractStage) -> float:
+        """Seconds that the stage took, or an estimate from other stages of its kind."""
+        if stage.key in self._seconds:
+            return self._seconds[stage.key]
+        scale = median(self._by_kind[stage.kind]) if stage.kind in self._by_kind else _UNIT
+        return scale * stage.estimate
+
+
+def keep_record(folder: RunFolder, stage: AbstractStage, usage: Any) -> None:
+    """Record what a stage took, together with its estimate."""
+    if usage.seconds < 0.05:
+        return
+    record = {
+        "kind": stage.kind,
+        "label": stage.label,
+        "estimate": stage.estimate,
+        "seconds": round(usage.seconds, 2),
+        "cpu_seconds": round(usage.cpu_seconds, 2),
+        "peak_memory": usage.peak_memory,
+        "host": usage.host,
+        "device": usage.device,
+        "threads": usage.threads,
+    }
+    path = _folder(folder) / f"{stage.key}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(record) + "\n", encoding="utf-8")
+
+
+def records(folder: RunFolder) -> Mapping[str, dict[str, Any]]:
+    """Records of finished stages, by their keys."""
+    found = {path.stem: _read(path) for path in sorted(_folder(folder).glob("*.json"))}
+    return {key: record for key, record in found.items() if record is not None}
+
+
+def records_of(stages: Iterable[AbstractStage], folder: RunFolder) -> list[dict[str, Any]]:
+    """Records of a graph's stages, in order, if they exist."""
+    known = records(folder)
+    return [known[stage.key] for stage in stages if stage.key in known]
+
+
+def _folder(folder: RunFolder) -> Path:
+    return folder.path / "work" / RECORDS
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A record, or None if it is damaged."""
+    try:
+        record = read_object(path)
+        return record if record["seconds"] > 0 and isinstance(record["kind"], str) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _resources(plan: StudyPlan) -> dict[str, float]:
+    """A stage takes a whole GPU, or the share that the plan sets."""
+    import torch
+
+    on_gpu = plan.training.device.startswith("cuda") or (plan.training.device == "auto" and torch.cuda.is_available())
+    return {"GPU": _share(plan.engine.per_gpu)} if on_gpu else {}
+
+
+def _share(stages: int) -> float:
+    """Share of one GPU when `stages` run at a time: rounded down, so that all fit."""
+    return math.floor(_SHARES / stages) / _SHARES

@@ -1,4 +1,4 @@
-"""The measures that a study and `infoflow analyze` run unless told otherwise."""
+"""The default measures of a study and of `infoflow analyze`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -58,45 +58,30 @@ from infoflow.representations import (
     WordGeometry,
     WordNeighbours,
 )
+from infoflow.results import TABLES, TASK_SCORES
 
 from ._plan import StudyPlan
 from ._plan_sections import AnalysisPlan
 from ._probing import probing_measures
 
 SCORES_ONLY = "task_scores"
-"""In `AnalysisPlan.tables`: the scores, which every study has, and nothing else."""
+"""In `AnalysisPlan.tables`: only the scores, which every study has."""
 
 OF_CHECKPOINTS = (CONVERGENCE.name, WEIGHT_CHANGE.name, PREDICTION_DIVERGENCE.name, EMBEDDING_CHANGE.name)
 """Tables that compare checkpoints of one training with each other."""
 OF_PROBES = (PROBE_SCORES.name, MINIMAL_PAIRS.name)
-"""Tables of the section `probing` that can be taken at checkpoints; where they are asked for."""
+"""Tables of the section `probing` that can be computed at checkpoints, on request."""
 OF_SEEDS = (SEED_DIVERGENCE.name,)
-"""Tables that compare checkpoints of two trainings of a study; where they are asked for."""
-LIGHT_TABLES = (
-    "mutual_information",
-    "layer_distance",
-    "geometry",
-    "effective_rank",
-    "head_confidence",
-    "head_positional",
-    "head_surface",
-    "head_patterns",
-    "head_relations",
-    "loss_by_position",
-    "loss_by_frequency",
-    "in_context_learning",
-    "ngram_agreement",
-    "translation_stages",
-    "convergence",
-    "weight_change",
-    "prediction_divergence",
-    "embedding_change",
-)
-"""What is measured at every checkpoint of a training unless told otherwise: cheap, and each says when."""
+"""Tables that compare checkpoints of two trainings of a study, on request."""
+
+
+def light_tables() -> list[str]:
+    """Tables measured at every checkpoint by default: those declared as light; scores are always measured."""
+    return [table.name for table in TABLES.values() if table.light and table is not TASK_SCORES]
 
 
 def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
-    """The measures of one model that the plan asks for.
+    """The measures of one model that the plan requests.
 
     Raises:
         UserError: The plan names a table that nothing writes.
@@ -110,22 +95,22 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
 
 
 def check_tables(plan: StudyPlan) -> None:
-    """Refuse names of tables that nothing writes, before any work.
+    """Refuse names of tables that nothing writes, before any work starts.
 
     Raises:
-        UserError: The plan has one.
+        UserError: The plan names one.
     """
     standard_measures(plan.analysis)
     checkpoint_tables(plan, heavy=True)
 
 
 def checkpoint_tables(plan: StudyPlan, heavy: bool) -> list[str]:
-    """Names of the tables that the plan wants of a checkpoint, of a heavy step or another one.
+    """Names of the tables that the plan requests at a checkpoint, at a heavy step or any other step.
 
     Raises:
         UserError: Nothing writes one of them.
     """
-    names = list(plan.checkpoints.light or LIGHT_TABLES) + (list(plan.checkpoints.heavy) if heavy else [])
+    names = list(plan.checkpoints.light or light_tables()) + (list(plan.checkpoints.heavy) if heavy else [])
     wanted = list(dict.fromkeys(names))
     elsewhere = (*OF_CHECKPOINTS, *OF_SEEDS, *OF_PROBES)
     named_measures(
@@ -139,7 +124,7 @@ def checkpoint_tables(plan: StudyPlan, heavy: bool) -> list[str]:
 
 
 def _check_probed(plan: StudyPlan, names: Sequence[str]) -> None:
-    """Refuse tables of probes that the section `probing` does not ask for."""
+    """Refuse probing tables that the section `probing` does not request."""
     made = {measure.name for measure in probing_measures(plan.probing)} if names else set()
     if missing := [name for name in names if name not in made]:
         what = 'tasks = ["minimal-pairs"]' if missing[0] == MINIMAL_PAIRS.name else 'tasks = ["upos"]'
@@ -152,11 +137,13 @@ def _check_probed(plan: StudyPlan, names: Sequence[str]) -> None:
 def named_measures(
     plan: AnalysisPlan, names: Sequence[str], setting: str = "--only", others: Sequence[str] = ()
 ) -> list[AbstractMeasure]:
-    """The measures of one model that write these tables: the standard ones, and those of predictions and translations
-    that are taken over training or where they are named.
+    """The measures of one model that write these tables.
+
+    Standard measures, and those of predictions and translations that are computed over training or by name.
 
     Raises:
-        UserError: Nothing writes one of them; `setting` is where it was named, which also knows the `others`.
+        UserError: Nothing writes one of them; `setting` is where it was named, and `others` are further names valid
+            there.
     """
     every = [*standard_measures(plan), *_over_training(plan)]
     known = [*dict.fromkeys(measure.name for measure in every), *others]
@@ -167,7 +154,7 @@ def named_measures(
 
 
 def _over_training(plan: AnalysisPlan) -> list[AbstractMeasure]:
-    """What is taken over training alone. The first reads the sentences for all that ask for losses."""
+    """Measures for training courses only; the first reads the sentences for all that need losses."""
     return [
         NgramAgreement(),
         LossByPosition(),
@@ -180,7 +167,7 @@ def _over_training(plan: AnalysisPlan) -> list[AbstractMeasure]:
 
 
 def pair_measures(plan: AnalysisPlan) -> list[PairMeasure]:
-    """The measures of two models that the plan asks for."""
+    """The measures of model pairs that the plan requests."""
     return [measure for measure in _all_pairs(plan) if not plan.tables or measure.name in plan.tables]
 
 
@@ -230,7 +217,7 @@ def _all_standard(plan: AnalysisPlan) -> list[AbstractMeasure]:
 
 
 def measures_by_table(measures: Sequence[AbstractMeasure]) -> dict[str, list[AbstractMeasure]]:
-    """The measures by the name of their table; several may write one."""
+    """The measures by the name of their table, which several may write."""
     tables: dict[str, list[AbstractMeasure]] = {}
     for measure in measures:
         tables.setdefault(measure.name, []).append(measure)

@@ -17,9 +17,9 @@ from infoflow.findings import (
     findings_over_scale,
     scale_runs,
 )
-from infoflow.foundation import UserError, current_display, provenance
+from infoflow.foundation import current_display, provenance
 from infoflow.over_training import STAGES_BY_WARMUP
-from infoflow.report import check_replaceable, write_report
+from infoflow.report import check_output, write_report
 from infoflow.results import RunFolder
 
 from ._run import Run
@@ -27,24 +27,24 @@ from ._study import only_one
 from ._warmups import warm_ups, warm_ups_before
 
 _TABLES = (FINDINGS_OVER_SCALE, TRENDS, FINDINGS_BY_RUN, FINDINGS_AT_SCALE)
-_SCALE = {  # of a plan's parts, what makes a scale; the rest should be the same
+_SCALE = {  # sections of a plan that define its scale; the others should be equal
     "model": ("width", "layers", "decoder_layers", "heads", "feedforward"),
     "training": ("updates", "max_source_tokens", "save_every", "log_every"),
 }
 
 
 def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale") -> Run:
-    """Judge every claim on each of several studies, and tell how its effect changes with scale: tables, and a report.
+    """Judge every claim on each of several studies, and report how its effect changes with scale.
 
-    The studies should differ in tokens, width, depth, corpus and seeds alone; what else differs is told as a warning.
-    Two that differ in a warm-up four times as long alone also decide `time:T19`, see `STAGES_BY_WARMUP`.
+    The studies should differ only in tokens, width, depth, corpus and seeds; other differences are reported as
+    warnings. Two that differ only in a warm-up four times as long also decide `time:T19`, see `STAGES_BY_WARMUP`.
 
-    A comparison needs the studies' folders once: its own folder, some hundred kilobytes, stands for them from then on.
-    So a grid grows over machines and sittings, and the result is that of all its studies at once.
+    A comparison needs the studies' folders only once: afterwards its own folder, some hundred kilobytes, stands for
+    them. A grid can therefore grow over machines and sessions, and the result always covers all its studies.
 
     Args:
-        studies: Folders that `infoflow study` wrote, and of earlier comparisons; two studies or more in all, or one
-            with checkpoints.
+        studies: Folders of `infoflow study` or of earlier comparisons; at least two studies in total, or one with
+            checkpoints.
         out: The run folder to write.
 
     Raises:
@@ -53,17 +53,16 @@ def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale
     runs = scale_runs(studies)
     target = RunFolder(out)
     with only_one(target):
-        if target.read().get("kind", OVER_SCALE) != OVER_SCALE:
-            raise UserError(f"{target.path} holds a run of another kind. Choose another --out.")
-        check_replaceable(target.report)
+        check_output(target, OVER_SCALE)
         warnings = _differences(runs)
         for warning in warnings:
             current_display().warn(warning)
         found = findings_over_scale(runs)
         whole = [run for run in runs if isinstance(run, ScaleRun)]
-        compared = warm_ups(whole) or warm_ups_before(studies)  # the folder may be one of these
-        target.tables.remove([STAGES_BY_WARMUP.name])
-        if compared is not None:
+        compared = warm_ups(whole) or warm_ups_before(studies)  # `out` may be one of these folders
+        if compared is None:
+            target.tables.remove([STAGES_BY_WARMUP.name])
+        else:  # replaced atomically: it may be all that is left of the studies
             target.tables.write(compared.stages, STAGES_BY_WARMUP)
             found[FINDINGS_AT_SCALE.name] = _with_rows(found[FINDINGS_AT_SCALE.name], compared.claim)
         for schema in _TABLES:
@@ -81,14 +80,14 @@ def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale
 
 
 def _with_rows(findings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The findings with these rows in place of those of the same claims and architectures."""
+    """The findings with `rows` replacing those of the same claims and architectures."""
     keys = ["id", "architecture"]
     kept = findings[~findings.set_index(keys).index.isin(rows.set_index(keys).index)]
     return FINDINGS_AT_SCALE.conform(pd.concat([kept, rows]))
 
 
 def _differences(runs: Sequence[ScaleRun | JudgedRun]) -> list[str]:
-    """What makes two studies differ in more than their scale."""
+    """Differences between the studies other than scale."""
     first, *others = runs
     told = []
     for run in others:
@@ -99,7 +98,7 @@ def _differences(runs: Sequence[ScaleRun | JudgedRun]) -> list[str]:
 
 
 def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Settings of the model and its training that both plans name, and that are not the same."""
+    """Settings of model and training that both plans name with different values."""
     found = []
     for part, scale in _SCALE.items():
         mine, theirs = one.get(part), other.get(part)

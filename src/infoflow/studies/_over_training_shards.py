@@ -1,4 +1,4 @@
-"""Several machines measure the checkpoints of one training, each its share; put together they are one run."""
+"""Several machines measure shares of the checkpoints of one training; merged, they form one run."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ SHARD_KIND = "over-training-shard"
 
 
 def of_shard(number: int, shard: tuple[int, int]) -> range:
-    """Which of so many stages a shard does: every n-th, so that early and late checkpoints are spread.
+    """Indices of a shard's stages: every n-th, which spreads early and late checkpoints.
 
     Raises:
         UserError: There is no such shard.
@@ -24,15 +24,15 @@ def of_shard(number: int, shard: tuple[int, int]) -> range:
 
 
 def is_shard(folder: Path | str) -> bool:
-    """Whether `infoflow over-training --shard` wrote it."""
+    """Whether `infoflow over-training --shard` wrote the folder."""
     return RunFolder.existing(folder).read().get("kind") == SHARD_KIND
 
 
 def gather_shards(folders: Sequence[Path | str], out: Path) -> dict[str, Any]:
-    """Copy what each shard measured to `out/work`, where it is found by what it depends on; the plan of all.
+    """Copy the results of each shard to `out/work`, named by what determines them; returns their common plan.
 
     Raises:
-        UserError: A folder holds no shard, or shards are missing, given twice or not of one command and one corpus.
+        UserError: A folder holds no shard, or shards are missing, duplicated, or from different commands or corpora.
     """
     runs = [RunFolder.existing(folder) for folder in folders]
     manifests = [run.read() for run in runs]
@@ -67,6 +67,6 @@ def _check_complete(shards: Sequence[tuple[int, int]]) -> None:
 
 
 def _results(work: Path) -> Iterator[Path]:
-    """The folders of results, each named by what it depends on."""
+    """The folders of results, each named by what determines them."""
     for kind in sorted(path for path in work.iterdir() if path.is_dir()) if work.exists() else ():
         yield from sorted(path for path in kind.iterdir() if path.is_dir())

@@ -1,6 +1,5 @@
-"""The parts of a study's corpus: shares of it or published ones, what is in none of them, and what leaks."""
+"""The parts of a study's corpus: splits or published parts, rows left out, and leakage."""
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,20 +7,20 @@ from typing import Any
 import numpy as np
 
 from infoflow.corpus import Corpus, SplitRule, leakage, load_corpus, most_of_document
-from infoflow.foundation import UserError, current_display, hash64_array
+from infoflow.foundation import UserError, comparable, current_display, hash64_array
 
 from ._plan_sections import CorpusPlan
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Parts:
-    """Training, validation and test rows of a study, and how they came about."""
+    """Training, validation and test rows of a study, and how they were chosen."""
 
     train: Corpus
     validation: Corpus
     test: Corpus
-    rule: SplitRule | None  # of the split, as it was used; None: validation and test part were published
-    left_out: dict[str, dict[str, int]]  # rows that are in no part: where they were, why, how many
+    rule: SplitRule | None  # of the split, as used; None: validation and test part were published
+    left_out: dict[str, dict[str, int]]  # rows in no part: where they were, why, how many
 
     def facts(self) -> dict[str, Any]:
         """Plain values for `run.json`: the rule, rows left out, shares of held-out rows that training repeats."""
@@ -31,11 +30,11 @@ class Parts:
 
 
 def cut_up(corpus: Corpus, plan: CorpusPlan, parallel: bool) -> Parts:
-    """The parts that the plan asks for.
+    """The parts that the plan requests.
 
-    Published parts stay as they are, and only sources that stand in them leave training (and the test part's the
-    validation part): what else training repeats of them is counted, by `Parts.facts`, and stays, as wherever models are
-    compared on them.
+    Published parts stay unchanged; only source sentences that occur in them leave the training part (and those of the
+    test part leave the validation part). Other overlap with training stays, as is usual when models are compared on
+    published parts, and `Parts.facts` counts it.
 
     Raises:
         UserError: A part is missing, too small, or lacks translations.
@@ -74,7 +73,7 @@ def cut_up(corpus: Corpus, plan: CorpusPlan, parallel: bool) -> Parts:
 def _counted(
     by_rule: dict[str, dict[str, int]], losses: Sequence[tuple[str, str, Corpus, Corpus]]
 ) -> dict[str, dict[str, int]]:
-    """What the split left out, and after it the losses: (where, why, rows before, rows after)."""
+    """What the split left out, then the losses: (where, why, rows before, rows after)."""
     counts = {part: dict(reasons) for part, reasons in by_rule.items()}
     for origin, reason, before, after in losses:
         if len(before) > len(after):
@@ -83,7 +82,7 @@ def _counted(
 
 
 def read(name: str, plan: CorpusPlan) -> Corpus:
-    """The corpus of that name; of a table the plan's columns."""
+    """The corpus of that name; for a table, the plan's columns."""
     return load_corpus(
         name,
         text_column=plan.text_column,
@@ -113,7 +112,7 @@ def like(corpus: Corpus, part: Corpus, parallel: bool) -> Corpus:
 
 
 def without(corpus: Corpus, others: Sequence[Corpus]) -> Corpus:
-    """The sentences whose source is in none of the others; of documents those that are not half in them."""
+    """Sentences whose source is in none of the others; for documents, those less than half contained in them."""
     if not others:
         return corpus
     seen = {_key(text) for other in others for text in other.column("text")}
@@ -126,10 +125,10 @@ def without(corpus: Corpus, others: Sequence[Corpus]) -> Corpus:
 
 
 def distinct(corpus: Corpus) -> Corpus:
-    """One row of each source sentence, without regard to case and spacing, that its text and translations decide.
+    """One row for each distinct source sentence, ignoring case and spacing; text and translations decide which row.
 
-    A sentence with several translations is there several times, and an encoder gives the copies the same states: as
-    neighbours they would find each other, and as independent observations they would narrow every interval.
+    A sentence with several translations has several rows, and an encoder gives the copies equal states: as neighbours
+    they would find each other, and as independent observations they would narrow every interval.
     """
     chosen: dict[str, int] = {}
     keys, ids = [_key(text) for text in corpus.column("text")], corpus.content_ids
@@ -141,13 +140,13 @@ def distinct(corpus: Corpus) -> Corpus:
 
 
 def _key(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())  # as `Corpus.split` sees a sentence
+    return " ".join(comparable(text).casefold().split())  # the same normalisation as in `Corpus.split`
 
 
 def at_most(corpus: Corpus, sentences: int) -> Corpus:
-    """A subset chosen by the hash of the text, in corpus order; of documents as many whole ones as fit.
+    """A subset chosen by the hash of the text, in corpus order; for documents, as many whole ones as fit.
 
-    A first document that does not fit is cut.
+    If the first document does not fit, it is truncated.
     """
     if not sentences or sentences >= len(corpus):
         return corpus
@@ -157,9 +156,9 @@ def at_most(corpus: Corpus, sentences: int) -> Corpus:
 
 
 def _whole_documents(corpus: Corpus, sentences: int) -> np.ndarray:
-    """The rows of the first documents, in the order of a hash of their text, that have so many sentences at most."""
+    """Rows of the first documents, ordered by a hash of their text, with at most `sentences` sentences."""
     documents = corpus.require_documents()
     order = np.lexsort((np.arange(len(corpus)), documents, hash64_array(("study-subset",), corpus.document_ids)))
-    last = np.flatnonzero(np.diff(documents[order], append=documents.max() + 1))  # of each document
+    last = np.flatnonzero(np.diff(documents[order], append=documents.max() + 1))  # last row of each document
     fitting = last[last < sentences]
     return np.sort(order[: fitting[-1] + 1 if len(fitting) else sentences])

@@ -1,4 +1,4 @@
-"""What a study does: a plan of plain values, from a TOML file or from Python."""
+"""The plan of a study: plain values from a TOML file or from Python."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from infoflow.architectures import FAMILIES
 from infoflow.foundation import Limits, Seed, UserError, as_written, check_settings, did_you_mean
 from infoflow.objectives import AbstractObjective, Reads, make_objective, takes_token_dropout
-from infoflow.results import Recipe, Spec
+from infoflow.results import Recipe, RunFolder, Spec
 from infoflow.training import Match, ModelConfig, TrainConfig
 
 from ._plan_checks import TOKEN_DROPOUT, check_plan
@@ -32,26 +32,31 @@ from ._transplant_plan import TransplantPlan, check_transplants
 from ._tuning_plan import DomainPlan, TunePlan, check_adaptation
 
 PRESETS = ("quick", "laptop", "paper", "replicate", "zoo", "architectures", "adaptation", "retrieval")
-"""Names of the plans that come with the package."""
-_RETIRED = "keep_log_spaced"  # of [training], in plans of earlier versions: [checkpoints] says what is kept
-Architectures = Annotated[tuple[str, ...], Limits(filled=True)]
+"""Names of the plans that are part of the package."""
+_RETIRED: Mapping[str, Mapping[str, Any]] = {
+    "training": {"keep_log_spaced": ...},
+    "dynamics": {"lags": ...},
+    "retrieval": {"retriever_layers": 2},
+}
+"""Settings of earlier versions, by section, with the value that all plans have now; `...`: none changed a result."""
+Architectures = Annotated[tuple[str, ...], Limits(filled=True, distinct=True)]
 Variants = Mapping[str, Mapping[str, Any]]
-Seeds = Annotated[tuple[Seed, ...], Limits(filled=True)]
+Seeds = Annotated[tuple[Seed, ...], Limits(filled=True, distinct=True)]
 OpenShare = Annotated[float, Limits(above=0, below=1)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StudyPlan:
-    """One corpus, one budget; what varies is the objective, and, where several are named, the architecture."""
+    """One corpus and one budget; the objective varies, and so does the architecture if several are named."""
 
     title: str = "How the objective shapes a Transformer"
     objectives: Objectives = ("causal-lm", "masked-lm", "translation")
-    variants: Variants = field(default_factory=dict)  # options by the name of a variant: objectives = ["NAME+VARIANT"]
+    variants: Variants = field(default_factory=dict)  # options by variant name: objectives = ["NAME+VARIANT"]
     architectures: Architectures = ("bert",)  # families of blocks, each trained on every objective
     text: Literal["sentences", "windows"] = "sentences"  # windows: consecutive sentences, up to model.positions tokens
-    seeds: Seeds = (0,)  # initialisation, data order, noise; shared by all objectives
+    seeds: Seeds = (0,)  # of initialisation, data order and noise; shared by all objectives
     match: Match = "encoder"  # every stack has `model.layers` layers; "depth": single stacks have twice as many
-    pairs: tuple[str, ...] = ("objectives",)  # of models to compare; or "neighbours", or "NAME|NAME" each
+    pairs: tuple[str, ...] = ("objectives",)  # pairs of models to compare: "neighbours", or "NAME|NAME" each
     token_dropout: OpenShare = 0.1  # share of input tokens replaced in training of `NAME+token-dropout` (an ablation)
     corpus: CorpusPlan = field(default_factory=CorpusPlan)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -65,7 +70,7 @@ class StudyPlan:
     context: ContextPlan = field(default_factory=ContextPlan)
     probing: ProbingPlan = field(default_factory=ProbingPlan)
     domain: DomainPlan = field(default_factory=DomainPlan)
-    tune: tuple[TunePlan, ...] = ()  # tables [[tune]], a task each
+    tune: tuple[TunePlan, ...] = ()  # tables [[tune]], one per task
     retrieval: RetrievalPlan = field(default_factory=RetrievalPlan)
     engine: EnginePlan = field(default_factory=EnginePlan)
 
@@ -77,8 +82,10 @@ class StudyPlan:
         check_retrieval(self)
 
     def spec(self, name: str) -> Spec:
-        """What a name in the plan stands for: `NAME`, `NAME+VARIANT` with the options of `[variants.VARIANT]`, or
-        `NAME+token-dropout`, trained on partly replaced input.
+        """The meaning of a name in the plan.
+
+        It is `NAME`, `NAME+VARIANT` with the options of `[variants.VARIANT]`, or `NAME+token-dropout`, trained on
+        partly replaced input.
 
         Raises:
             UserError: There is no such objective or variant, or the objective does not take its options.
@@ -107,7 +114,7 @@ class StudyPlan:
         return make_objective(spec.name, **spec.options)
 
     def recipes(self, objectives: Sequence[str] | None = None) -> list[Recipe]:
-        """What is trained, objective by objective, each with every seed; `objectives` narrows it."""
+        """The trainings, objective by objective, each with every seed; `objectives` narrows them."""
         names = self.objectives if objectives is None else objectives
         specs, families = [self.spec(name) for name in names], [Spec(name) for name in self.architectures]
         return [
@@ -119,24 +126,24 @@ class StudyPlan:
         ]
 
     def reads(self, objective: AbstractObjective) -> Reads:
-        """What an example is to the objective: where the plan says so, a window instead of a sentence."""
+        """What one example of the objective is: a window instead of a sentence if the plan says so."""
         windows = self.text == "windows" and objective.reads == "sentence" and not objective.needs_translation
         return "window" if windows else objective.reads
 
     def fits(self, objective: str, architecture: str) -> bool:
-        """Whether the family has the layout that the objective trains, in two languages if it translates: the others
-        are left out."""
+        """Whether the family has the objective's layout and, for translation, two languages; others are left out."""
         asked, family = self.objective(objective), FAMILIES[architecture]
         both = family.two_vocabularies or self.corpus.joint_vocabulary
         return asked.layout in family.layouts and (both or not asked.needs_translation)
 
     @classmethod
     def load(cls, source: str | Path) -> "StudyPlan":
-        """The plan in a TOML file, or a preset: quick, laptop, paper, replicate, zoo, architectures, adaptation,
-        retrieval.
+        """The plan in a TOML file or in a preset.
+
+        Presets: quick, laptop, paper, replicate, zoo, architectures, adaptation, retrieval.
 
         Raises:
-            UserError: There is no such file or preset, it is no TOML, or a setting is unknown or of the wrong kind.
+            UserError: The file or preset does not exist or is not TOML, or a setting is unknown or of the wrong type.
         """
         if str(source) in PRESETS:
             text = (resources.files(__package__) / "presets" / f"{source}.toml").read_text(encoding="utf-8")
@@ -151,18 +158,45 @@ class StudyPlan:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "StudyPlan":
-        """The plan of plain values: what `to_json` wrote, or a parsed TOML file."""
+        """The plan from plain values: the output of `to_json`, or a parsed TOML file."""
         if isinstance(values, dict) and isinstance(pairs := values.get("pairs"), str):
-            values = {**values, "pairs": [pairs]}  # one word is a list of one
+            values = {**values, "pairs": [pairs]}  # a single word becomes a list
         return build_settings(cls, _without_retired(values))
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
 
+def stored_plan(run: RunFolder) -> StudyPlan:
+    """The plan in a run's run.json.
+
+    Raises:
+        UserError: run.json has no plan, or it cannot be read.
+    """
+    path = run.path / "run.json"
+    if (plan := run.read().get("plan")) is None:
+        raise UserError(f"{path} is damaged: it has no plan. Start again in a new folder.")
+    try:
+        return StudyPlan.from_json(plan)
+    except UserError as error:
+        raise UserError(
+            f"The plan in {path} cannot be read: {error}\n"
+            "It is damaged, or of another version of infoflow. The command that began the run writes it anew."
+        ) from None
+
+
 def _without_retired(values: Any) -> Any:
-    """The plan without settings of earlier versions that changed no result."""
-    training = values.get("training") if isinstance(values, dict) else None
-    if not isinstance(training, dict) or _RETIRED not in training:
+    """The plan without settings of earlier versions."""
+    if not isinstance(values, dict):
         return values
-    return {**values, "training": {name: value for name, value in training.items() if name != _RETIRED}}
+    return {
+        section: {name: value for name, value in given.items() if not _is_retired(section, name, value)}
+        if section in _RETIRED and isinstance(given, dict)
+        else given
+        for section, given in values.items()
+    }
+
+
+def _is_retired(section: str, name: str, value: Any) -> bool:
+    retired = _RETIRED[section]
+    return name in retired and retired[name] in (..., value)

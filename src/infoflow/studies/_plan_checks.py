@@ -1,4 +1,4 @@
-"""What the parts of a plan ask of each other, checked before anything is trained."""
+"""Requirements between the parts of a plan, checked before anything is trained."""
 
 import re
 from collections.abc import Mapping
@@ -8,26 +8,26 @@ from infoflow.architectures import FAMILIES, ModelConfig
 from infoflow.foundation import UserError, as_written, did_you_mean
 from infoflow.objectives import RETRIEVAL_OBJECTIVES, AbstractObjective
 from infoflow.over_training import DEFAULT_SCHEDULE, checkpoint_steps
+from infoflow.pruning import ALL_HEADS, KINDS
 
 _VARIANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}")
 TRAINED_ON = ("encoder", "decoder", "encoder-decoder")
-"""Layouts of models that a study prunes, trains on with closed attention, or puts heads of into fresh ones."""
+"""Layouts of models that a study prunes, retrains with closed attention, or transplants heads from."""
 TEACHING = ("encoder", "encoder-pair", "encoder-spans")  # layouts of masked LMs
 PAIRS = ("objectives", "neighbours")
 TOKEN_DROPOUT = "token-dropout"
-"""Names the variant of an objective whose input tokens are partly replaced in training: `translation+token-dropout`."""
+"""Name of the variant whose input tokens are partly replaced in training: `translation+token-dropout`."""
+_KINDS = {"decoder": ("decoder-self",), "encoder-decoder": KINDS}  # the other layouts are encoders
 
 
 @runtime_checkable
 class Plan(Protocol):
-    """What is checked of a `StudyPlan`."""
+    """The part of a `StudyPlan` that is checked."""
 
     @property
     def objectives(self) -> tuple[str, ...]: ...
     @property
     def architectures(self) -> tuple[str, ...]: ...
-    @property
-    def seeds(self) -> tuple[int, ...]: ...
     @property
     def variants(self) -> Mapping[str, Mapping[str, Any]]: ...
     @property
@@ -47,16 +47,12 @@ class Plan(Protocol):
 
 
 def check_plan(plan: Plan) -> None:
-    """Raise a UserError where a part of the plan lacks what another part needs."""
+    """Raise a UserError if a part of the plan lacks what another part needs."""
     _check_variants(plan.variants)
     for name in plan.objectives:
         _check_read(plan.objective(name).name)
     _check_teachers(plan)
     _check_architectures(plan)
-    lists = {"objectives": plan.objectives, "architectures": plan.architectures, "seeds": plan.seeds}
-    for name, values in lists.items():
-        if len(set(values)) < len(values):
-            raise UserError(f"{name} must be a list of different values. Got {as_written(values)}. Leave out one.")
     for name, section in (("pruning", plan.pruning), ("context", plan.context)):
         if section.on:
             one_of(f"{name}.objectives", section.objectives, plan.objectives)
@@ -69,7 +65,7 @@ def check_plan(plan: Plan) -> None:
 
 
 def one_of(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
-    """Raise a UserError where the setting `name` holds a word that is not known."""
+    """Raise a UserError if the setting `name` holds an unknown word."""
     if unknown := [value for value in values if value not in known]:
         raise UserError(
             f"{name} must be among {', '.join(known)}. Got {as_written(unknown[0])}.{did_you_mean(unknown[0], known)}"
@@ -117,7 +113,7 @@ def _check_schedules(plan: Plan) -> None:
     asked, updates = plan.checkpoints, plan.training.updates
     for name, schedule in (("schedule", asked.schedule), ("heavy_steps", asked.heavy_steps)):
         if not schedule and name == "schedule":
-            continue  # nothing is kept
+            continue  # no checkpoint is kept
         try:
             checkpoint_steps(DEFAULT_SCHEDULE if schedule == "default" else schedule, updates)
         except UserError:
@@ -174,3 +170,18 @@ def _check_pair(plan: Plan, pair: str) -> None:
             f'pairs must be among {", ".join(PAIRS)}, or two objectives of the plan written "NAME|NAME". '
             f"Got {as_written(pair)}. Its objectives: {', '.join(plan.objectives)}."
         )
+
+
+def kinds_of(layout: str) -> tuple[str, ...]:
+    """Kinds of attention in a model of the layout."""
+    return _KINDS.get(layout, ("encoder-self",))
+
+
+def layers_in(model: ModelConfig, match: str, layout: str, scope: str) -> int:
+    """Number of attentions in a scope, each with `model.heads` heads."""
+    kinds = kinds_of(layout)
+    encoder, decoder = model.layers, model.decoder_depth
+    if len(kinds) == 1:
+        return encoder + (decoder if match == "depth" else 0)
+    layers = {kind: encoder if kind == KINDS[0] else decoder for kind in kinds}
+    return sum(layers.values()) if scope == ALL_HEADS else layers[scope]

@@ -1,4 +1,4 @@
-"""`probe`: an analysis whose tables are those of the probes that are asked for."""
+"""`probe`: an analysis whose tables are those of the requested probes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,21 +23,21 @@ def probe(
     out: Path | str = "runs/probe",
     **changes: Any,
 ) -> Run:
-    """What can be read from each layer, beside the majority class, random weights and a control task.
+    """What probes decode from each layer, compared with the majority class, random weights and a control task.
 
     >>> run = probe("all-MiniLM-L6-v2", "length", corpus="own.txt")  # doctest: +SKIP
     >>> run.tables["probe_scores"]  # doctest: +SKIP
 
     Args:
-        model: What `load_model` takes: a folder, a .gguf file, or a name.
-        task: What is asked, one name or several: upos, arc, ner-spans, length, minimal-pairs, a column of tags...
-        probes: linear, mlp, edge, online, variational, structural, attention; linear where none is named.
-        options: Corpus and settings, as of `analyze`.
+        model: A folder, a .gguf file or a name, as for `load_model`.
+        task: Tasks, one name or several: upos, arc, ner-spans, length, minimal-pairs, a column of tags...
+        probes: linear, mlp, edge, online, variational, structural, attention; default: linear.
+        options: Corpus and settings, as for `analyze`.
         out: The run folder.
         changes: Fields of `AnalyzeOptions` by name, such as `corpus="treebank.conllu"`.
 
     Raises:
-        UserError: No task is named, there is no table of these probes, or `analyze` refuses what it is given.
+        UserError: No task is named, these probes have no table, or `analyze` rejects its input.
     """
     options = changed(options or AnalyzeOptions(), changes)
     named = [(each,) if isinstance(each, str) else tuple(each) for each in (task, probes)]
@@ -45,7 +45,7 @@ def probe(
 
 
 def _asked(options: AnalyzeOptions, named: tuple[str, ...], probes: tuple[str, ...]) -> AnalyzeOptions:
-    """The options with tasks and probes, and the tables that these write."""
+    """The options with tasks and probes, and with the tables that these write."""
     plan = options.probing
     plan = replace(plan, tasks=named or plan.tasks, probes=probes or plan.probes)
     tables = probing_tables(plan)

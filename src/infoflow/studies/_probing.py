@@ -1,4 +1,4 @@
-"""The measures of probing that a plan asks for, and the corpus that its tasks need."""
+"""The probing measures that a plan requests, and the corpus that their tasks need."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def probing_measures(plan: ProbingPlan) -> list[AbstractMeasure]:
-    """Each task with each probe; probes of trees and minimal pairs once."""
+    """Each task with each probe; probes of trees and minimal pairs appear once."""
     found: list[AbstractMeasure] = []
     for task in dict.fromkeys(task for task in plan.tasks if task != MINIMAL_PAIRS_TASK):
         for probe in plan.probes_of(task):
@@ -53,7 +53,7 @@ def _probe(plan: ProbingPlan, task: str, probe: str) -> list[AbstractMeasure]:
 
 
 def probed_corpus(options: "AnalyzeOptions") -> Corpus:
-    """The sentences that the tasks of an analysis ask about, and behind them those of its test corpus.
+    """The sentences for the tasks of an analysis, followed by those of its test corpus.
 
     Raises:
         UserError: A corpus cannot be read, or lacks what a task needs.
@@ -64,7 +64,7 @@ def probed_corpus(options: "AnalyzeOptions") -> Corpus:
 
     def read(source: str, labels: str) -> Corpus:
         corpus = task_corpus(plan, source, tags=options.tags, labels=labels, **columns)
-        # The acceptable sentence of many minimal pairs is one and the same.
+        # many minimal pairs share one acceptable sentence
         return at_most(corpus if "bad" in corpus.columns else distinct(corpus), options.sentences)
 
     corpus = read(options.corpus, options.labels)
@@ -86,12 +86,12 @@ def task_corpus(plan: ProbingPlan, source: str, **how: Any) -> Corpus:
 
 
 def check_tasks(plan: ProbingPlan, corpus: Corpus) -> None:
-    """Build every task once, so that what is wrong with one is told before any model is trained or read.
+    """Build every task once, so that a faulty one is reported before any model is trained or read.
 
     Raises:
-        UserError: A task cannot be asked of the corpus.
+        UserError: The corpus does not suit a task.
     """
-    with use_display(SilentDisplay()):  # what is left out is told where it is probed
+    with use_display(SilentDisplay()):  # the probing itself reports what is left out
         for task in _tasks(plan):
             check_task(task, corpus)
             if task != MINIMAL_PAIRS_TASK:
@@ -99,7 +99,7 @@ def check_tasks(plan: ProbingPlan, corpus: Corpus) -> None:
 
 
 def _tasks(plan: ProbingPlan) -> list[str]:
-    """The plan's tasks; probes of trees need what arcs need."""
+    """The plan's tasks; tree probes need the columns of arcs."""
     return [*plan.tasks, *(["arc"] if plan.trees else [])]
 
 

@@ -1,4 +1,4 @@
-"""`prune`: a model of any form, and a number or share of its heads, or several, in one call."""
+"""`prune`: reduce a model of any form to a number or share of its heads, or to several, in one call."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,17 +7,19 @@ from typing import Any, Literal, overload
 
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, accepted_corpus, accepted_model
-from infoflow.foundation import UserError, as_written, provenance
+from infoflow.foundation import UserError, as_written, check_own_folder, provenance
 from infoflow.models import Anatomy, Model
 from infoflow.pruning import PRUNED_HEADS, PRUNING, Pruned, PrunedToEach, prune_to, prune_to_each
-from infoflow.report import check_replaceable, write_report
+from infoflow.report import check_output, write_report
 from infoflow.results import KEYS, RunFolder
 from infoflow.training import trained_objective
 
+from ._analyze import described_corpus
 from ._given import given_subject
+from ._study import removed_if_refused
 
 By = Literal["importance", "confidence", "relevance", "random"]
-_CORPUS = "tatoeba-en-fr"
+_CORPUS, _KIND = "tatoeba-en-fr", "prune"
 
 
 @overload
@@ -61,22 +63,22 @@ def prune(
     seed: int = 0,
     masked: Path | str | None = None,
 ) -> Pruned | PrunedToEach:
-    """Keep the attention heads that matter most, really remove the others, and write the smaller model; no training.
+    """Keep the attention heads that matter most, physically remove the others, and write the smaller model untrained.
 
     >>> small = prune("all-MiniLM-L6-v2", "50%", "own.txt", out="small")  # doctest: +SKIP
     >>> small.quality  # doctest: +SKIP
 
     Args:
         model: A loaded model, a folder, a .gguf file, or a name.
-        keep: Heads of the whole model that are left: a number, or a share such as "50%"; or a list of them, such as
-            [120, 96, "50%"], for a smaller model of each in `out/keep-NUMBER`, and a page with the curve in `out`.
-        corpus: What `load_corpus` takes: half of it ranks the heads, half scores.
-        out: Folder for the smaller model: a new one, or one that an earlier call wrote.
-        source: Where a loaded model came from, if it is one that infoflow trained: its folder says how it read text.
-        by: What ranks the heads.
-        kinds: Kinds of attention whose heads may go: encoder-self, decoder-self, decoder-cross; none: all.
-        sentences: To read at most, chosen by hash.
-        seed: Of the random order.
+        keep: Heads to keep in the whole model: a number, or a share such as "50%". A list such as [120, 96, "50%"]
+            writes a smaller model for each to `out/keep-NUMBER`, and a page with the curve to `out`.
+        corpus: Corpus, as for `load_corpus`: half ranks the heads, half scores.
+        out: Folder for the smaller model: new, or written by an earlier call.
+        source: Folder of a loaded model that infoflow trained: it records how the model read text.
+        by: The ranking of the heads.
+        kinds: Kinds of attention whose heads may be removed: encoder-self, decoder-self, decoder-cross; none: all.
+        sentences: Maximum number of sentences, chosen by hash.
+        seed: Seed of the random order.
         masked: Folder for a copy of the whole model with zeros in place of the removed heads.
 
     Raises:
@@ -99,32 +101,26 @@ def prune(
     if not keep:
         raise UserError("keep must hold a number of heads. Got an empty list. Write for example [120, 96, 72].")
     run = RunFolder(out)
-    _check_own(run)
-    found = prune_to_each(loaded, text, [_kept(one, loaded.anatomy) for one in keep], run.path, **how)
+    check_own_folder(run.path, "run.json", "A curve of pruned models")
+    check_output(run, _KIND)
+    numbers = [_kept(one, loaded.anatomy) for one in keep]
+    with removed_if_refused(run):
+        run.update(kind=_KIND, title=f"{loaded.name} with fewer heads")  # lets an interrupted call recognise its folder
+        found = prune_to_each(loaded, text, numbers, run.path, **how)
     return replace(found, report=_reported(run, loaded, text, found))
 
 
-def _check_own(run: RunFolder) -> None:
-    """Refuse a folder that holds something else."""
-    if run.path.is_dir() and any(run.path.iterdir()) and run.read().get("kind") != "prune":
-        raise UserError(
-            f"Several pruned models get a folder of their own. {run.path} holds something else: choose another --out."
-        )
-    check_replaceable(run.report)
-
-
 def _reported(run: RunFolder, model: Model, corpus: Corpus, found: PrunedToEach) -> Path:
-    """The page of the curve, from tables as a study has them."""
+    """Write the page of the curve, from the same tables that a study has."""
     keys = given_subject(model).keys()
     for schema, frame in ((PRUNING, found.pruning), (PRUNED_HEADS, found.pruned_heads)):
         run.tables.write(frame.assign(**keys), schema.with_keys(*KEYS))
-    words = int(corpus.word_counts.sum())
     told = {name: value for name, value in keys.items() if name != "model"}
     parameters = sum(one.numel() for one in model.module.parameters())
     run.update(
-        kind="prune",
+        kind=_KIND,
         title=f"{model.name} with fewer heads",
-        corpus={"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus), "words": words},
+        corpus=described_corpus(corpus),
         models=[{"name": model.name, **told, "parameters": parameters}],
         timings={},
         warnings=[],
@@ -136,7 +132,7 @@ def _reported(run: RunFolder, model: Model, corpus: Corpus, found: PrunedToEach)
 
 
 def _kept(keep: int | str, anatomy: Anatomy) -> int:
-    """How many heads that is; a share is rounded to the nearest head."""
+    """Number of heads to keep; a share is rounded to the nearest head."""
     text = str(keep)
     try:
         if text.endswith("%"):

@@ -1,4 +1,4 @@
-"""A display that passes on how far work is and what went wrong, and drops what is only worth knowing."""
+"""A display that passes on progress and problems, and drops mere notes."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -7,7 +7,7 @@ from infoflow.foundation import Display, Progress, current_display, use_display
 
 
 class _WithoutNotes:
-    """What else `display` is told."""
+    """Everything else goes to `display`."""
 
     def __init__(self, display: Display) -> None:
         self._display = display
@@ -24,6 +24,6 @@ class _WithoutNotes:
 
 @contextmanager
 def without_notes() -> Iterator[None]:
-    """Inside the block, notes are dropped: a study says the same of dozens of models."""
+    """Inside the block, notes are dropped: a study would repeat them for dozens of models."""
     with use_display(_WithoutNotes(current_display())):
         yield

@@ -1,4 +1,4 @@
-"""The models of `[retrieval]`: what each depends on, how it begins, is trained and loaded."""
+"""The models of `[retrieval]`: their dependencies, initialisation, training and loading."""
 
 import dataclasses
 import shutil
@@ -28,69 +28,76 @@ from infoflow.training import (
     usable_device,
 )
 
-from ._arm_beginnings import ARMS_VERSION, WarmModel, first_reader, first_writer, matter_key, settings_key, text_of
-from ._read_world import ReadWorld, read_world
-from ._reading_matter import AbstractReadingMatter
+from ._first_readers import (
+    ARMS_VERSION,
+    WarmedReader,
+    WarmModel,
+    first_reader,
+    first_writer,
+    matter_key,
+    settings_key,
+    text_of,
+)
+from ._reading_matter import AbstractReadingMatter, ReadWorld, read_world
 from ._retrieval_plan import EXCHANGES, OF_VARIANTS, WRITTEN, RetrievalPlan
 from ._study_models import StudyModels
-from ._warmed_reader import WarmedReader
 
-READ = "read"  # where the workbench keeps facts of finished trainings
+READ = "read"  # result cache stage for facts of finished trainings
 READING = "reading"
 LEARNING = f"{RETRIEVAL_LEARNING.name}.parquet"
-RETRIEVER = "retriever"  # in the folder of a reader, where the arm has one
+RETRIEVER = "retriever"  # in the folder of a reader, if the model has such a part
 Recorders = Callable[[RetrievalModel], Sequence[TrainingHook]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ArmModel:
-    """One reader: an arm, how it differs from the plain arm, and a seed."""
+    """One reader: a passage source (`arm`), its modification (`variant`), and a seed."""
 
     models: StudyModels
     arm: str
-    variant: str  # "": the plain arm
+    variant: str  # "": unmodified
     seed: int
-    halved: bool = False  # trained at half the rate, since an arm of the study learned nothing at the whole one
+    halved: bool = False  # trained at half the rate, since a plain model of the study learned nothing at the full rate
 
     @property
     def recipe(self) -> Recipe:
-        """What tables call it."""
+        """How tables identify it."""
         return Recipe(objective=Spec(self.arm, self.variant), architecture=BERT, seed=self.seed)
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Display name."""
         return self.recipe.name + (" at half the rate" if self.halved else "")
 
     @property
     def writes(self) -> bool:
-        """Whether its reader is an encoder-decoder, which writes its answers."""
+        """Whether its reader is an encoder-decoder, which generates its answers."""
         return self.variant in WRITTEN
 
     @property
     def source(self) -> str:
-        """Where its passages come from."""
+        """Source of its passages."""
         return SOURCES[self.arm]
 
     @cached_property
     def objective(self) -> RetrievalLM:
-        """What it is trained for."""
+        """Its training objective."""
         return self.models.plan.retrieval.objective(self.arm, self.variant)
 
     @property
     def matter(self) -> AbstractReadingMatter:
-        """What it reads about."""
+        """The passages and queries that it is trained on."""
         return text_of(self.models.plan) if self.models.plan.retrieval.corpus else self.world
 
     @property
     def world(self) -> ReadWorld:
-        """The same, where it is a world of facts."""
+        """Its matter, if that is a world of facts."""
         asked = self.models.plan.retrieval
         return read_world(asked.world(self.variant), asked.world_seed, self.models.plan.model.positions)
 
     @cached_property
     def warm(self) -> WarmModel | None:
-        """The retriever that it begins with; None: it has none."""
+        """The retriever that it starts from; None if it has none."""
         if self.source not in ("frozen", "learned"):
             return None
         config = self.models.plan.retrieval.world(self.variant)
@@ -98,25 +105,25 @@ class ArmModel:
 
     @cached_property
     def warmed(self) -> WarmedReader | None:
-        """The reader that it begins with, which can read; None: one with random weights."""
+        """The pretrained reader that it starts from; None: random weights."""
         if not self.models.plan.retrieval.read_updates:
             return None
         return WarmedReader(models=self.models, seed=self.seed)
 
     @cached_property
     def exchanged(self) -> "ArmModel | None":
-        """The trained model that parts of it are taken from; None: it begins anew."""
+        """The trained model that supplies parts of it; None: it is trained from scratch."""
         return dataclasses.replace(self, variant="") if self.variant in EXCHANGES else None
 
     @cached_property
     def key(self) -> str:
-        """What its weights depend on."""
+        """Key of everything that its weights depend on."""
         world = matter_key(self.models.plan, self.models.plan.retrieval.world(self.variant))
         return digest([ARMS_VERSION, self.arm, world, self._begins, self.objective, settings_key(self.config)])
 
     @cached_property
     def reader_key(self) -> str:
-        """What its first reader, and the questions that it is asked, depend on."""
+        """Key of its initial reader and of its questions."""
         plan = self.models.plan
         parts = [] if self.exchanged is None else [self.exchanged.key, self.variant]
         parts += ["written"] if self.writes else []
@@ -126,7 +133,7 @@ class ArmModel:
 
     @cached_property
     def first_key(self) -> str:
-        """What all of it depends on before its first update."""
+        """Key of the complete model before its first update."""
         objective = self.objective
         return digest([self.reader_key, self.source, self._begins, objective.k, objective.level])
 
@@ -144,7 +151,7 @@ class ArmModel:
 
     @property
     def config(self) -> TrainConfig:
-        """How it is trained."""
+        """Its training settings."""
         plan = self.models.plan
         asked = plan.retrieval
         updates = asked.updates if self.exchanged is None else asked.exchange_updates
@@ -157,12 +164,12 @@ class ArmModel:
 
     @property
     def weights(self) -> Path:
-        """The reader as a plain masked LM or encoder-decoder; the other parts lie beside its weights."""
+        """Folder of the reader as a plain masked LM or encoder-decoder; the other parts lie next to its weights."""
         return self.folder / "model"
 
     @property
     def published(self) -> Path:
-        """Where people find it."""
+        """The published folder."""
         return self.models.run.models / self.recipe.name
 
     def is_trained(self) -> bool:
@@ -170,13 +177,13 @@ class ArmModel:
         return self.models.bench.done(READ, self.key)
 
     def facts(self) -> dict[str, Any]:
-        """What its training took, and whether it learned, of one that is trained."""
+        """Cost and success of a finished training."""
         return self.models.bench.read_facts(READ, self.key)
 
     # -- weights ------------------------------------------------------------------------------------------------------
 
     def first(self) -> RetrievalModel:
-        """As it begins: the reader of its seed, bit for bit that of every arm; of one that writes its encoder."""
+        """The initial model: its seed's reader, equal in all variants; generating models share the encoder."""
         reader, retriever = self._first_reader(), None
         if self.warm is not None:
             retriever = self.warm.first() if self.variant == "cold" else self.warm.load()
@@ -198,7 +205,7 @@ class ArmModel:
         return writer
 
     def _put_in(self, model: RetrievalModel, trained: RetrievalModel) -> None:
-        """Parts of a trained model, as the variant says."""
+        """Insert the parts of a trained model that the variant names."""
         assert model.retriever is not None
         assert trained.retriever is not None
         if self.variant in ("exchange-both", "exchange-reader"):
@@ -207,10 +214,10 @@ class ArmModel:
             model.retriever.load_state_dict(trained.retriever.state_dict())
 
     def train(self, recorders: Recorders = lambda _: ()) -> tuple[RetrievalModel, TrainResult]:
-        """Train it, or as much of it as is missing; what each update was made of is kept beside the weights.
+        """Train it, or finish an interrupted training; the statistics of each update are stored next to the weights.
 
         Args:
-            recorders: The model before its first update to further hooks.
+            recorders: Maps the model before its first update to further hooks.
         """
         model, result = self._train_into(self.folder, recorders, self.folder / LEARNING)
         if is_first():
@@ -221,8 +228,7 @@ class ArmModel:
         return model, result
 
     def train_again(self, folder: Path, recorders: Recorders = lambda _: ()) -> None:
-        """Train it to the same weights once more, for what the hooks record and for its checkpoints; nothing else is
-        left of it."""
+        """Repeat the training to the same weights, for hooks and checkpoints; nothing else of it is kept."""
         self._train_into(folder, recorders, None)
         if is_first():
             self.snapshots.adopt(Snapshots(folder / SNAPSHOTS))
@@ -233,7 +239,7 @@ class ArmModel:
 
     @property
     def wanted(self) -> list[int]:
-        """The updates whose weights the plan wants kept, 0 and the last among them; empty where it wants none."""
+        """The updates whose weights the plan keeps, including 0 and the last; empty if it keeps none."""
         num = self.models.plan.retrieval.checkpoints
         if not num or self.variant:
             return []
@@ -241,11 +247,11 @@ class ArmModel:
 
     @property
     def snapshots(self) -> Snapshots:
-        """What is kept of its training."""
+        """The kept checkpoints of its training."""
         return Snapshots(self.folder / SNAPSHOTS)
 
     def lacks_checkpoints(self) -> bool:
-        """Whether one that the plan wants is not there, or not as it was written."""
+        """Whether a checkpoint that the plan requests is missing or damaged."""
         return not set(self.wanted) <= set(self.snapshots.kept())
 
     def _train_into(
@@ -267,7 +273,7 @@ class ArmModel:
             self.matter.tokenizer.save_pretrained(folder)
 
     def load(self, trained: bool = True, update: int | None = None) -> RetrievalModel:
-        """The model in evaluation mode, with an index of its own weights; of a kept `update`, or at the end."""
+        """The model in evaluation mode with an index of its own weights, at a kept `update` or at the end."""
         model = self.first()
         if trained:
             weights = self.weights if update is None else self.snapshots.path(update)
@@ -279,7 +285,7 @@ class ArmModel:
 
 
 class _KeepLearning(TrainingHook):
-    """Writes what the updates were made of once they are all there."""
+    """Writes the learning statistics of all updates once they are complete."""
 
     name = "learning"
 
@@ -292,7 +298,7 @@ class _KeepLearning(TrainingHook):
 
 
 def arm_models(models: StudyModels, halved: bool = False) -> list[ArmModel]:
-    """All that the plan asks for: the plain arms of each seed and its null readings, then the other variants."""
+    """All models that the plan requests: for each seed the plain ones and null readings, then the other variants."""
     asked = models.plan.retrieval
     if not asked.on:
         return []
@@ -311,14 +317,14 @@ def arm_models(models: StudyModels, halved: bool = False) -> list[ArmModel]:
 
 
 def plain_arms(models: StudyModels) -> list[ArmModel]:
-    """Those that must learn, at the whole rate."""
+    """The plain models at the full rate, all of which must learn."""
     return [model for model in arm_models(models) if not model.variant]
 
 
 def at_half_rate(models: StudyModels) -> bool:
-    """Whether the models that count are those at half the rate: a plain arm learned nothing at the whole one.
+    """Whether models at half the rate count, because a plain one learned nothing at the full rate.
 
-    All plain arms must be trained.
+    All plain models must be trained.
     """
     return models.plan.retrieval.repeat and not all(model.facts()["learned"] for model in plain_arms(models))
 
@@ -330,7 +336,7 @@ def _core(asked: RetrievalPlan) -> list[tuple[str, str]]:
 
 
 def relative_cost(model: ArmModel | WarmModel | WarmedReader) -> float:
-    """Of an update, relative to one of a closed-book reader: measured at width 64 on a CPU."""
+    """Cost of an update relative to a closed-book reader, measured at width 64 on a CPU."""
     if isinstance(model, WarmModel):
         return 1.5
     if isinstance(model, WarmedReader):

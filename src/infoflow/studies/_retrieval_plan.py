@@ -1,23 +1,22 @@
-"""The table `[retrieval]` of a study's plan: matched masked LMs that differ only in which passage they may read."""
+"""The section `[retrieval]` of a study's plan: matched masked LMs that differ only in which passage they may read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
-from infoflow.corpus import FactConfig
+from infoflow.corpus import FactConfig, FactSettings
 from infoflow.foundation import (
     Count,
     CountOrNone,
+    File,
     LearningRate,
     Limits,
-    Probability,
     Seed,
-    Share,
     UserError,
     as_written,
     check_settings,
 )
-from infoflow.objectives import SOURCES, RetrievalLM, make_objective
+from infoflow.objectives import SOURCES, Refresh, RetrievalLM, RetrievalSettings, make_objective
 from infoflow.training import ModelConfig, TrainConfig
 
 from ._plan_checks import one_of
@@ -33,104 +32,89 @@ MeasureName = Literal[
 MEASURES: tuple[MeasureName, ...] = (
     "scores", "knowledge", "conflict", "lens", "flow", "heads", "ablation", "ranking", "trees", "labels", "examples",
 )  # fmt: skip
-Refresh = Annotated[int, Limits(at_least=-1, at_most=10**9)]
-Relations = Annotated[int, Limits(at_least=2, at_most=64)]
+Arms = Annotated[tuple[ArmName, ...], Limits(filled=True, distinct=True)]
+Variants = Annotated[tuple[VariantName, ...], Limits(distinct=True)]
+Measures = Annotated[tuple[MeasureName, ...], Limits(filled=True, distinct=True)]
+Seeds = Annotated[tuple[Seed, ...], Limits(distinct=True)]
+Exposures = Annotated[tuple[int, ...], Limits(filled=True, distinct=True)]
 
 _LEARNED = ("retrieve-learned",)
-_LONGEST_QUESTION = 14  # tokens about a fact: a date in the longest frame, with [CLS] and [SEP]
+_LONGEST_QUESTION = 14  # tokens of the longest question about a fact (a date), with [CLS] and [SEP]
 OF_VARIANTS: Mapping[str, tuple[str, ...]] = {
-    "null-share": ("closed-book",),  # trained on the share alone that the others read without a passage
+    "null-share": ("closed-book",),  # trained only on the share that the others read without a passage
     "cold": _LEARNED,  # no warm start
-    "stale": _LEARNED,  # the index is built as seldom as `stale_refresh` says
-    "random-token": _LEARNED,  # as many masks elsewhere
+    "stale": _LEARNED,  # the index is rebuilt only as often as `stale_refresh` says
+    "random-token": _LEARNED,  # as many masks at other positions
     "random-span": _LEARNED,
-    "token-level": _LEARNED,  # the passage is summed out at each token
-    "same-wording": ("retrieve-bm25", "retrieve-frozen", "retrieve-learned"),  # a world of shared words
-    "pairs": ("read-gold",),  # passages about two entities in one relation: only the subject tells them apart
-    "rag-sequence": _LEARNED,  # the reader writes: an encoder-decoder, whose encoder begins as the masked LM
-    "rag-token": _LEARNED,  # the same, the passage summed out at each token
-    "exchange": _LEARNED,  # parts of the trained model in place of those of the first, then trained on
+    "token-level": _LEARNED,  # marginalised over passages at each token
+    "same-wording": ("retrieve-bm25", "retrieve-frozen", "retrieve-learned"),  # a world with shared words
+    "pairs": ("read-gold",),  # passages about two entities in one relation: only the subject distinguishes them
+    "rag-sequence": _LEARNED,  # the reader generates: an encoder-decoder whose encoder starts as the masked LM
+    "rag-token": _LEARNED,  # the same, marginalised over passages at each token
+    "exchange": _LEARNED,  # parts of the trained model replace those of the initial one; then training continues
 }
-"""Arms that each variant is trained of; those that a plan does not have are left out."""
+"""The `arms` that each variant modifies; those that a plan lacks are left out."""
 WRITTEN = ("rag-sequence", "rag-token")
-"""Variants whose reader writes its answers."""
+"""Variants whose reader generates its answers."""
 EXCHANGES = ("exchange-both", "exchange-retriever", "exchange-reader", "exchange-neither")
-"""The variants that "exchange" stands for: which parts are those of the trained model."""
+"""The variants that "exchange" expands to: which parts come from the trained model."""
 OF_FACTS = ("same-wording", "pairs", *WRITTEN)
-"""Variants that only a generated world has."""
+"""Variants that exist only for a generated world."""
 OF_TEXT: tuple[MeasureName, ...] = ("scores",)
-"""Measures that real text has."""
-DATES = 2  # relations whose objects are dates
+"""Measures available for real text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RetrievalPlan:
-    """A world of facts or real text, and readers that are trained on questions about it; off unless asked for.
+class RetrievalPlan(FactSettings, RetrievalSettings):
+    """A world of facts or real text, and readers trained on questions about it; disabled by default.
 
-    Each reader is a masked LM of the study's `[model]`, trained as `[training]` says but for what stands here. The
-    arms of a seed share their first reader bit for bit, their queries, masks and order. Every arm costs `updates` of
-    64 short queries, each read 1 + k times where passages are searched: relative to `closed-book` 3.5 (`read-gold`,
+    Each reader is a masked LM of the study's `[model]`, trained as in `[training]` except for the settings below. All
+    variants of a seed share their initial reader bit for bit, and their queries, masks and order. Each costs `updates`
+    of 64 short queries, each read 1 + k times if passages are searched: relative to `closed-book` 3.5 (`read-gold`,
     `read-random`), 6 (`retrieve-bm25`) and 8 (`retrieve-learned`) times as much.
 
-    With `read_updates` the first reader of a seed is no random one: before all arms it learns, as `read-gold` does, to
-    read right passages of another world, of the same words, relations and settings and of other facts. All arms begin
-    with these weights (readers that write with its encoder and words), and it is what tables call untrained.
+    With `read_updates` the initial reader of a seed is pretrained: like `read-gold`, it learns to read gold passages of
+    another world with the same words, relations and settings but other facts. All variants start from these weights
+    (generating readers from its encoder and words), and tables call this state untrained.
 
-    With `corpus` readers are trained on questions about real passages: in SQuAD's format, or a table with columns for
-    passage, question and answers. What is asked of a world of facts (exposures, facts withheld or changed, an edited
-    index) does not exist there: the settings of the world are not read, and of the measures only "scores" is.
+    With `corpus`, readers are trained on questions about real passages: in SQuAD's format, or a table with columns for
+    passage, question and answers. Features of a world of facts (exposures, facts withheld or changed, an edited index)
+    do not exist there: the world's settings are ignored, and "scores" is the only measure.
     """
 
     on: bool = False
-    corpus: str = ""  # questions to train on, a file or hf:NAME; empty: a generated world of facts
-    test: str = ""  # questions that are kept from training; empty: those about a fifth of the passages of `corpus`
-    answer_tokens: Annotated[int, Limits(at_least=1, at_most=10)] = 3  # of an answer in `corpus`, each behind a mask
-    entities: Annotated[int, Limits(at_least=2, at_most=1024)] = 256  # of the world
-    relations: Relations = 8  # even; the last two are dates
-    objects: Annotated[int, Limits(at_least=3, at_most=4096)] = 16  # of a pair of relations, which share them
-    exposures: Annotated[tuple[int, ...], Limits(filled=True)] = (1, 4, 16)  # relative, of equally many facts each
-    language: Share = 0.25  # of the queries are sentences of `grammar`, for which no passage helps
-    wording: Literal["different", "same"] = "different"  # of the relation in queries and in passages
-    passages: Literal["entity", "pairs"] = "entity"  # about one entity, or two in one relation
-    world_seed: Seed = 0  # the same world for all seeds
-    arms: Annotated[tuple[ArmName, ...], Limits(filled=True)] = (
+    corpus: File = ""  # training questions, a file or hf:NAME; empty: a generated world of facts
+    test: File = ""  # test questions; empty: those about a fifth of the passages of `corpus`
+    answer_tokens: Annotated[int, Limits(at_least=1, at_most=10)] = 3  # tokens of an answer in `corpus`, one mask each
+    entities: Annotated[int, Limits(at_least=2, at_most=1024)] = 256  # seed of the world
+    exposures: Exposures = (1, 4, 16)  # relative, each of equally many facts
+    world_seed: Seed = 0  # one world for all seeds
+    arms: Arms = (
         "closed-book", "read-gold", "read-random", "retrieve-bm25", "retrieve-frozen", "retrieve-learned",
     )  # fmt: skip
-    variants: tuple[VariantName, ...] = ("null-share",)  # further runs, see `OF_VARIANTS`
-    seeds: tuple[Seed, ...] = ()  # of readers, retrievers and order; empty: the study's
-    k: Count = 2  # passages that a search brings
-    null_share: Probability = 0.1  # of queries that are read without a passage, the same ones in every arm
+    variants: Variants = ("null-share",)  # additional variants, see `OF_VARIANTS`
+    seeds: Seeds = ()  # of readers, retrievers and order; empty: the study's
     updates: Count = 2500
-    queries: Count = 64  # of an update
-    learning_rate: LearningRate = 1e-3  # of the reader, at its peak; 1.5e-3 left a reader of random passages at chance
-    repeat: bool = True  # all arms once more at half the rate, if one of them learned nothing
-    refresh_every: Refresh = 50  # updates between two builds of the index; −1: never again
-    stale_refresh: Refresh = -1  # of the variant "stale"
-    freeze_retriever: Probability = 1 / 3  # share of the updates in which a learned retriever stays as it is
-    retriever_rate: Annotated[float, Limits(above=0, at_most=10)] = 0.2  # of a learned retriever, in the reader's rate
-    retriever_layers: Annotated[int, Limits(at_least=1, at_most=1000)] = 2
+    queries: Count = 64  # queries of an update
+    learning_rate: LearningRate = 1e-3  # peak rate of the reader; 1.5e-3 left a reader of random passages at chance
+    repeat: bool = True  # train all models again at half the rate if one of them learned nothing
+    stale_refresh: Refresh = -1  # for the variant "stale"
     retriever_width: Annotated[int, Limits(at_least=0, at_most=65_536)] = 0  # 0: the reader's
-    vector_width: Annotated[int, Limits(at_least=1, at_most=65_536)] = 64  # of what is compared
-    warm_updates: CountOrNone = 300  # of the inverse cloze task, before arms with a retriever
-    read_updates: CountOrNone = 0  # of reading right passages of another world, before all arms; 0: random weights
-    exchange_updates: Count = 300  # of the variant "exchange"
+    vector_width: Annotated[int, Limits(at_least=1, at_most=65_536)] = 64  # dimensions of compared embeddings
+    warm_updates: CountOrNone = 300  # of the inverse cloze task, before variants with a retriever
+    read_updates: CountOrNone = 0  # of gold passages of another world, before all variants; 0: random weights
+    exchange_updates: Count = 300  # for the variant "exchange"
     save_every: CountOrNone = 500  # updates between checkpoints
-    measures: Annotated[tuple[MeasureName, ...], Limits(filled=True)] = MEASURES
-    checkpoints: CountOrNone = 0  # of each plain arm's training, evenly apart, at which answers are looked at; 0: none
-    # Of training queries: on these the loss change is allocated to retriever and reader while the plain arms train, by
-    # the rule, the parts and the windows of [dynamics]; 0: it is not.
+    measures: Measures = MEASURES
+    checkpoints: CountOrNone = 0  # evenly spaced updates of each plain training at which answers are evaluated; 0: none
+    # Training queries on which loss changes are allocated to retriever and reader while the plain models train, with
+    # the rule, parts and windows of [dynamics]; 0: disabled.
     allocation_tokens: CountOrNone = 0
-    allocation_every: Count = 5  # updates between two looks at the loss
-    allocation_negatives: Count = 2  # passages by BM25 that are read there beside the right one, whatever the arm
+    allocation_every: Count = 5  # updates between two loss evaluations
+    allocation_negatives: Count = 2  # passages by BM25 that are read there in addition to the gold one, for every model
 
     def __post_init__(self) -> None:
         check_settings(self, "retrieval")
-        for name in ("exposures", "arms", "variants", "seeds", "measures"):
-            if len(set(values := getattr(self, name))) < len(values):
-                raise UserError(f"retrieval.{name} must be a list of different values. Got {as_written(values)}.")
-        for name in ("refresh_every", "stale_refresh"):
-            if getattr(self, name) == 0:
-                raise UserError(f"retrieval.{name} must be at least 1, or −1 for never. Got 0.")
         if self.checkpoints > self.updates:
             raise UserError(
                 f"retrieval.checkpoints must be at most retrieval.updates. Got {self.checkpoints} and {self.updates}. "
@@ -152,7 +136,7 @@ class RetrievalPlan:
         self.world()
 
     def _check_text(self) -> None:
-        """Raise a UserError where what only a world of facts has is asked of real text."""
+        """Raise a UserError if settings that need a world of facts are combined with real text."""
         if wrong := [name for name in self.variants if name in OF_FACTS]:
             raise UserError(
                 f"retrieval.variants must not hold {wrong[0]} with retrieval.corpus: it is about a generated world. "
@@ -175,39 +159,26 @@ class RetrievalPlan:
             )
 
     def world(self, variant: str = "") -> FactConfig:
-        """The world that a variant reads about.
+        """The world that a variant reads.
 
         Raises:
-            UserError: Its settings do not go together.
+            UserError: Its settings are inconsistent.
         """
+        shared: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(FactSettings)}
+        shared |= {"same-wording": {"wording": "same"}, "pairs": {"passages": "pairs"}}.get(variant, {})
         try:
-            return FactConfig(
-                entities=self.entities,
-                relations=self.relations,
-                objects=self.objects,
-                weights=self.exposures,
-                language=self.language,
-                wording="same" if variant == "same-wording" else self.wording,
-                passages="pairs" if variant == "pairs" else self.passages,
-            )
+            return FactConfig(entities=self.entities, weights=self.exposures, **shared)
         except UserError as error:
             named = str(error).replace("facts.weights", "retrieval.exposures").replace("facts.", "retrieval.")
             raise UserError(named) from None
 
     def arms_of(self, variant: str) -> list[str]:
-        """The plan's arms that the variant is trained of."""
+        """The plan's `arms` that the variant modifies."""
         return [name for name in self.arms if name in OF_VARIANTS[variant]]
 
     def objective(self, arm: str, variant: str = "") -> RetrievalLM:
-        """What an arm is trained for."""
-        plain = make_objective(
-            arm,
-            k=self.k,
-            null_share=self.null_share,
-            refresh_every=self.refresh_every,
-            freeze_retriever=self.freeze_retriever,
-            retriever_rate=self.retriever_rate,
-        )
+        """The training objective of a model."""
+        plain = make_objective(arm, **{one.name: getattr(self, one.name) for one in fields(RetrievalSettings)})
         assert isinstance(plain, RetrievalLM)
         if variant in EXCHANGES:
             return replace(plain, freeze_retriever=0.0)
@@ -222,8 +193,8 @@ class RetrievalPlan:
         return replace(plain, **changes.get(variant, {}))
 
     def config(self, training: TrainConfig, seed: int, positions: int, updates: int, rate: float) -> TrainConfig:
-        """How a model of the table is trained: as the study's, but for what the table says."""
-        room = self.queries * positions  # a whole update in one forward pass: its passages are its wrong answers
+        """Training settings of a model: the study's, overridden by this section."""
+        room = self.queries * positions  # a whole update in one forward pass: its passages serve as negatives
         return replace(
             training,
             updates=updates,
@@ -243,7 +214,7 @@ class RetrievalPlan:
 
 @runtime_checkable
 class Retrieves(Protocol):
-    """What of a study's plan the table is checked against."""
+    """The parts of a study's plan that the section is checked against."""
 
     @property
     def model(self) -> ModelConfig: ...
@@ -254,7 +225,7 @@ class Retrieves(Protocol):
 
 
 def check_retrieval(plan: Retrieves) -> None:
-    """Raise a UserError where readers of the plan's shape cannot be trained as the table asks."""
+    """Raise a UserError if readers of the plan's shape cannot be trained as the section requests."""
     asked, heads = plan.retrieval, plan.model.heads
     if asked.retriever_width % heads:
         raise UserError(

@@ -14,8 +14,9 @@ from infoflow.report import Figures, Findings, ShownRun, write_figures, write_re
 from infoflow.results import RunFolder, ShownTables
 
 from ._graph import Graph, graph
-from ._plan import StudyPlan
-from ._so_far import so_far
+from ._plan import StudyPlan, stored_plan
+from ._study_facts import so_far
+from ._study_models import prepared_keys
 
 _OF_FAILURES = {field.name for field in dataclasses.fields(Failure)}
 
@@ -50,7 +51,8 @@ class Run:
         """The claims that were checked, one a row.
 
         Raises:
-            UserError: None were: an analysis of given models checks no claims unless asked (`infoflow findings`).
+            UserError: No claims were checked: an analysis of pretrained or external models checks them only on request
+                (`infoflow findings`).
         """
         if FINDINGS_TABLE.name not in self.tables:
             raise UserError(
@@ -60,7 +62,7 @@ class Run:
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """Measures that failed, each on one model; their tables are missing, and the same command tries them again.
+        """Measures that failed on single models; their tables are missing, and the same command tries them again.
 
         Raises:
             UserError: run.json is damaged.
@@ -77,32 +79,42 @@ class Run:
 
     @property
     def stages(self) -> Graph:
-        """The stages of the run's plan: what is done, what each depends on, its own tables.
+        """The stages of the run's plan, with state, dependencies and tables.
 
         Raises:
-            UserError: The run is no study.
+            UserError: The run is not a study.
         """
         return self._graph()
 
     def _graph(self, prepared: bool = False) -> Graph:
-        study = self.folder.read()
-        if study.get("kind") != "study":
+        return graph(self._plan, self.folder, prepared)
+
+    @property
+    def _plan(self) -> StudyPlan:
+        if self.folder.read().get("kind") != "study":
             raise UserError(f"{self.path} is no study: only a study has stages.")
-        return graph(StudyPlan.from_json(study["plan"]), self.folder, prepared)
+        return stored_plan(self.folder)
 
     def so_far(self) -> "Run":
-        """What is done of a study that is going on, or was stopped, as a run in its folder `so-far`: the tables of all
-        stages that are done, the claims judged by them; its `report()` says what is missing.
+        """The finished part of a running or stopped study, as a run in its folder `so-far`.
 
-        The study itself is not touched, and removes that folder when it ends.
+        It has the tables of all finished stages and the claims judged by them; its `report()` says what is missing.
+
+        The study itself stays untouched, and removes that folder when it ends.
 
         Raises:
-            UserError: The run is no study, or none of its models is measured.
+            UserError: The run is not a study, or none of its models is measured.
         """
+        if not prepared_keys(self._plan, self.folder):  # reading its corpus may take hours and is left to the study
+            raise UserError(
+                f"{self.path} must have a model that is measured before there is something to report, and its "
+                "sentences are not prepared for the plan in its run.json.\n"
+                "Wait, or give the command that began it again."
+            )
         return Run(so_far(self.folder, self._graph(prepared=True)))
 
     def report(self) -> Path:
-        """Write `report.html` anew; its path."""
+        """Write `report.html` again and return its path."""
         return write_report(self.folder)
 
     def write_figures(
@@ -112,7 +124,7 @@ class Run:
         width: float = 6.8,
         columns: int | None = None,
     ) -> list[Path]:
-        """Write every figure of the report as `<folder>/<figure>.<format>`, `width` inches wide; their paths.
+        """Write every figure of the report as `<folder>/<figure>.<format>`, `width` inches wide, and return the paths.
 
         See `infoflow.report.write_figures`; one figure alone is saved by `run.figures[...].save("name.pdf")`.
         """
@@ -121,7 +133,7 @@ class Run:
     _repr_html_ = shown_by("infoflow.report", "run_shown")
 
     def __fspath__(self) -> str:
-        """What takes a run's folder takes a run."""
+        """The path, so that functions which take a run folder accept a run."""
         return str(self.path)
 
     def __repr__(self) -> str:

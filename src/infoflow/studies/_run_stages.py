@@ -1,4 +1,4 @@
-"""What is missing of a graph is handed to an engine; people see one bar, and every failure at the end."""
+"""Hands the missing stages of a graph to an engine, with one progress bar and all failures reported at the end."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -8,43 +8,51 @@ from infoflow.flow import is_first
 from infoflow.foundation import Progress, current_display
 from infoflow.results import RunFolder
 
-from ._costs import keep_record
-from ._graph import Graph
-from .stages import AbstractStage, Check, MeasureModel
+from ._graph import Graph, keep_record
+from .stages import AbstractStage, Check, MeasureModel, ProbeModel
 
-_SHOWN = 4  # running stages beside the bar
+_SHOWN = 4  # running stages shown with the bar
 _TRAINING = (
     "train",
     "read",
     "warm-reader",
     "settle",
     "record-arm",
-)  # kinds of stages that are one training: a share of it is a share of the stage
-_BY_CLOCK = 0.95  # of a running stage's cost counts at most, before it has ended
+)  # kinds of stages that are a single training: its progress is that of the stage
+_BY_CLOCK = 0.95  # maximum share of a running stage's cost that counts before it ends
 
 
 def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "Study", hint: str = "") -> None:
-    """Do what is missing of the graph on an engine that is not open yet; `title` stands before the bar.
+    """Run the missing stages of the graph on an engine that is not open yet; `title` labels the bar.
 
-    `hint` follows what is told of failed stages, where a model of a study is measured.
+    `hint` follows the report of failed stages in which a model of a study is measured.
 
     Raises:
-        UserError: Stages failed; what did not need them is done, and the same call goes on.
+        UserError: Stages failed; stages that do not need them are done, and the same call continues.
         KeyboardInterrupt: It was interrupted; running stages have saved.
     """
     missing = stages.missing()
+    for stage in missing:
+        stage.check()
+    if missing:
+        folder.tables.check_replaceable({name for stage in stages for name in stage.schemas()})
     cost = sum(stage.cost for stage in missing)
-    # A study that is done opens no processes to judge its claims again.
+    # a finished study needs no processes to judge its claims again
     chosen = InTurn() if all(isinstance(stage, Check) for stage in missing) else engine
     with current_display().progress(title, cost) as progress, chosen as opened:
-        endings = opened.run(missing, _Told(missing, folder, progress))
+        endings = opened.run(_controls_last(missing), _Told(missing, folder, progress))
     left = {stage.key for stage in missing if stage.key not in endings or endings[stage.key].state != "done"}
     measured = any(isinstance(stage, MeasureModel) and stage.key not in left for stage in stages)
     check_endings(missing, endings, hint if measured else "")
 
 
+def _controls_last(stages: Iterable[AbstractStage]) -> list[AbstractStage]:
+    """Measure trained models before their controls, since a report of an unfinished study shows them first."""
+    return sorted(stages, key=lambda stage: isinstance(stage, MeasureModel | ProbeModel) and not stage.subject.trained)
+
+
 class _Told:
-    """Passes on what stages tell: one bar for all of them, what runs now beside it."""
+    """Displays the progress that stages report: one bar for all, and the stages that run now."""
 
     def __init__(self, stages: Iterable[AbstractStage], folder: RunFolder, progress: Progress) -> None:
         self._stages = {stage.key: stage for stage in stages}
@@ -83,16 +91,16 @@ class _Told:
         self._show(event.stage, 1.0 if done else 0.0)
 
     def _by_clock(self, key: str) -> float:
-        """The share that the seconds since the start make of the stage's cost, which is in seconds.
+        """The share of the stage's estimated seconds that has passed since its start.
 
-        What such a stage tells are parts of unknown size. Without this, a long one leaves the bar where it was, and
-        the time left, which follows from the rate, grows without end.
+        Such a stage reports parts of unknown size. Without this, a long one would stall the bar, and the remaining
+        time, which follows from the rate, would grow without end.
         """
         seconds = time.monotonic() - self._started.get(key, time.monotonic())
         return min(seconds / max(self._stages[key].cost, 1e-9), _BY_CLOCK)
 
     def _show(self, key: str, share: float) -> None:
-        """`share` (0..1) of the stage is done."""
+        """Show that `share` (0..1) of the stage is done."""
         gained = max(share - self._shares.get(key, 0.0), 0.0)
         self._shares[key] = self._shares.get(key, 0.0) + gained
         self._progress.advance(gained * self._stages[key].cost, now=_listed(self._names()))

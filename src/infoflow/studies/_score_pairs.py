@@ -1,4 +1,4 @@
-"""`score_pairs`: BERTScore of pairs of texts by every layer of models, in a run folder with its page."""
+"""`score_pairs`: BERTScore of text pairs for every layer of models, in a run folder with a report."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,11 +15,11 @@ from infoflow.probing import (
     bert_score_tables,
     read_text_pairs,
 )
-from infoflow.report import check_replaceable, write_report
-from infoflow.results import KEYS, RunFolder
+from infoflow.report import check_output, write_report
+from infoflow.results import GIVEN_SCORES, KEYS, RunFolder
 
 from ._given import AnalyzeOptions, given_models
-from ._given_scores import GIVEN_SCORES, given_scores
+from ._given_scores import given_scores
 from ._run import Run
 
 KIND = "bert-score"
@@ -38,32 +38,38 @@ def score_pairs(
     baseline_pairs: int = 1000,
     control: bool = True,
     tokenizer: str | None = None,
+    source_language: str = "",
+    target_language: str = "",
+    prefix: str = "",
     device: str = "auto",
     seed: int = 0,
 ) -> Run:
-    """How alike are pairs of texts by each layer of models, and which layer agrees best with people?
+    """How similar are pairs of texts at each layer of models, and which layer agrees best with people?
 
-    Each model stands beside random pairs of the same texts, and beside its own architecture with random weights. Claims
-    about it are judged by `check_findings` on the run's folder.
+    Controls of each model are random pairs of the same texts and its own architecture with random weights.
+    `check_findings` on the run folder judges the claims about it.
 
     >>> score_pairs("all-MiniLM-L6-v2", "pairs.tsv", out="runs/pairs")  # doctest: +SKIP
 
     Args:
-        models: What `load_model` takes: folders, .gguf files or names; one, or several in a list.
+        models: Folders, .gguf files or names, as for `load_model`; one, or a list of several.
         pairs: A file for `read_text_pairs`, or pairs.
         out: The run folder.
-        columns: Of the candidate, the reference and the score in a file, see `read_text_pairs`.
+        columns: Columns of candidate, reference and score in a file, see `read_text_pairs`.
         layer: State 0..L; None: all.
-        idf: Weigh rare tokens more.
-        rescale: From random pairs (0) to equal ones (1).
-        baseline_pairs: Random pairs of the baseline.
-        control: The same architecture with random weights too.
-        tokenizer: Folder or name; None: the one beside the weights.
-        device: As of `load_model`.
-        seed: Of the random weights.
+        idf: Give rare tokens more weight.
+        rescale: Rescale scores to random pairs (0) and equal ones (1).
+        baseline_pairs: Number of random pairs for the baseline.
+        control: Also score the same architecture with random weights.
+        tokenizer: Folder or name; None: the one stored with the weights.
+        source_language: As for `load_model`.
+        target_language: As for `load_model`.
+        prefix: As for `load_model`.
+        device: As for `load_model`.
+        seed: Seed of the random weights.
 
     Returns:
-        The run, with the tables `bert_score_layers`, `bert_score_pairs`, `bert_score` (where people scored the pairs)
+        The run, with the tables `bert_score_layers`, `bert_score_pairs`, `bert_score` (if people scored the pairs)
         and `given_scores`.
 
     Raises:
@@ -75,11 +81,17 @@ def score_pairs(
     if baseline_pairs < 1:
         raise UserError(f"The baseline needs one random pair or more. Got {baseline_pairs}.")
     read = pairs if isinstance(pairs, TextPairs) else read_text_pairs(pairs, columns)
-    options = AnalyzeOptions(control=control, seed=seed, tokenizer=tokenizer, device=device)
+    options = AnalyzeOptions(
+        control=control,
+        seed=seed,
+        tokenizer=tokenizer,
+        source_language=source_language,
+        target_language=target_language,
+        prefix=prefix,
+        device=device,
+    )
     run = RunFolder(out)
-    if (kind := run.read().get("kind", KIND)) != KIND:
-        raise UserError(f"{out} was written by infoflow {kind}. Choose another --out.")
-    check_replaceable(run.report)
+    check_output(run, KIND)
     corpus = Corpus.from_sentences(list(dict.fromkeys([*read.candidates, *read.references])), read.name)
     frames: dict[str, list[pd.DataFrame]] = {}
     told = []
@@ -90,7 +102,7 @@ def score_pairs(
         tables[GIVEN_SCORES.name] = given_scores(model, corpus)
         keys = given.subject(model).keys()
         for name, frame in tables.items():
-            if name != BERT_SCORE_PAIRS.name or given.trained:  # single pairs by random weights say nothing
+            if name != BERT_SCORE_PAIRS.name or given.trained:  # random weights: single pairs say nothing
                 frames.setdefault(name, []).append(frame.assign(**keys))
         if given.trained:
             named = {("name" if name == "model" else name): value for name, value in keys.items()}

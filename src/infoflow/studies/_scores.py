@@ -1,43 +1,38 @@
-"""Has a model learned its task? Loss, BLEU and ROUGE on held-out text, each beside a baseline that ignores context."""
+"""Has a model learned its task? Loss, BLEU and ROUGE on held-out text, each with a baseline that ignores context."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 import torch
 
 from infoflow.corpus import Corpus, Encoded
-from infoflow.foundation import NUM_BLOCKS, block_of, hash64_array, replicate_weights
-from infoflow.models import BleuStatistics, Model, bleu_statistics, rouge, translate, write_texts
+from infoflow.foundation import (
+    NUM_BLOCKS,
+    Scale,
+    block_effects,
+    block_interval,
+    block_of,
+    hash64_array,
+    replicate_weights,
+)
+from infoflow.models import (
+    BleuStatistics,
+    Model,
+    as_model_writes,
+    bleu_by_block,
+    bleu_statistics,
+    bleu_tokenizer,
+    rouge,
+    translate,
+    write_texts,
+)
 from infoflow.objectives import UNSUPERVISED, AbstractObjective, Answers, accuracy, area_under_curve
-from infoflow.results import Column, TableSchema, estimate, estimate_columns, ratio_estimate
+from infoflow.results import estimate, ratio_estimate
 from infoflow.training import PairRows, TokenRows, TrainingData
 
-TASK_SCORES = TableSchema(
-    name="task_scores",
-    version=2,
-    description="how well each model does what it was trained for, on sentences it never saw",
-    columns=(
-        Column(name="split", dtype="string", unit="", description="part of the corpus: validation or test"),
-        Column(
-            name="metric",
-            dtype="string",
-            unit="",
-            description="loss (nats per predicted token; of several terms the weighted sum, and `loss of …` for each), "
-            "perplexity (exp of the loss), bleu (sacreBLEU, percent), rougeL (of what the decoder writes, 0 to 1); "
-            "`… accuracy` (share of pairs judged rightly), `… AUC` (probability that a replaced token is told from "
-            "another, a true pair of words from a drawn one)",
-        ),
-        *estimate_columns(
-            "nats, 1 or percent",
-            "the score",
-            "the same score without context: unigram frequencies of the training text (loss, perplexity), "
-            "what the encoder reads copied (bleu, rougeL), the more frequent answer (accuracy), a half (AUC)",
-        ),
-        Column(name="signature", dtype="string", unit="", description="sacreBLEU's signature; empty for losses"),
-    ),
-)
+_GUESSES = 20  # sentences tried as the single answer to all
 
 
 def task_scores(
@@ -48,10 +43,11 @@ def task_scores(
     training: TrainingData,
     split: str,
 ) -> pd.DataFrame:
-    """Loss and perplexity of `model` on `data`, and answers to what else its objective asks; noise is frozen per
-    sentence, intervals are over sentence blocks.
+    """Loss and perplexity of `model` on `data`, and the further scores of its objective.
 
-    `content_ids` are those of the rows of `data` (`content_ids_of`): measures of the same corpus have the same blocks.
+    Noise is frozen per sentence, and intervals are over sentence blocks.
+
+    `content_ids` belong to the rows of `data` (`content_ids_of`), so that measures of the same corpus share blocks.
     """
     blocks = block_of(content_ids)
     unigram = unigram_losses(objective, training)
@@ -72,7 +68,7 @@ def task_scores(
 
 
 def content_ids_of(rows: TokenRows, corpus: Corpus) -> np.ndarray:
-    """`Corpus.content_ids` of each row: of a window its first sentence's, of a pair that of its first segment's."""
+    """`Corpus.content_ids` of each row; a window uses its first sentence, a pair its first segment."""
     ids = corpus.content_ids
     if isinstance(rows, Encoded):
         return ids
@@ -84,7 +80,7 @@ def content_ids_of(rows: TokenRows, corpus: Corpus) -> np.ndarray:
 def _loss_rows(
     objective: AbstractObjective, split: str, sums: np.ndarray, baseline: np.ndarray, counts: np.ndarray
 ) -> list[dict]:
-    """The loss that is minimised, of several terms each, of one its perplexity; arrays are (term, block)."""
+    """The minimised loss, each of several terms, and the perplexity of a single one; arrays are (term, block)."""
     weights, terms = replicate_weights(), list(objective.term_weights)
     replicates = [(weights @ own) / (weights @ items) for own, items in zip(sums, counts, strict=True)]
     means, bases = sums.sum(axis=1) / counts.sum(axis=1), baseline.sum(axis=1) / counts.sum(axis=1)
@@ -103,17 +99,37 @@ def _loss_rows(
 
 
 def bleu_scores(model: Model, corpus: Corpus, sentences: int, beams: int, split: str) -> pd.DataFrame:
-    """BLEU of beam search on `sentences` different source sentences, against all their translations, lower-cased.
+    """BLEU of beam search on `sentences` distinct source sentences, against all their translations.
 
-    Lower-cased because the tokenizers of a study may be; the signature says so.
+    Text is lower-cased and in the form that the model's tokenizer writes; the signature names the tokenizer for its
+    script.
     """
     sources, references, ids = _distinct(corpus, sentences)
-    blocks = block_of(ids)
-    scores = _block_statistics(translate(model, sources, beams=beams), references, blocks)
-    copied = _block_statistics(sources, references, blocks)
-    replicates = np.array([scores.weighted(weights).score for weights in replicate_weights()])
-    row = _row(split, "bleu", scores.total.score, replicates, copied.total.score, len(sources))
-    return pd.DataFrame([row | {"signature": scores.signature}])
+    references = [as_model_writes(model, texts) for texts in references]
+    said = bleu_by_block(translate(model, sources, beams=beams), references, block_of(ids))
+    replicates = np.array([_bleu(said, weights).score for weights in replicate_weights()])
+    whole = _bleu(said, np.ones(NUM_BLOCKS))
+    baseline = _bleu_of_guess(as_model_writes(model, sources), references)
+    row = _row(split, "bleu", whole.score, replicates, baseline, len(sources), "percent")
+    return pd.DataFrame([row | {"signature": whole.signature}])
+
+
+def _bleu_of_guess(sources: list[str], references: list[list[str]]) -> float:
+    """BLEU of copied sources; for text without spaces the maximum of that and of one sentence as answer to all.
+
+    Another sentence rarely shares four consecutive words with a reference, but it often shares characters: a decoder
+    that ignores its source can exceed a copy.
+    """
+    tokenizer = bleu_tokenizer(text for right in references for text in right)
+    often = [] if tokenizer == "13a" else [right[0] for right in references[:_GUESSES]]
+    guesses = [sources, *([text] * len(references) for text in often)]
+    return max(bleu_statistics(texts, references, lowercase=True, tokenizer=tokenizer).score for texts in guesses)
+
+
+def _bleu(statistics: Mapping[int, BleuStatistics], weights: np.ndarray) -> BleuStatistics:
+    """The statistics of one bootstrap draw of blocks."""
+    drawn = (one * int(weights[block]) for block, one in statistics.items() if weights[block])
+    return sum(drawn, start=BleuStatistics.zero())
 
 
 def rouge_scores(
@@ -125,8 +141,9 @@ def rouge_scores(
     beams: int,
     split: str,
 ) -> pd.DataFrame:
-    """ROUGE-L of what the decoder writes by beam search after `sentences` rows of `data`, damaged as the loss damages
-    them; the baseline is what the encoder reads, copied. For objectives that `can_write`; see `task_scores`.
+    """ROUGE-L of the decoder's beam search output after `sentences` rows of `data`, damaged as for the loss.
+
+    The baseline copies the encoder's input. For objectives that `can_write`; see `task_scores`.
     """
     rows = np.argsort(hash64_array(("rouge-sentences",), content_ids), kind="stable")[:sentences]
     batch = data.batch(objective.for_evaluation(), rows, ("evaluation-noise", 0), 0)
@@ -144,12 +161,29 @@ def rouge_scores(
     return pd.DataFrame([row | {"signature": ""}])
 
 
-def _row(split: str, metric: str, value: float, replicates: np.ndarray, baseline: float, count: int) -> dict:
-    return {"split": split, "metric": metric, **estimate(value, replicates, baseline, count), "signature": ""}
+def _row(
+    split: str,
+    metric: str,
+    value: float,
+    replicates: np.ndarray,
+    baseline: float,
+    count: int,
+    scale: Scale = "any",
+    agreeing: float | None = None,
+) -> dict:
+    """One row; `agreeing` is the effective number of observations if all agree, by default `count`."""
+    agree = count if agreeing is None else agreeing
+    ends = block_interval(value, block_effects(value, replicates), scale=scale, count=agree)
+    return {
+        "split": split,
+        "metric": metric,
+        **estimate(value, replicates, baseline, count, ends=ends),
+        "signature": "",
+    }
 
 
 def rows_by_block(blocks: np.ndarray, lengths: np.ndarray, sentences: int = 256) -> list[np.ndarray]:
-    """Rows of one block at a time, by length, so that sums per block need no sums per sentence."""
+    """Rows of one block at a time, sorted by length, so that sums per block need no sums per sentence."""
     batches = []
     for block in np.unique(blocks):
         rows = np.flatnonzero(blocks == block)
@@ -159,7 +193,7 @@ def rows_by_block(blocks: np.ndarray, lengths: np.ndarray, sentences: int = 256)
 
 
 def unigram_losses(objective: AbstractObjective, training: TrainingData) -> np.ndarray:
-    """−log p of each token id, from the frequencies of what the objective predicts in training (add-one)."""
+    """−log p of each token id, from add-one frequencies of what the objective predicts in training."""
     vocabulary = training.vocabulary
     rows = training.source
     if objective.needs_translation:
@@ -171,14 +205,14 @@ def unigram_losses(objective: AbstractObjective, training: TrainingData) -> np.n
         counts = np.bincount(np.asarray(rows.flat_ids), minlength=vocabulary.size).astype(np.float64)
     counts[vocabulary.start] = 0  # read, never predicted
     if objective.layout not in ("decoder", "encoder-decoder", "bidirectional-pair"):
-        counts[list(vocabulary.special)] = 0  # a masked LM is never asked for [SEP]
+        counts[list(vocabulary.special)] = 0  # a masked LM never predicts [SEP]
     return np.log(counts.sum() + len(counts)) - np.log(counts + 1)
 
 
 def _predicted(objective: AbstractObjective, training: TrainingData, examples: int = 5000) -> np.ndarray:
     """How often each id is predicted, on training examples spread evenly over the corpus.
 
-    Sentinels are in no text, and of windows and pairs a token is in several or in none.
+    Sentinels occur in no text, and a token may be in several windows or pairs or in none.
     """
     rows = np.unique(np.linspace(0, len(training.source.lengths) - 1, examples).astype(int))
     labels = training.batch(objective, rows, ("unigram-noise",), 0).labels.numpy()
@@ -186,7 +220,7 @@ def _predicted(objective: AbstractObjective, training: TrainingData, examples: i
 
 
 class _AnswersByBlock:
-    """Answers of a whole part of the corpus, with the block of the example that asks."""
+    """Answers for a whole part of the corpus, with the block of each example."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[tuple[Answers, int]]] = {}
@@ -206,11 +240,13 @@ class _AnswersByBlock:
         weights = replicate_weights()[:, block].astype(np.float64)
         replicates = np.array([value(scores, truth, each) for each in weights])
         often = max(truth.mean(), 1 - truth.mean()) if value is accuracy else 0.5
-        return _row(split, name, value(scores, truth, np.ones(len(truth))), replicates, float(often), len(truth))
+        found, num, right = value(scores, truth, np.ones(len(truth))), len(truth), int(truth.sum())
+        pairs = None if value is accuracy else 2 * right * (num - right) / num  # an area compares both classes
+        return _row(split, name, found, replicates, float(often), num, "share", pairs)
 
 
 def _distinct(corpus: Corpus, num: int) -> tuple[list[str], list[list[str]], np.ndarray]:
-    """`num` different sources by the hash of their text, with all their translations."""
+    """`num` distinct sources, chosen by the hash of their text, with all their translations."""
     translations: dict[str, list[str]] = {}
     lowest: dict[str, int] = {}
     for sentence, id in zip(corpus, corpus.content_ids.tolist(), strict=True):
@@ -220,37 +256,3 @@ def _distinct(corpus: Corpus, num: int) -> tuple[list[str], list[list[str]], np.
     chosen = np.argsort(hash64_array(("bleu-sentences",), ids))[:num]
     picked = [sources[index] for index in chosen]
     return picked, [translations[source] for source in picked], ids[chosen]
-
-
-class _BlockStatistics:
-    """BLEU's sufficient statistics per bootstrap block: they add up."""
-
-    def __init__(self, blocks: list[BleuStatistics | None], signature: str) -> None:
-        self._blocks = blocks
-        self.signature = signature
-
-    def weighted(self, weights: np.ndarray) -> BleuStatistics:
-        return sum(
-            (block * int(weight) for block, weight in zip(self._blocks, weights, strict=True) if block and weight),
-            start=BleuStatistics.zero(),
-        )
-
-    @property
-    def total(self) -> BleuStatistics:
-        return self.weighted(np.ones(NUM_BLOCKS))
-
-
-def _block_statistics(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], blocks: np.ndarray
-) -> _BlockStatistics:
-    parts: list[BleuStatistics | None] = []
-    signature = ""
-    for block in range(NUM_BLOCKS):
-        rows = np.flatnonzero(blocks == block)
-        if len(rows) == 0:
-            parts.append(None)
-            continue
-        part = bleu_statistics([hypotheses[row] for row in rows], [references[row] for row in rows], lowercase=True)
-        parts.append(part)
-        signature = part.signature
-    return _BlockStatistics(parts, signature)

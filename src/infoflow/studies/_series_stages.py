@@ -1,4 +1,4 @@
-"""What `over_training` was asked for, the stages of its checkpoints, and how a process finds its stage again."""
+"""The request of `over_training`, the stages of its checkpoints, and how a process finds its stage again."""
 
 import dataclasses
 import json
@@ -11,8 +11,8 @@ import numpy as np
 
 from infoflow.corpus import Corpus
 from infoflow.engine import Engine, InTurn, local_engine
-from infoflow.flow import AbstractMeasure, PassOptions, is_first, processes
-from infoflow.foundation import Processes, UserError, atomic_write, read_setting
+from infoflow.flow import AbstractMeasure, is_first, processes
+from infoflow.foundation import Processes, UserError, atomic_write, digest, read_object, read_setting
 from infoflow.models import Model
 from infoflow.over_training import (
     Ahead,
@@ -27,12 +27,12 @@ from infoflow.results import RunFolder
 
 from ._analyze import corpus_of
 from ._given import AnalyzeOptions, GivenModel
-from ._measures import LIGHT_TABLES, OF_CHECKPOINTS, named_measures, standard_measures
+from ._measures import OF_CHECKPOINTS, light_tables, named_measures, standard_measures
 from ._settings import build_settings
 from ._workbench import Workbench
 from .stages import COMPARED_WITH, AbstractStage, LoadedOnce, MeasureSuiteCheckpoint, WeighCheckpoint
 
-ALL = "all"  # instead of names of tables
+ALL = "all"  # used instead of table names
 REFERENCES = ("final", "previous", "initial")
 _FROM_HUB = ("final", "initial")
 _INDEX = "stages.json"
@@ -42,7 +42,7 @@ _PRELOAD = ("torch", "transformers", "infoflow.studies.stages")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class SeriesOptions:
-    """What the user asked for; plain values, kept in run.json."""
+    """The user's request as plain values, kept in run.json."""
 
     sources: tuple[str, ...]
     options: AnalyzeOptions
@@ -55,41 +55,51 @@ class SeriesOptions:
     references: tuple[str, ...] = ()
 
     def plan(self) -> dict[str, Any]:
-        """What decides whether the folder's tables are of this call, and what it computes of them."""
+        """Values that determine whether the folder's tables belong to this call, and which tables it computes."""
         plan = dataclasses.asdict(self)
         return {"models": plan.pop("sources"), **plan}
 
     @classmethod
     def of(cls, plan: dict[str, Any]) -> "SeriesOptions":
-        """From what `plan` gave, as JSON."""
+        """Restore the options from the JSON of `plan`."""
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in plan.items()}
         options = build_settings(AnalyzeOptions, values.pop("options"))
         return cls(sources=values.pop("models"), options=options, **values)
 
     def series(self) -> list[CheckpointSeries]:
-        return read_series(self.sources, parse_steps(self.steps))
+        found = read_series(self.sources, parse_steps(self.steps))
+        if not self.options.anonymous:
+            return found
+        return [
+            dataclasses.replace(one, name=f"model-{number}") if _is_local(one) else one
+            for number, one in enumerate(found, start=1)
+        ]
 
 
-def settings_of(plan: Any) -> Any:
-    """A plan without what only chooses among the tables."""
+def _is_local(series: CheckpointSeries) -> bool:
+    return any(hasattr(one.place, "folder") for one in series.checkpoints)
+
+
+def settings_digest(plan: Any) -> str:
+    """Digest of a plan without the settings that only select tables."""
     if not isinstance(plan, dict) or not isinstance(plan.get("options"), dict):
-        return plan
+        return digest(plan)
     choosing = ("check", "keep_downloads", "heavy", "heavy_steps", "references")
     kept = {name: value for name, value in plan.items() if name not in choosing}
-    return {**kept, "options": {**plan["options"], "only": None}}
+    return digest({**kept, "options": {**plan["options"], "only": None, "anonymous": None}})
 
 
 class SeriesStages:
-    """Makes the stages of the checkpoints that were asked for.
+    """Creates the stages of the requested checkpoints.
 
     Raises:
-        UserError: A table, a schedule or a reference is none.
+        UserError: A table, a schedule or a reference is invalid.
     """
 
     def __init__(self, asked: SeriesOptions, run: RunFolder) -> None:
         self.asked = asked
         light = _light(asked.options)
-        heavy = _heavy(asked, light)  # checked where nothing is measured too
+        heavy = _heavy(asked, light)  # also checked if nothing is measured
         self.light, self.heavy = ([], []) if asked.check else (light, heavy)
         if unknown := [name for name in asked.references if name not in REFERENCES]:
             raise UserError(f"--reference knows {', '.join(REFERENCES)}. Got {unknown[0]}.")
@@ -100,13 +110,13 @@ class SeriesStages:
         return corpus_of(self.asked.options)
 
     def check(self, series: Sequence[CheckpointSeries]) -> None:
-        """Refuse what these checkpoints do not allow.
+        """Refuse settings that these checkpoints do not allow.
 
         Raises:
-            UserError: A schedule of heavy steps goes beyond them, or revisions of a hub would have to be held.
+            UserError: A schedule of heavy steps exceeds them, or hub revisions would have to be held.
         """
         for one in series:
-            checkpoint_steps(self.asked.heavy_steps, max(one.updates, 1))  # also where nothing is measured
+            checkpoint_steps(self.asked.heavy_steps, max(one.updates, 1))  # also if nothing is measured
             wanted = self.asked.references
             if all(each.place.is_here for each in one.checkpoints):
                 continue
@@ -129,7 +139,7 @@ class SeriesStages:
     def measure(
         self, series: CheckpointSeries, left: Sequence[SuiteCheckpoint], at: int, ahead: Ahead | None = None
     ) -> MeasureSuiteCheckpoint:
-        """Of the checkpoints that are `left` of a series the one at this place."""
+        """The stage of checkpoint number `at` among those `left` of a series."""
         checkpoint, options = left[at], self.asked.options
         start = left[0] if at and left[0].update == 0 else None
         named = {"final": left[-1], "previous": left[at - 1] if at else None, "initial": start}
@@ -137,9 +147,7 @@ class SeriesStages:
         loaded = LoadedOnce[SuiteCheckpoint](self._load)
         return MeasureSuiteCheckpoint(
             weighing=self.weigh(series, checkpoint),
-            passes=PassOptions(
-                seed=options.seed, tokens_per_batch=options.measures.tokens_per_batch, max_length=options.max_length
-            ),
+            passes=options.measures.passes(seed=options.seed, max_length=options.max_length),
             measures=[
                 *self.light,
                 *(self.heavy if checkpoint.update in self._heavy_steps(left) else []),
@@ -152,7 +160,7 @@ class SeriesStages:
 
     @contextmanager
     def references_held(self, left: Sequence[SuiteCheckpoint]) -> Iterator[bool]:
-        """A revision of a hub that all others are compared with is fetched once; whether there is one."""
+        """Fetch a hub revision with which all others are compared once; yields whether there is one."""
         named = {"final": left[-1], "initial": left[0]}
         held = [named[name] for name in self.asked.references if name in named and not named[name].place.is_here]
         if not held:
@@ -162,7 +170,7 @@ class SeriesStages:
             yield True
 
     def _heavy_steps(self, left: Sequence[SuiteCheckpoint]) -> set[int]:
-        """Of the checkpoints' steps those next to the ones of the schedule."""
+        """The checkpoint steps nearest to those of the schedule."""
         steps = np.array([one.update for one in left])
         wanted = checkpoint_steps(self.asked.heavy_steps, max(int(steps.max()), 1)) if self.heavy else []
         return {int(steps[np.argmin(np.abs(steps - step))]) for step in wanted}
@@ -174,10 +182,10 @@ class SeriesStages:
     # -- processes ----------------------------------------------------------------------------------------------------
 
     def engine(self, jobs: int | None, series: Sequence[CheckpointSeries]) -> Engine:
-        """One process, or as many as were asked for.
+        """An engine with one process, or with the requested number.
 
         Raises:
-            UserError: They would each fetch a revision.
+            UserError: Each process would fetch a revision.
         """
         number = read_setting(Processes, jobs, "--jobs") if jobs is not None else 1
         if jobs is not None and number < 1:
@@ -192,7 +200,7 @@ class SeriesStages:
         return local_engine(number, _PRELOAD, folder=self._run.path, entry=_ENTRY)
 
     def note(self, stages: Mapping[str, AbstractStage], left: Mapping[str, Sequence[SuiteCheckpoint]]) -> None:
-        """Leave where each stage is found again: its series, its place, and what was left of the series."""
+        """Record where each stage can be found again: its series, index, and the series' remaining checkpoints."""
         if not is_first():
             return
         places = {}
@@ -206,16 +214,19 @@ class SeriesStages:
 
 
 def series_stage_of(folder: str, key: str) -> AbstractStage:
-    """The stage of that key: what a process of an engine is told. It reads the files of its own checkpoints alone.
+    """The stage with that key, for a process of an engine; reads only the files of its own checkpoints.
 
     Raises:
         UserError: The folder's notes have no such stage.
     """
     run = RunFolder.existing(folder)
-    noted = json.loads((run.path / "work" / _INDEX).read_text(encoding="utf-8"))
-    if key not in noted["stages"]:
-        raise UserError(f"{folder} has no stage {key}: it has changed. Give the same command again.")
-    place = noted["stages"][key]
+    try:
+        noted = read_object(run.path / "work" / _INDEX)
+        place = noted["stages"][key]
+        if not {"series", "kind", "checkpoint"} <= place.keys():
+            raise KeyError(key)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(f"{folder} has no stage {key}: it has changed. Give the same command again.") from None
     asked = SeriesOptions.of(run.read()["plan"])
     stages = SeriesStages(asked, run)
     series = next(one for one in asked.series() if one.name == place["series"])
@@ -231,10 +242,10 @@ def series_stage_of(folder: str, key: str) -> AbstractStage:
 
 
 def _light(options: AnalyzeOptions) -> list[AbstractMeasure]:
-    """Those that were named; else the light ones of a checkpoint by itself."""
+    """The named measures, by default the light ones of a single checkpoint."""
     if options.only == (ALL,) or (not options.only and options.measures.tables):
         return standard_measures(options.measures)
-    light = [name for name in LIGHT_TABLES if name not in OF_CHECKPOINTS]
+    light = [name for name in light_tables() if name not in OF_CHECKPOINTS]
     return named_measures(options.measures, options.only or light)
 
 
@@ -247,7 +258,7 @@ def _heavy(asked: SeriesOptions, light: Sequence[AbstractMeasure]) -> list[Abstr
 def _comparisons(
     options: AnalyzeOptions, others: Mapping[str, SuiteCheckpoint], loaded: LoadedOnce[SuiteCheckpoint]
 ) -> list[AbstractMeasure]:
-    """The tables that compare checkpoints with each other, as far as there is what they are compared with."""
+    """The measures that compare checkpoints, as far as their references exist."""
 
     def of(names: Sequence[str]) -> dict[str, SuiteCheckpoint]:
         return {name: others[name] for name in names if name in others}

@@ -1,4 +1,4 @@
-"""Tables about the checkpoints of a series themselves, and what names each in every table."""
+"""Tables about the checkpoints of a series, and the columns that identify each checkpoint in every table."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,19 +24,19 @@ from ._workbench import Part
 from .stages import WeighCheckpoint
 
 CHECKPOINT_TABLES = {schema.name: schema.with_keys(*KEYS, *CLOCKS) for schema in (CHECKPOINTS, CHECKPOINT_CHECKS)}
-"""`checkpoints` and `checkpoint_checks` with the columns that say which checkpoint a row is about."""
+"""`checkpoints` and `checkpoint_checks` with the columns that identify a row's checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class MeasuredCheckpoint:
-    """A checkpoint and what was found in its files."""
+    """A checkpoint and the contents of its files."""
 
     checkpoint: SuiteCheckpoint
     weighing: WeighCheckpoint
 
 
 def checked(series: CheckpointSeries, weighing: Mapping[str, WeighCheckpoint]) -> SeriesChecks:
-    """What the checks say of a series whose files were all looked into."""
+    """Check results for a series whose files were all examined."""
     seen = [_seen(series, checkpoint, weighing[checkpoint.name]) for checkpoint in series.checkpoints]
     return check_series(seen, series.missing)
 
@@ -60,7 +60,7 @@ def _seen(series: CheckpointSeries, checkpoint: SuiteCheckpoint, weighing: Weigh
 
 
 def clocks(series: CheckpointSeries, checks: SeriesChecks) -> dict[str, Clock]:
-    """Where in the training each checkpoint stands, by its name."""
+    """Position of each checkpoint in the training, by its name."""
     return {
         one.name: Clock(
             update=one.update,
@@ -75,9 +75,9 @@ def clocks(series: CheckpointSeries, checks: SeriesChecks) -> dict[str, Clock]:
 def subject_of(
     series: CheckpointSeries, measured: Sequence[MeasuredCheckpoint], one: MeasuredCheckpoint | None, update: int = 0
 ) -> Subject:
-    """The model of a series at a checkpoint, or at an update that has none.
+    """The model of a series at a checkpoint, or at an update without one.
 
-    Task and family are those of any other checkpoint where its own cannot be told.
+    If its own task and family are unknown, they are taken from any other checkpoint.
     """
     facts = [each.weighing.facts for each in measured if each is one] + [each.weighing.facts for each in measured]
     known = next((each for each in facts if each["task"]), {"task": "", "family": ""})

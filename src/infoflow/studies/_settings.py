@@ -1,4 +1,4 @@
-"""Settings as people write them: the text of a file, its tables, the dataclass that they fill."""
+"""Settings in plan files: the text of a file, its tables, and the dataclass that they fill."""
 
 import dataclasses
 import tomllib
@@ -8,14 +8,14 @@ from typing import Any, get_args, get_origin, get_type_hints
 from infoflow.foundation import UserError, as_written, default_settings, did_you_mean, read_setting
 
 _LARGEST_PLAN = 1_000_000
-_MOST_TABLES = 1000  # of one name
+_MOST_TABLES = 1000  # tables with the same name
 
 
 def read_plan(path: Path) -> str:
-    """The text of a plan's file.
+    """The text of a plan file.
 
     Raises:
-        UserError: It is too large for a plan, or no UTF-8.
+        UserError: The file is too large for a plan, or not UTF-8.
     """
     if (size := path.stat().st_size) > _LARGEST_PLAN:
         raise UserError(f"A study plan has at most {_LARGEST_PLAN:,} bytes. {path} has {size:,}. Name a plan.")
@@ -29,7 +29,7 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
     """The tables of a TOML text.
 
     Raises:
-        UserError: It is none, or nested or numbered beyond what a plan could be; `source` is named.
+        UserError: The text is not TOML, or its nesting or numbers exceed any plan; the message names `source`.
     """
     try:
         return tomllib.loads(text)
@@ -37,15 +37,15 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
         raise UserError(f"{source} is not valid TOML: {str(error).rstrip('.')}. Mend that line.") from None
     except RecursionError:
         raise UserError(f"{source} nests lists too deeply for a plan. Write name = value under [table].") from None
-    except ValueError:  # Python reads no longer ones
+    except ValueError:  # the limit of Python
         raise UserError(f"{source} holds a number of more than 4,300 digits. Shorten it.") from None
 
 
 def build_settings(cls: type, values: Any, path: str = "") -> Any:
-    """The dataclass of plain values; `path` precedes the names of its settings in messages.
+    """Build the dataclass from plain values; `path` precedes the names of its settings in messages.
 
     Raises:
-        UserError: A setting is unknown, of the wrong kind, or beyond its limits.
+        UserError: A setting is unknown, of the wrong type, or beyond its limits.
     """
     if not isinstance(values, dict):
         name = path.removesuffix(".")
@@ -68,7 +68,7 @@ def build_settings(cls: type, values: Any, path: str = "") -> Any:
 
 
 def _table_of(hint: Any) -> type | None:
-    """The dataclass that each item of a list is: of tables that are written [[NAME]]."""
+    """The dataclass of each item of a list, for tables written as [[NAME]]."""
     items = get_args(hint) if get_origin(hint) is tuple else ()
     return items[0] if items and dataclasses.is_dataclass(items[0]) else None  # type: ignore[return-value]
 

@@ -1,4 +1,4 @@
-"""A study's model after further pretraining, or one from scratch on the domain: how it begins, trains, is loaded."""
+"""A study's model after further pretraining, or trained from scratch on the domain."""
 
 import dataclasses
 import shutil
@@ -25,7 +25,7 @@ from ._study_tasks import unlabelled
 from ._tuning_plan import TunePlan
 
 FOLDER = "specialising"
-_VERSION = 1  # raise when the same plan specialises otherwise
+_VERSION = 1  # increase when the same plan specialises differently
 _COPIES = 10  # passes of pairs over the text, as in general training
 
 
@@ -33,20 +33,20 @@ _COPIES = 10  # passes of pairs over the text, as in general training
 class Specialised:
     """A model of the domain.
 
-    `continued` begins from the study's trained model and reads the domain's corpus; with `task` it then reads the
-    unlabelled texts of that task. `scratch` begins from random weights of the recipe's seed and reads the domain's
-    corpus with a vocabulary of its own, for as many updates as general training and one phase together, unless
+    `continued` starts from the study's trained model and reads the domain's corpus; with `task` it then reads the
+    unlabelled texts of that task. `scratch` starts from random weights of the recipe's seed and reads the domain's
+    corpus with its own vocabulary, for as many updates as general training and one phase together, unless
     `domain.scratch_updates` says otherwise.
     """
 
     models: StudyModels
     recipe: Recipe
     strategy: str
-    task: TunePlan | None = None  # of the phase "task"
+    task: TunePlan | None = None  # for the phase "task"
 
     @cached_property
     def key(self) -> str:
-        """What the weights depend on."""
+        """Key of everything that the weights depend on."""
         models, plan = self.models, self.models.plan
         data, asked = models.domain.key(self.strategy), plan.domain
         if self.strategy == SCRATCH:
@@ -60,14 +60,14 @@ class Specialised:
 
     @cached_property
     def before(self) -> "Specialised | None":
-        """The phase before this one; None: it is the first."""
+        """The phase before this one; None for the first."""
         if self.task is not None and "domain" in self.models.plan.domain.phases:
             return dataclasses.replace(self, task=None)
         return None
 
     @property
     def shown(self) -> str:
-        """What tables call the strategy: texts of a task are none of the domain's."""
+        """The strategy's name in tables; texts of a task do not belong to the domain."""
         return TASK_TEXTS if self.task else self.strategy
 
     @property
@@ -76,12 +76,12 @@ class Specialised:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Display name."""
         return f"{self.recipe.name}, {self.strategy}" + (f" on {self.task.name}" if self.task else "")
 
     @property
     def config(self) -> TrainConfig:
-        """How it trains: as in general training, but for what `[domain]` says."""
+        """Its training settings: those of general training, overridden by `[domain]`."""
         plan = self.models.plan
         asked, general = plan.domain, plan.training
         shared: dict[str, Any] = {"seed": self.recipe.seed, "max_source_tokens": None}
@@ -101,7 +101,7 @@ class Specialised:
 
     @cached_property
     def data(self) -> StudyData:
-        """The domain's parts; of the phase "task" its unlabelled texts for training, and those of dev beside."""
+        """The domain's parts; the phase "task" trains on the task's unlabelled texts and validates on those of dev."""
         data = self.models.domain.data(self.strategy)
         if self.task is None:
             return data
@@ -113,7 +113,7 @@ class Specialised:
     # -- weights ------------------------------------------------------------------------------------------------------
 
     def train(self) -> dict[str, Any]:
-        """Train it, or as much of it as is missing; returns what the training took."""
+        """Train it, or finish an interrupted training; returns what the training took."""
         models, objective = self.models, self.models.objective(self.recipe)
         positions, reads = models.plan.model.positions, models.plan.reads(objective)
         module, data = self._first(), self.data
@@ -139,7 +139,7 @@ class Specialised:
         return dataclasses.replace(named, target_tokenizer=target)
 
     def whole(self) -> Model:
-        """As `load`, with the parts that its folder does not hold as a model: what its loss is taken on."""
+        """As `load`, including parts that its folder does not store as a model; its loss needs the whole."""
         model, objective = self.load(), self.models.objective(self.recipe)
         if not objective.exports_a_part:
             return model
@@ -149,11 +149,11 @@ class Specialised:
 
     @property
     def _parent_key(self) -> str:
-        """The digest of what it begins from."""
+        """Digest of the model that it starts from."""
         return self.before.load().digest if self.before else self.models.load(Subject(recipe=self.recipe)).digest
 
     def _fresh(self) -> PreTrainedModel:
-        """A module of its shape; weights are put into it."""
+        """A module of its shape, into which weights are loaded."""
         models, objective = self.models, self.models.objective(self.recipe)
         if self.strategy == SCRATCH:
             data, plan = self.data, models.plan
@@ -192,7 +192,7 @@ _FREE = ("seed", "device", "log_every", "evaluate_every", "save_every", "keep_la
 
 
 def specialised(models: StudyModels, recipe: Recipe) -> Sequence[Specialised]:
-    """All models of the domain that a plan asks for of a recipe, each behind the one that it begins from."""
+    """All domain models that a plan requests for a recipe, each after the one that it starts from."""
     asked, found = models.plan.domain, list[Specialised]()
     for strategy in asked.strategies:
         if strategy == SCRATCH:
@@ -208,6 +208,6 @@ def specialised(models: StudyModels, recipe: Recipe) -> Sequence[Specialised]:
 
 
 def _reads_sentences(models: StudyModels, recipe: Recipe) -> bool:
-    """Texts of a task have neither translations nor documents: what needs these has no phase "task"."""
+    """Whether it reads sentences without translations or documents; other models cannot read texts of a task."""
     objective = models.objective(recipe)
     return not objective.needs_translation and models.plan.reads(objective) == "sentence"

@@ -1,4 +1,4 @@
-"""`study`: train, measure, compare, check, report; an interrupted study continues where it was."""
+"""`study`: train, measure, compare, check and report; an interrupted study continues where it stopped."""
 
 import shutil
 from collections.abc import Iterator
@@ -11,12 +11,14 @@ from infoflow.flow import is_first, wait_for_all
 from infoflow.foundation import (
     UserError,
     current_display,
+    disk_named,
+    file_settings,
     lock_file,
     provenance,
     sweep_partial,
     writable,
 )
-from infoflow.report import anonymize, check_replaceable, write_report
+from infoflow.report import anonymize, check_output, write_report
 from infoflow.results import RunFolder
 from infoflow.training import usable_device
 
@@ -27,8 +29,7 @@ from ._measures import check_tables
 from ._plan import StudyPlan
 from ._run import Run
 from ._run_stages import run_stages
-from ._so_far import SO_FAR
-from ._study_facts import split_facts, study_facts
+from ._study_facts import SO_FAR, split_facts, study_facts
 from .stages import Train
 
 
@@ -40,27 +41,27 @@ def study(
     cluster: str | None = None,
     insecure: bool = False,
 ) -> Run:
-    """Run a study, or continue it, in the folder `out` (default: `runs/` and the plan's name).
+    """Run or continue a study in the folder `out` (default: `runs/` and the plan's name).
 
-    Train matched models of every objective and seed, score and measure each (and its untrained control) on sentences
-    it never saw, compare them pairwise, check the published findings, and write the report. Every piece is keyed by
-    what it depends on: the same call after an interruption, or with a changed plan, redoes only what is missing.
+    Train matched models of every objective and seed, score and measure each with its untrained control on sentences it
+    never saw, compare them in pairs, check the published findings, and write the report. Every result is keyed by its
+    dependencies: the same call after an interruption, or with a changed plan, computes only what is missing.
 
     Args:
         plan: A plan, a TOML file, or a preset: quick, laptop, paper, replicate, zoo, architectures, adaptation,
             retrieval.
         out: The run folder.
-        num_processes: Stages at a time on this machine; by default as many as the budget of threads (`--threads`, else
-            the cores) has room for on a CPU, one on a GPU; under `torchrun` all processes do each stage together.
-        cluster: Where else stages run: "listen" lets other machines join (`infoflow worker`), "tls://HOST:PORT" or a
+        num_processes: Concurrent stages on this machine; by default as many as the thread budget (`--threads`, else the
+            cores) allows on a CPU, and one on a GPU. Under `torchrun` all processes run each stage together.
+        cluster: Other machines for stages: "listen" lets them join (`infoflow worker`), "tls://HOST:PORT" or a
             scheduler file names a running Dask cluster.
-        insecure: Whether that cluster's scheduler may be reached without encryption: who reaches its port runs code as
-            the user.
-        anonymous: Whether run.json and the report, when it is done, hold no path and no name of a local file.
+        insecure: Allow an unencrypted connection to the cluster's scheduler: anyone who reaches its port can run code
+            as the user.
+        anonymous: Omit all paths and names of local files from run.json and the report of the finished study.
 
     Raises:
-        UserError: The plan, the corpus or the folder does not allow it.
-        KeyboardInterrupt: It was interrupted; give the same call again.
+        UserError: The plan, the corpus or the folder is unsuitable.
+        KeyboardInterrupt: The study was interrupted; repeat the same call.
     """
     name = Path(str(plan)).stem if not isinstance(plan, StudyPlan) else "study"
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
@@ -68,15 +69,19 @@ def study(
         raise UserError("--insecure goes with --cluster: name the cluster, or leave it out.")
     check_tables(plan)
     run = RunFolder(out or Path("runs") / name)
-    if not run.path.exists():  # what is trained already needs no device
+    if not run.path.exists():  # existing trained models need no device
         usable_device(plan.training.device)
     with only_one(run):
-        before = run.read()
-        if before and before.get("kind") != "study":
-            raise UserError(f"{run.path} holds a run of another kind ({before.get('kind')}). Choose another --out.")
+        check_output(run, "study")
         if is_first():
-            check_replaceable(run.report)
-            run.update(anonymous=False, kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
+            run.update(
+                anonymous=False,
+                kind="study",
+                title=plan.title,
+                plan=plan.to_json(),
+                files=file_settings(StudyPlan),
+                provenance=provenance(),
+            )
         with wall_clock(run, save=is_first()) as clock:
             _study(plan, run, engine_for(plan, run, num_processes, cluster, insecure), clock)
         if anonymous and is_first():
@@ -102,7 +107,7 @@ def _study(plan: StudyPlan, run: RunFolder, engine: Engine, clock: WallClock) ->
 
 @contextmanager
 def only_one(run: RunFolder) -> Iterator[None]:
-    """Hold the run folder's lock: two studies in one folder would overwrite each other."""
+    """Hold the run folder's lock, since two studies in one folder would overwrite each other."""
     if not is_first():
         yield
         return
@@ -117,22 +122,24 @@ def only_one(run: RunFolder) -> Iterator[None]:
             raise UserError(f"Another infoflow works in {run.path}. Wait for it, or choose another --out.") from None
         sweep_partial(run.path)
         try:
-            yield
+            with disk_named(run.path):
+                yield
         except Exception:
             if made:
                 _remove_if_nothing_was_done(run, made)
             raise
 
 
-_BEGUN = (".lock", "run.json", CLOCK_FILE)  # what a study writes before anything else
+_BEGUN = (".lock", "run.json", CLOCK_FILE)  # files that a study writes first
 
 
 @contextmanager
 def removed_if_refused(run: RunFolder) -> Iterator[None]:
-    """As `only_one`, a refused command leaves no folder behind; but others may work there too."""
+    """As `only_one`; a refused command also leaves no folder behind, unless others work there."""
     made = [folder for folder in (run.path.absolute(), *run.path.absolute().parents) if not folder.exists()]
     try:
-        yield
+        with disk_named(run.path):
+            yield
     except Exception:
         if made:
             _remove_if_nothing_was_done(run, made)
@@ -147,9 +154,9 @@ def _lock(file: IO[str]) -> None:
 
 
 def _remove_if_nothing_was_done(run: RunFolder, made: list[Path]) -> None:
-    """A refused command leaves none of the folders behind that it made, the innermost of which is the run's.
+    """Remove the folders that a refused command created, the innermost of which is the run folder.
 
-    A plan may be refused when its sentences are cut up and its tasks are read: neither counts as done.
+    A plan may be refused while its sentences are split and its tasks are read; neither counts as work done.
     """
     files = [path.relative_to(run.path) for path in run.path.rglob("*") if not path.is_dir()]
     if all(path.name in _BEGUN or path.match("work/*.json") or "tokenizers-" in str(path.parent) for path in files):

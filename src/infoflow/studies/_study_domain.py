@@ -1,4 +1,4 @@
-"""The domain corpus of a study: as models read it that go on from general training, and as those from scratch do."""
+"""The domain corpus of a study, as continued models and models from scratch read it."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ from typing import Any
 from infoflow.adaptation import ExtendedVocabulary, extend_vocabulary
 from infoflow.corpus import Corpus
 from infoflow.flow import first_then_others, is_first, wait_for_all
-from infoflow.foundation import SilentDisplay, atomic_write, current_display, digest, use_display, version
+from infoflow.foundation import SilentDisplay, atomic_write, current_display, digest, read_object, use_display, version
 from infoflow.results import Recipe
 
 from ._data import StudyData, Tokenizers, prepare
@@ -28,9 +28,9 @@ _NOTE = "domain.json"
 
 
 class StudyDomain:
-    """The domain of a plan, beside the study's general data.
+    """The domain of a plan, in addition to the study's general data.
 
-    `prepared`: another process of the same study has read it and has left what keys depend on.
+    `prepared`: another process of the same study has read the domain and stored what keys depend on.
     """
 
     def __init__(self, plan: StudyPlan, folder: Path, general: Callable[[], StudyData], prepared: bool) -> None:
@@ -50,12 +50,12 @@ class StudyDomain:
         return digest([version("infoflow"), self.plan.domain, self.plan.corpus, self.plan.objectives])
 
     def key(self, strategy: str) -> str:
-        """What the domain's data depend on, as the strategy reads them."""
+        """Key of the domain's data for a strategy."""
         return self._note["keys"][strategy] if self.plan.domain.corpus else "general"
 
     @cached_property
     def recipes(self) -> list[Recipe]:
-        """What goes on in the domain; objectives that cannot are left out, told."""
+        """Recipes that continue in the domain; unsuitable objectives are left out and reported."""
         plan = self.plan
         names = list(plan.domain.objectives or plan.objectives) if plan.domain.on else []
         fitting = [name for name in names if self._fits(name)]
@@ -75,14 +75,14 @@ class StudyDomain:
 
     @cached_property
     def vocabulary(self) -> ExtendedVocabulary | None:
-        """The tokens that "continued" adds; None where it adds none."""
+        """The tokens that "continued" adds; None if it adds none."""
         if not self.plan.domain.corpus:
             return None
         self.data(CONTINUED)
         return self._extended
 
     def data(self, strategy: str) -> StudyData:
-        """The domain's parts with the tokenizers of the strategy; without a corpus the study's own."""
+        """The domain's parts with the strategy's tokenizers; without a corpus, the study's own data."""
         if not self.plan.domain.corpus:
             return self._general()
         return self._continued if strategy == CONTINUED else self._scratch
@@ -97,7 +97,7 @@ class StudyDomain:
         return self._cut_up(None)
 
     def _own_tokenizers(self, text: Corpus) -> Tokenizers:
-        """Those of the study, with new tokens where the plan asks for them."""
+        """The study's tokenizers, with new tokens if the plan requests them."""
         general, num = self._general(), self.plan.domain.extend_vocabulary
         if not num:
             return general.tokenizer, general.target_tokenizer
@@ -110,7 +110,7 @@ class StudyDomain:
 
     def _cut_up(self, given: Any) -> StudyData:
         plan = domain_plan(self.plan, self._readable())
-        silent = use_display(SilentDisplay()) if self._note else nullcontext()  # it was told of once
+        silent = use_display(SilentDisplay()) if self._note else nullcontext()  # already reported
         with silent:
             return first_then_others(lambda: prepare(plan, self._folder / "domain", given))
 
@@ -129,7 +129,7 @@ class StudyDomain:
 
 
 def corpus_plan(plan: StudyPlan) -> CorpusPlan:
-    """How the domain's corpus is read and cut up: as the study's own, but for what `[domain]` says."""
+    """How the domain's corpus is read and split: the study's settings, overridden by `[domain]`."""
     asked = plan.domain
     named = {
         name: getattr(asked, name)
@@ -164,9 +164,9 @@ def _can_read(plan: StudyPlan, name: str, corpus: Corpus) -> bool:
 
 
 def _known(path: Path, of: str) -> dict[str, Any]:
-    """What the note holds; nothing where there is none, or a damaged one, or one of another plan."""
+    """Contents of the note; empty if it is missing, damaged, or of another plan."""
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        facts = read_object(path)
         return facts["facts"] if facts["of"] == of else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}

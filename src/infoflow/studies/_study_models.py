@@ -1,4 +1,4 @@
-"""The models of a study: what each depends on, where it lies, how it is trained and loaded."""
+"""The models of a study: dependencies, folders, training and loading."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from infoflow.corpus import Corpus
 from infoflow.flow import first_then_others, is_first, wait_for_all
-from infoflow.foundation import SilentDisplay, UserError, atomic_write, digest, use_display, version
+from infoflow.foundation import SilentDisplay, UserError, atomic_write, digest, read_object, use_display, version
 from infoflow.models import Model, load_model
 from infoflow.objectives import AbstractObjective
 from infoflow.over_training import Clock, learning_rate_shares
@@ -41,27 +41,27 @@ from ._study_domain import StudyDomain
 from ._study_tasks import StudyTasks
 from ._workbench import Workbench
 
-TRAINED = "trained"  # where the workbench keeps facts of finished trainings
-_VERSION = 1  # raise when the same plan trains or scores other models
-_COPIES = 10  # passes of pairs over the training text, each with other ones (BERT's dupe_factor)
-_NOTED = ("key", "other_domain", "probed")  # digests of what is read, that keys depend on
+TRAINED = "trained"  # result cache stage for facts of finished trainings
+_VERSION = 1  # increase when the same plan trains or scores other models
+_COPIES = 10  # passes of pairs over the training text, each with different pairs (BERT's dupe_factor)
+_NOTED = ("key", "other_domain", "probed")  # digests of the data that keys depend on
 _BOOKKEEPING = ("seed", "device", "log_every", "evaluate_every", "save_every", "keep_last")
 
 
 class StudyModels:
-    """The models that a plan asks for, in one run folder; its data are prepared when this is made.
+    """The models that a plan requests, in one run folder; creating this object prepares the data.
 
-    `prepared`: another process of the same study has done so, has left what keys depend on, and has checked the plan
-    against the data.
+    `prepared`: another process of the same study has prepared the data, stored what keys depend on, and checked the
+    plan against the data.
     """
 
     def __init__(self, plan: StudyPlan, run: RunFolder, prepared: bool = False) -> None:
         self.plan, self.run = plan, run
         self.bench = Workbench(run.path / "work")
         self._snapshots: dict[str, Snapshots] = {}
-        known = _read(self._note) if prepared else {}
-        self.prepared = known.get("of") == self._of
-        if self.prepared:
+        known = prepared_keys(plan, run) if prepared else {}
+        self.prepared = bool(known)
+        if known:
             self.data_key, self.other_domain, self.probed = (known[name] for name in _NOTED)
         else:
             self.data_key = self.data.key
@@ -74,39 +74,29 @@ class StudyModels:
 
     @cached_property
     def data(self) -> StudyData:
-        """The sentences, prepared when they are first needed."""
-        with use_display(SilentDisplay()) if self.prepared else nullcontext():  # it was told of once
+        """The sentences, prepared on first use."""
+        with use_display(SilentDisplay()) if self.prepared else nullcontext():  # already reported
             return first_then_others(lambda: prepare(self.plan, self.bench.folder))
 
-    @property
-    def _of(self) -> str:
-        plan = self.plan
-        probed = [plan.analysis.sentences, plan.probing] if plan.probing.on else []
-        return digest([version("infoflow"), plan.corpus, *probed])
-
-    @property
-    def _note(self) -> Path:
-        return self.bench.folder / "data.json"
-
     def _write_note(self) -> None:
-        """For processes of this study, most of which need no sentence but their keys."""
+        """Store the keys for other processes of this study, most of which need no sentences."""
         if is_first():
-            facts = {"of": self._of, "key": self.data_key, "other_domain": self.other_domain, "probed": self.probed}
-            self._note.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(self._note) as temporary:
+            of = _of(self.plan)
+            facts = {"of": of, "key": self.data_key, "other_domain": self.other_domain, "probed": self.probed}
+            with atomic_write(_note(self.run)) as temporary:
                 temporary.write_text(json.dumps(facts), encoding="utf-8")
         wait_for_all()
 
     def objective(self, recipe: Recipe) -> AbstractObjective:
         return self.plan.objective(recipe.objective.label)
 
-    # -- what a model depends on --------------------------------------------------------------------------------------
+    # -- dependencies -------------------------------------------------------------------------------------------------
 
     def train_key(self, recipe: Recipe) -> str:
         plan = self.plan
         training = {k: v for k, v in dataclasses.asdict(plan.training).items() if k not in _BOOKKEEPING}
         settings = [plan.model, training, plan.match, self.objective(recipe)]
-        # What all models of earlier versions had in common is left out, so that they are found again.
+        # Settings that all models of earlier versions shared are omitted, so that those models are found again.
         more: list[Any] = (
             [] if (recipe.architecture, recipe.start) == (BERT, None) else [recipe.architecture, recipe.start_name]
         )
@@ -115,29 +105,31 @@ class StudyModels:
         return digest([_VERSION, self.data_key, settings, recipe.objective.label, recipe.seed, *more])
 
     def teacher(self, recipe: Recipe) -> Recipe | None:
-        """The recipe of the model that this one learns from."""
+        """The recipe of this model's teacher."""
         name = self.objective(recipe).teacher
         return dataclasses.replace(recipe, objective=self.plan.spec(name)) if name else None
 
     def states_key(self, subject: Subject) -> str:
-        """What its states on the analysed sentences, and what is measured on them, depend on.
+        """Key of its states on the analysed sentences, and of what is measured on them.
 
-        Models that are not trained are the same for all objectives that begin and are measured alike, as most of those
-        with encoder and decoder do. A checkpoint's weights follow from its training and its update, and from how they
-        were rounded.
+        Untrained models are equal for all objectives with the same initialisation and measurement, as for most
+        encoder-decoders. The weights of a checkpoint follow from its training, its update and their rounding.
         """
-        sentences, recipe = self.plan.analysis.sentences, subject.recipe
+        recipe, read = subject.recipe, [self.plan.analysis.sentences, *self.plan.analysis.budget]
         if subject.update is not None and subject.trained:
             dtype = self.plan.checkpoints.dtype
             rounded = [] if dtype == "float32" or subject.update == self.updates(recipe) else [dtype]
-            return digest([self.train_key(recipe), "update", subject.update, sentences, *rounded])
+            return digest([self.train_key(recipe), "update", subject.update, *read, *rounded])
         if subject.trained:
-            return digest([self.train_key(recipe), True, sentences])
-        return digest([_VERSION, "untrained", *self._begins(recipe), *_measured_as(self.objective(recipe)), sentences])
+            return digest([self.train_key(recipe), True, *read])
+        return digest([_VERSION, "untrained", *self._begins(recipe), *_measured_as(self.objective(recipe)), *read])
 
     def begins_key(self, recipe: Recipe) -> str:
-        """What the weights of its exported model before the first update depend on: less than what is measured of them,
-        since it is of no account what objectives of one layout hide, or let the decoder write."""
+        """Key of its exported model's weights before the first update.
+
+        It depends on less than the measurements do: what objectives of one layout hide, or let the decoder write, does
+        not matter.
+        """
         objective = self.objective(recipe)
         part = [objective.name] if objective.exports_a_part else []
         built = [objective.layout, objective.needs_translation, *part]
@@ -146,18 +138,18 @@ class StudyModels:
     def _begins(self, recipe: Recipe) -> list[Any]:
         return [self.data_key, self.plan.model, self.plan.match, recipe.architecture, recipe.seed]
 
-    # -- where it lies ------------------------------------------------------------------------------------------------
+    # -- folders ------------------------------------------------------------------------------------------------------
 
     def weights(self, recipe: Recipe) -> Path:
         """The folder of the trained weights."""
         return self.bench.path("training", self.train_key(recipe)) / "model"
 
     def log(self, recipe: Recipe) -> Path:
-        """Where the training wrote its losses."""
+        """The file of training losses."""
         return self.weights(recipe).parent / "log.jsonl"
 
     def published(self, recipe: Recipe) -> Path:
-        """Where people find the model."""
+        """The published folder of the model."""
         return self.run.models / recipe.name
 
     def is_trained(self, recipe: Recipe) -> bool:
@@ -166,7 +158,7 @@ class StudyModels:
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def updates(self, recipe: Recipe) -> int:
-        """How many updates the training really has."""
+        """The actual number of updates of the training."""
         training = self.plan.training
         if training.max_source_tokens is None:
             return training.updates
@@ -177,28 +169,28 @@ class StudyModels:
         return sampler.updates_within(training.max_source_tokens, training.updates)
 
     def wanted(self, recipe: Recipe) -> list[int]:
-        """The updates that the plan wants kept, 0 and the last among them; empty where it wants none."""
+        """The updates that the plan keeps, including 0 and the last; empty if it keeps none."""
         return self.plan.checkpoints.steps(self._as_long_as_it_is(recipe)) if self.plan.checkpoints.on else []
 
     def keeping(self) -> SnapshotPlan | None:
-        """What a training is told to keep."""
+        """What a training keeps."""
         plan = self.plan.checkpoints
         return SnapshotPlan(steps=plan.steps, dtype=plan.dtype) if plan.on else None
 
     def snapshots(self, recipe: Recipe) -> Snapshots:
-        """What is kept of its training."""
+        """The kept checkpoints of its training."""
         folder = self.weights(recipe).parent / SNAPSHOTS
         return self._snapshots.setdefault(str(folder), Snapshots(folder))
 
     def kept(self, recipe: Recipe) -> list[int]:
-        """Updates whose checkpoint is there, as it was written."""
+        """Updates whose checkpoint exists undamaged."""
         return self.snapshots(recipe).kept()
 
     def snapshot(self, recipe: Recipe, update: int) -> Snapshot:
-        """What is known of a checkpoint: tokens, loss, learning rate, SHA-256.
+        """Facts about a checkpoint: tokens, loss, learning rate, SHA-256.
 
         Raises:
-            UserError: It is not there, or not as it was written.
+            UserError: The checkpoint is missing or damaged.
         """
         kept = self.snapshots(recipe)
         entry = kept.entries().get(update)
@@ -212,19 +204,19 @@ class StudyModels:
         return entry
 
     def checkpoint(self, recipe: Recipe, update: int) -> Path:
-        """The folder of the weights after `update`, which `load_model` takes.
+        """The folder of the weights after `update`, for `load_model`.
 
         Raises:
-            UserError: It is not there, or not as it was written.
+            UserError: The checkpoint is missing or damaged.
         """
         self.snapshot(recipe, update)
         return self.snapshots(recipe).path(update)
 
     def clock(self, recipe: Recipe, update: int) -> Clock:
-        """Where in its training the checkpoint stands.
+        """Position of the checkpoint in its training.
 
         Raises:
-            UserError: It is not there, or not as it was written.
+            UserError: The checkpoint is missing or damaged.
         """
         here, config = self.snapshot(recipe, update), self._as_long_as_it_is(recipe)
         entries = self.snapshots(recipe).entries().values()
@@ -257,11 +249,11 @@ class StudyModels:
         return models[objective.name]
 
     def training_data(self, recipe: Recipe) -> TrainingData:
-        """The training part as the objective reads it."""
+        """The training part in the form that the objective reads."""
         return self._arranged(recipe, self.data.train, _COPIES)
 
     def held_out(self, recipe: Recipe, part: Corpus) -> TrainingData:
-        """A part that is not trained on, as the objective reads it."""
+        """A held-out part in the form that the objective reads."""
         return self._arranged(recipe, part)
 
     def _arranged(self, recipe: Recipe, part: Corpus, copies: int = 1) -> TrainingData:
@@ -269,7 +261,7 @@ class StudyModels:
         return self.data.arranged(part, self.plan.model.positions, objective, self.plan.reads(objective), copies)
 
     def first(self, recipe: Recipe) -> PreTrainedModel:
-        """The model as its training begins: where it has a teacher, with what that has learned."""
+        """The model as its training begins, initialised from its teacher if it has one."""
         module: Any = self.initial(recipe)
         if (teacher := self.teacher(recipe)) is not None:
             taught = self.initial(teacher)
@@ -286,7 +278,7 @@ class StudyModels:
         snapshots: SnapshotPlan | None = None,
         **bookkeeping: Any,
     ) -> tuple[nn.Module, TrainResult]:
-        """Train the model in `folder`; its weights depend on nothing but the plan, and on hooks on `module`."""
+        """Train the model in `folder`; its weights depend only on the plan and on hooks on `module`."""
         module = module or self.first(recipe)
         result = train(
             self.objective(recipe),
@@ -301,16 +293,16 @@ class StudyModels:
         return module, result
 
     def drop_checkpoints(self, folder: Path) -> None:
-        """Of a finished `train_into`: it is continued from its final weights."""
+        """Drop the checkpoints of a finished `train_into`, which can continue from its final weights."""
         if is_first():
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         wait_for_all()
 
     def load(self, subject: Subject) -> Model:
-        """The model: trained, as it was before the first update, or at a checkpoint.
+        """The trained model, the model before its first update, or a checkpoint.
 
         Raises:
-            UserError: It is not trained yet, or has no such checkpoint.
+            UserError: The model is not trained yet, or has no such checkpoint.
         """
         recipe, device = subject.recipe, self.plan.training.device
         if subject.trained:
@@ -321,12 +313,12 @@ class StudyModels:
         return self.named(model, recipe, recipe.name)
 
     def named(self, model: Model, recipe: Recipe, name: str) -> Model:
-        """The model under a name, with the tokenizer of what models of the recipe write."""
+        """The model under a name, with the tokenizer of the recipe's output."""
         target = self.data.target_tokenizer if self.objective(recipe).needs_translation else None
         return dataclasses.replace(model, name=name, target_tokenizer=target)
 
     def whole(self, subject: Subject, model: Model) -> Model:
-        """`model`, or, where it is a part of what was trained, all of that: what the objective's loss is taken on."""
+        """`model`, or the complete trained model that contains it and that the objective's loss needs."""
         objective = self.objective(subject.recipe)
         if not objective.exports_a_part:
             return model
@@ -336,7 +328,7 @@ class StudyModels:
         return dataclasses.replace(model, module=module.to(model.device).eval())
 
     def _folder(self, subject: Subject) -> Path:
-        """The weights of a model that is trained, or was to some extent."""
+        """The weights of a fully or partly trained model."""
         recipe = subject.recipe
         if subject.update is not None:
             return self.checkpoint(recipe, subject.update)
@@ -346,20 +338,29 @@ class StudyModels:
 
 
 def _measured_as(objective: AbstractObjective) -> list[Any]:
-    """What is asked of an objective to build and to measure a model: what its decoder reads, or how text is hidden."""
+    """Properties of an objective that determine how a model is built and measured: decoder input and corruption."""
     if objective.layout == "encoder-decoder":
         return [objective.layout, objective.needs_translation, objective.writes]
     read = objective.on_text()
     return [objective.layout, read.name, read]
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """What the note holds; nothing where there is none, or a damaged one."""
+def prepared_keys(plan: StudyPlan, run: RunFolder) -> dict[str, Any]:
+    """Key dependencies stored by a process that prepared the data of this plan; empty if there is none."""
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        return facts if isinstance(facts, dict) and {"of", *_NOTED} <= facts.keys() else {}
+        facts = read_object(_note(run))
     except (OSError, ValueError):
         return {}
+    return facts if {"of", *_NOTED} <= facts.keys() and facts["of"] == _of(plan) else {}
+
+
+def _of(plan: StudyPlan) -> str:
+    probed = [plan.analysis.sentences, plan.probing] if plan.probing.on else []
+    return digest([version("infoflow"), plan.corpus, *probed])
+
+
+def _note(run: RunFolder) -> Path:
+    return run.path / "work" / "data.json"
 
 
 def _digest(corpus: Corpus | None) -> str | None:

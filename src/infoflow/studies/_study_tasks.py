@@ -1,4 +1,4 @@
-"""The tasks that a study's models are tuned for: read once, and known to other processes by what keys depend on."""
+"""The tasks that a study's models are tuned for; they are read once, and other processes get what keys depend on."""
 
 import json
 from collections.abc import Sequence
@@ -10,26 +10,35 @@ from typing import Any, get_args
 from infoflow.adaptation import Shape, TaskData, as_text, built_in_task, load_task, training_part
 from infoflow.architectures import EncoderLayout, Layout
 from infoflow.flow import first_then_others, is_first, wait_for_all
-from infoflow.foundation import SilentDisplay, UserError, atomic_write, current_display, digest, use_display, version
+from infoflow.foundation import (
+    SilentDisplay,
+    UserError,
+    atomic_write,
+    current_display,
+    digest,
+    read_object,
+    use_display,
+    version,
+)
 from infoflow.objectives import AbstractObjective
 from infoflow.results import Recipe
 
 from ._plan import StudyPlan
 from ._tuning_plan import FROZEN, TunePlan
 
-_VERSION = 1  # raise when the same plan gives other tasks
+_VERSION = 1  # increase when the same plan yields other tasks
 _NOTE = "tasks.json"
 _READS: tuple[Layout, ...] = (*get_args(EncoderLayout), "decoder", "encoder-decoder", "bidirectional-pair")
-"""Layouts with a stack that reads text; of encoder and decoder the encoder is tuned, of two directions the forward."""
+"""Layouts with a text reading stack; the encoder of encoder-decoders and the forward model of pairs is tuned."""
 _WRITES: tuple[Layout, ...] = ("decoder", "encoder-decoder", "bidirectional-pair")
 _CAUSAL: tuple[Layout, ...] = ("decoder", "bidirectional-pair")
-_NO_CHOICE = ("gpt2", "t5")  # families without a head for it in transformers
+_NO_CHOICE = ("gpt2", "t5")  # families that have no head for it in transformers
 
 
 class StudyTasks:
     """The tasks of a plan.
 
-    `prepared`: another process of the same study has read them and has left what keys depend on.
+    `prepared`: another process of the same study has read the tasks and stored what keys depend on.
     """
 
     def __init__(self, plan: StudyPlan, folder: Path, prepared: bool) -> None:
@@ -56,25 +65,25 @@ class StudyTasks:
     def data(self, asked: TunePlan) -> TaskData:
         """The parts of a task."""
         if asked.name not in self._read:
-            silent = use_display(SilentDisplay()) if asked.name in self._note else nullcontext()  # it was told of once
+            silent = use_display(SilentDisplay()) if asked.name in self._note else nullcontext()  # already reported
             with silent:
                 self._read[asked.name] = first_then_others(lambda: _task_data(asked))
         return self._read[asked.name]
 
     def named(self, name: str) -> TunePlan:
-        """The table of the plan that asks for a task."""
+        """The plan's table for a task."""
         return next(asked for asked in self._plan.tune if asked.name == name)
 
     def digest(self, asked: TunePlan) -> str:
-        """Of the content of all parts."""
+        """Digest of the content of all parts."""
         return self._note[asked.name]["digest"]
 
     def shape(self, asked: TunePlan) -> Shape:
-        """What is asked."""
+        """The shape of the task."""
         return self._note[asked.name]["shape"]
 
     def sizes(self, asked: TunePlan) -> list[int]:
-        """Numbers of training examples, each once, 0 for all; those that the task does not have are left out, told."""
+        """Distinct numbers of training examples, 0 for all; unattainable numbers are dropped and reported."""
         have = self._note[asked.name]["train"]
         sizes = [0 if size == have else size for size in asked.examples]
         if beyond := [size for size in sizes if size > have]:
@@ -82,13 +91,13 @@ class StudyTasks:
         return [size for size in dict.fromkeys(sizes) if size <= have] or [0]
 
     def _check_sizes(self) -> None:
-        """Refuse too few examples before anything is trained, and say once which classes have none."""
+        """Refuse too few examples before anything is trained, and report once which classes have none."""
         for asked in self._plan.tune:
             for size in self.sizes(asked):
                 training_part(self.data(asked), size, "")
 
     def fitting(self, asked: TunePlan, recipes: Sequence[Recipe]) -> list[Recipe]:
-        """Of these recipes those whose models can be tuned for the task; which are left out is told."""
+        """The recipes whose models can be tuned for the task; the others are reported."""
         shape, plan = self.shape(asked), self._plan
         wanted = [one for one in recipes if not asked.objectives or one.objective.label in asked.objectives]
         found = [one for one in wanted if fits_task(shape, one, plan.objective(one.objective.label))]
@@ -98,11 +107,12 @@ class StudyTasks:
         return found
 
     def methods(self, asked: TunePlan) -> list[str]:
-        """Ways to tune for the task: a text is written by the pretrained head, so that none is left for frozen features
-        to train; told.
+        """Tuning methods for the task.
+
+        The pretrained head generates text, so frozen features have no head to train; this is reported.
 
         Raises:
-            UserError: The plan asks for frozen features of a task that writes alone.
+            UserError: The plan requests only frozen features for a generation task.
         """
         if self.shape(asked) != "generation" or FROZEN not in asked.methods:
             return list(asked.methods)
@@ -116,7 +126,7 @@ class StudyTasks:
         return found
 
     def tell(self, note: str) -> None:
-        """Say something once, and in the first process of a study alone."""
+        """Report something once, only in the first process of a study."""
         if note not in self._told and not self._prepared:
             current_display().note(note)
         self._told.add(note)
@@ -127,9 +137,11 @@ class StudyTasks:
 
 
 def fits_task(shape: Shape, recipe: Recipe, objective: AbstractObjective) -> bool:
-    """Whether a model of the recipe can be tuned for tasks of the shape: one that writes for generation, one that reads
-    for the others; one that sees no later token knows at no word where an answer begins, and at the first token, off
-    which multiple choice is read, nothing."""
+    """Whether a model of the recipe can be tuned for tasks of the shape.
+
+    Generation needs a model that writes, the other tasks one that reads. A model that sees no later token cannot know
+    at a word whether an answer begins there, and knows nothing at the first token, from which multiple choice is read.
+    """
     layout, family = objective.layout, recipe.architecture.name
     if layout not in _READS or family == "elmo":
         return False
@@ -141,14 +153,14 @@ def fits_task(shape: Shape, recipe: Recipe, objective: AbstractObjective) -> boo
 
 
 def unlabelled(data: TaskData) -> list[str]:
-    """The texts of the training part, each once, without their labels: what a task-adaptive phase reads."""
+    """The distinct texts of the training part without labels, for a task-adaptive phase."""
     corpus = data.train
     columns = [name for name in ("text", "second", "question") if name in corpus.columns]
     return list(dict.fromkeys(text for name in columns for text in corpus.column(name) if text))
 
 
 def _source(asked: TunePlan) -> list[Any]:
-    """Where a task comes from, and how it is asked."""
+    """Key of a task's source and format."""
     words = [*(["as text"] if asked.as_text else []), *(["several labels"] if asked.multi else [])]
     return [asked.name, asked.train, asked.dev, asked.test, asked.shape, asked.columns, asked.size, *words]
 
@@ -175,9 +187,9 @@ def _facts(data: TaskData, asked: TunePlan) -> dict[str, Any]:
 
 
 def _known(path: Path, of: str) -> dict[str, Any]:
-    """What the note holds; nothing where there is none, or a damaged one, or one of another plan."""
+    """Contents of the note; empty if it is missing, damaged, or of another plan."""
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        facts = read_object(path)
         return facts["tasks"] if facts["of"] == of else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}

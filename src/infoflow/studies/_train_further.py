@@ -1,4 +1,4 @@
-"""`train_further`: any objective continued from any model that it fits, on another corpus."""
+"""`train_further`: continue training any compatible model with any objective, on another corpus."""
 
 import dataclasses
 import math
@@ -8,8 +8,9 @@ from typing import Any
 from infoflow.adaptation import Parent, extend_vocabulary, load_parent
 from infoflow.corpus import Corpus
 from infoflow.flow import is_first
-from infoflow.foundation import UserError, current_display, provenance
+from infoflow.foundation import current_display, provenance
 from infoflow.objectives import AbstractObjective
+from infoflow.report import check_output
 from infoflow.results import RunFolder
 from infoflow.training import train, usable_device
 
@@ -24,7 +25,7 @@ from ._train_model import TrainedModel
 from ._transplant_plan import TransplantPlan
 
 _KIND = "train-further"
-_COPIES = 10  # passes of pairs over the training text, as of a study's models
+_COPIES = 10  # passes of pairs over the training text, as for a study's models
 
 
 def train_further(
@@ -35,23 +36,22 @@ def train_further(
     out: Path | str | None = None,
     new_tokens: int = 0,
 ) -> TrainedModel:
-    """Train a model on with an objective of the plan, on the plan's corpus, in the folder `out`.
+    """Continue training a model with an objective of the plan, on the plan's corpus, in the folder `out`.
 
-    Its tokenizer stays; the optimiser begins anew, with the plan's schedule and warm-up. Called twice in a row it makes
-    two phases: first the domain, then the unlabelled texts of a task. An interrupted call is continued by the same
-    call.
+    The model keeps its tokenizer; the optimiser restarts with the plan's schedule and warm-up. Two successive calls
+    make two phases: first the domain, then the unlabelled texts of a task. Repeat an interrupted call to continue it.
 
     Args:
-        objective: Of a model of the same kind: masked-lm of an encoder with its head, causal-lm of a decoder, ...
+        objective: Objective that suits the model: masked-lm for an encoder with its head, causal-lm for a decoder, ...
         start: A model of a study, or any Hugging Face folder or name.
-        plan: Corpus, training and, where the model has no limit of its own, `model.positions`.
-        seed: Of data order, noise and dropout.
-        out: The folder; the model lies in `out/model`. Default: `runs/further/` and the objective.
-        new_tokens: How many tokens are learned on the corpus and added (`extend_vocabulary`); each begins as the mean
-            of the pieces that it was written with, and the old ones keep their ids.
+        plan: Corpus, training and, if the model has no limit of its own, `model.positions`.
+        seed: Seed of data order, noise and dropout.
+        out: Output folder, with the model in `out/model`. Default: `runs/further/` and the objective.
+        new_tokens: Number of tokens that are learned on the corpus and added (`extend_vocabulary`). Each is initialised
+            with the mean of its former pieces; existing tokens keep their ids.
 
     Raises:
-        UserError: Objective and model do not fit, or the plan, the corpus or the folder does not allow it.
+        UserError: Objective and model do not fit, or the plan, the corpus or the folder is unsuitable.
     """
     plan = _alone(plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan), objective, seed)
     asked = plan.objective(objective)
@@ -60,9 +60,7 @@ def train_further(
         usable_device(plan.training.device)
     parent = load_parent(start, asked, plan.model.positions)
     with only_one(run):
-        kind = run.read().get("kind", _KIND)
-        if kind != _KIND:
-            raise UserError(f"{run.path} holds a run of another kind ({kind}). Choose another --out.")
+        check_output(run, _KIND)
         if is_first() and not run.read():
             facts = {"start": Path(str(start)).name, "parent": parent.digest, "new_tokens": new_tokens}
             run.update(kind=_KIND, title=plan.title, plan=plan.to_json(), provenance=provenance(), **facts)
@@ -99,7 +97,7 @@ def _trained(
 
 
 def with_new_tokens(parent: Parent, text: Corpus, objective: AbstractObjective, num: int) -> Parent:
-    """The parent with up to `num` tokens more, learned on `text`."""
+    """The parent with up to `num` additional tokens, learned on `text`."""
     vocabulary = extend_vocabulary(parent.tokenizer, text.column("text"), num)
     current_display().note(
         f"{len(vocabulary.pieces):,} tokens were learned on {text.name} and added; each begins as the mean of its "
@@ -109,7 +107,7 @@ def with_new_tokens(parent: Parent, text: Corpus, objective: AbstractObjective, 
 
 
 def _alone(plan: StudyPlan, objective: str, seed: int) -> StudyPlan:
-    """The plan without what names other objectives."""
+    """The plan without settings that name other objectives."""
     others: dict[str, Any] = {"pairs": (), "pruning": PruningPlan(), "transplant": TransplantPlan()}
     others |= {
         "context": ContextPlan(),

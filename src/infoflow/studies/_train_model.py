@@ -7,7 +7,8 @@ from typing import Any
 
 from infoflow.engine import InTurn
 from infoflow.flow import is_first
-from infoflow.foundation import UserError, provenance
+from infoflow.foundation import provenance
+from infoflow.report import check_output
 from infoflow.results import RunFolder
 from infoflow.training import usable_device
 
@@ -24,27 +25,28 @@ from .stages import Keep, Record, Train
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainedModel:
-    """A trained model and what it cost."""
+    """A trained model and its cost."""
 
     folder: Path  # plain Hugging Face folder
     facts: dict[str, Any]  # updates, tokens, seconds, parameters, validation loss
     checkpoints: Path | None = (
-        None  # where those of `[checkpoints]` lie, a plain folder each; None: none were asked for
+        None  # folders of the `[checkpoints]`, plain Hugging Face folders; None: none were requested
     )
 
 
 def train_model(
     objective: str, plan: StudyPlan | Path | str = "quick", seed: int = 0, out: Path | str | None = None
 ) -> TrainedModel:
-    """Train one model of a plan, or continue it, in the run folder `out` (default: `runs/` and the objective).
+    """Train or continue one model of a plan in the run folder `out` (default: `runs/` and the objective).
 
-    A study of the same plan in the same folder takes the model over instead of training it again.
+    A study of the same plan in the same folder reuses the model instead of training it again. If an objective learns
+    from a teacher, as distillation does, the teacher is trained first.
 
     Raises:
-        UserError: The objective is unknown, or the plan, the corpus or the folder does not allow it.
+        UserError: The objective is unknown, or the plan, the corpus or the folder is unsuitable.
     """
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
-    # What names other objectives of the plan is left out with them.
+    # Settings that name other objectives are dropped with them.
     others = {
         "pairs": (),
         "pruning": PruningPlan(),
@@ -52,20 +54,21 @@ def train_model(
         "context": ContextPlan(),
         "retrieval": RetrievalPlan(),
     }
-    plan = dataclasses.replace(plan, objectives=(objective,), seeds=(seed,), **others)
+    teacher = plan.objective(objective).teacher  # is trained first, in the same folder
+    objectives = (teacher, objective) if teacher else (objective,)
+    plan = dataclasses.replace(plan, objectives=objectives, seeds=(seed,), **others)
     run = RunFolder(out or Path("runs") / objective)
-    if not run.path.exists():  # what is trained already needs no device
+    if not run.path.exists():  # an existing trained model needs no device
         usable_device(plan.training.device)
     with only_one(run):
-        kind = run.read().get("kind", "study")
-        if kind != "study":
-            raise UserError(f"{run.path} holds a run of another kind ({kind}). Choose another --out.")
-        if is_first() and not run.read():  # a study's own plan stays
+        check_output(run, "study")
+        if is_first() and not run.read():  # keep a study's own plan
             run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
         with wall_clock(run, save=is_first()):
             stages = graph(plan, run)
-            (training,) = stages.of(Train)
-            needed = [training, *stages.of(Keep), *stages.of(Record)]
+            trainings = stages.of(Train)
+            training = trainings[-1]
+            needed = [*trainings, *stages.of(Keep), *stages.of(Record)]
             run_stages(Graph(stages=needed, folder=run), run, InTurn(), title="Training")
             models, recipe = training.models, training.recipe
             checkpoints = models.snapshots(recipe).folder if plan.checkpoints.on else None

@@ -1,4 +1,4 @@
-"""Whether an arm of retrieval has learned to answer what it was trained on."""
+"""Whether a retrieval model has learned to answer its training queries."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -7,17 +7,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infoflow.foundation import NUM_BLOCKS, block_of
+from infoflow.foundation import NUM_BLOCKS, block_of, hash64
 from infoflow.objectives import UNSUPERVISED, Batch, RetrievalLM
 from infoflow.retrieval import NULL, RetrievalModel
-from infoflow.training import TrainingData
+from infoflow.training import TokenRows, TrainingData
 
 _ASKED, _BATCH = 512, 64
-_MARGIN = 0.05  # by which a guess must be exceeded
+_MARGIN = 0.05  # required margin over a guess
 
 
 class TrainingAccuracy(NamedTuple):
-    """P@1 on training queries, by blocks of queries, beside a guess among the relation's objects."""
+    """P@1 on training queries, by blocks of queries, with the accuracy of a guess among the relation's objects."""
 
     right: np.ndarray  # float64 (block,)
     asked: np.ndarray  # float64 (block,)
@@ -29,7 +29,7 @@ class TrainingAccuracy(NamedTuple):
 
     @property
     def learned(self) -> bool:
-        """Whether it is better than a guess: else it knows at most which kind of object is asked for."""
+        """Whether it beats a guess: otherwise it knows at most which kind of object is expected."""
         return self.value > self.chance + _MARGIN
 
 
@@ -37,15 +37,15 @@ class TrainingAccuracy(NamedTuple):
 def training_accuracy(
     model: RetrievalModel, objective: RetrievalLM, data: TrainingData, chance: float
 ) -> TrainingAccuracy:
-    r"""How often the most probable word of \(\sum_z \pi(z) p(y|z, x)\) is the object, on 512 queries of one mask.
+    r"""Accuracy of the most probable word of \(\sum_z \pi(z) p(y|z, x)\), on 512 queries with a single mask.
 
-    Where none has one mask (answers of several tokens alone): how often it is right behind every mask of a query.
+    If no query has a single mask (all answers have several tokens): how often every mask of a query is correct.
 
     Args:
-        model: In evaluation mode.
-        objective: What it was trained for; queries are masked at their objects, whatever it masks.
+        model: A model in evaluation mode.
+        objective: Its training objective; queries are always masked at their objects.
         data: Its training queries.
-        chance: What a guess among objects gets.
+        chance: Accuracy of a guess among objects.
     """
     asking = replace(objective.for_evaluation(), masking="salient")
     source = data.source
@@ -57,7 +57,7 @@ def training_accuracy(
     for start in range(0, len(chosen), _BATCH):
         batch = data.batch(asking, chosen[start : start + _BATCH], ("training-accuracy",), 0)
         right[start : start + len(batch)] = _right(model, asking, batch.to(model.device))
-    blocks = block_of(np.array([int(source.sentence_ids[row]) for row in chosen]))
+    blocks = text_blocks(source, chosen)
     return TrainingAccuracy(
         right=np.bincount(blocks, right, NUM_BLOCKS),
         asked=np.bincount(blocks, minlength=NUM_BLOCKS).astype(np.float64),
@@ -65,19 +65,26 @@ def training_accuracy(
     )
 
 
+def text_blocks(source: TokenRows, rows: np.ndarray) -> np.ndarray:
+    """The bootstrap block of each of these rows: that of the first row with the same tokens."""
+    texts = np.array([hash64("row", *source.row(row).tolist()) for row in rows.tolist()], dtype=np.uint64)
+    _, first, place = np.unique(texts, return_index=True, return_inverse=True)
+    return block_of(source.sentence_ids[rows[first]])[place]
+
+
 def spread(num: int, most: int) -> np.ndarray:
-    """At most so many of `num` rows, evenly."""
+    """At most `most` of `num` rows, evenly spaced."""
     return np.linspace(0, num - 1, min(most, num)).astype(int)
 
 
 def _num_masks(labels: dict[str, np.ndarray]) -> int:
-    """Tokens of the object that a passage answers; 0: no passage does, or not one object is asked for."""
+    """Tokens of the object that a passage answers; 0: no passage does, or the query masks several objects."""
     spans = labels["spans"]
     return int(spans[0, 1] - spans[0, 0]) if int(labels["gold"]) != NULL and len(spans) == 1 else 0
 
 
 def _right(model: RetrievalModel, objective: RetrievalLM, batch: Batch) -> np.ndarray:
-    """Whether each query is answered rightly."""
+    """Whether each query is answered correctly."""
     ids, mask, labels = batch.input_ids, batch.attention_mask, batch.labels
     beside = {name: batch[name].cpu().numpy() for name in ("gold", "draw", "null_only", "excluded")}
     excluded = [[id for id in row if id >= 0] for row in beside["excluded"].tolist()]
@@ -93,7 +100,7 @@ def _right(model: RetrievalModel, objective: RetrievalLM, batch: Batch) -> np.nd
 
 
 def _targets(labels: Tensor) -> list[Tensor]:
-    """The word behind the first mask of each query, behind the second, ...; −100 where a query has none."""
+    """The word at the first mask of each query, at the second, ...; −100 if a query has no such mask."""
     asked = labels != UNSUPERVISED
     rank = asked.cumsum(dim=1)
     places = range(1, int(rank.max()) + 1)

@@ -1,4 +1,4 @@
-"""The table `[transplant]` of a study's plan."""
+"""The section `[transplant]` of a study's plan."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,71 +10,66 @@ from infoflow.over_training import checkpoint_steps
 from infoflow.pruning import ALL_HEADS
 from infoflow.training import ModelConfig, TrainConfig
 
-from ._plan_checks import TRAINED_ON, one_of
-from ._plan_sections import Scope
-from ._scopes import kinds_of, layers_in
+from ._plan_checks import TRAINED_ON, kinds_of, layers_in, one_of
+from ._plan_sections import Objectives, Scope
 
-# What families beside these have in a head is not all in projections that are its own: one set of weights for all
-# layers, projections for global tokens.
+Choices = Annotated[tuple[Literal["roles", "importance"], ...], Limits(filled=True, distinct=True)]
+
+# Heads of the other families are not confined to their own projections: all layers share weights, or global tokens have
+# projections.
 FITTING = ("bert", "gpt2", "t5")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransplantPlan:
-    """How heads of a study's trained models are put into fresh ones; off unless asked for.
+    """How heads of a study's trained models are transplanted into fresh models; disabled by default.
 
-    A fresh model of each seed begins from first weights of another seed and is trained once for every arm: with the
-    trained model's specialised heads in place of its own, with as many others drawn at random from the same layers,
-    with the specialised ones shuffled, and as it is. Each head goes into the same layer, at the same number.
+    A fresh model of each seed starts from initial weights of another seed and is trained once per variant: with the
+    trained model's specialised heads in place of its own, with as many other heads drawn at random from the same
+    layers, with the specialised heads shuffled, and unchanged. Each head keeps its layer and number.
 
-    It costs `updates` of training for each arm, (3 + random_draws) times the length of `frozen`, and a reading of
-    `score_sentences` at each point of the learning curves.
+    It costs `updates` of training for each variant, (3 + random_draws) times the length of `frozen`, and reads
+    `score_sentences` at each step of the learning curves.
     """
 
     on: bool = False
-    objectives: Annotated[tuple[str, ...], Limits(filled=True)] = ("translation",)  # at every seed
-    scope: Scope = "encoder-self"  # whose heads
-    heads: Annotated[float, Limits(above=0, at_most=10**6)] = 0.25  # a number, or below 1 a share of the scope's
-    # In this order: heads with a role (positional, of a relation, rarest token), the most important ones.
-    choose: Annotated[tuple[Literal["roles", "importance"], ...], Limits(filled=True)] = ("roles", "importance")
-    frozen: Annotated[tuple[bool, ...], Limits(filled=True)] = (False, True)  # do the heads learn on, or stay?
+    objectives: Objectives = ("translation",)  # objectives, at every seed
+    scope: Scope = "encoder-self"  # scope of the heads
+    heads: Annotated[float, Limits(above=0, at_most=10**6)] = 0.25  # a number, or below 1 a share of the scope's heads
+    # in this order: heads with a role (positional, of a relation, rarest token), most important heads
+    choose: Choices = ("roles", "importance")
+    frozen: Annotated[tuple[bool, ...], Limits(filled=True, distinct=True)] = (False, True)  # train or freeze heads
     updates: CountOrNone = 0  # of each fresh model; 0: a third of training.updates
-    schedule: str = "log:12"  # points of the learning curves, as in [checkpoints]
+    schedule: str = "log:12"  # steps of the learning curves, as in [checkpoints]
     random_draws: Count = 2
-    metric: Literal["bleu", "loss"] = "bleu"  # "bleu" beside the loss at the end, for translation
+    metric: Literal["bleu", "loss"] = "bleu"  # "bleu" in addition to the loss at the end, for translation
     rank_sentences: CountOrNone = 400  # of the validation part, for importance; 0: all
     role_sentences: CountOrNone = 1000  # likewise, for roles
-    score_sentences: CountOrNone = 500  # of the analysed ones, the same at all points; 0: all
+    score_sentences: CountOrNone = 500  # of the analysed sentences, the same at all steps; 0: all
     save_every: CountOrNone = 250  # updates between checkpoints
 
     def __post_init__(self) -> None:
         check_settings(self, "transplant")
-        for name in ("objectives", "choose", "frozen"):
-            values = getattr(self, name)
-            if len(set(values)) < len(values):
-                raise UserError(
-                    f"transplant.{name} must be a list of different values. Got {as_written(values)}. Leave out one."
-                )
         if self.heads > 1 and self.heads != int(self.heads):
             raise UserError(f"transplant.heads must be a number of heads, or a share below 1. Got {self.heads}.")
 
     def num_updates(self, training: TrainConfig) -> int:
-        """Of each fresh model."""
+        """Updates of each fresh model."""
         return self.updates or max(training.updates // 3, 1)
 
     def steps(self, training: TrainConfig) -> list[int]:
-        """Points of the learning curves: 0, the last update, and those of the schedule."""
+        """Steps of the learning curves: 0, the last update, and those of the schedule."""
         updates = self.num_updates(training)
         return checkpoint_steps(self.schedule, updates)
 
     def num_heads(self, available: int) -> int:
-        """How many heads are put in, of so many."""
+        """Number of heads to transplant, out of `available`."""
         return max(round(self.heads * available), 1) if self.heads < 1 else int(self.heads)
 
 
 @runtime_checkable
 class Transplants(Protocol):
-    """What of a study's plan the table is checked against."""
+    """The parts of a study's plan that the section is checked against."""
 
     @property
     def objectives(self) -> tuple[str, ...]: ...
@@ -92,7 +87,7 @@ class Transplants(Protocol):
 
 
 def check_transplants(plan: Transplants) -> None:
-    """Raise a UserError where heads of the plan's models cannot be put into fresh ones as it asks."""
+    """Raise a UserError if heads of the plan's models cannot be transplanted as requested."""
     asked = plan.transplant
     if asked.on:
         one_of("transplant.objectives", asked.objectives, plan.objectives)

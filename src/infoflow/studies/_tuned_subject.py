@@ -1,4 +1,4 @@
-"""What a study tunes: a model of it, trained or not, as it is or specialised, for a task in one way."""
+"""A model that a study tunes: trained or untrained, general or specialised, for one task with one method."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _TUNING, _FEATURES = "tuning", "tuning-features"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TunedSubject:
-    """One pretrained model × task × method × size × control; all seeds of tuning."""
+    """One pretrained model × task × method × size × control, with all tuning seeds."""
 
     models: StudyModels
     subject: Subject
@@ -40,8 +40,11 @@ class TunedSubject:
 
     @property
     def inside(self) -> tuple[str, ...]:
-        """Tables of the inside view that are made: all; of shuffled labels, a control, how far spaces moved; or none.
-        Models that were not trained are looked at too, as a control."""
+        """Tables of the inside view that are computed.
+
+        These are all tables; only how far spaces moved, for the control with shuffled labels; or none. Untrained models
+        are also examined, as a control.
+        """
         named = self.asked.inside_objectives
         if not self.asked.inside or (named and self.subject.recipe.objective.label not in named):
             return ()
@@ -51,13 +54,12 @@ class TunedSubject:
 
     @property
     def followed(self) -> bool:
-        """Whether who learned the task is followed: of models that are looked at, and of untrained ones that are the
-        same as one of these."""
+        """Whether the learning of each example is tracked: for examined models and untrained equals of these."""
         return self._whole and (bool(self.inside) or self._same_is_looked_at)
 
     @cached_property
     def _same_is_looked_at(self) -> bool:
-        """Whether it is an untrained model, and the inside is looked at under the name of another objective."""
+        """Whether it is an untrained model that is examined under the name of another objective."""
         if self.subject.trained or not self.asked.inside:
             return False
         named = [one for one in self.models.plan.recipes() if one.objective.label in self.asked.inside_objectives]
@@ -66,22 +68,22 @@ class TunedSubject:
 
     @property
     def stays(self) -> bool:
-        """Whether the tuned models stay to be looked at."""
+        """Whether the tuned models are kept for examination."""
         return bool(self.inside) or self.followed
 
     @property
     def plain(self) -> bool:
-        """Whether it is a pretrained model as it is, tuned in full on all examples."""
+        """Whether it is the original pretrained model, tuned in full on all examples."""
         return self._whole and self.subject.trained
 
     @property
     def _whole(self) -> bool:
-        """Whether all weights are tuned, on all examples as they are, of a model without further pretraining."""
+        """Whether all weights are tuned on all unchanged examples, for a model without further pretraining."""
         return self._alike and not self.control
 
     @property
     def _alike(self) -> bool:
-        """The same, whatever the labels."""
+        """As `_whole`, but for any labels."""
         return (self.method, self.examples, self.strategy) == (FULL, 0, AS_IS)
 
     @property
@@ -91,7 +93,7 @@ class TunedSubject:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Display name."""
         size = f"{self.examples:,} examples" if self.examples else ""
         untrained = "" if self.subject.trained else "from scratch"
         special = self.strategy if self.special else ""
@@ -100,12 +102,12 @@ class TunedSubject:
 
     @property
     def objective(self) -> AbstractObjective:
-        """What the model is pretrained for."""
+        """The pretraining objective of the model."""
         return self.models.objective(self.subject.recipe)
 
     @cached_property
     def model_key(self) -> str:
-        """What the pretrained weights depend on; models that are not trained are the same for many objectives."""
+        """Key of the pretrained weights; untrained models are equal for many objectives."""
         if self.special is not None:
             return self.special.key
         if self.subject.trained:
@@ -114,7 +116,7 @@ class TunedSubject:
 
     @cached_property
     def key(self) -> str:
-        """What the tuned models depend on."""
+        """Key of everything that the tuned models depend on."""
         config = self.config
         content = [self.model_key, self.models.tasks.digest(self.asked), config.key(), config.seeds, config.answers]
         both = reads_both_sides(self.models.tasks.shape(self.asked), self.objective)
@@ -122,12 +124,12 @@ class TunedSubject:
 
     @property
     def folder(self) -> Path:
-        """Where `tune` works, and leaves its models."""
+        """Working folder of `tune`, which holds its models."""
         return self.models.bench.path(_TUNING, self.key)
 
     @property
     def features(self) -> Path:
-        """Where what a frozen body computes is kept for the next task."""
+        """Folder in which the features of a frozen body are kept for the next task."""
         return self.models.bench.path(_FEATURES, self.model_key)
 
     def load(self) -> Model:
@@ -151,8 +153,7 @@ class TunedSubject:
 
 
 def tuned_subjects(models: StudyModels) -> Iterator[TunedSubject]:
-    """All that a plan asks for, task by task and model by model; at the end the frozen ones, of a model behind each
-    other."""
+    """All tunings that a plan requests, by task and model; frozen ones come last, grouped by model."""
     plan = models.plan
     every = [one for asked in plan.tune for one in _of_task(models, asked)]
     yield from (one for one in every if one.method != FROZEN)
@@ -171,7 +172,7 @@ def _of_task(models: StudyModels, asked: TunePlan) -> Iterator[TunedSubject]:
 
 
 def _pretrained(models: StudyModels, recipe: Recipe, asked: TunePlan) -> Iterator[TunedSubject]:
-    """The model as it is, and as it was specialised, after each phase: after "task" in the texts of this one."""
+    """The general model, and the specialised one after each phase; the phase "task" uses this task's texts."""
     first = TunedSubject(
         models=models, subject=Subject(recipe=recipe), special=None, asked=asked, method=FULL, examples=0
     )
@@ -183,7 +184,7 @@ def _pretrained(models: StudyModels, recipe: Recipe, asked: TunePlan) -> Iterato
 
 
 def _controls(models: StudyModels, recipe: Recipe, asked: TunePlan, sizes: list[int]) -> Iterator[TunedSubject]:
-    """The untrained model on all sizes, which is learning the task from scratch; and labels that changed places."""
+    """Controls: the untrained model on all sizes, which learns the task from scratch, and shuffled labels."""
     trained = Subject(recipe=recipe)
     shared: dict[str, Any] = {"models": models, "special": None, "asked": asked, "method": FULL}
     if UNTRAINED in asked.controls:

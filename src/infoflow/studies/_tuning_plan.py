@@ -1,18 +1,16 @@
-"""The tables `[[tune]]` and `[domain]` of a study's plan: what its models are tuned for, and trained on before."""
+"""The sections `[[tune]]` and `[domain]` of a study's plan: tuning tasks, and further pretraining before them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
-from infoflow.adaptation import BUILT_IN_TASKS, SHAPES, TuneConfig
+from infoflow.adaptation import BUILT_IN_TASKS, SHAPES, Rates, TuneConfig, TuneSettings
 from infoflow.foundation import (
-    Count,
     CountOrNone,
+    File,
     LearningRate,
     Limits,
-    MaxLength,
     Name,
-    Seed,
     Share,
     UserError,
     as_written,
@@ -21,62 +19,49 @@ from infoflow.foundation import (
 from infoflow.objectives import AbstractObjective
 
 from ._plan_checks import TRAINED_ON, one_of
+from ._plan_sections import TextColumns
 
 Method = Literal["full", "frozen", "top", "decay", "lora"]
-Methods = Annotated[tuple[Method, ...], Limits(filled=True)]
-Control = Literal["untrained", "shuffled-labels"]
+Methods = Annotated[tuple[Method, ...], Limits(filled=True, distinct=True)]
+Controls = Annotated[tuple[Literal["untrained", "shuffled-labels"], ...], Limits(distinct=True)]
 Strategy = Literal["continued", "scratch"]
-Strategies = Annotated[tuple[Strategy, ...], Limits(filled=True)]
+Strategies = Annotated[tuple[Strategy, ...], Limits(filled=True, distinct=True)]
 Phase = Literal["domain", "task"]
-Phases = Annotated[tuple[Phase, ...], Limits(filled=True)]
-Sizes = Annotated[tuple[CountOrNone, ...], Limits(filled=True)]
-Seeds = Annotated[tuple[Seed, ...], Limits(filled=True)]
+Phases = Annotated[tuple[Phase, ...], Limits(filled=True, distinct=True)]
+Sizes = Annotated[tuple[CountOrNone, ...], Limits(filled=True, distinct=True)]
 Shapes = Literal["", "classification", "regression", "tagging", "span", "choice", "generation"]
 Size = Annotated[int, Limits(at_least=20, at_most=10**6)]
-FROZEN = "frozen"  # the method of a head on features that stay
-# Settings that a plan shares with `TuneConfig`.
-_SHARED = {
-    *("epochs", "patience", "batch_examples", "max_length", "max_target", "seeds", "learning_rates", "layers", "rank")
-}
+FROZEN = "frozen"  # the method that trains a head on frozen features
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TunePlan:
-    """One task that every model of a study is tuned for; a plan has as many as it has tables `[[tune]]`.
+class TunePlan(TuneSettings):
+    """One task that every model of a study is tuned for; each table `[[tune]]` of a plan defines one.
 
-    Without `train` it is a built-in task of that name, else what `load_task` reads: files, or `hf:NAME:SPLIT`, from the
-    folder that the study is started in. Understanding tasks are for every model with an encoder or a decoder,
-    generation for those that write text, by all methods but frozen features; which do not fit is told once.
+    Without `train` it is the built-in task of that name; otherwise `load_task` reads files or `hf:NAME:SPLIT`, relative
+    to the folder in which the study starts. Understanding tasks suit every model with an encoder or a decoder,
+    generation suits models that write text, with all methods except frozen features; unsuitable ones are reported once.
 
-    Each model costs `methods` times `examples` times (`seeds` + the further `learning_rates`), each `epochs` over the
-    examples (40 for a head on frozen features, which are computed once); controls are tuned in full alone.
+    Each model costs `methods` times `examples` times (`seeds` + the additional `learning_rates`), each `epochs` over
+    the examples (40 for a head on frozen features, which are computed once); controls are only tuned in full.
     """
 
     name: Name = ""  # built in: grammar-tags, grammar-agreement, grammar-pairs, grammar-span, grammar-summary
-    train: str = ""
-    dev: str = ""  # on which learning rates are chosen; "": a tenth of the texts of `train`
-    test: str = ""  # "": a fifth of them
-    as_text: bool = False  # the answer is written in words, as T5 does: for models that write, all shapes but tagging
-    shape: Shapes = ""  # "": as the columns of `train` say
+    train: File = ""
+    dev: File = ""  # for the choice of learning rates; "": a tenth of the texts of `train`
+    test: File = ""  # "": a fifth of the texts of `train`
+    as_text: bool = False  # generate the answer as words, as T5 does: for models that write, all shapes except tagging
+    shape: Shapes = ""  # "": determined by the columns of `train`
     columns: tuple[str, ...] = ()  # "text=COLUMN", "second=COLUMN", "label=COLUMN", "tags=COLUMN", ...
     multi: bool = False  # an example may have several labels, joined by "|", or none
     size: Size = 1000  # examples of a built-in task
     methods: Methods = ("full", "frozen")  # and top, decay, lora
-    examples: Sizes = (0,)  # labelled examples that a model is tuned on, nested; 0: all
-    learning_rates: tuple[LearningRate, ...] = ()  # peaks, chosen on dev; empty: the methods' own grids
-    frozen_rates: tuple[LearningRate, ...] = ()  # of the method "frozen"; empty: as learning_rates
-    epochs: Count = 4
-    patience: CountOrNone = 0  # passes without gain on dev that end a training, whose best weights stay; 0: never
-    batch_examples: Count = 32
-    max_length: MaxLength = 128  # tokens of an input
-    max_target: CountOrNone = 0  # tokens of a text to write, its end included; 0: 64
-    layers: Count = 2  # of the method "top"
-    rank: Annotated[int, Limits(at_least=1, at_most=4096)] = 8  # of the method "lora"
-    seeds: Seeds = (0, 1, 2)  # of head, data order and dropout
-    objectives: tuple[str, ...] = ()  # whose models; empty: all that fit
-    controls: tuple[Control, ...] = ("untrained", "shuffled-labels")
-    inside: bool = True  # what full tuning on all examples does to layers and heads
-    inside_objectives: tuple[str, ...] = ()  # of whose models; empty: of all that are tuned
+    examples: Sizes = (0,)  # labelled examples for tuning, nested; 0: all
+    frozen_rates: Rates = ()  # for the method "frozen"; empty: as learning_rates
+    objectives: tuple[str, ...] = ()  # objectives whose models are tuned; empty: all that fit
+    controls: Controls = ("untrained", "shuffled-labels")
+    inside: bool = True  # measure how full tuning on all examples changes layers and heads
+    inside_objectives: tuple[str, ...] = ()  # objectives whose models are measured; empty: all that are tuned
 
     def __post_init__(self) -> None:
         check_settings(self, "tune")
@@ -97,75 +82,65 @@ class TunePlan:
             )
         if wrong := [column for column in self.columns if not all(column.partition("=")[::2])]:
             raise UserError(f'tune.columns must be written "text=COLUMN". Got {as_written(wrong[0])}.')
-        for name in ("methods", "examples", "learning_rates", "frozen_rates", "seeds", "controls"):
-            if len(set(values := getattr(self, name))) < len(values):
-                raise UserError(f"tune.{name} must be a list of different values. Got {as_written(values)}.")
 
     @property
     def named_columns(self) -> dict[str, str]:
-        """What `load_task` is told of columns; digits are the numbers of a file without names."""
+        """The column names for `load_task`; digits are column numbers of a file without names."""
         pairs = (column.partition("=") for column in self.columns)
         return {name.strip(): value.strip() for name, _, value in pairs}
 
     def config(self, method: str, examples: int, control: str, device: str) -> TuneConfig:
-        """What one tuning is told."""
-        shared: dict[str, Any] = {name: getattr(self, name) for name in _SHARED}
+        """The settings for one tuning."""
+        shared: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(TuneSettings)}
         if method == "frozen" and self.frozen_rates:
             shared["learning_rates"] = self.frozen_rates
         return TuneConfig(method=method, examples=examples, control=control, device=device, **shared)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DomainPlan:
-    """Another corpus that models are trained on before they are tuned; off unless `corpus` is named.
+class DomainPlan(TextColumns):
+    """Another corpus on which models are trained before tuning; disabled unless `corpus` is named.
 
-    "continued" trains a study's model on, with its own tokenizer: in the phase "domain" on the corpus, in the phase
-    "task" on the unlabelled texts of a task's training part, one model a task. "scratch" trains a new model on the
-    corpus alone, with a tokenizer of its own, as the study's models are trained.
+    "continued" trains a study's model further with its own tokenizer: in the phase "domain" on the corpus, in the phase
+    "task" on the unlabelled texts of a task's training part, one model per task. "scratch" trains a new model only on
+    the corpus, with its own tokenizer and the training settings of the study.
     """
 
-    corpus: str = ""  # anything that `load_corpus` takes
-    text_column: str = ""
-    translation_column: str = ""
-    document_column: str = ""
-    documents: bool = False
-    sentences: CountOrNone = 0  # training sentences at most; 0: all
-    objectives: tuple[str, ...] = ()  # whose models; empty: all
-    strategies: Strategies = ("continued", "scratch")  # beside "as-is"
+    corpus: File = ""  # anything that `load_corpus` accepts
+    sentences: CountOrNone = 0  # maximum number of training sentences; 0: all
+    objectives: tuple[str, ...] = ()  # objectives whose models are trained; empty: all
+    strategies: Strategies = ("continued", "scratch")  # in addition to "as-is"
     phases: Phases = ("domain",)  # of "continued", in this order
     updates: CountOrNone = 0  # of each phase; 0: a third of training.updates
-    learning_rate: LearningRate = 5e-4  # of "continued", at its peak
+    learning_rate: LearningRate = 5e-4  # peak, for "continued"
     warmup: Share = 0.1
-    scratch_updates: CountOrNone = 0  # 0: as many as general training and one phase together: equal compute
+    scratch_updates: CountOrNone = 0  # 0: as many as general training and one phase together, for equal compute
     vocabulary: CountOrNone = 0  # subwords of "scratch"; 0: as corpus.vocabulary
     extend_vocabulary: CountOrNone = 0  # tokens that "continued" learns on the corpus and adds
-    loss_sentences: CountOrNone = 1000  # of each text, whose loss is taken; 0: all
+    loss_sentences: CountOrNone = 1000  # of each text, for the loss; 0: all
 
     def __post_init__(self) -> None:
         check_settings(self, "domain")
-        for name in ("strategies", "phases"):
-            if len(set(values := getattr(self, name))) < len(values):
-                raise UserError(f"domain.{name} must be a list of different values. Got {as_written(values)}.")
         if self.phases[::-1] == ("domain", "task"):
             raise UserError('domain.phases must be in order: ["domain", "task"]. Got ["task", "domain"].')
 
     @property
     def on(self) -> bool:
-        """Whether a corpus is named, or the texts of tasks are all that is read."""
+        """Whether a corpus is named, or only the texts of tasks are read."""
         return bool(self.corpus) or self.phases == ("task",)
 
     def num_updates(self, training: int) -> int:
-        """Of each phase, where general training has so many."""
+        """Updates of each phase, for a general training of `training` updates."""
         return self.updates or max(training // 3, 1)
 
     def num_scratch_updates(self, training: int) -> int:
-        """Of a model from scratch."""
+        """Updates of a model from scratch."""
         return self.scratch_updates or training + self.num_updates(training)
 
 
 @runtime_checkable
 class Adapts(Protocol):
-    """What of a study's plan the tables are checked against."""
+    """The parts of a study's plan that the sections are checked against."""
 
     @property
     def objectives(self) -> tuple[str, ...]: ...
@@ -179,7 +154,7 @@ class Adapts(Protocol):
 
 
 def check_adaptation(plan: Adapts) -> None:
-    """Raise a UserError where tables for tuning and for the domain do not go with the rest of the plan."""
+    """Raise a UserError if the tuning and domain sections contradict the rest of the plan."""
     for number, asked in enumerate(plan.tune):
         for field in ("objectives", "inside_objectives"):
             if named := getattr(asked, field):
@@ -209,4 +184,3 @@ def _repeated(names: Sequence[str]) -> str:
 
 
 assert set(get_args(Shapes)) == {"", *SHAPES}
-assert {one.name for one in fields(TuneConfig)} >= _SHARED

@@ -1,4 +1,4 @@
-"""Two studies that differ in their warm-up alone: when their stages come, and the claim about it."""
+"""Two studies that differ only in their warm-up: when their stages occur, and the claim about it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,17 +10,16 @@ import pandas as pd
 
 from infoflow.findings import FINDINGS, FINDINGS_AT_SCALE, ScaleRun, evaluate
 from infoflow.foundation import UserError
-from infoflow.over_training import STAGES_BY_WARMUP, WarmedUp, is_longer_warmup, stages_by_warmup
-from infoflow.results import RunFolder
+from infoflow.over_training import NGRAM_AGREEMENT, STAGES_BY_WARMUP, WarmedUp, is_longer_warmup, stages_by_warmup
+from infoflow.results import TASK_SCORES, RunFolder
 from infoflow.training import TrainConfig, learning_rate
 
 from ._plan import StudyPlan
-from ._scores import TASK_SCORES
 
 _CLAIM = "time:T19"
-_AGREEMENT = "ngram_agreement_over_training"
+_AGREEMENT = NGRAM_AGREEMENT.at_checkpoints
 _FREE = ("warmup", "device", "micro_tokens", "log_every", "evaluate_every", "save_every", "keep_last")
-"""Settings of trainings that may differ: the warm-up, and what changes no update."""
+"""Training settings that may differ: the warm-up, and those without effect on updates."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,9 +31,9 @@ class WarmUps:
 
 
 def warm_ups(runs: Sequence[ScaleRun]) -> WarmUps | None:
-    """Of the two studies, of all given, that differ in nothing but a warm-up four times as long; None without such two.
+    """Compare the two studies that differ only in a warm-up four times as long; None if there are none.
 
-    Of several pairs the one that read most tokens counts.
+    If several pairs qualify, the one that read the most tokens is used.
     """
     pairs = [
         (short, long)
@@ -56,7 +55,7 @@ def warm_ups(runs: Sequence[ScaleRun]) -> WarmUps | None:
 
 
 def warm_ups_before(folders: Sequence[Path | str]) -> WarmUps | None:
-    """What the first earlier comparison among these folders says of two such studies."""
+    """The comparison of two such studies in the first of these folders that holds one."""
     for tables in (RunFolder(folder).tables for folder in folders):
         if STAGES_BY_WARMUP.name in tables:
             findings = FINDINGS_AT_SCALE.conform(tables[FINDINGS_AT_SCALE.name])
@@ -65,13 +64,13 @@ def warm_ups_before(folders: Sequence[Path | str]) -> WarmUps | None:
 
 
 def _only_warmup_differs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether the models, their data and their trainings are the same, and the second warm-up as long as is asked."""
+    """Whether models, data and trainings are equal, and the second warm-up has the required length."""
     parts = ("corpus", "model", "match")
     if any(one.get(part) != other.get(part) for part in parts):
         return False
     try:
         short, long = (StudyPlan.from_json(dict(plan)).training for plan in (one, other))
-    except UserError:  # of another version: what its settings were is not known
+    except UserError:  # another version, whose settings are unknown
         return False
     names = [name for name in TrainConfig.__dataclass_fields__ if name not in _FREE]
     if any(getattr(short, name) != getattr(long, name) for name in names):

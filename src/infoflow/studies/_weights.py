@@ -1,26 +1,26 @@
-"""Trained weights and their copies under `models/`: both are what training left, byte for byte, or are made again."""
+"""Trained weights and their copies under `models/`, verified byte for byte against training or made again."""
 
 import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from infoflow.foundation import UserError, atomic_folder, atomic_write, current_display, file_digest
+from infoflow.foundation import UserError, atomic_folder, atomic_write, current_display, file_digest, read_object
 
-_SUMS = "sums.json"  # beside the model's folder: SHA-256 of each of its files, and of the log of the training
+_SUMS = "sums.json"  # next to the model's folder: SHA-256 of each of its files and of the training log
 _LOG = "../log.jsonl"
 _FACTS = "training.json"  # in every model folder that infoflow trained
 
 
 def keep_sums(model: Path) -> None:
-    """Note what training has just left in the folder `model`."""
+    """Record checksums of what training has just written to the folder `model`."""
     with atomic_write(model.parent / _SUMS) as temporary:
         sums = _sums(model) | {_LOG: file_digest(model / _LOG)}
         temporary.write_text(json.dumps(sums, indent=2) + "\n", encoding="utf-8")
 
 
 def is_intact(model: Path) -> bool:
-    """Whether the folder holds what training left there; a model of a version that kept no sums counts as it is."""
+    """Whether the folder is as training left it; a model of a version without checksums counts as intact."""
     if not (model / "model.safetensors").is_file() or not (model / _LOG).is_file():
         return False
     kept = _kept(model)
@@ -31,15 +31,15 @@ def is_intact(model: Path) -> bool:
 
 
 def is_published(model: Path, target: Path) -> bool:
-    """Whether the trained weights in `model` lie at `target` too, whole."""
+    """Whether the trained weights in `model` have a complete copy at `target`."""
     return target.exists() and _holds(target, _of_model(_kept(model)) or _sums(model))
 
 
 def publish(model: Path, target: Path, name: str) -> None:
-    """Copy trained weights to `target`, unless they are there whole.
+    """Copy trained weights to `target`, unless a complete copy exists.
 
     Raises:
-        UserError: Something that infoflow did not train lies there.
+        UserError: `target` holds something that infoflow did not train.
     """
     if is_published(model, target):
         return
@@ -52,15 +52,15 @@ def publish(model: Path, target: Path, name: str) -> None:
 
 
 def check_target(model: Path, target: Path) -> None:
-    """A published model may replace another one, and nothing else.
+    """Check that a published model replaces nothing but another one.
 
     Raises:
-        UserError: Something that infoflow did not train lies there.
+        UserError: `target` holds something that infoflow did not train.
     """
     if not target.exists() or (target / _FACTS).exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if any(_holds(target, {name: kept}) for name, kept in _of_model(_kept(model)).items()):
-        return  # what damage left of it
+        return  # damaged remains of a model
     raise UserError(
         f"{target} would be replaced by a trained model, but infoflow did not write it (it has no {_FACTS}). "
         "Move it, or choose another --out."
@@ -68,7 +68,7 @@ def check_target(model: Path, target: Path) -> None:
 
 
 def discard(model: Path, name: str) -> None:
-    """Remove damaged weights, so that training makes them again: from its last checkpoint where its log is whole."""
+    """Remove damaged weights, so that training restores them: from its last checkpoint if its log is intact."""
     current_display().note(f"The weights of {name} in {model} are not those that were trained: they are made again.")
     kept = _kept(model)
     log_is_whole = kept is not None and _LOG in kept and _holds(model, {_LOG: kept[_LOG]})
@@ -77,7 +77,7 @@ def discard(model: Path, name: str) -> None:
 
 
 def _same_training(first: Path, second: Path) -> bool:
-    """Whether two model folders come from the same training, as far as the second one says."""
+    """Whether two model folders come from the same training, as far as the second one records it."""
     facts = [path / _FACTS for path in (first, second)]
     return facts[0].read_bytes() == facts[1].read_bytes() if all(path.is_file() for path in facts) else False
 
@@ -93,7 +93,7 @@ def _of_model(kept: Mapping[str, str] | None) -> dict[str, str]:
 
 def _kept(model: Path) -> dict[str, str] | None:
     try:
-        kept = json.loads((model.parent / _SUMS).read_text(encoding="utf-8"))
+        kept = read_object(model.parent / _SUMS)
     except (OSError, ValueError):
         return None
     return kept if isinstance(kept, dict) else None

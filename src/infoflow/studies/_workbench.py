@@ -1,4 +1,4 @@
-"""Intermediate results of a run, each in a folder named after what it depends on: done once, found again."""
+"""The result cache: intermediate results of a run, each computed once in a folder named after its dependencies."""
 
 import json
 import shutil
@@ -10,20 +10,20 @@ from typing import Any
 import pandas as pd
 
 from infoflow.flow import Failure, agree, is_first, wait_for_all
-from infoflow.foundation import SEAL, UserError, atomic_write, current_display, disagreement, sealed_folder
+from infoflow.foundation import SEAL, UserError, atomic_write, current_display, disagreement, read_object, sealed_folder
 from infoflow.results import TableSchema, read_table, write_table
 
 Schemas = dict[str, TableSchema]
 Part = dict[str, pd.DataFrame]
 
 _FACTS = "facts.json"
-_CONTENTS = "tables.json"  # names of the tables that a part has
+_CONTENTS = "tables.json"  # names of a part's tables
 _FAILED = "failed"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Computed:
-    """Tables, and why others are missing that should be there."""
+    """Computed tables, and the failures of missing ones."""
 
     tables: Part = field(default_factory=dict)
     failures: Sequence[Failure] = ()
@@ -34,13 +34,13 @@ class Workbench:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._whole = set[Path]()  # parts that were looked at
+        self._whole = set[Path]()  # parts that were checked
 
     def path(self, stage: str, key: str) -> Path:
         return self.folder / stage / key
 
     def done(self, stage: str, key: str) -> bool:
-        """Whether the part is there; what is left of a damaged one is removed, so that it is made again."""
+        """Whether the part exists; a damaged one is removed, so that it is computed again."""
         path = self.path(stage, key)
         if path in self._whole or not path.exists():
             return path.exists()
@@ -52,12 +52,12 @@ class Workbench:
         return True
 
     def remove(self, stage: str, key: str) -> None:
-        """Forget a part."""
+        """Remove a part from the cache."""
         self._whole.discard(self.path(stage, key))
         shutil.rmtree(self.path(stage, key), ignore_errors=True)
 
     def tables(self, stage: str, key: str, schemas: Schemas, compute: Callable[[], Part]) -> Part:
-        """The part's tables, computed if they are not there; of several processes the first one writes them."""
+        """The part's tables, computed if missing; if several processes compute them, the first one writes them."""
         path = self.path(stage, key)
         if not agree(self.done(stage, key)):
             part = compute()
@@ -70,16 +70,16 @@ class Workbench:
         return self.read(stage, key)
 
     def missing(self, stage: str, keys: Mapping[str, str]) -> list[str]:
-        """Names of `keys` whose part is not there; the same list in every process."""
+        """Names of `keys` whose part is missing; the same list in every process."""
         return [name for name, key in keys.items() if not agree(self.done(stage, key))]
 
     def each_table(
         self, stage: str, keys: Mapping[str, str], schemas: Schemas, compute: Callable[[list[str]], Part | Computed]
     ) -> Part:
-        """Tables by name, each a part of its own; `compute` is called once with the names that are not there.
+        """Tables by name, each a separate part; `compute` is called once with the missing names.
 
-        A table that `compute` leaves out does not apply, which is remembered too. One that failed is not there: its
-        failure is kept beside (`failures`), and the next call tries again.
+        A table that `compute` leaves out does not apply, which is cached too. A failed table stays missing: its failure
+        is stored (`failures`), and the next call tries again.
         """
         if missing := self.missing(stage, keys):
             given = compute(missing)
@@ -93,7 +93,7 @@ class Workbench:
         return self.read_each(stage, keys)
 
     def _note(self, stage: str, key: str, failure: Failure | None) -> None:
-        """Keep a failure, or forget an earlier one."""
+        """Store a failure, or remove an earlier one."""
         path = self.path(_FAILED, f"{stage}-{key}.json")
         if not is_first():
             return
@@ -105,20 +105,20 @@ class Workbench:
             temporary.write_text(json.dumps(asdict(failure)), encoding="utf-8")
 
     def failures(self, stage: str, keys: Mapping[str, str]) -> list[Failure]:
-        """Why tables that `each_table` was asked for are not there."""
+        """Failures of the tables requested from `each_table`."""
         paths = [self.path(_FAILED, f"{stage}-{key}.json") for key in keys.values()]
         return [Failure(**facts) for path in paths if isinstance(facts := _json(path), dict)]
 
     def read_each(self, stage: str, keys: Mapping[str, str]) -> Part:
-        """The tables that `each_table` left."""
+        """The tables stored by `each_table`."""
         return {name: frame for key in keys.values() for name, frame in self.read(stage, key).items()}
 
     def read(self, stage: str, key: str) -> Part:
-        """The tables of a part that is there; unlike `tables` it waits for no other process."""
+        """The tables of an existing part; unlike `tables`, it waits for no other process."""
         return {file.stem: read_table(file).frame for file in sorted(self.path(stage, key).glob("*.parquet"))}
 
     def facts(self, stage: str, key: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The part's plain values, computed if they are not there."""
+        """The part's plain values, computed if missing."""
         path = self.path(stage, key)
         if not agree(self.done(stage, key) and (path / _FACTS).exists()):
             facts = compute()
@@ -129,17 +129,17 @@ class Workbench:
         return self.read_facts(stage, key)
 
     def read_facts(self, stage: str, key: str) -> dict[str, Any]:
-        """The plain values of a part that is there."""
-        return json.loads((self.path(stage, key) / _FACTS).read_text(encoding="utf-8"))
+        """The plain values of an existing part."""
+        return read_object(self.path(stage, key) / _FACTS)
 
     def discard(self, stage: str) -> None:
-        """Remove a stage's folders: what can be computed again."""
+        """Remove a stage's folders, which can be computed again."""
         if is_first():
             shutil.rmtree(self.folder / stage, ignore_errors=True)
 
 
 def _damage(path: Path) -> str:
-    """Why a part cannot be used; "" where it can. Parts of earlier versions are not sealed."""
+    """Why a part is unusable, or "" if it is usable; parts of earlier versions are not sealed."""
     if (path / SEAL).exists():
         return disagreement(path) or ""
     contents = path / _CONTENTS
@@ -159,7 +159,7 @@ def _damage(path: Path) -> str:
 
 
 def _json(path: Path) -> Any:
-    """What the file holds; None where nothing can be read there."""
+    """The file's content; None if it cannot be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -167,7 +167,7 @@ def _json(path: Path) -> Any:
 
 
 def stacked(parts: Iterable[Part]) -> Part:
-    """Tables of the same name below each other, in the order of the parts."""
+    """Concatenate tables of the same name, in the order of the parts."""
     frames: dict[str, list[pd.DataFrame]] = {}
     for part in parts:
         for name, frame in part.items():

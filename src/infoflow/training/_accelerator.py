@@ -8,9 +8,9 @@ from infoflow.foundation import UserError
 
 
 def make_accelerator(device: str = "auto") -> Accelerator:
-    """An accelerator for `device`: "auto", "cpu", "cuda" or "mps". Precision is ours, by autocast.
+    """An accelerator for `device`: "auto", "cpu", "cuda" or "mps". Precision is handled by our autocast.
 
-    Several processes meet here, and watch each other from now on (`infoflow.flow.processes`).
+    Several processes are joined here, and watch each other from now on (`infoflow.flow.processes`).
     """
     on_cpu = usable_device(device) == "cpu"
     if on_cpu:
@@ -21,10 +21,10 @@ def make_accelerator(device: str = "auto") -> Accelerator:
 
 
 def usable_device(device: str) -> str:
-    """The device to train on, "auto" made a name.
+    """The device to train on, with "auto" resolved.
 
     Raises:
-        UserError: This machine has none of that name.
+        UserError: This machine has no such device.
     """
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if device == "auto":

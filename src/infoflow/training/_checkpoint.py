@@ -24,14 +24,14 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from infoflow.foundation import UserError, atomic_folder, atomic_write, sweep_partial
+from infoflow.foundation import UserError, atomic_folder, atomic_write, read_object, sweep_partial
 
 _REST = "rest.safetensors"
 
 
 @dataclass(kw_only=True, slots=True)
 class TrainingState:
-    """What resuming needs beside weights and optimiser; the samplers and noise follow from `update`."""
+    """State for resuming, in addition to weights and optimiser; samplers and noise follow from `update`."""
 
     update: int = 0
     source_tokens: int = 0
@@ -42,14 +42,14 @@ class TrainingState:
     window: dict[str, Any] = field(default_factory=dict)  # sums since the last line of the log
     validation: dict[str, float] = field(default_factory=dict)  # newest held-out loss of each term
     best: dict[str, Any] | None = None  # update and loss of the checkpoint with the lowest held-out loss
-    key: dict[str, Any] = field(default_factory=dict)  # what the run depends on; a resumed run must agree
-    conditions: dict[str, Any] = field(default_factory=dict)  # resolved precision, number of processes; agree too
+    key: dict[str, Any] = field(default_factory=dict)  # settings of the run; a resumed run must have the same
+    conditions: dict[str, Any] = field(default_factory=dict)  # precision, number of processes; must also be the same
 
 
 def save_model(module: PreTrainedModel, folder: Path, tokenizer: Any = None, target_tokenizer: Any = None) -> None:
-    """Write a folder that `AutoModel...from_pretrained` loads; `module` stays as it is."""
+    """Write a folder for `AutoModel...from_pretrained`; `module` is unchanged."""
     config: Any = module.config
-    before = config.architectures, config.dtype  # saving fills them in, and a run's key covers the configuration
+    before = config.architectures, config.dtype  # saving fills them in, and a run's key includes the configuration
     with _quiet():
         module.save_pretrained(folder)
     config.architectures, config.dtype = before
@@ -65,7 +65,7 @@ def save_tokenizers(folder: Path, tokenizer: Any, target_tokenizer: Any) -> None
 
 
 Exported = Callable[[PreTrainedModel], PreTrainedModel]
-"""The part of a trained module that its folder is a model of (`AbstractObjective.exported`)."""
+"""The part of a trained module that its folder holds (`AbstractObjective.exported`)."""
 
 
 def the_whole(module: PreTrainedModel) -> PreTrainedModel:
@@ -74,13 +74,13 @@ def the_whole(module: PreTrainedModel) -> PreTrainedModel:
 
 
 def save_rest(module: PreTrainedModel, part: PreTrainedModel, folder: Path) -> None:
-    """Write beside the saved `part` the weights of `module` that are not in it; nothing where it is all of it."""
+    """Write the weights of `module` outside the saved `part`, if any."""
     if part is not module:
         save_file(_contiguous(_rest(module, part)), folder / _REST)
 
 
 def _rest(module: PreTrainedModel, part: PreTrainedModel) -> dict[str, Tensor]:
-    """Weights outside `part`, each by its first name in `module`; what is shared with the part is in it."""
+    """Weights outside `part`, each by its first name in `module`; weights shared with the part are not included."""
     seen = {id(tensor) for tensor in part.state_dict(keep_vars=True).values()}
     found = {}
     for name, tensor in module.state_dict(keep_vars=True).items():
@@ -98,7 +98,7 @@ class Checkpoints:
         sweep_partial(folder)
 
     def path(self, update: int) -> Path:
-        """Where the checkpoint of an update lies."""
+        """Path of an update's checkpoint."""
         return self.folder / f"step-{update:08}"
 
     def updates(self) -> list[int]:
@@ -110,7 +110,7 @@ class Checkpoints:
         return next(iter(self.resumable()), None)
 
     def resumable(self) -> list[Path]:
-        """Checkpoints with a training state, newest first; those behind the one that `latest` names do not count."""
+        """Checkpoints with a training state, newest first, without those after `latest`."""
         whole = [self.path(update) for update in self.updates() if (self.path(update) / "training").is_dir()]
         pointer = self.folder / "latest"
         named = (
@@ -123,7 +123,7 @@ class Checkpoints:
     def best(self) -> dict[str, Any] | None:
         """`update` and `loss` of the checkpoint with the lowest held-out loss."""
         try:
-            return json.loads((self.folder / "best.json").read_text(encoding="utf-8"))
+            return read_object(self.folder / "best.json")
         except (FileNotFoundError, ValueError):
             return None
 
@@ -154,7 +154,7 @@ class Checkpoints:
         return path
 
     def tidy(self, keep_last: int) -> None:
-        """Keep the last few, the best and the one that `latest` names, and nothing else."""
+        """Keep only the last few, the best, and the one in `latest`."""
         updates, latest, best = self.updates(), self.latest(), self.best()
         kept = {*updates[-keep_last:], *([best["update"]] if best else [])}
         for update in updates:
@@ -162,20 +162,20 @@ class Checkpoints:
                 self._remove(update)
 
     def drop_after(self, update: int) -> None:
-        """Remove checkpoints that a killed run wrote but did not yet name as its latest."""
+        """Remove checkpoints that a killed run wrote but did not yet mark as latest."""
         for later in self.updates():
             if later > update:
                 self._remove(later)
 
     def _remove(self, update: int) -> None:
-        # Renamed first: a kill in the middle must not leave something that looks like a checkpoint.
+        # Renamed first: after a kill, nothing partial may look like a checkpoint.
         doomed = self.folder / f".{self.path(update).name}.partial"
         self.path(update).rename(doomed)
         shutil.rmtree(doomed)
 
 
 def why_unreadable(path: Path) -> str:
-    """What is wrong with a checkpoint on disk; "" where it can be read."""
+    """Why a checkpoint on disk is unreadable; "" if it is readable."""
     try:
         load_training_state(path)
         for weights in (path / "model.safetensors", *path.glob(_REST)):
@@ -188,12 +188,12 @@ def why_unreadable(path: Path) -> str:
 def load_training_state(path: Path) -> tuple[TrainingState, dict[str, Tensor], dict[str, Tensor]]:
     """State, optimiser tensors and hook tensors of a checkpoint."""
     training = path / "training"
-    state = TrainingState(**json.loads((training / "state.json").read_text(encoding="utf-8")))
+    state = TrainingState(**read_object(training / "state.json"))
     return state, load_file(training / "optimizer.safetensors"), load_file(training / "hooks.safetensors")
 
 
 def load_weights(module: PreTrainedModel, path: Path, exported: Exported = the_whole) -> None:
-    """Put a checkpoint's weights into `module`, bit for bit; tied weights are stored once."""
+    """Load a checkpoint's weights exactly into `module`; tied weights are stored once."""
     part = exported(module)
     _load(part, path)
     if part is module:
@@ -219,7 +219,7 @@ def _load(module: PreTrainedModel, path: Path) -> None:
 
 
 def holds_weights(module: PreTrainedModel, path: Path, exported: Exported = the_whole) -> bool:
-    """Whether `module` has a checkpoint's weights, bit for bit."""
+    """Whether `module` has exactly a checkpoint's weights."""
     part = exported(module)
     files = {path / "model.safetensors": dict(part.named_parameters())}
     if part is not module:
@@ -236,7 +236,7 @@ def holds_weights(module: PreTrainedModel, path: Path, exported: Exported = the_
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Hugging Face's bars off the screen: progress has one display."""
+    """Suppress Hugging Face's progress bars: progress has one display."""
     if not transformers_logging.is_progress_bar_enabled():
         yield
         return

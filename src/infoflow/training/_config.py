@@ -46,7 +46,7 @@ class TrainConfig:
     epsilon: Annotated[float, Limits(above=0, at_most=1)] = 1e-6
     weight_decay: Annotated[float, Limits(at_least=0, at_most=100)] = 0.01  # decoupled
     decay_norms: bool = True  # decay also LayerNorms and biases, as fairseq does; BERT does not
-    clip: Weight = 1.0  # largest global gradient norm; 0 switches clipping off
+    clip: Weight = 1.0  # largest global gradient norm; 0 disables clipping
     label_smoothing: Share = 0.0  # in training only
 
     precision: Precision = "auto"  # auto: bf16 where it was measured to help, see _precision.py
@@ -72,5 +72,5 @@ class TrainConfig:
 
     @property
     def warmup_updates(self) -> int:
-        """Updates of the warm-up, whichever way it was given."""
+        """Number of warm-up updates, from either form of the setting."""
         return round(self.warmup * self.updates) if self.warmup < 1 else round(self.warmup)

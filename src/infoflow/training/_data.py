@@ -1,4 +1,4 @@
-"""What a run trains on: token ids of sentences, and of their translations."""
+"""Training data: token ids of sentences, and of their translations."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,19 +34,19 @@ class ExampleRows(TokenRows, Protocol):
     """Rows that are more than a sentence and its translation: windows of a document, pairs, labelled text."""
 
     def example(self, index: int) -> Example:
-        """What an objective makes an input of; `lengths` and `row` speak of its tokens all together."""
+        """The input of an objective; `lengths` and `row` cover all its tokens."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TrainingData:
-    """Encoded sentences with their vocabularies, and the tokenizers to save beside the model."""
+    """Encoded sentences with their vocabularies, and the tokenizers to save with the model."""
 
     source: TokenRows  # or `ExampleRows`
     vocabulary: Vocabulary
     target: TokenRows | None = None  # translations, row by row
     target_vocabulary: Vocabulary | None = None
-    tokenizer: Any = None  # saved beside the model if given
+    tokenizer: Any = None  # saved with the model if given
     target_tokenizer: Any = None
 
     def __post_init__(self) -> None:
@@ -59,15 +59,18 @@ class TrainingData:
             )
 
     def batch(self, objective: AbstractObjective, rows: np.ndarray, noise: tuple[int | str, ...], epoch: int) -> Batch:
-        """The corrupted batch of `rows`; each example's noise is keyed by (`noise`, epoch, sentence id) alone: that of
-        its corruption, and that from which a loss draws (`Batch.noise`)."""
+        """The corrupted batch of `rows`.
+
+        Each example's noise, for its corruption and for a stochastic loss (`Batch.noise`), is keyed only by (`noise`,
+        epoch, sentence id).
+        """
         ids = [int(self.source.sentence_ids[row]) for row in rows.tolist()]
         high = objective.noise_epoch(epoch) << 32
         corrupted = [
             objective.corrupt(example, stream(*noise, high | id), self.vocabulary)
             for id, example in zip(ids, self._examples(objective, rows), strict=True)
         ]
-        # A fixed number of noisy copies is one of texts: what the loss draws is new in every epoch.
+        # Noisy copies are fixed per text, but the loss draws anew in every epoch.
         drawn = Noise(tuple((*noise, epoch << 32 | id) for id in ids))
         target = self.target_vocabulary if objective.needs_translation else None  # else both sides are of one text
         return objective.collate(corrupted, self.vocabulary, target, drawn)

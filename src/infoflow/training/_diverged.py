@@ -1,4 +1,4 @@
-"""What is said of a training whose numbers are none any more."""
+"""The error for a diverged training."""
 
 from infoflow.foundation import UserError
 

@@ -37,9 +37,11 @@ def evaluate(
     micro_tokens: int = 4096,
     precision: Precision = "fp32",
 ) -> Evaluation:
-    """The loss of `module` on `data`, without dropout of units or of tokens. The noise of a sentence, that of its
-    corruption and that from which a loss draws, is keyed by (seed, its id) alone: it is the same at every evaluation.
-    `module` keeps its mode; random states are not touched."""
+    """The loss of `module` on `data`, without dropout of units or tokens.
+
+    A sentence's noise, for its corruption and for a stochastic loss, is keyed only by (seed, its id): it is the same at
+    every evaluation. `module` keeps its mode; random states are not touched.
+    """
     objective = objective.for_evaluation()
     rows = np.arange(len(data.source.lengths))
     targets = np.asarray(data.target.lengths) if objective.needs_translation and data.target is not None else None

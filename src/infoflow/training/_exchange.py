@@ -1,4 +1,4 @@
-"""Gradients of several processes, where an update may leave parameters out."""
+"""Gradient exchange between processes if an update may skip parameters."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 
 def mean_gradients(parameters: Sequence[nn.Parameter], processes: int) -> None:
-    r"""Put \(\frac{1}{P} \sum_p g_p\) into `.grad` of every process; one without a gradient of a parameter adds 0.
+    r"""Put \(\frac{1}{P} \sum_p g_p\) into `.grad` of every process; a missing gradient counts as 0.
 
-    Where no process has one there stays none, so that an optimiser leaves the parameter as it is.
-    `DistributedDataParallel` waits for a gradient of each parameter in the last forward pass of an update, and what an
-    earlier one left in a parameter that the last one does not use would stay in its own process.
+    A parameter without a gradient in any process gets none, so that an optimiser leaves it unchanged.
+    `DistributedDataParallel` expects a gradient of each parameter in an update's last forward pass, and gradients from
+    an earlier pass of parameters unused in the last would stay in one process.
     """
     if not parameters:
         return
@@ -31,6 +31,6 @@ def mean_gradients(parameters: Sequence[nn.Parameter], processes: int) -> None:
 
 
 def from_first(tensors: Iterable[Tensor]) -> None:
-    """Give every process the values of the first one."""
+    """Broadcast the values of the first process."""
     for tensor in tensors:
         torch.distributed.broadcast(tensor.detach(), src=0)

@@ -1,4 +1,4 @@
-"""What training costs in floating-point operations: counted on the run's own batches, not estimated from sizes."""
+"""The floating-point operations of a training, counted on the run's own batches."""
 
 import copy
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ _UPDATES = 8
 class TrainingFlops:
     """Floating-point operations of a training; a multiplication and an addition count as two."""
 
-    total: float  # forward and backward, as far as gradients go; padding is computed, so it counts
-    standard_error: float  # of `total`, from the updates that were counted; 0 where all were, NaN where one was
-    updates: int  # that were counted
+    total: float  # forward and backward, where there are gradients; padding is computed, so it counts
+    standard_error: float  # of `total`, from the counted updates; 0 if all were counted, NaN if one was
+    updates: int  # number of counted updates
 
 
 def count_training_flops(
@@ -65,7 +65,7 @@ def count_training_flops(
 
 
 def _standard_error(operations: np.ndarray, counted: np.ndarray, text: np.ndarray) -> float:
-    """Of a total by the ratio of sums, with the correction for a finite number of updates."""
+    """Standard error of a total from the ratio of sums, with finite-population correction."""
     num, every = len(counted), len(text)
     if num < 2:
         return 0.0 if num == every else float("nan")
@@ -88,7 +88,7 @@ def _of_update(
     operations = 0
     for piece in micro_batches(rows, np.asarray(data.source.lengths), target_lengths, config.micro_tokens):
         batch = data.batch(objective, piece, ("training-noise", config.seed), epoch).to(module.device)
-        # The fused attention of CPUs is unknown to the counter; the plain one is the same products.
+        # The counter does not know the fused attention of CPUs; the plain one has the same products.
         with torch.random.fork_rng(devices=[]), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
             torch.manual_seed(hash64("flops", update))
             terms = objective.loss(module, batch, batch.noise)

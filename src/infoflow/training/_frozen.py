@@ -1,4 +1,4 @@
-"""Parts of parameters that stay as they are while the rest of a model trains."""
+"""Parts of parameters that are frozen while the rest of a model trains."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,10 +13,10 @@ from ._hooks import Step, TrainingHook
 
 
 class FrozenSlices(TrainingHook):
-    """Keeps slices of a module's parameters bit for bit what they were when this was made; see `frozen_slices`.
+    """Keeps slices of a module's parameters exactly at their initial values; see `frozen_slices`.
 
-    Their gradient is 0 before it is clipped, so that it counts in no norm and no moment of the optimiser; what weight
-    decay takes off them is put back after every update.
+    Their gradient is set to 0 before clipping, so that it enters no norm and no optimiser moment; changes by weight
+    decay are reverted after every update.
     """
 
     name = "frozen-slices"
@@ -32,7 +32,7 @@ class FrozenSlices(TrainingHook):
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
 
     def on_step_begin(self, step: Step) -> None:
-        if not self._handles:  # not before: training moves the module to its device first
+        if not self._handles:  # not earlier: training first moves the module to its device
             self._handles = [self._parameters[name].register_hook(_zeroed(mask)) for name, mask in self._masks.items()]
 
     def on_step_end(self, step: Step) -> None:
@@ -51,10 +51,10 @@ class FrozenSlices(TrainingHook):
         return dict(self._kept)
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Check that the run was begun with these very slices frozen.
+        """Check that the run was started with the same frozen slices.
 
         Raises:
-            UserError: It was begun with others, or with none.
+            UserError: It was started with others, or with none.
         """
         same = state.keys() == self._kept.keys()
         if not same or not all(torch.equal(state[name], kept) for name, kept in self._kept.items()):
@@ -68,7 +68,7 @@ class FrozenSlices(TrainingHook):
 
 @contextmanager
 def frozen_slices(module: nn.Module, slices: Iterable[ParameterSlice]) -> Iterator[FrozenSlices]:
-    """The hook for `train` that keeps slices of the module's parameters as they are; gradients pass again afterwards.
+    """The hook for `train` that freezes slices of the module's parameters; afterwards gradients pass again.
 
     ```python
     with frozen_slices(model.module, head_slices(model, heads)) as hook:

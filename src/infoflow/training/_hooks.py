@@ -1,4 +1,4 @@
-"""What may look at weights before and after each update (loss change allocation sits here)."""
+"""Hooks that see the weights before and after each update (loss change allocation uses them)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from infoflow.objectives import AbstractObjective, Batch
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Step:
-    """One update as a hook sees it."""
+    """One update as input of a hook."""
 
     update: int  # from 1
     total: int  # updates of the whole run
@@ -22,13 +22,13 @@ class Step:
 
 
 class TrainingHook:
-    """Does nothing; subclass and override what you need. A hook may draw random numbers: training seeds its own."""
+    """Does nothing; subclass and override. A hook may draw random numbers: training uses its own seeds."""
 
     name = "hook"
 
     @property
     def ended(self) -> bool:
-        """Whether training is to end here, before its last update."""
+        """Whether training should end here, before its last update."""
         return False
 
     def on_step_begin(self, step: Step) -> None:
@@ -41,8 +41,8 @@ class TrainingHook:
         """After the last update of the run (not after an interruption)."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What a checkpoint must hold so that a resumed run records the same."""
+        """State for a checkpoint, so that a resumed run records the same."""
         return {}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Put back what `state_dict` returned."""
+        """Restore the state from `state_dict`."""

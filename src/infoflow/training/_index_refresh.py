@@ -1,4 +1,4 @@
-"""The hook that owns the index of a model with passages: built anew while the retriever learns; resumes are exact."""
+"""The hook for the index of a model with passages: rebuilt while the retriever learns; resumes are exact."""
 
 from collections.abc import Iterator
 
@@ -23,10 +23,9 @@ class IndexRefresh(TrainingHook):
     """Builds the index at updates 1, F + 1, 2 F + 1, ..., from the weights of `lag` updates before; freezes the
     retriever in the first share of the updates; records what each update was made of.
 
-    Candidates are selected by the index, which is stale between two builds; their scores and gradients are of the
-    present weights. A checkpoint holds the weights that the index is of, not its vectors: a resumed run embeds the
-    passages again and compares. Of several processes each searches its own queries on the whole index; what is recorded
-    is of the queries of all.
+    Candidates are selected by the index, which is stale between two builds; their scores and gradients use the current
+    weights. A checkpoint holds the index's weights, not its vectors: a resumed run embeds the passages again and
+    compares. Each process searches its own queries on the whole index; records cover the queries of all.
     """
 
     name = "index"
@@ -37,9 +36,9 @@ class IndexRefresh(TrainingHook):
             module: With its library.
         """
         self._module = module
-        self._built, self._digest = 0, 0  # the update whose weights the index is of, from 1; 0: none yet
+        self._built, self._digest = 0, 0  # update of the index's weights, from 1; 0: none yet
         self._tower: dict[str, Tensor] = {}  # those weights
-        self._earlier: dict[str, Tensor] = {}  # kept for a build to come, where there is a lag
+        self._earlier: dict[str, Tensor] = {}  # for a future build, if there is a lag
         self._earlier_of = 0
         self._probes: tuple[Tensor, Tensor] | None = None
         self._rows: list[list[float]] = []
@@ -87,7 +86,7 @@ class IndexRefresh(TrainingHook):
             self._overlap = overlap(before, self._top(k))
 
     def _top(self, k: int) -> np.ndarray:
-        """The k passages of the fixed queries, by the present query encoder and the index that there is."""
+        """The k passages of the fixed queries, by the current query encoder and index."""
         assert self._probes is not None
         assert self._module.retriever is not None
         device = next(self._module.parameters()).device
@@ -151,7 +150,7 @@ def _weights(tower: Tower) -> dict[str, Tensor]:
 
 
 def _added_up(sums: list[float], module: RetrievalModel) -> list[float]:
-    """Over all processes, of which each has read its own queries."""
+    """Sums over all processes, each of which has read its own queries."""
     if processes()[1] == 1:
         return sums
     values = torch.tensor(sums, dtype=torch.float64, device=module.device)
@@ -160,8 +159,10 @@ def _added_up(sums: list[float], module: RetrievalModel) -> list[float]:
 
 
 def _first_queries(step: Step) -> tuple[Tensor, Tensor] | None:
-    """The shortest queries of this update, padded: which they are is a function of the run's data and seed, however
-    many processes share them."""
+    """The shortest queries of this update, padded.
+
+    They depend on the run's data and seed, not on the number of processes.
+    """
     own = [row[real].tolist() for batch in step.batches for row, real in zip(batch.input_ids, batch.real, strict=True)]
     rows = sorted(gather_object(own), key=lambda row: (len(row), row))[:_PROBES]
     if not rows:

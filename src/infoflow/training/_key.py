@@ -1,40 +1,39 @@
-"""What the weights of a run depend on; a folder is continued only by the run that began it."""
+"""The key of a run: everything that determines its weights; only the same run continues a folder."""
 
 import dataclasses
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from transformers import PreTrainedModel
 
-from infoflow.foundation import UserError, current_display, digest, named_fields
+from infoflow.foundation import UserError, current_display, digest, named_fields, read_object
 from infoflow.objectives import AbstractObjective, make_objective
 
 from ._config import TrainConfig
 from ._data import TrainingData
 
-# Settings that change what is recorded, not what is learned.
+# Settings that affect recording, not learning.
 _FREE = {"log_every", "evaluate_every", "save_every", "keep_last", "device"}
 
 FACTS = "training.json"
-"""In every model folder that infoflow trained: what the training took, and its key."""
+"""File in every model folder trained by infoflow: training statistics and the key."""
 _OPTION = "objective "
 INITIAL_WEIGHTS = "initial weights"
 PARENT = "parent"
-"""In the key of a run that continues a model: the digest of that model's weights and configuration."""
+"""Key entry of a run that continues a model: the digest of that model's weights and configuration."""
 
 
 def run_key(
     objective: AbstractObjective, config: TrainConfig, data: TrainingData, model: PreTrainedModel, parent: str = ""
 ) -> dict[str, Any]:
-    """Everything the final weights follow from, as flat JSON; where the model is made of another one, that one too."""
+    """Everything that determines the final weights, as flat JSON, including a parent model."""
     settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in _FREE}
     settings["betas"] = list(config.betas)
     # As they come back from JSON.
     options = {name: list(v) if isinstance(v, tuple) else v for name, v in named_fields(objective).items()}
-    shape = {name: value for name, value in model.config.to_dict().items() if not name.startswith("_")}
+    shape = {name: _nameless(value) for name, value in model.config.to_dict().items() if not name.startswith("_")}
     return {
         "objective": objective.name,
         **{f"{_OPTION}{name}": value for name, value in options.items()},
@@ -47,8 +46,15 @@ def run_key(
     }
 
 
+def _nameless(value: Any) -> Any:
+    """A part of a configuration without its source folder, which may have moved."""
+    if not isinstance(value, dict):
+        return value
+    return {name: "" if name == "_name_or_path" else _nameless(part) for name, part in value.items()}
+
+
 def check_key(saved: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:
-    """Raise a UserError that names the settings in which two runs differ."""
+    """Raise a UserError that lists the settings in which two runs differ."""
     differing = [name for name in wanted if saved.get(name) != wanted[name]]
     if differing:
         changes = "; ".join(f"{name} was {saved.get(name)}, is {wanted[name]}" for name in differing[:4])
@@ -59,9 +65,9 @@ def check_key(saved: dict[str, Any], wanted: dict[str, Any], folder: Path) -> No
 
 
 def check_conditions(saved: dict[str, Any], present: dict[str, Any], folder: Path) -> None:
-    """Raise a UserError unless a run continues under the conditions that it was begun in.
+    """Raise a UserError unless a run continues under its original conditions.
 
-    They follow from the machine and the launch, not from the settings; a run of an earlier version names none.
+    They depend on the machine and the launch, not on the settings; a run of an earlier version has none.
     """
     for name, value in saved.items():
         if present[name] != value:
@@ -96,16 +102,18 @@ def _rows_digest(rows: Any) -> str | None:
 
 
 def trained_objective(folder: Path | str) -> AbstractObjective | None:
-    """What the model in `folder` was trained for, with its options; None where no training of infoflow says so, or it
-    was tuned on a task, which is no objective of pretraining."""
+    """The training objective of the model in `folder`, with its options.
+
+    None if infoflow did not train it, or if it was tuned on a task, which is not a pretraining objective.
+    """
     try:
-        key = json.loads((Path(folder) / FACTS).read_text(encoding="utf-8"))["key"]
+        key = read_object(Path(folder) / FACTS)["key"]
         options = {name.removeprefix(_OPTION): value for name, value in key.items() if name.startswith(_OPTION)}
-        if "task" in options:  # all objectives of fine-tuning say which, and no others
+        if "task" in options:  # all fine-tuning objectives have this option, and no others
             return None
         return make_objective(key["objective"], **options)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    except UserError as error:  # of another version of infoflow
+    except UserError as error:  # from another version of infoflow
         current_display().warn(f"{folder} was trained for something that this infoflow does not know. {error}")
         return None

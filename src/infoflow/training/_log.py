@@ -13,7 +13,7 @@ from ._update import UpdateResult
 
 
 class MetricsLog:
-    """Append-only log of a run; after a resume it continues as if nothing had happened."""
+    """Append-only log of a run; after a resume it continues as if uninterrupted."""
 
     def __init__(self, path: Path, after_update: int) -> None:
         self._path = path
@@ -28,8 +28,10 @@ class MetricsLog:
 
 
 class LogWindow:
-    """Sums over the updates since the last line. Tensors are read only when the line closes, so that an accelerator
-    never waits for the log."""
+    """Sums over the updates since the last line.
+
+    Tensors are read only when the line closes, so that an accelerator never waits for the log.
+    """
 
     def __init__(self) -> None:
         self._losses: dict[str, Any] = {}
@@ -52,7 +54,7 @@ class LogWindow:
         return math.isfinite(float(self._norms)) and all(math.isfinite(float(loss)) for loss in self._losses.values())
 
     def close(self, weights: Mapping[str, float]) -> dict[str, Any]:
-        """Means since the last line, `loss` that of the terms by their weights, and a fresh start."""
+        """Means since the last line, with `loss` the weighted sum of the terms, and a reset."""
         losses = {name: float(loss) / max(self._counts[name], 1) for name, loss in self._losses.items()}
         norm = float(self._norms) / max(self._updates, 1)
         wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
@@ -67,13 +69,13 @@ class LogWindow:
         return line
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps, so that the line under way is the same after a resume (rates aside)."""
+        """State for a checkpoint, so that the current line is the same after a resume (rates aside)."""
         losses = {name: float(loss) for name, loss in self._losses.items()}
         return {"losses": losses, "counts": self._counts, "updates": self._updates, "norms": float(self._norms)}
 
     @classmethod
     def restore(cls, state: dict[str, Any]) -> "LogWindow":
-        """The window that `state` described."""
+        """The window from `state`."""
         window = cls()
         window._losses, window._counts = dict(state["losses"]), dict(state["counts"])
         window._updates, window._norms = state["updates"], state["norms"]
@@ -81,11 +83,14 @@ class LogWindow:
 
 
 def read_log(path: Path | str) -> list[dict[str, Any]]:
-    """The lines of a log.jsonl; a last line cut off by a kill is left out."""
+    """The lines of a log.jsonl, without a last line cut off by a kill."""
     lines = []
     for line in Path(path).read_text(encoding="utf-8").splitlines():
         try:
-            lines.append(json.loads(line))
-        except ValueError:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
             break
+        if not isinstance(entry, dict):
+            break
+        lines.append(entry)
     return lines

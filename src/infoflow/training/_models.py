@@ -21,10 +21,10 @@ def build_models(
 ) -> dict[str, PreTrainedModel]:
     """One model per objective, with the same embeddings and blocks on the source side, bit for bit.
 
-    Each has the layout that its objective asks for; see `infoflow.architectures.build`.
+    Each has its objective's layout; see `infoflow.architectures.build`.
 
     Raises:
-        UserError: Two objectives have one name.
+        UserError: Two objectives have the same name.
     """
     names = [objective.name for objective in objectives]
     if len(set(names)) < len(names):

@@ -9,7 +9,7 @@ from ._config import TrainConfig
 def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     """AdamW with decoupled decay, on every parameter or on matrices only (`decay_norms`).
 
-    A parameter with a rate of its own (see `rate_scale`) is not decayed, unless it says so: `decays_too`.
+    A parameter with its own rate (see `rate_scale`) is not decayed, unless it sets `decays_too`.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {(1.0, config.weight_decay): [], (1.0, 0.0): []}
     for parameter in module.parameters():
@@ -30,8 +30,10 @@ def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
 
 
 def rate_scale(parameter: nn.Parameter) -> float:
-    """A parameter's own multiple of the learning rate, where it has one (`parameter.rate_scale`): gates learn faster
-    than weights, lower layers slower than upper ones."""
+    """A parameter's own factor on the learning rate (`parameter.rate_scale`), default 1.
+
+    Gates learn faster than weights, lower layers slower than upper ones.
+    """
     return float(getattr(parameter, "rate_scale", 1.0))
 
 
@@ -50,7 +52,7 @@ def optimizer_state(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict
 
 
 def restore_optimizer(module: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Tensor]) -> None:
-    """Put back what `optimizer_state` returned."""
+    """Restore the state from `optimizer_state`."""
     parameters = dict(module.named_parameters())
     for key, value in state.items():
         name, field = key.rsplit(":", 1)

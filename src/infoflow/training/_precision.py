@@ -31,8 +31,10 @@ def resolve_precision(precision: Precision, device: torch.device, width: int) ->
 
 @contextmanager
 def mixed_precision(module: PreTrainedModel, precision: Precision, device: torch.device) -> Iterator[None]:
-    """Under `bf16`, matrix products in bfloat16; weights, optimiser state and cross-entropy stay in float32, and on a
-    CPU attention too."""
+    """Under `bf16`, runs matrix products in bfloat16.
+
+    Weights, optimiser state and cross-entropy stay in float32, and on a CPU attention too.
+    """
     if precision != "bf16":
         yield
         return

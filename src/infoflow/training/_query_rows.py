@@ -1,4 +1,4 @@
-"""Rows for training with passages: queries with their spans and their gold passage; passages by their sentences."""
+"""Rows for training with passages: queries with spans and gold passages; passages by sentence."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from infoflow.corpus import Corpus, Encoded, FactWorld, Vocabulary, fact_corpus
-from infoflow.foundation import UserError, current_display, digest
+from infoflow.foundation import UserError, current_display, digest, running_words
 from infoflow.objectives import Example
 from infoflow.retrieval import NULL, Library, origins, salient_spans
 
@@ -14,8 +14,7 @@ from ._data import TokenRows
 
 
 class QueryRows:
-    """Masked queries to be: `ExampleRows` of a sentence with the token ranges of its spans, its gold passage, and the
-    passages that it must not read."""
+    """Unmasked queries as `ExampleRows`: a sentence with its spans, its gold passage, and its excluded passages."""
 
     def __init__(
         self,
@@ -30,14 +29,14 @@ class QueryRows:
     ) -> None:
         """
         Args:
-            encoded: The sentences, in tokens.
-            rows: Which of them are queries.
-            spans: First token and end of each span of these, int64 (span, 2); none: any token may be asked for.
-            gold: The passage that answers each, −1 where none does.
-            excluded: Passages that each must not read.
+            encoded: The sentences as tokens.
+            rows: Rows of the queries.
+            spans: First token and end of each query's spans, int64 (span, 2); empty: any token may be masked.
+            gold: The passage that answers each, −1 if none.
+            excluded: Passages that each query must not read.
             library: Digest of the passages.
-            vocabulary: Which tokens are special: those written in a sentence are ordinary text, and become unknown.
-            unknown: The token that they become.
+            vocabulary: Marks special tokens: if written in a sentence they count as text and become unknown.
+            unknown: The unknown token.
         """
         self._special = None if vocabulary is None else vocabulary.is_special
         self._unknown = unknown
@@ -58,14 +57,14 @@ class QueryRows:
 
     @property
     def num_specials(self) -> int:
-        """Special tokens that stand in sentences as text."""
+        """Number of special tokens written in sentences."""
         if self._special is None:
             return 0
         rows = (self._encoded.row(int(row))[1:-1] for row in self._rows)
         return sum(int((self._special[row] & (row != self._unknown)).sum()) for row in rows)
 
     def example(self, index: int) -> Example:
-        """The query with what is known of it."""
+        """The query with its metadata."""
         labels = {
             "spans": self._spans[index],
             "gold": np.array(self._gold[index]),
@@ -75,12 +74,15 @@ class QueryRows:
 
 
 def fact_query_rows(world: FactWorld, tokenizer: Any, library: Library) -> QueryRows:
-    """The training text of a world: each object is what is asked for, the fact's passage its gold one; of a sentence of
-    the language any word is, and no passage helps."""
+    """The training text of a world as queries.
+
+    In a fact's sentence the object is the span, and its passage is the gold one; in a sentence of the language any word
+    may be masked, and no passage helps.
+    """
     corpus = fact_corpus(world)
     facts = [-1 if label is None else int(label) for label in corpus.column("label")]
     gold = np.array([NULL if fact < 0 else world.gold(world.facts[fact]) for fact in facts])
-    # Queries of a world are no sentences of its passages: they share no word of the relation, unless that is asked for.
+    # A world's queries are not sentences of its passages: they share no word of the relation, unless configured.
     return query_rows(corpus, tokenizer, library, gold, keep_spanless=True, exclude_origin=False)
 
 
@@ -98,17 +100,17 @@ def query_rows(
     """The sentences of a corpus as queries, by their salient spans (column `entity`, or rules).
 
     Args:
-        corpus: Sentences; where they are cut from passages, say by `excluded` from which.
-        tokenizer: Fast: it must know words.
+        corpus: Sentences; if they come from passages, set `excluded`.
+        tokenizer: A fast tokenizer, which knows words.
         library: The passages.
-        gold: The passage that answers each sentence, −1 where none does.
-        excluded: Passages that each must not read: its own, and copies.
-        max_length: Tokens of a query at most; spans beyond are not asked for.
-        exclude_origin: Whether no sentence may read a passage that holds it word for word (`origins`).
-        keep_spanless: Keep sentences without a span, of which any token may be asked for; else they are left out.
+        gold: The passage that answers each sentence, −1 if none.
+        excluded: Passages that each sentence must not read: its own, and copies.
+        max_length: Maximum number of tokens of a query; later spans are not masked.
+        exclude_origin: Whether to exclude passages that contain the sentence word for word (`origins`).
+        keep_spanless: Whether to keep sentences without a span, in which any token may be masked.
 
     Raises:
-        UserError: No sentence has a span, one has no passage left, or `gold` or `excluded` do not fit the corpus.
+        UserError: No sentence has a span, one has no passage left, or `gold` or `excluded` do not match the corpus.
     """
     gold = np.full(len(corpus), NULL) if gold is None else np.asarray(gold)
     excluded = [()] * len(corpus) if excluded is None else excluded
@@ -143,7 +145,7 @@ def query_rows(
 def _without_origins(
     corpus: Corpus, library: Library, gold: np.ndarray, excluded: Sequence[Sequence[int]]
 ) -> tuple[list[list[int]], np.ndarray]:
-    """What each sentence must not read, its origins among it; and what answers it, which is none of these."""
+    """Excluded passages of each sentence, including its origins; and its gold passage, if not excluded."""
     own = origins([sentence.text for sentence in corpus], library.passages)
     found = [sorted({*ids, *map(int, more)}) for ids, more in zip(own, excluded, strict=True)]
     trivial = np.array([right in ids for ids, right in zip(own, gold.tolist(), strict=True)], dtype=bool)
@@ -156,7 +158,7 @@ def _without_origins(
 
 
 def _require_passages(corpus: Corpus, library: Library, excluded: Sequence[Sequence[int]]) -> None:
-    """Raise a UserError where a sentence could read nothing."""
+    """Raise a UserError if a sentence has no passage to read."""
     num = len(library)
     if full := sum(len({int(id) for id in ids if 0 <= id < num}) == num for ids in excluded):
         raise UserError(
@@ -170,7 +172,7 @@ def _spans(corpus: Corpus, encoded: Encoded) -> list[np.ndarray]:
     tagged = "entity" in corpus.columns
     found = []
     for row, sentence in enumerate(corpus):
-        words = sentence.words or sentence.text.split()
+        words = sentence.words or running_words(sentence.text)
         ranges = salient_spans(words, sentence.tags["entity"] if tagged else None)
         places = encoded.words(row)
         inside = [np.flatnonzero((places >= start) & (places < end)) for start, end in ranges]
@@ -181,7 +183,7 @@ def _spans(corpus: Corpus, encoded: Encoded) -> list[np.ndarray]:
 class PassageRows:
     """Passages of a library for the inverse cloze task: `ExampleRows` of the sentences of each.
 
-    A sentence ends behind a token `.`, `!` or `?`.
+    A sentence ends after a token `.`, `!` or `?`.
     """
 
     def __init__(self, library: Library) -> None:

@@ -1,4 +1,4 @@
-"""Rows for training on questions about real text: a question, and behind it the answer that is asked for."""
+"""Rows for training on questions about real text: a question followed by its answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from ._query_rows import QueryRows
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class QuestionRows:
-    """Questions that can be asked by masks, and which of those that were given they are."""
+    """Questions that can be masked, and their indices among the input."""
 
     rows: QueryRows
     kept: np.ndarray  # int64 (query,)
-    num_cut: int  # queries whose question lost tokens at its end
+    num_cut: int  # queries whose question was truncated
 
 
 def question_rows(
@@ -33,20 +33,20 @@ def question_rows(
     max_length: int = 128,
     answer_tokens: int = 3,
 ) -> QuestionRows:
-    """Queries `[CLS] question answer [SEP]`, whose answer is the only span, so that it is what an objective masks.
+    """Queries `[CLS] question answer [SEP]` with the answer as the only span, so that objectives mask it.
 
-    Those whose answer has no token, or more than `answer_tokens`, are left out. A question that does not fit loses
-    tokens at its end, never a mask. The number of masks tells how long the answer is.
+    Questions whose answer has no token, or more than `answer_tokens`, are left out. Long questions are truncated at the
+    end, never a mask. The number of masks shows the length of the answer.
 
     Args:
         questions: Their texts.
-        answers: The answer of each that is asked for.
+        answers: The target answer of each.
         ids: A stable number of each, int64.
-        tokenizer: Of reader and retriever.
+        tokenizer: Tokenizer of reader and retriever.
         library: The passages.
-        gold: The passage that answers each, −1 where none does.
-        max_length: Tokens of a query at most, special ones included.
-        answer_tokens: Of an answer at most.
+        gold: The passage that answers each, −1 if none.
+        max_length: Maximum number of tokens of a query, special ones included.
+        answer_tokens: Maximum number of tokens of an answer.
 
     Raises:
         UserError: No question is left.

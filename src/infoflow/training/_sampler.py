@@ -1,4 +1,4 @@
-"""Which sentences form which update: a pure function of (seed, update), so that resuming needs no sampler state."""
+"""The sentences of each update: a function of (seed, update), so that resuming needs no sampler state."""
 
 import numpy as np
 
@@ -8,10 +8,10 @@ from infoflow.foundation import stream
 class LengthBucketSampler:
     """Batches of sentences of nearly equal length under a budget of padded source tokens, in random order.
 
-    An epoch shuffles the sentences, sorts them stably by length (so ties stay shuffled), cuts the sorted list where the
-    budget is full, and visits the pieces in random order. The cuts depend on lengths alone, so every epoch has the same
-    number of batches, and update n is batch n mod `num_batches` of epoch n div `num_batches`. Only *source* lengths
-    enter: all objectives of a study see the same batches in the same order.
+    An epoch shuffles the sentences, sorts them stably by length (so ties stay shuffled), cuts the sorted list by the
+    budget, and visits the pieces in random order. The cuts depend only on lengths, so every epoch has the same number
+    of batches, and update n is batch n mod `num_batches` of epoch n div `num_batches`. Only *source* lengths matter:
+    all objectives of a study see the same batches in the same order.
     """
 
     def __init__(self, lengths: np.ndarray, seed: int, tokens: int, sentences: int | None = None) -> None:
@@ -24,7 +24,7 @@ class LengthBucketSampler:
 
     @property
     def num_batches(self) -> int:
-        """Batches, that is updates, of one epoch."""
+        """Number of batches, and so updates, per epoch."""
         return len(self._cuts) - 1
 
     def epoch(self, update: int) -> int:
@@ -32,7 +32,7 @@ class LengthBucketSampler:
         return (update - 1) // self.num_batches
 
     def rows(self, update: int) -> np.ndarray:
-        """Rows of the corpus that update `update`, from 1, trains on."""
+        """Rows of the corpus for update `update`, from 1."""
         self._open(self.epoch(update))
         batch = self._batches[(update - 1) % self.num_batches]
         return self._order[self._cuts[batch] : self._cuts[batch + 1]]
@@ -60,7 +60,7 @@ class LengthBucketSampler:
 def micro_batches(rows: np.ndarray, source: np.ndarray, target: np.ndarray | None, tokens: int) -> list[np.ndarray]:
     """Split an update's rows into forward passes of at most `tokens` padded tokens (source plus target).
 
-    Rows of similar target length go together, which saves padding; the update is the same however it is split.
+    Rows of similar target length go together, which saves padding; the split does not affect the update.
     """
     keys = source[rows] if target is None else target[rows]
     ordered = rows[np.argsort(keys, kind="stable")]

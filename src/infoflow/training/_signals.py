@@ -1,4 +1,4 @@
-"""What training raises when it was asked to stop: after the running update, its state saved."""
+"""Raised by training on a request to stop: after the running update, with its state saved."""
 
 from pathlib import Path
 

@@ -1,5 +1,6 @@
-"""Writing snapshots while a model trains: the training does not notice, and a repeated update is compared."""
+"""Writes snapshots during training without affecting it, and compares repeated updates."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,22 +20,22 @@ from ._snapshots import Dtype, Snapshot, Snapshots, is_weights, link
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SnapshotPlan:
-    """Which updates of a training are kept, and how.
+    """Which updates of a training are kept, and in which precision.
 
-    `proofs` are SHA-256 of weights, by update and name of file, that this training must meet, kept or not.
+    `proofs` are SHA-256 of weights, by update and file name, that this training must reproduce, kept or not.
     """
 
-    steps: Callable[[TrainConfig], Sequence[int]]  # of the training as long as it really is
+    steps: Callable[[TrainConfig], Sequence[int]]  # of the training with its actual length
     dtype: Dtype = "float32"  # of the kept weights; the first and the last stay float32
     proofs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
     def dtype_at(self, update: int, updates: int) -> Dtype:
-        """How the weights of an update are stored: rounding would hide the first movements, and change the result."""
+        """Precision of an update's stored weights; rounding would hide the first changes and affect the result."""
         return "float32" if update in (0, updates) else self.dtype
 
 
 class SnapshotWriter:
-    """Writes the snapshots of one training. It draws nothing, and leaves module and gradients as they are."""
+    """Writes the snapshots of one training. It uses no randomness, and does not change module or gradients."""
 
     def __init__(
         self,
@@ -50,23 +51,24 @@ class SnapshotWriter:
         self._steps = set(plan.steps(config))
 
     def open(self) -> None:
-        """Remove what a killed process left half-written, and note what is wanted."""
+        """Remove partial files of a killed process, and record the schedule."""
         sweep_partial(self._kept.folder)
         self._kept.expect(self._steps)
 
     def wants(self, update: int) -> bool:
-        """Whether the weights after this update are kept, or compared."""
+        """Whether the weights after this update are kept or compared."""
         return update in self._steps or update in self._plan.proofs
 
     def write(self, module: PreTrainedModel, update: int, **facts: Any) -> None:
         """Keep the weights after `update`; `facts` are the other fields of `Snapshot`.
 
         Raises:
-            UserError: They are not those that this update had before.
+            UserError: They differ from the earlier weights of this update.
         """
         dtype = self._plan.dtype_at(update, self._updates)
         if update not in self._steps:
-            with TemporaryDirectory(dir=self._kept.folder, prefix=".") as folder:
+            name = {"prefix": f".compared.{os.getpid()}-", "suffix": ".partial"}  # removed later after a kill
+            with TemporaryDirectory(dir=self._kept.folder, **name) as folder:
                 self._compare(update, dtype, self._weights(module, Path(folder), dtype))
             return
         before = self._kept.entries().get(update)
@@ -79,7 +81,7 @@ class SnapshotWriter:
         self._kept.add(Snapshot(update=update, dtype=dtype, files=files, **facts))
 
     def end(self, model: Path) -> None:
-        """The last snapshot's weights are those of the final `model`: one file is enough."""
+        """Links the last snapshot's weights to those of the final `model`."""
         self._kept.share_with(model, self._updates)
 
     def _weights(self, module: PreTrainedModel, folder: Path, dtype: Dtype) -> dict[str, str]:
@@ -119,7 +121,7 @@ class SnapshotWriter:
         return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
 
     def _shared(self, update: int) -> dict[str, tuple[Path, str]]:
-        """Files of the first whole snapshot beside this one, with their SHA-256."""
+        """Files of the first complete snapshot, with their SHA-256."""
         others = (entry for entry in self._kept.entries().values() if entry.update != update)
         first = next((entry for entry in others if self._kept.is_intact(entry)), None)
         if first is None:

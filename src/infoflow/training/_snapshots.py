@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from infoflow.foundation import atomic_folder, atomic_write, file_digest
+from infoflow.foundation import atomic_folder, atomic_write, file_digest, read_object
 
 SNAPSHOTS = "snapshots"
-"""The folder of a training's snapshots."""
+"""Folder of a training's snapshots."""
 Dtype = Literal["float32", "bfloat16"]
 _MANIFEST = "manifest.json"
 _WEIGHTS = ".safetensors"
@@ -29,14 +29,14 @@ _WEIGHTS = ".safetensors"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """What the manifest says of one."""
+    """Manifest entry of a snapshot."""
 
     update: int
-    tokens: int  # that the loss looked at until then
+    tokens: int  # used in the loss so far
     source_tokens: int
     learning_rate: float  # of this update; 0 before the first
-    loss: float | None  # of this update's batch, by the weights before it, in nats per item; None before the first
-    dtype: Dtype  # of the weights as they are stored
+    loss: float | None  # of this update's batch, with the weights before it, in nats per item; None before the first
+    dtype: Dtype  # of the stored weights
     files: Mapping[str, str]  # SHA-256 of each file
 
     @property
@@ -53,34 +53,34 @@ class Snapshots:
         self._digests: dict[tuple[str, int, int, int], str] = {}  # of files as they were when they were read
 
     def path(self, update: int) -> Path:
-        """Where the snapshot of an update lies."""
+        """Path of an update's snapshot."""
         return self.folder / f"step-{update:08}"
 
     def entries(self) -> dict[int, Snapshot]:
-        """What the manifest tells, by update; nothing where it cannot be read."""
+        """The manifest's entries by update; empty if it is unreadable."""
         return self._read()[1]
 
     def kept(self) -> list[int]:
-        """Updates whose snapshot is there, byte for byte what was written."""
+        """Updates whose snapshot exists, byte for byte as written."""
         return [update for update, entry in self.entries().items() if self.is_intact(entry)]
 
     def is_intact(self, entry: Snapshot) -> bool:
-        """Whether the files are those of the entry."""
+        """Whether the files match the entry."""
         return all(self._digest(self.path(entry.update) / name) == value for name, value in entry.files.items())
 
     def add(self, entry: Snapshot) -> None:
-        """Put an entry into the manifest, in place of an earlier one of that update."""
+        """Add an entry to the manifest, replacing an earlier one of that update."""
         schedule, entries = self._read()
         self._write(schedule, {**entries, entry.update: entry})
 
     def expect(self, schedule: Iterable[int]) -> None:
-        """Note which updates are wanted."""
+        """Record the scheduled updates."""
         before, entries = self._read()
         if before != sorted(schedule):
             self._write(sorted(schedule), entries)
 
     def adopt(self, other: "Snapshots") -> None:
-        """Take over the snapshots of `other`, a training with the same weights, in place of what is here."""
+        """Replace the snapshots here by those of `other`, a training with the same weights."""
         for update in other.kept():
             entry = other.entries()[update]
             with atomic_folder(self.path(update)) as folder:
@@ -89,9 +89,9 @@ class Snapshots:
             self.add(entry)
 
     def mend(self, update: int, model: Path) -> bool:
-        """Put a damaged snapshot together again from the training's final `model` and the other snapshots.
+        """Restore a damaged snapshot from the training's final `model` and the other snapshots.
 
-        Whether that was possible. Weights of the last update are those of the model.
+        Returns whether that was possible. Weights of the last update are those of the model.
         """
         entry = self.entries().get(update)
         if entry is None:
@@ -110,7 +110,7 @@ class Snapshots:
         return True
 
     def share_with(self, model: Path, update: int) -> None:
-        """Where the weights of `update` are those of the final `model`, make them one file with two names."""
+        """If the weights of `update` equal those of the final `model`, make them one file with two names."""
         entry = self.entries().get(update)
         for name, value in (entry.weights if entry else {}).items():
             source, target = model / name, self.path(update) / name
@@ -122,9 +122,9 @@ class Snapshots:
                 temporary.replace(target)
 
     def _read(self) -> tuple[list[int], dict[int, Snapshot]]:
-        """What is wanted and what there is."""
+        """The scheduled and the existing snapshots."""
         try:
-            facts = json.loads((self.folder / _MANIFEST).read_text(encoding="utf-8"))
+            facts = read_object(self.folder / _MANIFEST)
             found = sorted((Snapshot(**fields) for fields in facts["snapshots"]), key=lambda one: one.update)
             return list(facts["schedule"]), {one.update: one for one in found}
         except (OSError, ValueError, KeyError, TypeError):
@@ -137,7 +137,7 @@ class Snapshots:
             temporary.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
     def _digest(self, file: Path) -> str:
-        """SHA-256 of a file; "" where there is none. It is read again when it has changed."""
+        """SHA-256 of a file, or "" if it does not exist; recomputed when the file changes."""
         try:
             seen = file.stat()
             key = str(file), seen.st_size, seen.st_mtime_ns, seen.st_ino

@@ -12,17 +12,17 @@ _SENTENCES = 1 << 16  # at a time, so that a memory-mapped corpus stays on disk
 
 
 class RunningText:
-    """The tokens of an encoded corpus one after the other, without the special ones around its sentences."""
+    """The concatenated tokens of an encoded corpus, without the special tokens of its sentences."""
 
     def __init__(self, encoded: Encoded) -> None:
         self._encoded = encoded
         self.lengths = _ordinary_tokens(encoded)
         """Tokens of each sentence, special ones not counted: int64 (sentence,)."""
         self.ends = np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
-        """Tokens before each sentence, and all: int64 (sentence + 1,)."""
+        """Tokens before each sentence, and the total: int64 (sentence + 1,)."""
 
     def tokens(self, begin: int, end: int) -> np.ndarray:
-        """Token ids from place `begin` to before `end`: int64 (token,)."""
+        """Token ids from position `begin` to before `end`: int64 (token,)."""
         if begin == end:
             return np.empty(0, dtype=np.int64)
         first = int(self.ends.searchsorted(begin, side="right")) - 1
@@ -35,8 +35,8 @@ class RunningText:
 class WindowRows:
     """Consecutive sentences of a document as one text each: `ExampleRows` of `[CLS] s1 s2 … [SEP]`.
 
-    Its label `sentence_starts` (bool, one for each token) says where sentences begin. The id of a window is that of its
-    first sentence. Where the corpus lacks sentences of a document, a window ends.
+    Its label `sentence_starts` (bool, one for each token) marks the starts of sentences. The id of a window is that of
+    its first sentence. Gaps in a document end a window.
     """
 
     def __init__(self, encoded: Encoded, documents: np.ndarray | None, budget: int, vocabulary: Vocabulary) -> None:
@@ -44,8 +44,8 @@ class WindowRows:
         Args:
             encoded: The sentences.
             documents: The document of each, `Corpus.documents`.
-            budget: Tokens of a window at most, [CLS] and [SEP] included; a longer sentence is cut.
-            vocabulary: Of the token ids.
+            budget: Maximum number of tokens of a window, [CLS] and [SEP] included; a longer sentence is truncated.
+            vocabulary: Vocabulary of the token ids.
 
         Raises:
             UserError: There are no documents, or no room for two sentences.
@@ -72,7 +72,7 @@ class WindowRows:
         return np.concatenate([[self._vocabulary.start], text, [self._vocabulary.end]])
 
     def example(self, index: int) -> Example:
-        """One text, and where its sentences begin."""
+        """One text, and the starts of its sentences."""
         row = self.row(index)
         first, stop = self.sentences[index].tolist()
         places = self._text.ends[first:stop] - self._begins[index] + 1
@@ -84,8 +84,8 @@ class WindowRows:
 class PairRows:
     """Pairs of segments as BERT and ALBERT read them (see `segment_pairs`): `ExampleRows` of two texts.
 
-    The texts are bare, A then B; an objective puts `[CLS] A [SEP] B [SEP]` together, and `lengths` and `row` count and
-    hold its three special tokens. The label is `is_random` (`kind="next"`) or `is_swapped` (`"order"`), 0 or 1.
+    The texts are bare, A then B; an objective assembles `[CLS] A [SEP] B [SEP]`, and `lengths` and `row` include its
+    three special tokens. The label is `is_random` (`kind="next"`) or `is_swapped` (`"order"`), 0 or 1.
     """
 
     def __init__(
@@ -106,17 +106,17 @@ class PairRows:
         Args:
             encoded: The sentences, whole: pairs are cut, front or back.
             documents: The document of each, `Corpus.documents`.
-            max_tokens: Of a pair at most, its three special tokens included.
-            vocabulary: Of the token ids.
-            kind: What is asked of a pair.
-            seed: Of all draws.
-            copies: Passes over the corpus with other draws.
-            short_share: Of documents with a shorter target.
-            lone: What becomes of chunks of one sentence where the order is asked for.
-            key: Of the sentences; the pairs of a large corpus are then kept in the cache.
+            max_tokens: Maximum length of a pair, its three special tokens included.
+            vocabulary: Vocabulary of the token ids.
+            kind: The question about a pair.
+            seed: Seeds all draws.
+            copies: Passes over the corpus with different draws.
+            short_share: Share of documents with a shorter target.
+            lone: How to treat one-sentence chunks in the order task.
+            key: Identifies the sentences; the pairs of a large corpus are then cached.
 
         Raises:
-            UserError: There are no documents, only one where others are needed, or no room for two sentences.
+            UserError: There are no documents, only one where several are needed, or no room for two sentences.
         """
         documents = _known(documents, "A pair of segments")
         self._text, self._vocabulary = RunningText(encoded), vocabulary
@@ -136,7 +136,7 @@ class PairRows:
         return np.concatenate([start, first, end, second, end])
 
     def example(self, index: int) -> Example:
-        """Both segments, and whether the pair is what it is asked to tell."""
+        """Both segments, and the pair's label."""
         return Example(
             texts=self._segments(index), labels={self._label: np.array(int(self.pairs.negative[index]), dtype=np.int64)}
         )

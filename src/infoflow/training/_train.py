@@ -13,7 +13,15 @@ import torch
 from accelerate.utils import broadcast_object_list
 from transformers import PreTrainedModel
 
-from infoflow.foundation import atomic_folder, current_display, stop_request
+from infoflow.foundation import (
+    StopRequest,
+    UserError,
+    atomic_folder,
+    check_own_folder,
+    current_display,
+    read_object,
+    stop_request,
+)
 from infoflow.objectives import AbstractObjective
 
 from ._accelerator import make_accelerator
@@ -46,16 +54,16 @@ from ._update import Updater, UpdateResult
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainResult:
-    """What a finished run is."""
+    """Result of a finished run."""
 
     model: Path  # plain Hugging Face folder of the final weights
     updates: int
     source_tokens: int
     target_tokens: int
     supervised_tokens: int
-    seconds: float  # of training, evaluating and saving; time between interruption and resume is not counted
+    seconds: float  # of training, evaluating and saving, without interruptions
     validation_losses: dict[str, float]  # of the final weights, nats per item; empty without validation data
-    cpu_seconds: float = math.nan  # CPU time of the same, of this process; NaN: not on record
+    cpu_seconds: float = math.nan  # CPU time of the same in this process; NaN: not recorded
 
 
 def train(
@@ -72,28 +80,28 @@ def train(
 ) -> TrainResult:
     """Train `model` in place and leave checkpoints, `log.jsonl` and the final model under `out`.
 
-    Where the objective exports a part of the model, checkpoints and the final folder are models of that part, and the
-    weights of the other parts lie beside it (`rest.safetensors`). The weights that `snapshots` asks for are kept under
-    `out/snapshots`, for measuring; they change nothing of the training. One that is there already must be met again.
-    `parent` is the digest of the model that `model` was made of; it stands in the final folder's `training.json`.
+    If the objective exports a part of the model, checkpoints and the final folder hold that part, and the other weights
+    are saved next to it (`rest.safetensors`). Weights requested by `snapshots` are saved under `out/snapshots` for
+    measuring; they do not affect the training, and existing ones must be reproduced. `parent` is the digest of the
+    model that `model` was derived from; it is recorded in the final folder's `training.json`.
 
-    Called again with the same arguments after an interruption or a kill, it continues from the newest checkpoint and
-    ends with the weights of an uninterrupted run, bit for bit (on the same hardware, with as many processes and
+    After an interruption or a kill, another call with the same arguments continues from the newest checkpoint and ends
+    with exactly the weights of an uninterrupted run (on the same hardware, with the same number of processes and
     threads). Under `torchrun` every process calls it; gradients are exchanged by `accelerate`.
 
     Raises:
-        UserError: `out` holds a run with other settings, the loss is no longer finite, or an update whose snapshot is
-            there gives other weights now.
+        UserError: `out` holds a run with other settings, the loss is no longer finite, or an update differs from its
+            existing snapshot.
         TrainingInterrupted: SIGTERM or Ctrl-C came; the state is saved.
     """
     run = _Run(objective, config, data, model, Path(out), validation, hooks, snapshots, parent)
-    # Dropout is seeded before every forward pass; the caller's own random state comes back afterwards.
+    # Dropout is seeded before every forward pass; the caller's random state is restored afterwards.
     with torch.random.fork_rng():
         return run.result() or run.train()
 
 
 class _Run:
-    """One run, between its folder and its model."""
+    """One run: manages the folder and the model."""
 
     def __init__(
         self,
@@ -124,16 +132,23 @@ class _Run:
         return SnapshotWriter(plan, self.out / SNAPSHOTS, self.config, self.objective.exported, tokenizers)
 
     def result(self) -> TrainResult | None:
-        """The result of a run that is complete already; its weights are loaded."""
+        """The result of a complete run, with its weights loaded."""
         path = self.out / "model" / FACTS
         if not path.exists():
+            check_own_folder(self.out / "model", FACTS, "A trained model")
             return None
-        saved = json.loads(path.read_text(encoding="utf-8"))
-        self._check_key(saved.pop("key"))
+        try:
+            saved = read_object(path)
+            self._check_key(saved.pop("key"))
+            found = TrainResult(model=self.out / "model", **saved)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{path} is damaged ({error}). Remove {path.parent} to train again from the last checkpoint."
+            ) from None
         load_weights(self.model, self.out / "model", self.objective.exported)
         if self.snapshots and self.accelerator.is_main_process:
             self.snapshots.end(self.out / "model")
-        return TrainResult(model=self.out / "model", **saved)
+        return found
 
     def train(self) -> TrainResult:
         """Train to the end, from the newest checkpoint or from the start."""
@@ -152,17 +167,18 @@ class _Run:
             self.log = MetricsLog(self.out / "log.jsonl", after_update=self.state.update)
         if self.snapshots and self.accelerator.is_main_process:
             self.snapshots.open()
-        with mixed_precision(self.model, self.precision, self.accelerator.device):
-            if self.state.update == 0:
-                self._snapshot(None)
-            self._loop()
-        return self._finish()
+        with stop_request() as request:
+            with mixed_precision(self.model, self.precision, self.accelerator.device):
+                if self.state.update == 0:
+                    self._snapshot(None)
+                self._loop(request)
+            return self._finish()
 
-    def _loop(self) -> None:
+    def _loop(self, request: StopRequest) -> None:
         tokens_per_update = float(self.data.source.lengths.sum()) / self.sampler.num_batches
         remaining = (self.config.updates - self.state.update) * tokens_per_update
         label = f"train {self.objective.name}"
-        with stop_request() as request, current_display().progress(label, remaining, "tokens") as progress:
+        with current_display().progress(label, remaining, "tokens") as progress:
             while not self._ended:
                 result = self._step(stop=request.received)
                 shown = self._record(result)
@@ -172,7 +188,7 @@ class _Run:
 
     @property
     def _ended(self) -> bool:
-        """Whether this was the last update, by the settings or for a hook."""
+        """Whether this was the last update, by the settings or a hook."""
         return self.state.update >= self.config.updates or any(hook.ended for hook in self.hooks)
 
     def _step(self, stop: bool) -> UpdateResult:
@@ -230,7 +246,7 @@ class _Run:
             )
 
     def _snapshot(self, result: UpdateResult | None) -> None:
-        """Keep the weights for measuring where this update is one of those."""
+        """Save the weights for measuring if this update is scheduled."""
         update = self.state.update
         if self.snapshots is None or not self.snapshots.wants(update):
             return
@@ -246,14 +262,14 @@ class _Run:
             )
 
     def _loss(self, result: UpdateResult | None) -> float | None:
-        """Of one update, in nats per item."""
+        """Loss of one update, in nats per item."""
         if result is None:
             return None
         means = {name: float(loss) / max(result.counts[name], 1) for name, loss in result.losses.items()}
         return self.objective.weighted(means)
 
     def _keep(self, stop: bool) -> None:
-        """Evaluate and save where this update calls for it."""
+        """Evaluate and save if this update is scheduled."""
         config, update = self.config, self.state.update
         final = self._ended
         evaluated = final or (config.evaluate_every > 0 and update % config.evaluate_every == 0)
@@ -267,7 +283,7 @@ class _Run:
             raise TrainingInterrupted(update, self.out)
 
     def _evaluate(self, validation: TrainingData) -> None:
-        # The same noise for every training seed: a difference between seeds is one between models.
+        # The same noise for every training seed: differences between seeds are differences between models.
         evaluation = evaluate(
             self.objective,
             self.model,
@@ -312,7 +328,7 @@ class _Run:
         current_display().note(f"{self.objective.name}: continuing after update {state.update} from {path}")
 
     def _readable_checkpoint(self) -> Path | None:
-        """The newest one; a damaged one is passed over, with a note."""
+        """The newest readable checkpoint; damaged ones are skipped with a note."""
         for path in self.checkpoints.resumable():
             if not (why := why_unreadable(path)):
                 return path
@@ -336,7 +352,7 @@ class _Run:
         for hook in self.hooks:
             hook.on_train_end(self.model)
         state = self.state
-        # Only the main process evaluates; every process returns what it found.
+        # Only the main process evaluates; every process returns its result.
         (validation,) = broadcast_object_list([state.validation])
         summary = {
             "updates": state.update,

@@ -1,4 +1,4 @@
-"""One optimiser step: the token mean of a whole update, however it is spread over micro-batches and processes."""
+"""One optimiser step: the token mean of a whole update, across micro-batches and processes."""
 
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class UpdateResult:
     source_tokens: int
     target_tokens: int
     gradient_norm: Tensor  # before clipping
-    stop: bool  # some process was asked to stop
+    stop: bool  # a process received a stop request
 
 
 class LossModule(nn.Module):
@@ -45,7 +45,7 @@ class LossModule(nn.Module):
 
 
 class Updater:
-    """Computes gradients and takes steps; holds what stays the same from update to update."""
+    """Computes gradients and takes steps; holds everything constant across updates."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Updater:
         self._place, self._parts = (0, 1) if whole else (accelerator.process_index, accelerator.num_processes)
         self._exchanges = several and (whole or not objective.uses_all_parameters)
         loss = LossModule(module, objective, config.label_smoothing)
-        # For evaluation: on its device and in its precision, without the wrapper that exchanges gradients.
+        # For evaluation: on its device and in its precision, without the gradient-exchange wrapper.
         self._loss = (
             accelerator.prepare_model(loss, evaluation_mode=True) if self._exchanges else accelerator.prepare(loss)
         )
@@ -73,7 +73,7 @@ class Updater:
         self._target_lengths = np.asarray(data.target.lengths) if uses_target and data.target else None
 
     def batches(self, rows: np.ndarray, epoch: int) -> list[Batch]:
-        """This process's micro-batches of an update: its share, or all where examples are compared."""
+        """This process's micro-batches of an update: its share, or all if examples are compared."""
         share = rows[self._place :: self._parts]
         if len(share) == 0:
             return []
@@ -82,17 +82,17 @@ class Updater:
         return [self._data.batch(self._objective, piece, noise, epoch) for piece in pieces]
 
     def accumulate(self, batches: list[Batch], rows: np.ndarray, update: int, stop: bool) -> UpdateResult:
-        """Leave in `.grad` the gradient of the token mean over the whole update; clip it."""
+        """Leave the clipped gradient of the token mean over the whole update in `.grad`."""
         totals = self._agree(batches, stop)
         scales = {
             name: weight * self._parts / max(totals[name], 1) for name, weight in self._objective.term_weights.items()
         }
         losses = {name: torch.zeros((), device=self._accelerator.device) for name in scales}
-        # A process without sentences still takes part in the wrapper's exchange: with one sentence, weighing 0.
+        # A process without sentences still takes part in the wrapper's exchange: with one sentence of weight 0.
         idle = not batches and not self._exchanges
         work = [self._data.batch(self._objective, rows[:1], ("idle",), 0)] if idle else batches
         for index, batch in enumerate(work):
-            # Dropout is a function of the seed and this forward pass, so a resumed run repeats it.
+            # Dropout depends on the seed and this forward pass, so a resumed run repeats it.
             torch.manual_seed(hash64("dropout", self._config.seed, update, index, self._place))
             last = index == len(work) - 1
             with nullcontext() if last else self._accelerator.no_sync(self._loss):
@@ -113,7 +113,7 @@ class Updater:
         )
 
     def _agree(self, batches: list[Batch], stop: bool) -> dict[str, int]:
-        """Sum over processes, before any backward pass, what the update will be divided by."""
+        """Sums the update's denominators over processes, before any backward pass."""
         counts: dict[str, int] = dict.fromkeys(self._objective.term_weights, 0)
         for batch in batches:
             for name, count in self._objective.counts(batch).items():

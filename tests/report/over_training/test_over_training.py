@@ -471,12 +471,9 @@ def test_times_and_pieces_are_drawn_on_the_curves(run, figures) -> None:
     panel = next(panel for panel in figure.panels if "gain" in panel.title)
     assert panel.title.endswith("— abrupt")
     rows = spec_rows(panel)
-    (change,) = [row for row in rows if "from_at" in row and "shade" not in row]
-    expected = axis.places("causal-lm", [500, 1000])
-    np.testing.assert_allclose([change["from_at"], change["to_at"]], expected)
-    (half,) = [row for row in rows if "half_at" in row]
-    places = axis.places("causal-lm", [700 * 0.8, 700, 700 * 1.2])
-    np.testing.assert_allclose([half["before_at"], half["half_at"], half["after_at"]], places)
+    (change,) = [row for row in rows if "t50_at" in row]
+    times = [change[f"{name}_at"] for name in ("t10", "t90", "t50_before", "t50", "t50_after")]
+    np.testing.assert_allclose(times, axis.places("causal-lm", [500, 1000, 700 * 0.8, 700, 700 * 1.2]))
     pieces = [row for row in rows if "shade" in row and row["seed"] == 1]
     assert len(pieces) == 2
     np.testing.assert_allclose(pieces[0]["to_at"], pieces[1]["from_at"])
@@ -492,11 +489,9 @@ def test_what_returns_is_drawn_with_its_turn(run, figures) -> None:
     assert "attention to the first token (0.7 at update 400)" in figure.answer[0]
     panel = figure.panels[0]
     assert panel.title.endswith("attention to the first token — goes and returns in 2 seeds")
-    (half,) = [row for row in spec_rows(panel) if "half_at" in row]
-    places = axis.places("causal-lm", [400 * 0.8, 400, 400 * 1.2])
-    np.testing.assert_allclose([half["before_at"], half["half_at"], half["after_at"]], places)
-    (field,) = [row for row in spec_rows(panel) if "from_at" in row and "shade" not in row]
-    np.testing.assert_allclose([field["from_at"], field["to_at"]], axis.places("causal-lm", [90, 1300]))
+    (turn,) = [row for row in spec_rows(panel) if "t50_at" in row]
+    times = [turn[f"{name}_at"] for name in ("t10", "t90", "t50_before", "t50", "t50_after")]
+    np.testing.assert_allclose(times, axis.places("causal-lm", [90, 1300, 400 * 0.8, 400, 400 * 1.2]))
     assert not [panel for panel in figures["phases"].panels if "first token" in panel.title]
 
 
@@ -559,7 +554,7 @@ def test_a_table_that_cannot_be_read_leaves_out_its_figure_alone(run, tmp_path) 
     damaged = course.make_course(tmp_path, ("causal-lm",), (1,), tables=names)
     rows = [{**course.at("causal-lm", 1, step), "kind": "state", "layer": 0} for step in STEPS]
     course.write(damaged, "convergence", rows)
-    with pytest.warns(UserWarning, match="leaves out convergence"):
+    with pytest.warns(UserWarning, match="leaves out the figure over-training/convergence"):
         section = drawn_section(damaged, "over-training")
     assert section is not None
     assert [figure.id for figure in section.figures] == [
@@ -567,7 +562,7 @@ def test_a_table_that_cannot_be_read_leaves_out_its_figure_alone(run, tmp_path) 
         "heads-over-training",
         "information-picture",
     ]
-    assert any("leaves out convergence" in note for note in section.notes)
+    assert any("leaves out the figure over-training/convergence" in note for note in section.notes)
 
 
 def test_text_of_tables_is_escaped(page) -> None:

@@ -1,7 +1,8 @@
-"""The generated world of facts `facts`: what a model may store in its weights, and what it can only look up."""
+"""The generated world of facts `facts`: facts that a model may store in its weights, or can only look up."""
 
 from ._config import FACTS_VERSION as FACTS_VERSION
 from ._config import FactConfig as FactConfig
+from ._config import FactSettings as FactSettings
 from ._fact import Fact as Fact
 from ._fact import Question as Question
 from ._rows import FACT_COLUMNS as FACT_COLUMNS

@@ -6,34 +6,40 @@ from typing import Annotated, Literal
 from infoflow.foundation import Limits, Probability, Share, UserError, check_settings
 
 FACTS_VERSION = 1  # raise when the same seed gives other facts or sentences
-"""Of the generator: a world is a function of it, its settings and its seed."""
+"""Version of the generator: a world depends only on it, its settings and its seed."""
 
 Wording = Literal["different", "same"]
 PassageKind = Literal["entity", "pairs"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FactConfig:
-    """How many facts there are, who may know them, and how they are written.
+class FactSettings:
+    """Settings of a world of facts in a plan."""
+
+    relations: Annotated[int, Limits(at_least=2, at_most=64)] = 8  # even; the last two are dates with two-token objects
+    objects: Annotated[int, Limits(at_least=3, at_most=4096)] = 16  # per pair of relations, which share them
+    wording: Wording = "different"  # same: queries and passages share two relation words
+    passages: PassageKind = "entity"  # one entity per passage, or two entities in one relation
+    language: Share = 0.25  # share of the training sentences from `grammar`, for which no passage helps
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FactConfig(FactSettings):
+    """The number of facts, their exposure, and their wording.
 
     Raises:
-        UserError: A setting lies beyond its bound; see `__post_init__` for those that depend on each other.
+        UserError: A setting is out of range; `__post_init__` checks those that depend on each other.
     """
 
     entities: Annotated[int, Limits(at_least=2, at_most=10**6)] = 256  # at most given × family
-    relations: Annotated[int, Limits(at_least=2, at_most=64)] = 8  # even; the last two are dates of two tokens
-    objects: Annotated[int, Limits(at_least=3, at_most=4096)] = 16  # of a pair of relations, which share them
     given: Annotated[int, Limits(at_least=1, at_most=4096)] = 32  # first names
     family: Annotated[int, Limits(at_least=1, at_most=4096)] = 32  # family names
-    held_out: Probability = 0.15  # share of facts that stand in a passage and never in a training query
-    withheld: Probability = 0.15  # share of facts that stand nowhere: the control of chance
-    later: Share = 0.1  # share of entities without fact and passage until the index is edited
-    changed_every: Annotated[int, Limits(at_least=1, at_most=10**6)] = 7  # one in so many trained facts changes later
-    weights: Annotated[tuple[int, ...], Limits(filled=True)] = (1, 4, 16)  # exposures, of equally many trained facts
-    wording: Wording = "different"  # same: queries have the two words of passages for a relation, half the time its own
-    passages: PassageKind = "entity"  # what a passage is about: one entity, or two of them in one relation
-    zipf: bool = False  # objects by Zipf's law, so that a guess of the most frequent one has a score
-    language: Share = 0.25  # share of the training sentences that are of `grammar`, for which no passage helps
+    held_out: Probability = 0.15  # share of facts in a passage but in no training query
+    withheld: Probability = 0.15  # share of facts that occur nowhere: the chance control
+    later: Share = 0.1  # share of entities without facts and passages until the index is edited
+    changed_every: Annotated[int, Limits(at_least=1, at_most=10**6)] = 7  # one in this many trained facts changes later
+    weights: Annotated[tuple[int, ...], Limits(filled=True)] = (1, 4, 16)  # exposures, with as many trained facts each
+    zipf: bool = False  # objects by Zipf's law, so that guessing the most frequent one scores above 0
 
     def __post_init__(self) -> None:
         check_settings(self, "facts")
@@ -61,5 +67,5 @@ class FactConfig:
         return self.relations - 2, self.relations - 1
 
     def choices(self, relation: int) -> int:
-        """How many objects the relation has: m of `stored_bits`."""
+        """Number of objects of the relation: m of `stored_bits`."""
         return 144 if relation in self.date_relations else self.objects

@@ -1,4 +1,4 @@
-"""The facts of a world: every draw is a hash of its purpose and of what it is about, never of the draws before it."""
+"""Draws the facts of a world: every draw is a hash of its purpose and subject, independent of other draws."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from ._fact import Fact, Kind
 
 
 def draw_names(config: FactConfig, seed: int) -> list[tuple[int, int]]:
-    """First and family name of each entity, no two alike."""
+    """First and family name of each entity, without repetition."""
     order = stream("facts-names", seed).permutation(config.given * config.family)[: config.entities]
     return [(int(one) % config.given, int(one) // config.given) for one in order]
 
@@ -30,7 +30,7 @@ def draw_facts(config: FactConfig, seed: int) -> list[Fact]:
 
 
 def changed_object(chosen: int, choices: int, fact: int, seed: int, purpose: str) -> int:
-    """Another object, `(o + 1 + U{0..m−2}) mod m`."""
+    """A different object, `(o + 1 + U{0..m−2}) mod m`."""
     step = int(hash64_array((f"facts-{purpose}", seed), np.array([fact]))[0] % np.uint64(choices - 1))
     return (chosen + 1 + step) % choices
 
@@ -42,7 +42,7 @@ def _uniform(purpose: str, seed: int, *columns: np.ndarray) -> np.ndarray:
 
 def _kinds(config: FactConfig, seed: int) -> list[Kind]:
     numbers = np.arange(config.entities * config.relations)
-    # Evenly spaced: names are in a drawn order already, and so the share is exact.
+    # Evenly spaced: names are already in random order, and so the share is exact.
     steps = np.arange(config.entities + 1) * config.later + stream("facts-later", seed).random()
     later = np.repeat(np.diff(np.floor(steps)) > 0, config.relations)
     draws = _uniform("split", seed, numbers)
@@ -56,8 +56,8 @@ def _kinds(config: FactConfig, seed: int) -> list[Kind]:
 def _objects(config: FactConfig, seed: int) -> list[int]:
     """Uniform (or Zipfian) objects. The two relations of a pair never have the same one.
 
-    Were they the same, the object of a fact that no query may ask for would stand beside its subject in the query of
-    another: a leak. Each object alone stays uniform.
+    Otherwise the object of an untrained fact could occur with its subject in the query of another fact: a leak. Each
+    object alone stays uniform.
     """
     entities = np.arange(config.entities)
     columns = np.empty((config.entities, config.relations), dtype=np.int64)
@@ -77,7 +77,7 @@ def _object_weights(choices: int, zipf: bool) -> np.ndarray:
 
 
 def _weights(kinds: list[Kind], config: FactConfig, seed: int) -> list[int]:
-    """Exposures: of trained facts that follow each other, each weight one, in a drawn order."""
+    """Exposures: consecutive trained facts get each weight once, in random order."""
     weights, counted, order = [], 0, np.empty(0, dtype=int)
     for kind in kinds:
         if kind not in ("trained", "changed"):

@@ -13,9 +13,9 @@ FACT_COLUMNS = ("text", "words", "entity", "label")
 
 
 def fact_rows(world: FactWorld) -> Iterator[Row]:
-    """Every trained fact in all its wordings, as often as its weight says, and sentences of the language between them.
+    """Every trained fact in all its wordings, repeated by its weight, mixed with sentences of the language.
 
-    Of a fact the `label` is its number and `entity` tells the role of each word; a sentence of the language has none.
+    For a fact, `label` is its number and `entity` the role of each word; a sentence of the language has neither.
     """
     done = 0
     language = grammar_rows(num_language(world, num_queries(world)), world.seed, FACT_LANGUAGE)
@@ -33,5 +33,5 @@ def num_queries(world: FactWorld) -> int:
 
 
 def num_language(world: FactWorld, queries: int) -> int:
-    """Sentences of the language beside so many about facts."""
+    """Number of language sentences for this many fact sentences."""
     return round(queries * world.config.language / (1 - world.config.language))

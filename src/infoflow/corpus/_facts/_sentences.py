@@ -1,4 +1,4 @@
-"""A fact in words: five frames, four synonyms of its relation."""
+"""Wordings of facts: five frames, four synonyms of each relation."""
 
 from itertools import product
 
@@ -21,7 +21,7 @@ _FRAMES = (
 _ROLES = {"R": "relation", "X": "subject", "Y": "object"}
 _PASSAGE_SYNONYMS, _QUERY_SYNONYMS = (0, 1), (2, 3)
 TEST_WORDINGS = ((4, 3), (0, 2))
-"""Frames and synonyms of queries that are kept for testing."""
+"""Frames and synonyms of queries reserved for testing."""
 TRAINING_WORDINGS = tuple(pair for pair in product(range(len(_FRAMES)), _QUERY_SYNONYMS) if pair not in TEST_WORDINGS)
 """The other eight."""
 
@@ -29,7 +29,7 @@ TRAINING_WORDINGS = tuple(pair for pair in product(range(len(_FRAMES)), _QUERY_S
 def sentence(
     fact: int, name: tuple[str, ...], relation: int, answer: tuple[str, ...], wording: tuple[int, int], words: FactWords
 ) -> Question:
-    """The fact that `name` has `answer` in the relation, as a frame and a synonym (`wording`) say it."""
+    """The fact that `name` has `answer` in the relation, in the frame and synonym of `wording`."""
     frame, synonym = wording
     parts = {"R": (words.relations[relation][synonym],), "X": name, "Y": answer}
     spelt = [(word, _ROLES.get(slot, "")) for slot in _FRAMES[frame].split() for word in parts.get(slot, (slot,))]
@@ -37,7 +37,7 @@ def sentence(
 
 
 def query_wording(wording: tuple[int, int], config: FactConfig) -> tuple[int, int]:
-    """The frame and synonym that a query has: those of passages where the wording is the same."""
+    """The frame and synonym of a query: those of passages if the wording is the same."""
     frame, synonym = wording
     return (frame, synonym - len(_PASSAGE_SYNONYMS)) if config.wording == "same" else wording
 

@@ -15,7 +15,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 FACT_LANGUAGE = GrammarConfig(vocabulary=200)
-"""The grammar of the sentences beside the facts: a small one, whose words are seen often."""
+"""The grammar of the non-fact sentences: small, so that its words are frequent."""
 NUM_SYNONYMS = 4
 _GIVEN = _listed(
     """ada ben carla dmitri elif farid greta hamid ines jonas kira lars mina nils olga pavel rosa sven tara udo vera
@@ -53,12 +53,12 @@ _CHOICES = 12
 
 @dataclass(frozen=True, slots=True)
 class FactWords:
-    """What things are called."""
+    """Names, relation words and object words."""
 
     given: tuple[str, ...]
     family: tuple[str, ...]
-    relations: tuple[tuple[str, ...], ...]  # of each relation, four synonyms
-    objects: tuple[tuple[str, ...], ...]  # of each pair of relations but the dates
+    relations: tuple[tuple[str, ...], ...]  # four synonyms of each relation
+    objects: tuple[tuple[str, ...], ...]  # for each pair of relations except dates
     function: tuple[str, ...]
 
     def object_words(self, relation: int, number: int) -> tuple[str, ...]:
@@ -69,14 +69,14 @@ class FactWords:
         return _MONTHS[number // _CHOICES], _YEARS[number % _CHOICES]
 
     def vocabulary(self) -> tuple[str, ...]:
-        """Every word of facts, each once."""
+        """Every word used in facts, once each."""
         groups = [self.function, self.given, self.family, *self.relations, *self.objects, _MONTHS, _YEARS]
         return tuple(word for group in groups for word in group)
 
 
 @cache
 def make_words(given: int, family: int, relations: int, objects: int) -> FactWords:
-    """The words for so many names, relations and objects; a larger world keeps those of the smaller."""
+    """Words for this many names, relations and objects; a larger world extends the smaller one's words."""
     streams = {purpose: _others(index) for index, purpose in enumerate(("given", "family", "relation", "object"))}
 
     def filled(listed: tuple[str, ...], num: int, purpose: str) -> tuple[str, ...]:
@@ -101,13 +101,13 @@ def words_of(config: FactConfig) -> FactWords:
 
 @cache
 def language_words() -> tuple[str, ...]:
-    """Every word that a sentence of `FACT_LANGUAGE` may hold."""
+    """Every word that can occur in a sentence of `FACT_LANGUAGE`."""
     lexicon = make_lexicon(FACT_LANGUAGE.vocabulary)
     forms = {form for entries in lexicon.entries.values() for one in entries for form in (one.singular, one.plural)}
     return tuple(sorted({*forms, *_LANGUAGE_FUNCTION}))
 
 
 def _others(index: int) -> Iterator[str]:
-    """Invented words, those of one purpose: every fourth of one list, so that no two purposes share a word."""
-    fresh = (f"{word}u" for word in invented_words("noun"))  # no word of the language ends so
+    """Invented words for one purpose: every fourth of one list, so that purposes share no words."""
+    fresh = (f"{word}u" for word in invented_words("noun"))  # no word of the language has this ending
     return islice(fresh, index, None, 4)

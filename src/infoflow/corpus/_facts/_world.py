@@ -1,4 +1,4 @@
-"""`FactWorld`: entities, their facts, the passages that hold them and the questions that ask for them."""
+"""`FactWorld`: entities, their facts, passages with facts, and questions about them."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -24,7 +24,7 @@ Part = Literal["train", "test"]
 @final
 @dataclass(frozen=True)
 class FactWorld:
-    """A world of facts, a function of (config, seed); a larger one begins with the smaller one.
+    """A world of facts, determined by (config, seed); a larger one extends a smaller one.
 
     | kind     | in training queries | in a passage           | share               |
     |----------|---------------------|------------------------|---------------------|
@@ -34,7 +34,7 @@ class FactWorld:
     | withheld | no                  | no                     | 15 %                |
     | later    | no                  | in the edited index    | all of 10 % of the entities |
 
-    A passage's number is its place in `passages()`; the edited index keeps it, and later entities stand at the end.
+    A passage's number is its position in `passages()`; the edited index keeps it, and later entities are at the end.
     """
 
     config: FactConfig
@@ -47,7 +47,7 @@ class FactWorld:
 
     @cached_property
     def words(self) -> FactWords:
-        """What things are called."""
+        """Names, relation words and object words."""
         return words_of(self.config)
 
     @cached_property
@@ -65,13 +65,13 @@ class FactWorld:
         return " ".join(self.words.object_words(fact.relation, fact.edited if edited else fact.object))
 
     def answers(self, relation: int) -> list[str]:
-        """The words of every object that the relation may have, by the object's number."""
+        """The words of every possible object of the relation, by the object's number."""
         return [" ".join(self.words.object_words(relation, one)) for one in range(self.config.choices(relation))]
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def questions(self, facts: Collection[Fact], part: Part = "test") -> list[Question]:
-        """The sentences that ask for facts, in the wordings of a part: two for testing, eight for training."""
+        """Questions about facts in the wordings of a part: two for testing, eight for training."""
         wordings = TEST_WORDINGS if part == "test" else TRAINING_WORDINGS
         return [self._sentence(fact, query_wording(one, self.config)) for fact in facts for one in wordings]
 
@@ -80,7 +80,7 @@ class FactWorld:
         return sentence(fact.number, self.names[fact.entity], fact.relation, answer, wording, self.words)
 
     def language_sentences(self, num: int) -> list[list[str]]:
-        """The words of the first sentences of the language that stands beside the facts in the training text."""
+        """The words of the first `num` non-fact sentences of the training text."""
         return [list(row["words"]) for row in grammar_rows(num, self.seed, FACT_LANGUAGE)]
 
     # -- passages -----------------------------------------------------------------------------------------------------
@@ -90,11 +90,11 @@ class FactWorld:
         return [self._passage(group, edited) for group in self._groups if edited or group[0].kind != "later"]
 
     def num_passages(self, edited: bool = False) -> int:
-        """How many there are, now or in the edited index."""
+        """Number of passages, now or in the edited index."""
         return sum(edited or group[0].kind != "later" for group in self._groups)
 
     def gold(self, fact: Fact, edited: bool = False) -> int:
-        """The number of the passage that holds a fact; −1: none does."""
+        """The number of the passage with a fact; −1: none."""
         return self._gold.get(fact.number, -1) if edited or fact.kind != "later" else -1
 
     def distractors(self, fact: Fact) -> list[int]:
@@ -104,13 +104,13 @@ class FactWorld:
         return [number for number in here if number != gold and self._groups[number][0].kind != "later"]
 
     def conflict_passage(self, fact: Fact) -> dict[str, Any]:
-        """The passage of a fact, with another object in it: for one query, in no index."""
+        """A fact's passage with another object: for one query, in no index."""
         group = self._groups[self._gold[fact.number]]
         return self._passage(group, edited=False, instead={fact.number: self.conflict(fact)})
 
     @cached_property
     def _groups(self) -> list[list[Fact]]:
-        """The facts of each passage, without those that are withheld; the later entities' last."""
+        """The facts of each passage, without withheld ones; those of later entities are last."""
         groups: dict[Any, list[Fact]] = defaultdict(list)
         together: dict[tuple[bool, int], list[int]] = defaultdict(list)
         partner: dict[int, int] = {}
@@ -141,17 +141,17 @@ class FactWorld:
     def passage_sentences(
         self, passage: int, edited: bool = False, instead: Mapping[int, int] | None = None
     ) -> list[Question]:
-        """The sentences of a passage with the roles of their words; each is followed by a full stop.
+        """The sentences of a passage with the roles of their words; each ends with a full stop.
 
         Args:
             passage: Its number.
-            edited: As the edited index has it.
-            instead: Objects, by the number of a fact, that stand in place of the true ones.
+            edited: Whether to use the edited index.
+            instead: Objects, by fact number, that replace the true ones.
         """
         return self._sentences(self._groups[passage], edited, instead)
 
     def conflict(self, fact: Fact) -> int:
-        """The object that `conflict_passage` gives a fact."""
+        """The object that `conflict_passage` states for a fact."""
         return changed_object(fact.object, self.config.choices(fact.relation), fact.number, self.seed, "conflict")
 
     def _sentences(self, group: list[Fact], edited: bool, instead: Mapping[int, int] | None) -> list[Question]:
@@ -171,7 +171,7 @@ class FactWorld:
     # -- tokens -------------------------------------------------------------------------------------------------------
 
     def tokenizer(self, max_length: int = 128) -> PreTrainedTokenizerFast:
-        """One token a word, of facts and of the language beside them; the special tokens are 0..4."""
+        """One token per word, for facts and the language; the special tokens are 0..4."""
         words = dict.fromkeys([*SPECIAL_TOKENS, *self.words.vocabulary(), *language_words()])
         tokenizer = Tokenizer(models.WordLevel({word: id for id, word in enumerate(words)}, unk_token=UNK))
         tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -184,7 +184,7 @@ class FactWorld:
         return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **names)
 
     def training_sentences(self) -> Iterator[Question]:
-        """Each trained fact in every wording of training, as often as its weight says."""
+        """Each trained fact in every training wording, repeated by its weight."""
         for fact in self.facts:
             for _ in range(fact.weight):
                 yield from self.questions([fact], "train")

@@ -1,4 +1,4 @@
-"""Random choices of one sentence, by counter: sentence i of a seed is the same whatever else is generated."""
+"""Random choices of one sentence, by counter: sentence i of a seed does not depend on other sentences."""
 
 from bisect import bisect
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from infoflow.foundation import hash64_array
 Item = TypeVar("Item")
 
 _CHUNK_SENTENCES = 512
-_DRAWS_AT_ONCE = 96  # few sentences need more; they fetch another portion
+_DRAWS_AT_ONCE = 96  # few sentences need more; they fetch another block
 
 
 class Draws:
@@ -38,7 +38,7 @@ class Draws:
         return self.uniform() < probability
 
     def pick(self, items: "Zipfian[Item]") -> Item:
-        """An item by its frequency."""
+        """A random item, by its frequency."""
         return items.at(self.uniform())
 
 
@@ -72,5 +72,5 @@ def draws_of(seed: int, num: int) -> Iterator[Draws]:
 
 
 def _uniform(key: tuple[str, int], indices: np.ndarray, counters: np.ndarray) -> np.ndarray:
-    # 53 bits, as many as a float holds, so that 1.0 never occurs.
+    # 53 bits, as in a float, so that 1.0 never occurs.
     return (hash64_array(key, indices, counters) >> np.uint64(11)) * 2.0**-53

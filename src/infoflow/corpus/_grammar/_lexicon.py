@@ -22,7 +22,7 @@ SHARES = {
     "frequency": 0.02,
     "manner": 0.06,
 }
-"""Shares of the open vocabulary. The closed classes, `degree` and `preposition`, are as listed in `_words`."""
+"""Shares of the open vocabulary. The closed classes, `degree` and `preposition`, are listed in `_words`."""
 
 MINIMUM_VOCABULARY = 100
 
@@ -36,13 +36,13 @@ _TARGET_CODAS = _words.listed("l n r k t x")
 
 @dataclass(frozen=True, slots=True)
 class Lemma:
-    """A lemma. `plural` is its other form: a noun's plural, a verb's plural (the lemma itself); else the lemma."""
+    """A lemma. `plural` is a noun's plural or a verb's plural (the lemma itself); else the lemma."""
 
     lemma: str
     singular: str
     plural: str
     target: str  # stem in the target language; a name is copied
-    feminine: bool  # of nouns and names; the source does not show it
+    feminine: bool  # of nouns and names; not visible in the source
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class Lexicon:
 def make_lexicon(vocabulary: int = 1000) -> Lexicon:
     """The lexicon with about `vocabulary` lemmas in its open classes: English words first, then invented ones.
 
-    It is one language: it depends on nothing else, and a larger vocabulary only adds rarer words.
-    Some words are noun and verb at once (`the guards guard the walks`), with two translations.
+    It is one fixed language: a larger vocabulary only adds rarer words.
+    Some words are both noun and verb (`the guards guard the walks`), with two translations.
     """
     if vocabulary < MINIMUM_VOCABULARY:
         raise UserError(f"vocabulary must be at least {MINIMUM_VOCABULARY}. Got {vocabulary}.")
@@ -95,7 +95,7 @@ def add_s(lemma: str) -> str:
 
 
 def invented_words(word_class: WordClass) -> Iterator[str]:
-    """English-looking words without end, in an order that hides how they are made; no word is in two classes."""
+    """An endless stream of English-looking words, in an order that hides their construction; classes share no words."""
     number = sorted(SHARES).index(word_class)
     ending = {"manner": "ly", "frequency": "times"}.get(word_class, "")
     for syllables in (2, 3, 4):
@@ -106,10 +106,10 @@ def invented_words(word_class: WordClass) -> Iterator[str]:
 
 
 def _stems(syllables: int, onsets: tuple[str, ...], vowels: tuple[str, ...], codas: tuple[str, ...]) -> Iterator[str]:
-    """Every stem of so many syllables, walked in a fixed pseudo-random order."""
+    """Every stem with this many syllables, in a fixed pseudo-random order."""
     openings = list(product(onsets, vowels))
     total = len(openings) ** syllables * len(codas)
-    # A step that shares no factor with the total visits each number once.
+    # A step coprime to the total visits each number once.
     step = _coprime_step(total)
     for visit in range(total):
         index = (visit * step + step // 2) % total
@@ -129,13 +129,13 @@ def _coprime_step(total: int) -> int:
 
 
 class _TargetStems:
-    """Hands out stems of the target language, each once."""
+    """Provides stems of the target language, each once."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
 
     def stem(self, word_class: WordClass, lemma: str) -> str:
-        """A stem that is a function of class and lemma, unless an earlier lemma took it."""
+        """A stem determined by class and lemma, unless an earlier lemma took it."""
         attempt = 0
         while (stem := self._stem(hash64("grammar-target", word_class, lemma, attempt))) in self._used:
             attempt += 1

@@ -9,7 +9,7 @@ from ._syntax import Adjective, Clause, NounPhrase, PrepositionalPhrase, Relativ
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rates:
-    """How often each construction is used where the grammar allows it."""
+    """How often each construction is used if the grammar allows it."""
 
     plural: float = 0.4
     name: float = 0.15
@@ -28,7 +28,7 @@ class Rates:
 
 
 class Sampler:
-    """Draws sentences of a lexicon; deeper phrases are plainer, so that every sentence ends."""
+    """Draws sentences of a lexicon; deeper phrases are simpler, so that every sentence ends."""
 
     def __init__(self, lexicon: Lexicon, rates: Rates, exponent: float, max_depth: int) -> None:
         self._words: dict[str, Zipfian[Lemma]] = {

@@ -1,6 +1,6 @@
 r"""Writes the source sentence with its gold analysis.
 
-Universal Dependencies v2 relations, Universal POS tags, and CCG supertags of which the sentence's S follows by
+Universal Dependencies v2 relations, Universal POS tags, and CCG supertags from which the sentence's S can be derived by
 application, forward composition, type-raising of subjects (NP → S/(S\NP)) and the rule N → NP for bare plurals.
 """
 
@@ -46,7 +46,7 @@ class SourceSentence:
         self.head[word], self.deprel[word] = head, relation
 
     def _join(self, conjunction: int, first: int, second: int) -> None:
-        """Universal Dependencies hang the conjunction on the second conjunct, and that on the first."""
+        """Universal Dependencies attach the conjunction to the second conjunct, and that to the first."""
         self._attach(conjunction, second, "cc")
         self._attach(second, first, "conj")
 

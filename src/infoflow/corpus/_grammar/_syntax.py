@@ -1,6 +1,6 @@
-"""The abstract syntax of a sentence, from which its surface, its analysis and its translation all follow.
+"""The abstract syntax of a sentence, which determines its surface, its analysis and its translation.
 
-Every source sentence has one translation, by these conventions of attachment:
+Every source sentence has one translation, by these attachment conventions:
 
 - a frequency adverb stands before its verb, a manner adverb after it, and they are different words;
 - of a coordination of noun phrases the first is bare of prepositional phrases and relative clauses;
@@ -22,7 +22,7 @@ class Adjective:
 
 @dataclass(slots=True)
 class NounPhrase:
-    """A name, or a noun with its modifiers; `second` is the other part of a coordination by *and*."""
+    """A name, or a noun with its modifiers; `second` is the other part of a coordination with *and*."""
 
     noun: Lemma
     is_name: bool = False
@@ -35,17 +35,17 @@ class NounPhrase:
 
     @property
     def agrees_plural(self) -> bool:
-        """The number that a verb takes from this subject."""
+        """The number that a verb agrees with in this subject."""
         return self.plural or self.second is not None
 
     @property
     def agrees_feminine(self) -> bool:
-        """The gender that a target verb takes: feminine where every coordinated noun is."""
+        """The gender that a target verb agrees with: feminine if every coordinated noun is."""
         return self.noun.feminine and (self.second is None or self.second.agrees_feminine)
 
     @property
     def ends_in_relative(self) -> bool:
-        """Whether the last words belong to a relative clause, which would swallow what follows."""
+        """Whether the last words belong to a relative clause, which would absorb following words."""
         if self.second:
             return self.second.ends_in_relative
         return self.relative is not None or (self.place is not None and self.place.noun.ends_in_relative)
@@ -61,7 +61,7 @@ class PrepositionalPhrase:
 
 @dataclass(slots=True)
 class VerbPhrase:
-    """`frequency verb object manner places`, and perhaps another verb phrase of the same subject."""
+    """`frequency verb object manner places`, and optionally another verb phrase of the same subject."""
 
     verb: Lemma
     object: NounPhrase | None = None

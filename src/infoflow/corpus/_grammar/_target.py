@@ -1,9 +1,9 @@
-"""Writes the translation: a transducer from abstract syntax to a language that shows what the source hides.
+"""Writes the translation: a transducer from abstract syntax to a language that marks what the source hides.
 
-Verbs stand last in their clause; adjectives follow the noun, degree words the adjective; determiners, adjectives and
-relative pronouns take the noun's gender and number, verbs those of their subject, whatever lies between; the relative
-pronoun says whether it is subject or object. Gender comes from the lexicon only. Every target form comes from one
-source lemma, so a translation can be turned back into the source's words.
+Verbs come last in their clause; adjectives follow the noun, degree words the adjective; determiners, adjectives and
+relative pronouns agree with the noun in gender and number, verbs with their subject, across any distance; the relative
+pronoun marks subject or object. Gender comes from the lexicon only. Every target form has one source lemma, so a
+translation can be mapped back to the source's words.
 """
 
 from typing import NamedTuple

@@ -34,8 +34,11 @@ ENGLISH: dict[str, tuple[str, ...]] = {
     "degree": ("very", "quite", "too", "rather", "extremely"),
     "preposition": ("in", "near", "with", "behind", "on", "for", "under", "beside", "without", "above"),
 }
-"""`guard`, `walk`, `dream`, `play` and a dozen others are nouns and verbs; `frequency` adverbs stand before the verb,
-`manner` adverbs after it."""
+"""Word lists by class.
+
+`guard`, `walk`, `dream`, `play` and a dozen others are nouns and verbs; `frequency` adverbs come before the verb,
+`manner` adverbs after it.
+"""
 
 IRREGULAR_PLURALS = {"man": "men", "woman": "women", "child": "children", "wolf": "wolves"}
 

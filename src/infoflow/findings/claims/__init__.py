@@ -1,1 +1,1 @@
-"""One file per claim, named after its id."""
+"""One file per source and subject; `others`: sources with one or two claims."""

@@ -1,4 +1,4 @@
-"""probing:P-3. Which word it is."""
+"""probing:P-3. Word identity."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding, Given
 from .._model_group import MASKED, OBJECTIVES
 from .._probing import accuracy
-from .._sources import LESSONS
+from .._sources import LESSONS_ON_WORDS
 from .._table import Reading, untrained
 
 
@@ -33,7 +33,7 @@ def test(curves: Curves, objectives: tuple[Spec, ...]) -> list[Condition]:
 
 
 def _bottom(curves: dict) -> dict:
-    """Embeddings in place of the top: there both know the word."""
+    """Embeddings in place of the top, where both models represent the word."""
     return {name: curve[:, [0]] for name, curve in curves.items()}
 
 
@@ -42,7 +42,7 @@ def _finding(objectives: tuple[Spec, ...], models: str, given: Given | None = No
     return Finding(
         id="probing:P-3",
         claim="Models of random weights keep which word it is better than trained ones do, at the top.",
-        source=LESSONS,
+        source=LESSONS_ON_WORDS,
         published="random networks do better on word identity (unverified)",
         statistic=f"accuracy of a linear probe for the word at the top layer: untrained above trained, {models}",
         reads=reads,

@@ -5,5 +5,5 @@ from ._measure import Relevance as Relevance
 from ._relevance import relevance as relevance
 from ._relevance import sentence_relevance as sentence_relevance
 from ._relevance import token_relevance as token_relevance
-from ._result import Place as Place
-from ._result import SentenceRelevance as SentenceRelevance
+from ._request import Place as Place
+from ._request import SentenceRelevance as SentenceRelevance

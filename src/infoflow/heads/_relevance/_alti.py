@@ -1,4 +1,4 @@
-"""ALTI: what an attention's output is made of, through its values, output projection, residual and norm."""
+"""ALTI: decomposition of an attention's output through its values, output projection, residual and norm."""
 
 # H head, T query token, S key token, d head width, D model width
 
@@ -14,12 +14,9 @@ from infoflow.foundation import UserError
 from infoflow.models import Model
 
 from ._mixing import Mixing, follow
-from ._nodes import AbstractNode, AttentionNode, LinearNode, NormNode, PassNode, SharedNode, Value
-from ._predictions import sentences
+from ._nodes import AbstractNode, AttentionNode, LinearNode, NormNode, PassNode, SharedNode, Tape, Value
 from ._recorder import recording
-from ._request import Request, without_cache
-from ._result import Place, SentenceRelevance
-from ._tape import Tape
+from ._request import Place, Request, SentenceRelevance, sentences, without_cache
 
 _CHUNK = 1 << 24  # numbers of (query, key, width) held at a time
 
@@ -46,7 +43,7 @@ class Sublayer:
 
     @property
     def written(self) -> Float[Tensor, "head key width"]:
-        r"""What each head writes of each key at weight 1: $f_h(x_j) = (x_j W_V^h + b_V^h) W_O^h$."""
+        r"""Each head's output for each key at weight 1: $f_h(x_j) = (x_j W_V^h + b_V^h) W_O^h$."""
         core = self.attention.core
         return core.value @ self.output.weight.T.unflatten(0, (len(core.value), core.value.shape[-1]))
 
@@ -65,12 +62,12 @@ class Sublayer:
 
     @property
     def made(self) -> Float[Tensor, "token width"]:
-        """The sublayer's output, biases and all: the sum of `terms`, and of what biases give."""
+        """The sublayer's output, biases included: the sum of `terms` and of the biases."""
         output = self.linearised(self.summed)
         return output if self.norm is None or self.norm.bias is None else output + self.norm.bias
 
     def terms(self, queries: slice) -> Float[Tensor, "token key width"]:
-        """What each key brings to some queries' output; in cross-attention the residual is one more, the last."""
+        """Contribution of each key to some queries' output; in cross-attention the residual is the last term."""
         core = self.attention.core
         parts_TSD = torch.einsum("hts,hsd->tsd", core.weights[:, queries], self.written)
         residual_TD = self.residual[queries]
@@ -82,7 +79,7 @@ class Sublayer:
         return self.linearised(parts_TSD, queries)
 
     def head_terms(self) -> Float[Tensor, "token head width"]:
-        """What each head brings to the output."""
+        """Contribution of each head to the output."""
         core = self.attention.core
         return self.linearised(torch.einsum("hts,hsd->thd", core.weights, self.written))
 
@@ -94,7 +91,7 @@ class Sublayer:
         chunks = [slice(start, start + step) for start in range(0, len(made_TD), step)]
         shares_TS = torch.cat([_shares(made_TD[queries], self.terms(queries)) for queries in chunks])
         total_T1 = shares_TS.sum(1, keepdim=True)
-        # A token that no term moves towards its output: it stays what it is.
+        # A token that no term moves towards its output is unchanged.
         shares_TS = torch.where(total_T1 > 0, shares_TS / total_T1, 0.0)
         heads_TH = _shares(made_TD, self.head_terms()) / torch.where(total_T1 > 0, total_T1, 1.0)
         lost_T = (total_T1 <= 0).squeeze(1).to(shares_TS)
@@ -117,7 +114,7 @@ def alti_relevance(request: Request) -> SentenceRelevance:
 
     with rows normalised. $\mathrm{LN_{lin}}$ centres, multiplies by the gain and divides by the deviation at token i;
     it is absent in pre-norm models. The terms of a token, $\mathrm{LN_{lin}}(b_O)$ and the norm's bias add up to its
-    output $y_i$. Feed-forward layers are passed over. In cross-attention the residual is one term and each source token
+    output $y_i$. Feed-forward layers are skipped. In cross-attention the residual is one term and each source token
     another. A head's relevance is its own $c$, weighted by how much of token i reaches the prediction.
 
     Source: [@ferrando2022] for encoders; [@ferrando2022plus] for encoder and decoder; the relevance of heads is ours.
@@ -126,13 +123,13 @@ def alti_relevance(request: Request) -> SentenceRelevance:
     return follow(request.model, mixings, request.predictions.positions)
 
 
-def alti_contributions(model: Model, batch: Mapping[str, Any]) -> list[dict[Place, Tensor]]:
+def alti_contributions(model: Model, batch: Mapping[str, Any] | str) -> list[dict[Place, Tensor]]:
     """ALTI's map of every attention, for each sentence of a batch: by (stack, kind, layer), (query, key).
 
-    Rows of self-attention sum to 1; those of cross-attention to 1 less what the residual brings.
+    Rows of self-attention sum to 1; those of cross-attention to 1 minus the residual's share.
 
     Raises:
-        UserError: An input is missing, or the blocks are built in another way than pre- or post-norm.
+        UserError: An input is missing, or the blocks are neither pre-norm nor post-norm.
     """
     found = []
     for predictions in sentences(model, batch, None):
@@ -142,10 +139,10 @@ def alti_contributions(model: Model, batch: Mapping[str, Any]) -> list[dict[Plac
 
 
 def sublayers(model: Model, inputs: dict[str, Any]) -> list[Sublayer]:
-    """Every attention of one sentence, with what lies between it and the next sublayer.
+    """Every attention of one sentence, with the operations up to the next sublayer.
 
     Raises:
-        UserError: The blocks are neither pre-norm nor post-norm, or tokens reach each other beside attention.
+        UserError: The blocks are neither pre-norm nor post-norm, or tokens interact outside attention.
     """
     if reason := model.anatomy.beside_attention():
         raise UserError(f"ALTI does not hold for {model.name}: {reason}. Use a gradient method instead.")
@@ -168,7 +165,7 @@ def _sublayers(tape: Tape) -> Iterator[Sublayer]:
             readers.setdefault(value, []).append(node)
 
     def only_reader(value: Value) -> AbstractNode | None:
-        """Passing over what changes nothing."""
+        """The only node that reads a value, ignoring nodes that change nothing."""
         found = readers.get(value, [])
         while len(found) == 1 and isinstance(found[0], PassNode):
             found = readers.get(found[0].output, [])

@@ -122,7 +122,7 @@ def _values(up_NHTe: Tensor, down_NHTe: Tensor, weights_HTS: Tensor, above_HSe: 
 
 
 def _query_terms(core: AttentionCore) -> Float[Tensor, "head query value_width width"]:
-    """z of the queries: only those of the same token matter."""
+    """z of the queries: only terms of the same token matter."""
     weights_HTS, value_HSe, key_HSf = core.weights, core.value, core.key
     products_HSef = value_HSe.unsqueeze(3) * key_HSf.unsqueeze(2)
     mean_HTef = (weights_HTS @ products_HSef.flatten(2)).unflatten(2, products_HSef.shape[2:])

@@ -1,4 +1,4 @@
-"""Rules of CP-LRP and AttnLRP as changes of the backward pass: gradient times input then gives the relevance."""
+"""Rules of CP-LRP and AttnLRP as changes of the backward pass, so that gradient times input is the relevance."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,7 +20,7 @@ _TINY = 1e-10  # keeps f(x) / x finite at 0
 
 @contextmanager
 def backward_rules(model: Model, variant: Variant) -> Iterator[None]:
-    r"""Forward passes inside the block compute what they always do; their gradients follow the rules.
+    r"""Forward passes inside the block are unchanged; their gradients follow the rules.
 
     | function | `"cp-lrp"` [@ali2022] | `"attn-lrp"` [@achtibat2024] |
     |---|---|---|
@@ -29,8 +29,8 @@ def backward_rules(model: Model, variant: Variant) -> Iterator[None]:
     | activation | $x \cdot f(x)/x$, the quotient a constant | the same |
     | gated product $f(g) \cdot u$ | $f(g)$ is a constant | both factors get half |
 
-    As in lxt, which says of layer-wise relevance propagation that it is covered by a patent that allows personal and
-    scientific use.
+    As in lxt, whose documentation says that layer-wise relevance propagation is covered by a patent that allows
+    personal and scientific use.
     """
     with ExitStack() as stack:
         mode = _Rules(variant)
@@ -74,7 +74,7 @@ class _Rules(TorchFunctionMode):
     def __init__(self, variant: Variant) -> None:
         super().__init__()
         self._variant, self._inside = variant, 0
-        self._activated: Tensor | None = None  # what the latest activation gave
+        self._activated: Tensor | None = None  # output of the latest activation
 
     def enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         self._inside += 1
@@ -116,7 +116,7 @@ def _quotient(states: Tensor, output: Tensor) -> Tensor:
 
 
 def _with_gradient_of(surrogate: Tensor, output: Tensor) -> Tensor:
-    """The number `output` to the last bit, with the gradient of `surrogate`."""
+    """The value of `output`, exactly, with the gradient of `surrogate`."""
     return output.detach() + (surrogate - surrogate.detach())
 
 

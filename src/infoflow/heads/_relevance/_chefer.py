@@ -15,13 +15,12 @@ from ._gradients import Output, run_copies, seed_chunks
 from ._lrp import propagate, require_whole, unembedding_of
 from ._nodes import AttentionNode
 from ._recorder import recording
-from ._request import Request, without_cache
-from ._result import Place, SentenceRelevance, joined
+from ._request import Place, Request, SentenceRelevance, joined, without_cache
 from ._rule import Rule
 
 
 def chefer_relevance(request: Request, output: Output | None) -> SentenceRelevance:
-    r"""The positive part of attention times gradient, followed through the layers.
+    r"""The positive part of attention times gradient, propagated through the layers.
 
     $$ \bar A = \frac{1}{H} \sum_h (\nabla A_h \odot A_h)^+, \qquad R \leftarrow R + \bar A R $$
 
@@ -117,7 +116,7 @@ def _of_weights(node: AttentionNode, relevance: Tensor) -> Float[Tensor, "seed h
 
 
 def _over_heads(maps: Float[Tensor, "seed head query key"]) -> Float[Tensor, "seed query key"]:
-    """Their mean; 0 where every head was pruned away."""
+    """Their mean; 0 if every head was pruned."""
     return maps.sum(1) / max(1, maps.shape[1])
 
 
@@ -156,7 +155,7 @@ def _tokens(maps: dict[Place, Float[Tensor, "seed query key"]], positions: Tenso
 
 
 def _in_order(maps: dict[Place, Tensor]) -> list[tuple[Place, Tensor]]:
-    """As the forward pass runs them: in each layer self-attention comes before cross-attention."""
+    """In execution order: in each layer self-attention comes before cross-attention."""
     return sorted(maps.items(), key=lambda item: (item[0][2], item[0][1] != "self"))
 
 
@@ -165,7 +164,7 @@ def _identity(like: Tensor) -> Tensor:
 
 
 def _row_normalised(relevance: Tensor) -> Tensor:
-    """Rows of R − I divided by their sums, plus I; rows of I stay what they are."""
+    """Rows of R − I divided by their sums, plus I; rows equal to I are unchanged."""
     rest = relevance - _identity(relevance)
     total = rest.sum(2, keepdim=True)
     return torch.where(total == 0, 0.0, rest / torch.where(total == 0, 1.0, total)) + _identity(relevance)

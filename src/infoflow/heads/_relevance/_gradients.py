@@ -1,4 +1,4 @@
-"""Relevance from one backward pass for all predictions of a sentence: each in its own copy of it."""
+"""Relevance from one backward pass for all predictions of a sentence, with one copy of it per prediction."""
 
 # N seed, T token, L layer, H head, D width
 
@@ -13,11 +13,10 @@ from torch import Tensor, nn
 from infoflow.foundation import UserError
 from infoflow.models import Model, tap
 
-from ._request import Request, without_cache
-from ._result import Place, SentenceRelevance, joined
+from ._request import Place, Request, SentenceRelevance, joined, without_cache
 
 Output = Callable[[Any], Tensor]
-"""A user's own number to explain: of the model's output, (rows,) or (rows, token)."""
+"""A user-defined number to explain, computed from the model's output: (rows,) or (rows, token)."""
 
 _COPIED_NUMBERS = 1 << 24  # states of all layers held for one backward pass
 
@@ -34,7 +33,7 @@ class Copies:
 def gradient_relevance(
     request: Request, output: Output | None, rules: Callable[[], AbstractContextManager] = nullcontext
 ) -> SentenceRelevance:
-    r"""Gradient times input at the output projection's input, which is the derivative by a gate on the head.
+    r"""Gradient times input at the output projection's input: the derivative with respect to a gate on the head.
 
     $$ R_h = \sum_{t, d} c^h_{td} \frac{\partial y}{\partial c^h_{td}} = \frac{\partial y}{\partial \xi_h} $$
 
@@ -65,7 +64,7 @@ def run_copies(request: Request, seeds: Tensor, output: Output | None) -> Copies
     """Run the copies for some of the request's seeds; gradients must be enabled.
 
     Raises:
-        UserError: The model has no head and no `output` is given, or `output` gives numbers of a wrong shape.
+        UserError: The model has no head and there is no `output`, or `output` has a wrong shape.
     """
     model, num = request.model, len(seeds)
     inputs = {name: _copied(value, num) for name, value in request.predictions.inputs.items()}
@@ -82,7 +81,7 @@ def run_copies(request: Request, seeds: Tensor, output: Output | None) -> Copies
 
 
 def seed_chunks(request: Request, numbers_per_seed: int | None = None) -> Iterator[Tensor]:
-    """Indices of as many seeds as one backward pass can hold."""
+    """Indices of the seeds for each backward pass, as many as fit."""
     stacks = request.model.anatomy.stacks
     tokens = max(value.shape[1] for value in request.predictions.inputs.values() if _is_sequence(value))
     default = sum(16 * len(stack.layers) * stack.width * tokens for stack in stacks)

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from transformers.activations import ACT2CLS
 from transformers.pytorch_utils import Conv1D
 
-from ._nodes import LinearNode, LostNode, NormNode, PassNode, Value
-from ._tape import Tape, close, rows
+from ._nodes import LinearNode, LostNode, NormNode, PassNode, Tape, Value, close, rows
 
 ACTIVATIONS = tuple({cls[0] if isinstance(cls, tuple) else cls for cls in ACT2CLS.values()} | {nn.GELU})
 CURVES = (nn.functional.gelu, nn.functional.relu, nn.functional.silu, torch.tanh, torch.relu, Tensor.tanh)
@@ -29,7 +28,7 @@ def leaf(module: nn.Module) -> Record | None:
 
 
 def is_norm(module: nn.Module) -> bool:
-    """LayerNorm, or RMSNorm, which every family names for itself."""
+    """LayerNorm, or RMSNorm, which every family defines itself."""
     name = type(module).__name__
     return isinstance(module, nn.LayerNorm) or "RMSNorm" in name or name == "T5LayerNorm"
 
@@ -57,7 +56,7 @@ class Norm:
 
     @classmethod
     def of(cls, module: nn.Module, states: Float[Tensor, "*rows width"], output: Tensor) -> "Norm | None":
-        """What a norm computed of `states`; None where its output is something else."""
+        """The norm applied to `states`; None if its output differs."""
         centred = isinstance(module, nn.LayerNorm)
         names = [name for name in ("eps", "variance_epsilon") if hasattr(module, name)]
         weight, bias = (_detached(getattr(module, name, None)) for name in ("weight", "bias"))
@@ -71,7 +70,7 @@ class Norm:
         return None
 
     def __call__(self, states: Tensor, constant_scale: bool = False) -> Tensor:
-        """The norm; with `constant_scale` the deviation counts as a constant in the gradient, the mean does not."""
+        """The norm; with `constant_scale` the deviation, but not the mean, is a constant in the gradient."""
         moved = states - states.mean(-1, keepdim=True) if self.centred else states
         scale = (moved.square().mean(-1, keepdim=True) + self.epsilon).rsqrt()
         output = moved * (scale.detach() if constant_scale else scale) * self.gain

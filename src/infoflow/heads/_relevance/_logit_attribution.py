@@ -1,4 +1,4 @@
-"""What each head adds to a logit directly, past all later layers."""
+"""The direct contribution of each head to a logit, bypassing all later layers."""
 
 # N seed, T token, H head, D width
 
@@ -8,24 +8,22 @@ from torch import Tensor
 from infoflow.foundation import UserError
 
 from ._lrp import unembedding_of
-from ._nodes import AbstractNode, AttentionNode, LinearNode, NormNode, PassNode, SharedNode, Value
+from ._nodes import AbstractNode, AttentionNode, LinearNode, NormNode, PassNode, SharedNode, Tape, Value
 from ._recorder import recording
-from ._request import Request, without_cache
-from ._result import Place, SentenceRelevance
-from ._tape import Tape
+from ._request import Place, Request, SentenceRelevance, without_cache
 
 
 def logit_attribution(request: Request) -> SentenceRelevance:
-    r"""A head's output at the prediction's token, through the final norm taken as linear, on the target's unembedding.
+    r"""A head's output at the prediction's token, through the linearised final norm, on the target's unembedding.
 
     $$ R_h = \mathrm{LN_{lin}}(c^h_p W_O^h) \cdot u_y $$
 
     where the norm's deviation is that of its actual input. The parts of all heads, feed-forward layers, embeddings and
-    biases add up to the logit. Only in pre-norm models do heads write straight into what the final norm reads, and only
-    those of the stack that predicts.
+    biases add up to the logit. Heads write directly into the final norm's input only in pre-norm models, and only in
+    the predicting stack.
 
     Raises:
-        UserError: The model is no pre-norm model, or its head is more than a norm and a linear map.
+        UserError: The model is not pre-norm, or its head is more than a norm and a linear map.
     """
     model, positions = request.model, request.predictions.positions
     with torch.no_grad(), recording(model) as tape:
@@ -52,7 +50,7 @@ def logit_attribution(request: Request) -> SentenceRelevance:
 
 
 def _direction(norm: NormNode, unembedding_ND: Tensor, positions: Tensor) -> Tensor:
-    """The gradient of the logit by what the final norm reads, with its deviation constant."""
+    """The gradient of the logit with respect to the final norm's input, with constant deviation."""
     states_ND = norm.states[positions]
     moved = states_ND - states_ND.mean(1, keepdim=True) if norm.centred else states_ND
     scale_N1 = (moved.square().mean(1, keepdim=True) + norm.epsilon).rsqrt()

@@ -1,4 +1,4 @@
-"""Layer-wise relevance propagation as Voita and others do it: one sentence, all its predictions together."""
+"""Layer-wise relevance propagation after Voita and others: one sentence, all its predictions together."""
 
 # N seed, T token, L layer, H head, D width
 
@@ -10,12 +10,10 @@ from torch import Tensor
 from infoflow.foundation import UserError
 from infoflow.models import Model
 
-from ._nodes import AttentionNode, LinearNode, LostNode, PassNode, Value, no_rule
+from ._nodes import AttentionNode, LinearNode, LostNode, PassNode, Tape, Value, no_rule
 from ._recorder import recording
-from ._request import Request, without_cache
-from ._result import Place, SentenceRelevance, joined
+from ._request import Place, Request, SentenceRelevance, joined, without_cache
 from ._rule import Absorbed, Rule, merged
-from ._tape import Tape
 
 _SEED_NUMBERS = 1 << 25  # numbers of one relevance tensor
 
@@ -33,10 +31,10 @@ def voita_relevance(request: Request, rule: Rule) -> SentenceRelevance:
     | state with several readers | sum, scaled to the sum of the readers' absolute relevance |
 
     The encoder's output is such a state: all decoder layers read it. Rescaling keeps the absolute sum, so that with the
-    default rule the tokens of source and target come to 1, less a deficit of order ε.
+    default rule the tokens of source and target sum to 1, up to a deficit of order ε.
 
-    Source: [@voita2021], in whose terms [@voita2019heads] compute the relevance of heads. Layer-wise relevance
-    propagation is, says the documentation of lxt, covered by a patent that allows personal and scientific use.
+    Source: [@voita2021], which defines the relevance of heads of [@voita2019heads]. According to lxt's documentation,
+    layer-wise relevance propagation is covered by a patent that allows personal and scientific use.
     """
     model, positions = request.model, request.predictions.positions
     with torch.no_grad(), recording(model) as tape:
@@ -55,7 +53,7 @@ def voita_relevance(request: Request, rule: Rule) -> SentenceRelevance:
 
 
 def unembedding_of(tape: Tape, logits: Tensor) -> tuple[LinearNode, set[Value]]:
-    """The linear map that gave the logits, and the values above it."""
+    """The linear map that produced the logits, and the values above it."""
     producers = {node.output: node for node in tape.nodes}
     value, above = tape.value(logits), set()
     while value is not None:
@@ -70,7 +68,7 @@ def unembedding_of(tape: Tape, logits: Tensor) -> tuple[LinearNode, set[Value]]:
 
 
 def require_whole(model: Model, tape: Tape, above: set[Value]) -> None:
-    """Every attention must lead to the logits: a lost thread would pass for a constant."""
+    """Check that every attention leads to the logits: a lost path would count as a constant."""
     reached = set(above)
     for node in reversed(tape.nodes):
         if node.output in reached:

@@ -13,13 +13,13 @@ from infoflow.foundation import NUM_BLOCKS, UserError, block_of, current_display
 from infoflow.models import IGNORED, Model
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from .._head_measure import HEAD_KEYS
+from .._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK
 from ._methods import METHODS
 from ._relevance import check_normalise, each_sentence, misses_paths, normalised
-from ._result import Place
+from ._request import Place
 from ._rule import Rule
 
-_SCHEMA = TableSchema(
+HEAD_RELEVANCE = TableSchema(
     name="head_relevance",
     version=1,
     description="Share of a head among the heads of its layer and kind in what the model's predictions rest on, "
@@ -41,20 +41,20 @@ _SCHEMA = TableSchema(
 class Relevance(Intervention):
     r"""`relevance` of every head, averaged over the predictions of some sentences.
 
-    Predictions are decoder steps; every real token of a causal LM; every token of a masked LM but special ones, on
-    uncorrupted text. Each one's shares are taken first and averaged then, as [@voita2019heads] do. An encoder–decoder
-    reads the corpus's translations. Intervals resample sentences.
+    Predictions are decoder steps; every real token of a causal LM; every token except special ones of a masked LM, on
+    uncorrupted text. Shares are computed for each prediction and then averaged, as in [@voita2019heads]. An
+    encoder–decoder reads the corpus's translations. Intervals resample sentences.
 
     Args:
         method: See `relevance`.
-        sentences: How many, chosen by hash; they are the cost of the measure.
+        sentences: Number of sentences, chosen by hash; it determines the cost of the measure.
         normalise: `"signed"` or `"abs"`.
-        rule: Of `method="voita"`, as `softmax` and `bias` are.
+        rule: For `method="voita"`, like `softmax` and `bias`.
 
     Source: [@voita2019heads].
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = HEAD_RELEVANCE
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Relevance(Intervention):
         return list(islice((row for row in ordered if self._predicts(reader, row)), self.sentences))
 
     def _predicts(self, reader: Reader, row: int) -> bool:
-        """A masked LM is not asked about special tokens, and a sentence may have no other."""
+        """Whether a sentence has a prediction: a masked LM predicts no special tokens, and there may be no other."""
         if reader.model.task != "masked-lm":
             return True
         return not reader.sentence_rows(row, "clean", 0)[reader.source_stack].special.all()
@@ -124,10 +124,10 @@ class Relevance(Intervention):
     def _rows(self, place: Place, sums: np.ndarray) -> list[dict[str, Any]]:
         stack, kind, layer = place
         num_heads = sums.shape[1] - 1
-        keys = {"stack": stack, "kind": kind, "layer": layer}
+        keys = {STACK: stack, KIND: kind, LAYER: layer}
         settings = {"method": self.method, "normalise": self.normalise}
         return [
-            {**keys, "head": head, **settings, **ratio_estimate(sums[:, head], sums[:, -1], 1 / num_heads)}
+            {**keys, HEAD: head, **settings, **ratio_estimate(sums[:, head], sums[:, -1], 1 / num_heads)}
             for head in range(num_heads)
         ]
 
@@ -139,7 +139,7 @@ def _add(sums: dict[Place, np.ndarray], place: Place, block: int, shares: np.nda
 
 
 def _keywords(model: Model, streams: Mapping[str, Stream]) -> dict[str, torch.Tensor]:
-    """One sentence as the model's keywords; labels say which predictions count."""
+    """One sentence as the model's arguments; labels mark the predictions that count."""
     source = next(iter(streams.values()))
     batch = {"input_ids": source.input_ids, "attention_mask": source.real.long()}
     if len(model.anatomy.stacks) > 1:

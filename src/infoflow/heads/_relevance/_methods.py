@@ -15,9 +15,8 @@ from ._chefer import chefer_propagated, chefer_relevance
 from ._gradients import gradient_relevance
 from ._logit_attribution import logit_attribution
 from ._lrp import voita_relevance
-from ._request import Request
-from ._result import SentenceRelevance
-from ._rollout_relevance import flow_relevance, rollout_relevance
+from ._mixing import flow_relevance, rollout_relevance
+from ._request import Request, SentenceRelevance
 from ._rule import Rule
 
 Method = Callable[[Request], SentenceRelevance]
@@ -75,4 +74,4 @@ METHODS: dict[str, Callable[[Model, dict[str, Any]], Method]] = {
 }
 
 ATTENTION_ONLY = ("chefer", "alti", "rollout", "flow")
-"""Methods that follow attention from layer to layer: what reaches a token in another way is nothing to them."""
+"""Methods that follow only attention between layers and ignore other paths to a token."""

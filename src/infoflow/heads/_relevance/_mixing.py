@@ -1,6 +1,7 @@
-"""How attentions mix tokens, followed from each prediction down to the embeddings."""
+"""How attention mixes tokens, followed from each prediction down to the embeddings; rollout and flow."""
 
 # N seed, T token, S memory token, H head
+# B copy (1), H head, T query token, S key token
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,27 +10,29 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from infoflow.models import Model
+from infoflow.foundation import UserError
+from infoflow.models import Model, tap
 
-from ._result import Place, SentenceRelevance
+from .._rollout import attention_flow
+from ._request import Place, Request, SentenceRelevance, without_cache
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Mixing:
-    """What an attention with its residual makes each token of; rows of `own` and `across` together sum to 1."""
+    """Composition of each token after an attention with its residual; rows of `own` and `across` together sum to 1."""
 
     own: Float[Tensor, "token token"]
-    """Shares of the stack's own tokens, as they enter the attention."""
+    """Shares of the stack's own tokens at the input of the attention."""
     across: Float[Tensor, "token memory"] | None
     """Shares of the encoder's tokens, in cross-attention."""
     heads: Float[Tensor, "token head"]
-    """What each head brings to each token."""
+    """Contribution of each head to each token."""
 
 
 def follow(model: Model, mixings: Mapping[Place, Mixing], positions: Int[Tensor, " seed"]) -> SentenceRelevance:
     """Product of the mixings from the predictions' states downwards.
 
-    A head's relevance is what it brings to each token, weighted by how much of that token reaches the prediction.
+    A head's relevance is its contribution to each token, weighted by how much of that token reaches the prediction.
     """
     stacks = [stack.name for stack in model.anatomy.stacks]
     reaching: dict[str, Tensor] = {}
@@ -52,5 +55,61 @@ def follow(model: Model, mixings: Mapping[Place, Mixing], positions: Int[Tensor,
 
 
 def _downwards(mixings: Mapping[Place, Mixing], stacks: list[str]) -> list[tuple[Place, Mixing]]:
-    """From the top: a decoder before the encoder; in a layer cross-attention before self-attention."""
+    """From top to bottom: a decoder before the encoder; in a layer cross-attention before self-attention."""
     return sorted(mixings.items(), key=lambda item: (-stacks.index(item[0][0]), -item[0][2], item[0][1] == "self"))
+
+
+def rollout_relevance(request: Request) -> SentenceRelevance:
+    r"""Attention, averaged over heads and with half of each token from its residual, multiplied through the layers.
+
+    $$ \hat A = \tfrac12 \bar A + \tfrac12 I $$
+
+    in self-attention; in cross-attention half comes from the memory. By construction all heads of a layer carry the
+    same amount, so a head's relevance is the part that it moves between tokens (j ≠ i) and that reaches the prediction;
+    heads of cross-attention all have the same relevance.
+
+    Source: [@abnar2020], for tokens; the relevance of heads is ours.
+    """
+    model, attention = request.model, _attention(request)
+    mixings = {}
+    for one in model.anatomy.attentions():
+        weights_HTS = attention[one.stack, one.kind][one.layer][0]
+        mean_TS = weights_HTS.sum(0) / max(1, one.num_heads)
+        own_TT = torch.eye(weights_HTS.shape[1]).to(weights_HTS)
+        half = own_TT / 2 if one.num_heads else own_TT  # where all heads were pruned away tokens go on as they are
+        carried_HT = weights_HTS.sum(2)
+        if one.kind == "self":
+            carried_HT = carried_HT - weights_HTS.diagonal(dim1=1, dim2=2)
+        mixings[one.stack, one.kind, one.layer] = Mixing(
+            own=mean_TS / 2 + half if one.kind == "self" else half,
+            across=mean_TS / 2 if one.kind == "cross" else None,
+            heads=carried_HT.T / (2 * max(1, one.num_heads)),
+        )
+    return follow(model, mixings, request.predictions.positions)
+
+
+def flow_relevance(request: Request) -> SentenceRelevance:
+    """Tokens by `attention_flow`; heads get none.
+
+    Raises:
+        UserError: The model has an encoder and a decoder, between which the published graph has no edges.
+    """
+    if len(request.model.anatomy.stacks) > 1:
+        raise UserError(f'method="flow" is for single stacks; {request.model.name} has two. Use method="rollout".')
+    ((key, layers),) = _attention(request).items()
+    mask = request.predictions.inputs.get("attention_mask")
+    flow_TS = attention_flow([_mean(layer).cpu() for layer in layers], None if mask is None else mask.cpu())[0]
+    return SentenceRelevance(heads={}, tokens={key[0]: flow_TS[request.predictions.positions]})
+
+
+def _mean(weights: Float[Tensor, "sentence head query key"]) -> Float[Tensor, "sentence 1 query key"]:
+    """Mean over heads, whose number differs between layers of a pruned model; the identity if none is left."""
+    if weights.shape[1]:
+        return weights.mean(1, keepdim=True)
+    return torch.eye(weights.shape[2]).to(weights).expand(len(weights), 1, -1, -1)
+
+
+def _attention(request: Request) -> dict[tuple[str, str], list[Tensor]]:
+    with torch.no_grad(), tap(request.model, attention=True) as seen:
+        request.model.module(**request.predictions.inputs, **without_cache(request.model))
+    return dict(seen.attention)

@@ -1,9 +1,11 @@
-"""The functions that a Transformer is made of, as layer-wise relevance propagation sees them, for one sentence."""
+"""The functions of a Transformer in layer-wise relevance propagation, for one sentence."""
 
 # N seed, T token, S memory token, O output, I input, D width, H head, d head width
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -30,7 +32,7 @@ class AbstractNode:
     def relevance(
         self, relevance: Float[Tensor, "seed token output"], rule: Rule, absorbed: Absorbed
     ) -> tuple[Float[Tensor, "seed token input"], ...]:
-        """Relevance of each input, given the output's."""
+        """Relevance of each input, from the output's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -88,7 +90,7 @@ class SharedNode(AbstractNode):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class PassNode(AbstractNode):
-    """Relevance goes through unchanged: activations, additive constants, scaling by a number."""
+    """A function that passes relevance unchanged: activations, additive constants, scaling by a number."""
 
     def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
         return (relevance,)
@@ -108,7 +110,7 @@ class SliceNode(AbstractNode):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LostNode(AbstractNode):
-    """Something that relevance propagation has no rule for."""
+    """A function without a rule for relevance propagation."""
 
     reason: str
 
@@ -117,7 +119,7 @@ class LostNode(AbstractNode):
 
 
 def no_rule(what: str) -> str:
-    """The message for something that relevance cannot pass."""
+    """The message for a function that relevance cannot pass."""
     return (
         f"Layer-wise relevance propagation has no rule for {what}. "
         'Use a gradient method instead: method="gradient-x-input", "attn-lrp" or "chefer".'
@@ -142,19 +144,19 @@ class ProjectedStates:
 class AttentionNode(AbstractNode):
     """From the states of queries and memory to the heads' outputs, where they enter the output projection.
 
-    `projections` is one for queries, keys and values fused (self-attention), or two: queries; keys and values.
+    `projections` is one map for queries, keys and values fused (self-attention), or two: queries; keys and values.
     """
 
     attention: Attention
     core: AttentionCore
-    unknown: str | None = None  # what happens to queries and keys before the softmax, where no rule is known
+    unknown: str | None = None  # operation on queries and keys before the softmax without a rule
     rotations: "tuple[Rotation, Rotation] | None" = None  # of queries and of keys
     projections: tuple[ProjectedStates, ...]
 
     def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
         if self.unknown is not None:
             raise UserError(no_rule(self.unknown))
-        if self.attention.num_heads == 0:  # pruned away: it reads nothing
+        if self.attention.num_heads == 0:  # pruned: it reads nothing
             return tuple(each.states.new_zeros(len(relevance), *each.states.shape) for each in self.projections)
         heads_NHTd = relevance.unflatten(2, (self.attention.num_heads, self.attention.head_dim)).transpose(1, 2)
         core = self._ungrouped(core_relevance(heads_NHTd, self.core, rule))
@@ -197,7 +199,7 @@ class Rotation:
         return self.cos.shape[-1]
 
     def terms(self) -> tuple[Tensor, Tensor]:
-        """What the same dimension and its partner contribute to each output."""
+        """Contributions of the same dimension and its partner to each output."""
         turned, rest = self.states[..., : self.rotated], self.states[..., self.rotated :]
         half = self.rotated // 2
         partner = torch.cat([-turned[..., half:], turned[..., :half]], dim=-1) * self.sin
@@ -211,3 +213,36 @@ class Rotation:
         result[..., :half] += partner_R[..., half : self.rotated]
         result[..., half : self.rotated] += partner_R[..., :half]
         return result.unflatten(1, relevance.shape[1:3])
+
+
+class Tape:
+    """The nodes of one forward pass of one sentence."""
+
+    def __init__(self) -> None:
+        self.nodes: list[AbstractNode] = []
+        self.sources: dict[str, Value] = {}  # by stack: the input of its first block
+        self._values: dict[int, tuple[Tensor, Value]] = {}  # tensors are held, so that their ids stay valid
+        self._next = 0
+
+    def new(self, tensor: Tensor) -> Value:
+        """A new value for this tensor."""
+        self._next += 1
+        self._values[id(tensor)] = (tensor, self._next)
+        return self._next
+
+    def value(self, tensor: Any) -> Value | None:
+        """The value of a tensor, or None if it does not depend on any block's input."""
+        held = self._values.get(id(tensor))
+        return None if held is None else held[1]
+
+
+def rows(states: Tensor) -> Tensor:
+    """One sentence's states as (token, width)."""
+    return states.detach().reshape(math.prod(states.shape[:-1]), states.shape[-1])
+
+
+def close(first: Tensor, second: Tensor) -> bool:
+    """Whether two tensors are equal up to rounding."""
+    if first.shape != second.shape:
+        return False
+    return first.numel() == 0 or bool((first - second).abs().max() <= 1e-4 * (1 + second.abs().max()))

@@ -1,4 +1,4 @@
-"""What a forward pass is made of: linear maps, norms, attention, sums and products, in the order in which they ran."""
+"""Records a forward pass: linear maps, norms, attention, sums and products, in execution order."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,9 +23,11 @@ from ._nodes import (
     Rotation,
     SharedNode,
     SliceNode,
+    Tape,
     Value,
+    close,
+    rows,
 )
-from ._tape import Tape, close, rows
 
 _SUMS = (torch.add, Tensor.add, Tensor.add_, Tensor.__add__, Tensor.__radd__, Tensor.__iadd__)
 _PRODUCTS = (*PRODUCTS, Tensor.mul_, Tensor.__imul__)
@@ -39,7 +41,7 @@ def recording(model: Model) -> Iterator[Tape]:
     """Record the forward pass that runs inside the block: one pass, of one sentence.
 
     Raises:
-        UserError: The model is in half precision, in which shares of sums near zero are noise.
+        UserError: The model is in half precision, where shares of sums near zero are noise.
     """
     if (dtype := next(model.module.parameters()).dtype) not in (torch.float32, torch.float64):
         raise UserError(f"This method needs a model in float32. {model.name} is in {dtype}: load it with float32.")
@@ -53,7 +55,7 @@ def recording(model: Model) -> Iterator[Tape]:
 
 
 class _Recorder(TorchFunctionMode):
-    """Hooks see the modules; the mode sees what lies between them: sums, products and views."""
+    """Hooks see the modules; the mode sees the operations between them: sums, products and views."""
 
     def __init__(self, model: Model, tape: Tape) -> None:
         super().__init__()
@@ -112,7 +114,7 @@ class _Recorder(TorchFunctionMode):
         def after(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
             value = self.tape.value(args[0])
             if value is not None and isinstance(output, Tensor):
-                record(self.tape, module, args[0], output, value)  # still inside: what it computes is no part
+                record(self.tape, module, args[0], output, value)  # still inside: what it computes is not a part
             elif value is not None:  # a router of experts, which transformers derives from a linear map
                 for part in output if isinstance(output, tuple | list) else ():
                     if isinstance(part, Tensor) and part.is_floating_point():

@@ -10,17 +10,16 @@ from torch import Tensor
 from infoflow.foundation import UserError
 from infoflow.models import Model
 
+from .._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK
 from ._methods import ATTENTION_ONLY, METHODS
-from ._predictions import SentencePredictions, sentences
-from ._request import Request
-from ._result import Place, SentenceRelevance
+from ._request import Place, Request, SentencePredictions, SentenceRelevance, sentences
 
 _NORMALISE = ("signed", "abs", None)
 
 
 def relevance(
     model: Model,
-    batch: Mapping[str, Any],
+    batch: Mapping[str, Any] | str,
     method: str = "voita",
     position: int | None = None,
     target: int | None = None,
@@ -51,23 +50,23 @@ def relevance(
     | `"logit-attribution"` | a head's direct part in the logit (pre-norm models) | |
     | `"flow"` | `attention_flow`: for `token_relevance` alone | |
 
-    LRP methods are, says the documentation of lxt, covered by a patent that allows personal and scientific use.
+    According to lxt's documentation, LRP methods are covered by a patent that allows personal and scientific use.
 
     With `bias="share"` (default, as published) a bias is shared equally among all inputs, so a head whose output
     projection is zero still receives relevance: never read small relevance as contribution; `"absorb"` gives it 0.
 
     Args:
-        batch: What the Hugging Face model takes as keywords. A model from encoder to decoder needs `decoder_input_ids`
-            or `labels`; padding needs `attention_mask`.
+        batch: Arguments of the Hugging Face model, or one sentence as text. An encoder-decoder model needs
+            `decoder_input_ids` or `labels`; padding needs `attention_mask`.
         position: Index along the logits (decoder step, or token); negative ones count from the end; sentences that have
             only padding there are left out. Default: all predicted positions: decoder steps, real tokens of a causal
             LM, labelled tokens of a masked LM (without `labels` all real ones).
-        target: Token id whose logit is explained; by default the top one at each position.
+        target: Token id whose logit is explained; default: the top one at each position.
         normalise: See above.
 
     Returns:
         Columns stack, kind, layer, head, relevance. Predictions for which a layer's heads sum to 0 are left out of its
-        average. `frame.attrs["absorbed_share"]` holds what biases took away with `bias="absorb"`.
+        average. `frame.attrs["absorbed_share"]` is the share absorbed by biases with `bias="absorb"`.
 
     Raises:
         UserError: Unknown method or option, an input is missing, or the method has no rule for this family.
@@ -81,22 +80,22 @@ def relevance(
         values = np.concatenate([normalised(one.heads[place], normalise) for one in results])
         rows += _head_rows(place, _mean(values))
     order = {(one.stack, one.kind, one.layer): index for index, one in enumerate(model.anatomy.attentions())}
-    rows.sort(key=lambda row: (order[row["stack"], row["kind"], row["layer"]], row["head"]))
-    frame = pd.DataFrame(rows, columns=["stack", "kind", "layer", "head", "relevance"])
+    rows.sort(key=lambda row: (order[row[STACK], row[KIND], row[LAYER]], row[HEAD]))
+    frame = pd.DataFrame(rows, columns=[*HEAD_KEYS, "relevance"])
     frame.attrs["absorbed_share"] = float(np.mean([one.absorbed for one in results]))
     return frame
 
 
 def token_relevance(
     model: Model,
-    batch: Mapping[str, Any],
+    batch: Mapping[str, Any] | str,
     method: str = "voita",
     position: int | None = None,
     target: int | None = None,
     normalise: str | None = None,
     **options: Any,
 ) -> pd.DataFrame:
-    r"""How much each token that the model reads matters for each of its predictions.
+    r"""How much each input token matters for each of the model's predictions.
 
     Relevance at state 0 (the embeddings with their positions), summed over dimensions: absolute values for `"voita"`,
     where source and target together come to 1 less a small deficit; signed values for the gradient methods, whose sum
@@ -127,7 +126,7 @@ def token_relevance(
                     {
                         "sentence": predictions.sentence,
                         "position": place,
-                        "stack": stacks,
+                        STACK: stacks,
                         "token": tokens,
                         "relevance": row,
                     }
@@ -138,7 +137,7 @@ def token_relevance(
 
 def sentence_relevance(
     model: Model,
-    batch: Mapping[str, Any],
+    batch: Mapping[str, Any] | str,
     method: str = "voita",
     position: int | None = None,
     target: int | None = None,
@@ -154,13 +153,13 @@ def sentence_relevance(
 
 def each_sentence(
     model: Model,
-    batch: Mapping[str, Any],
+    batch: Mapping[str, Any] | str,
     method: str,
     position: int | None,
     target: int | None,
     options: dict[str, Any],
 ) -> Iterator[tuple[SentencePredictions, SentenceRelevance]]:
-    """Every sentence of a batch that has a prediction to explain, and what the method finds for each prediction."""
+    """Every sentence of a batch with a prediction to explain, and the relevance for each prediction."""
     if method not in METHODS:
         raise UserError(f"method must be one of {', '.join(METHODS)}. Got {method}.")
     chosen = sentences(model, batch, position)
@@ -174,18 +173,18 @@ def each_sentence(
 
 
 def misses_paths(model: Model, method: str) -> str | None:
-    """Why a method that follows attention from layer to layer does not hold for `model`, or None."""
+    """Why a method that follows only attention between layers does not apply to `model`, or None."""
     return model.anatomy.beside_attention() if method in ATTENTION_ONLY else None
 
 
 def check_normalise(normalise: str | None) -> None:
-    """Refuse what no table below names."""
+    """Refuse an unknown normalisation."""
     if normalise not in _NORMALISE:
         raise UserError(f'normalise must be "signed", "abs" or None. Got {normalise}.')
 
 
 def normalised(heads: Tensor, normalise: str | None) -> np.ndarray:
-    """Relevance of (seed, head) over the heads of a layer; NaN where there is nothing to divide by."""
+    """Relevance of (seed, head) normalised over the heads of a layer; NaN for a zero divisor."""
     values = heads.double().cpu().numpy()
     if normalise is None:
         return values
@@ -202,6 +201,6 @@ def _mean(values: np.ndarray) -> np.ndarray:
 def _head_rows(place: Place, values: np.ndarray) -> list[dict[str, Any]]:
     stack, kind, layer = place
     return [
-        {"stack": stack, "kind": kind, "layer": layer, "head": head, "relevance": float(value)}
+        {STACK: stack, KIND: kind, LAYER: layer, HEAD: head, "relevance": float(value)}
         for head, value in enumerate(values)
     ]

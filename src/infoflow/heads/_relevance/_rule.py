@@ -1,4 +1,4 @@
-"""How a function's relevance is shared among its inputs: the transition of Voita's LRP and its rescaling."""
+"""How a function's relevance is distributed among its inputs: the transition of Voita's LRP and its rescaling."""
 
 # N seed, T token, O output, I input
 
@@ -27,11 +27,11 @@ class Rule:
     with $\alpha = ½$ (so both terms add up, and a positive seed stays positive) and $s_o = -1$ where the sum is
     negative, else 1.
 
-    `bias="share"` is this; `"absorb"` leaves $f(0)$ out of the numerators and has it in the denominators alone
-    (its positive part with $z^+$, its negative part with $z^-$), so it takes relevance away until the rescaling.
-    `softmax="const"` takes the attention weights as constants.
+    `bias="share"` is this; `"absorb"` leaves $f(0)$ out of the numerators and keeps it in the denominators (its
+    positive part with $z^+$, its negative part with $z^-$), so it removes relevance until the rescaling.
+    `softmax="const"` treats the attention weights as constants.
 
-    Source: [@voita2021], the code of whose 2021 release is followed where [@voita2019heads] say nothing. There ε in
+    Source: [@voita2021]; the code of its 2021 release is followed where [@voita2019heads] are silent. Its ε in
     LayerNorm is 1e-6; here it is the model's.
     """
 
@@ -52,7 +52,7 @@ class Rule:
 
 @dataclass(kw_only=True, slots=True)
 class Absorbed:
-    """Relevance that met biases and did not come out: a share of what went in, over all functions with a bias."""
+    """Relevance absorbed by biases: a share of the input relevance, over all functions with a bias."""
 
     lost: float = 0.0
     received: float = 0.0
@@ -63,14 +63,14 @@ class Absorbed:
 
 
 def rescaled(relevance: Tensor, wanted: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """The relevance scaled so that its absolute sum over `dims` is `wanted`, less a deficit of order ε."""
+    """The relevance scaled so that its absolute sum over `dims` is `wanted`, up to a deficit of order ε."""
     return relevance * (wanted / (relevance.abs().sum(dims, keepdim=True) + EPSILON))
 
 
 def factors(
     relevance: Tensor, positive: Tensor, negative: Tensor, rule: Rule, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """What multiplies the positive and the negative part of z, given their sums for each output (… O).
+    """Factors on the positive and the negative part of z, from their sums for each output (… O).
 
     `bias` are the outputs' absorbed constants.
     """
@@ -177,7 +177,7 @@ def shared_between(
 
 
 def merged(parts: list[Tensor]) -> Tensor:
-    """Sum of what several readers of one state give back, scaled to the sum of their absolute sums, for each seed."""
+    """Sum of several readers' relevance for one state, scaled to the sum of their absolute sums, for each seed."""
     if len(parts) == 1:
         return parts[0]
     wanted = torch.stack([part.abs().sum((1, 2), keepdim=True) for part in parts]).sum(0)

@@ -1,10 +1,12 @@
-"""Layer by task: how far tuning moved each layer's space, and the weights behind it."""
+"""Layer-by-task figures: how far tuning changed each layer's representations and weights."""
 
 import pandas as pd
 
-from .._figure import Panel, ReportFigure
+from infoflow.adaptation import TUNING_CHANGE, TUNING_WEIGHTS
+
+from .._figure import ReportFigure
 from .._numbers import listed, number, two_digits
-from .._samples import Samples
+from .._samples import Samples, chosen
 from .._shown_models import ShownModels
 from ._methods import INSIDE
 from ._rows import (
@@ -20,11 +22,11 @@ from ._rows import (
     plain,
     tasks_of,
 )
-from ._squares import square_chart
+from ._squares import chosen_of, square_panels
 
 MEASURES = {"pwcca": "PWCCA", "cka": "linear CKA", "rsa": "RSA"}
 _CONTROLS = {"untrained": FROM_SCRATCH, SHUFFLED: SHUFFLED}
-"""Group of rows → the row that its control is in."""
+"""Group of rows → the row that holds its control."""
 _BY = ["task", "measure", "layer"]
 COMPONENTS = (
     "query",
@@ -49,7 +51,7 @@ COMPONENTS = (
 
 
 def change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A panel for each line, with tasks as rows; None where nothing was looked at from inside."""
+    """One panel per line, with tasks as rows; None if no representations were compared before and after tuning."""
     own = most_examples(plain(frame))
     own = own[own["measure"].isin(list(MEASURES))]
     if own.empty or not bool(own["trained"].any()):
@@ -63,12 +65,7 @@ def change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
     controls = [name for name in _CONTROLS.values() if name in set(drawn["label"])]
     labels = [*tasks_of(data[data["trained"]]), *controls]
     how = {"across": "layer", "labels": labels, "title": "layer (0 = embeddings)", "told": "distance"}
-    panels = [
-        Panel(
-            spec=square_chart(of(drawn, series=one.key), **how, strongest=float(drawn["value"].max())), title=one.label
-        )
-        for one in series
-    ]
+    panels = square_panels(drawn, series, **how, strongest=float(drawn["value"].max()))
     return ReportFigure(
         id="tuning-change",
         question="Which layers did tuning change?",
@@ -84,15 +81,14 @@ def change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
         ],
         method=INSIDE,
         data=data,
-        tables=("tuning_change",),
+        tables=(TUNING_CHANGE.name,),
         findings=("adaptation:A-1",),
-        template="evaluated.html.jinja",
-        payload={"sets": [MEASURES[name] for name in measures], "layout": "wide", "apart": True},
+        **chosen_of([MEASURES[name] for name in measures]),
     )
 
 
 def _of_controls(controls: list[str]) -> str:
-    """What the caption says of the last rows."""
+    """The caption's sentence about the control rows."""
     told = {FROM_SCRATCH: "the untrained model after tuning", SHUFFLED: "tuning on labels that changed places"}
     if not controls:
         return ""
@@ -100,7 +96,7 @@ def _of_controls(controls: list[str]) -> str:
 
 
 def _drawn(data: pd.DataFrame, measures: list[str]) -> pd.DataFrame:
-    """With labels and texts; of each control the mean over tasks as one row."""
+    """The rows with labels and texts; each control becomes one row, its mean over tasks."""
     trained = data[data["group"] == "trained"].assign(label=data["task"])
     rows = trained.assign(
         shown=[
@@ -114,22 +110,27 @@ def _drawn(data: pd.DataFrame, measures: list[str]) -> pd.DataFrame:
         rows = pd.concat([rows, mean.assign(shown=[number(value, 2) for value in mean["value"]])])
     rows = rows[rows["measure"].isin(measures)].sort_values("layer", kind="stable")
     return rows.assign(
-        set=rows["measure"].map({name: place for place, name in enumerate(measures)}),
+        set=rows["measure"].map(measures.index),
         text=[f"{100 * value:.0f}" for value in rows["value"]],
         grey=rows["label"].isin(list(_CONTROLS.values())),
     )
 
 
 def _sentence(rows: pd.DataFrame, measures: list[str], name: str) -> str:
-    """The upper half of the layers against the lower half, and the layer that changed most; by the first measure that
-    is known (PWCCA takes more words than some tasks have)."""
+    """Compare the upper half of the layers with the lower half, and name the layer that changed most.
+
+    Uses the first measure with known values: PWCCA needs more words than some tasks have.
+    """
     means = of(rows, measure=next(one for one in measures if one in set(rows["measure"].astype(str))))
     top = int(means["layer"].max())
     halves = []
     for part in (means["layer"] > (top + 1) / 2, (means["layer"] > 0) & (means["layer"] <= top / 2)):
         halves.append(Samples.of(averaged(means[part], [])))
-    by_layer = means.groupby("layer")["value"].mean()
-    most = f"In {name}, tuning moved layer {int(str(by_layer.idxmax()))} furthest ({number(by_layer.max(), 2)})"
+    layers = {int(str(layer)): Samples.of(averaged(own, [])) for layer, own in means.groupby("layer")}
+    furthest = chosen(layers)
+    if furthest is None:
+        return ""
+    most = f"In {name}, tuning moved layer {furthest.key} furthest ({number(furthest.estimate.value, 2)})"
     if not all(halves):
         return f"{most}."
     gap = (halves[0] - halves[1]).estimate()
@@ -139,7 +140,7 @@ def _sentence(rows: pd.DataFrame, measures: list[str], name: str) -> str:
 
 
 def weights_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A panel for each line, blocks by components, a set for each task; None without weights."""
+    """One panel per line, blocks by components, one set per task; None without weights."""
     own = most_examples(plain(frame))
     own = own[own["trained"]]
     if own.empty:
@@ -152,10 +153,10 @@ def weights_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         data.assign(
             value=data["relative"],
             label=[block_label(layer) for layer in data["layer"]],
-            set=data["task"].map({name: place for place, name in enumerate(tasks)}),
+            set=data["task"].map(tasks.index),
             text=[f"{100 * value:.0f}" for value in data["relative"]],
             shown=[f"{100 * value:.2g}%" for value in data["relative"]],
-            place=data["component"].map({name: place for place, name in enumerate(order)}),
+            place=data["component"].map(order.index),
         )
         .sort_values("place", kind="stable")
         .drop(columns="place")
@@ -167,9 +168,7 @@ def weights_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         id="tuning-weights",
         question="Which weights did tuning move?",
         answer=[_furthest(of(data, series=one.key), one.label) for one in series],
-        panels=[
-            Panel(spec=square_chart(of(rows, series=one.key), **how, strongest=most), title=one.label) for one in series
-        ],
+        panels=square_panels(rows, series, **how, strongest=most),
         caption="Colours, and numbers where there is room: norm of the change in percent of the norm before; means "
         "over seeds. All panels and tasks on one scale. Nothing is a control here: a weight that moves may move at "
         "random.",
@@ -181,9 +180,8 @@ def weights_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         ],
         method=INSIDE,
         data=data,
-        tables=("tuning_weights",),
-        template="evaluated.html.jinja",
-        payload={"sets": tasks, "layout": "wide", "apart": True},
+        tables=(TUNING_WEIGHTS.name,),
+        **chosen_of(tasks),
     )
 
 
@@ -192,7 +190,7 @@ def block_label(layer: int, stack: str = "") -> str:
 
 
 def block_labels(layers: pd.Series, stack: str = "") -> list[str]:
-    """From top to bottom: the task's head, blocks, embeddings."""
+    """Row labels from top to bottom: the task's head, the blocks, the embeddings."""
     found = sorted({int(layer) for layer in layers}, key=lambda layer: 10**6 if layer == -2 else layer, reverse=True)
     return [block_label(layer, stack) for layer in found]
 

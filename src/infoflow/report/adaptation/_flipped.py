@@ -1,10 +1,12 @@
-"""Examples that changed sides: what the tuned model says, and what is said without its tuning or its pretraining."""
+"""Examples that changed sides: the tuned model's answers against answers without tuning or without pretraining."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+
+from infoflow.adaptation import TASK_ANSWERS
 
 from .._figure import ReportFigure
 from .._numbers import number
@@ -13,16 +15,16 @@ from ._methods import SCORES
 from ._rows import FROZEN, FULL, METHODS, main_method, most_examples, plain, way_of
 
 _MOST = 24  # examples in all
-_LETTERS = 220  # of a text
+_LETTERS = 220  # characters of a text
 _KEYS = ["series", "task", "shape", "example", "text", "wanted"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Beside:
-    """What the answers of tuned models stand beside."""
+    """The answers that a tuned model's answers are compared with."""
 
     key: str
-    head: str  # of the column of its answers
+    head: str  # heading of the column with its answers
     name: str  # in a sentence
     question: str
     caption: str
@@ -68,12 +70,11 @@ BESIDE = (
         ),
     ),
 )
-"""In the order of preference: the first that there are answers of is shown."""
+"""In order of preference: the figure shows the first one that has answers."""
 
 
 def flipped_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A table of examples that are right after tuning and were wrong before or without, or the other way round; None
-    without any."""
+    """Table of examples that are right in exactly one of the tuned model and its control; None if there are none."""
     both, beside = _both(frame)
     flipped = both[both["right_tuned"] != both["right_beside"]]
     if flipped.empty:
@@ -107,14 +108,14 @@ def flipped_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         data=shown[["series", "task", "example", "text", "wanted", "said_beside", "said_tuned"]].rename(
             columns={"said_beside": f"said_{beside.key}"}
         ),
-        tables=("task_answers",),
+        tables=(TASK_ANSWERS.name,),
         template="flipped.html.jinja",
         payload={"rows": rows, "beside": beside.head},
     )
 
 
 def _both(frame: pd.DataFrame) -> tuple[pd.DataFrame, Beside]:
-    """A row for each example that the tuned model and the first of `BESIDE` that is there have both answered."""
+    """One row per example answered by both the tuned model and the first available entry of `BESIDE`."""
     tuned = _answers(plain(frame), trained=True)
     answers = {"untrained": _answers(plain(frame), trained=False), "guess": _guessed(tuned)}
     if main_method(frame) != FROZEN:
@@ -128,7 +129,7 @@ def _both(frame: pd.DataFrame) -> tuple[pd.DataFrame, Beside]:
 
 
 def _answers(own: pd.DataFrame, *, trained: bool) -> pd.DataFrame:
-    """Of most labelled examples, of each line's first seeds."""
+    """The answers at the largest number of labelled examples, from each line's first seeds."""
     most = most_examples(own)
     kept = (most["trained"] == trained) & (most["shape"] != "regression")  # a number is neither right nor wrong
     first = pd.DataFrame(most[kept])
@@ -140,7 +141,7 @@ def _answers(own: pd.DataFrame, *, trained: bool) -> pd.DataFrame:
 
 
 def _guessed(tuned: pd.DataFrame) -> pd.DataFrame:
-    """The same if the commonest of the right answers were always given; of classes alone, others have none."""
+    """The same rows if every answer were the most frequent correct one; classification tasks only."""
     own = tuned[tuned["shape"] == "classification"]
     if own.empty:
         return own
@@ -149,7 +150,7 @@ def _guessed(tuned: pd.DataFrame) -> pd.DataFrame:
 
 
 def _some_of_each(flipped: pd.DataFrame) -> pd.DataFrame:
-    """Of each task as many that became right as wrong, where there are, and of each line one before a second one."""
+    """Per task, equally many gained and lost examples where possible; takes one per line before a second one."""
     kinds = flipped.groupby(["task", "right_tuned"], sort=False)
     each = max(1, _MOST // kinds.ngroups)
     place = flipped.groupby(["task", "right_tuned", "series"], sort=False).cumcount()
@@ -163,7 +164,7 @@ def _some_of_each(flipped: pd.DataFrame) -> pd.DataFrame:
 
 
 def _told(row: dict[Hashable, Any]) -> dict[str, str]:
-    """The text and the answers; of a tagged text only the words with different tags, where the tags are whole."""
+    """The text and the answers; for complete taggings, only the words whose tags differ."""
     words = str(row["text"]).split()
     answers = {"wanted": str(row["wanted"]), "beside": str(row["said_beside"]), "tuned": str(row["said_tuned"])}
     tags = {name: text.split() for name, text in answers.items()}

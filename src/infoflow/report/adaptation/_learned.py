@@ -1,9 +1,11 @@
-"""Who learned the task: the change of the loss during tuning, by block and component."""
+"""Which parts learned the task: the change of the loss during tuning, by block and component."""
 
 from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from infoflow.adaptation import TUNING_ALLOCATION
 
 from .._figure import Panel, ReportFigure
 from .._numbers import number
@@ -11,11 +13,11 @@ from .._shown_models import ShownModels
 from ._change import COMPONENTS, block_label, block_labels
 from ._methods import ALLOCATION
 from ._rows import most_examples, of, plain, tasks_of
-from ._squares import square_chart
+from ._squares import chosen_of, square_chart
 
 
 def learned_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A panel for each line, blocks by components, a set for each task; None without a recording."""
+    """One panel per line, blocks by components, one set per task; None without a recording."""
     own = most_examples(plain(frame))
     own = own[own["trained"] & (own["total"] != 0)]
     if own.empty:
@@ -23,13 +25,13 @@ def learned_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     data = _by_place(own, models)
     tasks = tasks_of(data)
     order = [*COMPONENTS, *sorted(set(data["component"].astype(str)) - set(COMPONENTS))]
-    places = data["component"].map({name: place for place, name in enumerate(order)})
+    places = data["component"].map(order.index)
     rows = data.assign(place=places).sort_values("place", kind="stable")
     rows = rows.assign(
         nats=rows["value"],
         value=rows["share"],
         label=[block_label(layer, stack) for layer, stack in zip(rows["layer"], rows["stack"], strict=True)],
-        set=rows["task"].map({name: place for place, name in enumerate(tasks)}),
+        set=rows["task"].map(tasks.index),
         text=[number(100 * share, 0) for share in rows["share"]],
         shown=[f"{number(100 * share, 1)}% of the loss change, {number(nats, 3)} nats"
                for share, nats in zip(rows["share"], rows["value"], strict=True)],
@@ -53,16 +55,15 @@ def learned_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         ],
         method=ALLOCATION,
         data=data,
-        tables=("tuning_allocation",),
-        template="evaluated.html.jinja",
-        payload={"sets": tasks, "layout": "wide", "apart": True},
+        tables=(TUNING_ALLOCATION.name,),
+        **chosen_of(tasks),
     )
 
 
 def _by_place(own: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    """Of each place the shares, means over seeds; `stack` is that of blocks beside those that models are compared by.
+    """Each position's shares as means over seeds; `stack` is empty except for blocks outside the compared stack.
 
-    Both stacks' embeddings are one place, so that all shares of a model add up to one.
+    Embeddings of both stacks count as one position, so that a model's shares add up to one.
     """
     beside = ~own.index.isin(models.main(own).index) & (own["layer"] >= 0).to_numpy()
     own = own.assign(share=own["value"] / own["total"], stack=np.where(beside, own["stack"].astype(str), ""))
@@ -81,7 +82,7 @@ def _panel(rows: pd.DataFrame, title: str, how: dict[str, Any]) -> Panel:
 
 def _sentence(data: pd.DataFrame, name: str) -> str:
     by_task = data.groupby(["task", "stack", "layer"])["share"].sum()
-    by_place = by_task.unstack("task", fill_value=0.0).mean(axis=1).rename("share")  # a decoder is tuned for some alone
+    by_place = by_task.unstack("task", fill_value=0.0).mean(axis=1).rename("share")  # a decoder is tuned on some only
     head = f"{number(100 * by_place.get(('', -2), 0.0), 0)}% of the fall of the loss came from the task's head"
     blocks = by_place[by_place.index.get_level_values("layer") >= 0]
     if blocks.empty:

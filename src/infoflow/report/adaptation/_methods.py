@@ -1,4 +1,4 @@
-"""How the numbers of the figures of tuned models are made."""
+"""Methods paragraphs for the figures of tuned models."""
 
 from .._figure import Method
 

@@ -1,20 +1,22 @@
-"""In which layer the label can be read, and what probes of language lose and gain by tuning."""
+"""In which layer the label can be read, and what linguistic probes lose and gain through tuning."""
 
 from dataclasses import asdict
 
 import pandas as pd
 
+from infoflow.adaptation import LABEL_BY_LAYER, PROBES_AFTER_TUNING
+
 from .._curves import interval_note
-from .._figure import Panel, ReportFigure
+from .._figure import ReportFigure
+from .._layer_figure import layer_panels, stacked
 from .._numbers import estimate_text, number
 from .._samples import Samples
 from .._shown_models import ShownModels
-from ..forms._layer_chart import LayerChart
 from ..forms._lines import SHARE
 from ..probing._rows import task_label
 from ._methods import INSIDE
 from ._rows import MOST_TASKS, averaged, bands, estimated, gap_text, left_out, most_examples, of, plain, tasks_of
-from ._squares import square_chart
+from ._squares import chosen_of, square_panels
 
 BEFORE = "untuned"
 INFORMATION = {
@@ -22,31 +24,33 @@ INFORMATION = {
     "information about the input": "the token that is read",
     "information about the output": "the token to come",
 }
-"""Metrics that are information, and what it is about."""
+"""Information metrics → what the information is about."""
+_ACCURACY = {
+    "y_title": "accuracy of a linear probe",
+    "baseline_name": "majority class",
+    "bounds": SHARE,
+    "controls": (BEFORE,),
+}
+_NATS = {"y_title": "nats", "baseline_name": "shuffled", "controls": (BEFORE,)}
 _COLUMNS = ["series", "group", "layer", "value", "low", "high", "seeds", "count", "shown"]
 
 
 def label_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A panel for each task, lines after tuning; None where no label was read."""
+    """One panel per task, lines after tuning; None if no labels were probed."""
     own = most_examples(plain(frame))
     own = own[(own["metric"] == "accuracy") & own["trained"]]
     if own.empty or not bool((own["state"] == "after").any()):
         return None
     means = averaged(own, ["task", "state", "layer"])
-    data = estimated(means, ["task", "state", "layer"], SHARE)
+    data = estimated(means, ["task", "state", "layer"], "share")
     tasks = tasks_of(data)
     tables = {task: _curves(of(data, task=task)) for task in tasks}
-    table = pd.concat([one.assign(task=task) for task, one in tables.items()], ignore_index=True)
-    panels = []
-    for task in tasks[:MOST_TASKS]:
-        series = models.present(tables[task][tables[task]["group"] == "trained"])
-        how = {"y_title": "accuracy of a linear probe", "baseline_name": "majority class", "bounds": SHARE}
-        panels.append(Panel.of(LayerChart(table=tables[task], series=series, controls=(BEFORE,), **how), task))
+    table, drawn = stacked(tables, "task"), {task: tables[task] for task in tasks[:MOST_TASKS]}
     return ReportFigure(
         id="label-by-layer",
         question="In which layer does the label become readable?",
-        answer=[text for task in tasks[:MOST_TASKS] for text in _sentences(of(means, task=task), task, models)],
-        panels=panels,
+        answer=[text for task in drawn for text in _sentences(of(means, task=task), task, models)],
+        panels=layer_panels(drawn, models, **_ACCURACY),
         caption=f"{interval_note(table)} Lines: after tuning.{left_out(tasks)}",
         how_to_read=[
             "Across: layers, from the embeddings (0) on. Up: the share of test examples whose label a linear probe "
@@ -57,13 +61,13 @@ def label_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         ],
         method=INSIDE,
         data=table,
-        tables=("label_by_layer",),
+        tables=(LABEL_BY_LAYER.name,),
         payload={"apart": True},
     )
 
 
 def information_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A panel for each task and what information is about, lines after tuning; None where none was measured."""
+    """One panel per task and target of the information, lines after tuning; None if none was measured."""
     own = most_examples(plain(frame))
     own = own[own["metric"].isin(list(INFORMATION)) & own["trained"]].dropna(subset="value")
     if own.empty or not bool((own["state"] == "after").any()):
@@ -72,22 +76,17 @@ def information_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure
     data = estimated(means, ["task", "metric", "state", "layer"])
     tasks = tasks_of(data)
     shown = [(task, metric) for task in tasks for metric in INFORMATION if len(of(data, task=task, metric=metric))]
-    tables = [_curves(of(data, task=task, metric=metric)).assign(task=task, metric=metric) for task, metric in shown]
-    panels = []
-    for (task, metric), table in list(zip(shown, tables, strict=True))[:MOST_TASKS]:
-        series = models.present(table[table["group"] == "trained"])
-        chart = LayerChart(table=table, series=series, controls=(BEFORE,), y_title="nats", baseline_name="shuffled")
-        panels.append(Panel.of(chart, f"{task}: {INFORMATION[metric]}"))
-    table = pd.concat(tables, ignore_index=True)
+    tables = {(task, metric): _curves(of(data, task=task, metric=metric)) for task, metric in shown}
+    table, drawn = stacked(tables, "task", "metric"), {key: tables[key] for key in shown[:MOST_TASKS]}
     return ReportFigure(
         id="information-after-tuning",
         question="What do layers know of input, output and label, before and after?",
         answer=[
             text
-            for task, metric in shown[:MOST_TASKS]
+            for task, metric in drawn
             for text in _known(of(means, task=task, metric=metric), task, INFORMATION[metric], models)
         ],
-        panels=panels,
+        panels=layer_panels(drawn, models, lambda key: f"{key[0]}: {INFORMATION[key[1]]}", **_NATS),
         caption=f"{interval_note(table)} Lines: after tuning. Each panel has its own scale.{left_out(shown, 'panels')}",
         how_to_read=[
             "Across: layers, from the embeddings (0) on. Up: mutual information, in nats, of the cluster of a state "
@@ -99,13 +98,13 @@ def information_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure
         ],
         method=INSIDE,
         data=table,
-        tables=("label_by_layer",),
+        tables=(LABEL_BY_LAYER.name,),
         payload={"apart": True},
     )
 
 
 def _known(means: pd.DataFrame, task: str, what: str, models: ShownModels) -> list[str]:
-    """Of each line what tuning added to, or took from, the information at the top layer."""
+    """How much tuning changed each line's information at the top layer."""
     told = []
     for one in models.present(means):
         states = [of(means, series=one.key, state=state) for state in ("after", "before")]
@@ -123,7 +122,7 @@ def _gained(after: Samples, before: Samples, unit: str = "") -> str:
 
 
 def _curves(rows: pd.DataFrame) -> pd.DataFrame:
-    """After tuning as lines; before, the untrained model and the majority class as controls."""
+    """Lines after tuning; the pretrained state, the untrained model and the majority class as controls."""
     groups = {"after": "trained", "before": BEFORE, "untrained": "untrained"}
     found = rows.assign(group=rows["state"].map(groups))[_COLUMNS]
     base = rows.groupby("layer", as_index=False)["baseline"].mean().rename(columns={"baseline": "value"})
@@ -132,7 +131,7 @@ def _curves(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sentences(means: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
-    """Of each line the best layer after tuning, and what tuning added at the top."""
+    """Each line's best layer after tuning, and the gain from tuning at the top layer."""
     told = []
     for one in models.present(means):
         after, before = (of(means, series=one.key, state=state) for state in ("after", "before"))
@@ -146,7 +145,7 @@ def _sentences(means: pd.DataFrame, task: str, models: ShownModels) -> list[str]
 
 
 def _readable_from(after: pd.DataFrame) -> str:
-    """The best layer, and the first with nine tenths of what it has above the majority class."""
+    """The best layer, and the first layer with nine tenths of its margin over the majority class."""
     means = after.groupby("layer")[["value", "baseline"]].mean()
     above = means["value"] - means["baseline"]
     if float(above.max()) <= 0:
@@ -156,7 +155,7 @@ def _readable_from(after: pd.DataFrame) -> str:
 
 
 def probes_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A panel for each line, properties by layers, a set for each task; None without probes before and after."""
+    """One panel per line, properties by layers, one set per task; None without probes before and after."""
     own = most_examples(plain(frame))
     own = own[own["trained"]]
     means = averaged(own, ["task", "probe", "layer", "state"])
@@ -167,7 +166,7 @@ def probes_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
     probes = list(dict.fromkeys(data["probe"].astype(str)))
     rows = data.assign(
         label=[task_label(name) for name in data["probe"].astype(str)],
-        set=data["task"].map({name: place for place, name in enumerate(tasks)}),
+        set=data["task"].map(tasks.index),
         text=[number(100 * value, 0) for value in data["value"]],
     ).sort_values("layer", kind="stable")
     series, most = models.present(data), float(data["value"].abs().max())
@@ -177,7 +176,7 @@ def probes_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
         id="probes-after-tuning",
         question="What does the model forget about words, and what does it learn?",
         answer=[_extremes(of(data, series=one.key), one.label) for one in series],
-        panels=[Panel(spec=square_chart(of(rows, series=one.key), **how), title=one.label) for one in series],
+        panels=square_panels(rows, series, **how),
         caption=f"{bands(data, 'test words')} Numbers: points of accuracy after tuning less before; in blue what is "
         "gained, in orange what is lost; all panels and tasks on one scale.",
         how_to_read=[
@@ -188,14 +187,13 @@ def probes_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | No
         ],
         method=INSIDE,
         data=data,
-        tables=("probes_after_tuning",),
-        template="evaluated.html.jinja",
-        payload={"sets": tasks, "layout": "wide", "apart": True},
+        tables=(PROBES_AFTER_TUNING.name,),
+        **chosen_of(tasks),
     )
 
 
 def _differences(means: pd.DataFrame) -> pd.DataFrame:
-    """After less before, seed by seed, for each line, task, property and layer."""
+    """After minus before, per seed, for each line, task, property and layer."""
     rows = []
     for keys, own in means.groupby(["series", "task", "probe", "layer"], sort=False):
         after, before = (Samples.of(own[own["state"] == state]) for state in ("after", "before"))
@@ -209,7 +207,7 @@ def _differences(means: pd.DataFrame) -> pd.DataFrame:
 
 
 def _extremes(data: pd.DataFrame, name: str) -> str:
-    """Of the differences that are clear of 0 the largest loss and the largest gain."""
+    """The largest loss and the largest gain among differences whose intervals exclude 0."""
     lost, gained = data[data["high"] < 0], data[data["low"] > 0]
     parts = []
     for word, clear, order in (("loses most", lost, lost["value"]), ("gains most", gained, -gained["value"])):

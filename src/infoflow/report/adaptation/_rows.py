@@ -1,4 +1,4 @@
-"""Rows of the tables of tuned models as figures show them: one way of tuning, means over seeds of tuning and tasks."""
+"""Rows of the tables of tuned models: one tuning method, means over tuning seeds and tasks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infoflow.foundation import Scale
+
 from .._numbers import estimate_text
 from .._samples import Estimate, Samples
 from .._shown_models import ShownModels
 from ..forms._hollow import HOLLOW
-from ..forms._lines import ANY
 
 FULL, FROZEN, AS_IS = "full", "frozen", "as-is"
 METHODS = {
@@ -21,7 +22,7 @@ METHODS = {
     "lora": "low-rank adapters",
     "frozen": "frozen features",
 }
-"""What methods are called, in reading order."""
+"""Names of tuning methods, in reading order."""
 STRATEGIES = {
     "as-is": "general",
     "continued": "continued on the domain",
@@ -29,11 +30,11 @@ STRATEGIES = {
     "scratch": "domain alone",
 }
 SHUFFLED, FROM_SCRATCH = "shuffled labels", "from scratch"
-"""What the two controls are called: tuned on labels that changed places, and from random weights."""
+"""Names of the two controls: tuned on shuffled labels, and tuned from random weights."""
 MOST_TASKS = 12
-"""Panels of a figure; further tasks are in its data."""
+"""Panels per figure; further tasks appear only in its data."""
 SCORED = ("task", "metric", "examples")
-"""What rows of scores are told apart by; a task has one main metric."""
+"""Key columns of score rows; each task has one main metric."""
 
 
 def tasks_of(frame: pd.DataFrame) -> list[str]:
@@ -49,18 +50,20 @@ def of(frame: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
 
 
 def plain(frame: pd.DataFrame, method: str | None = None) -> pd.DataFrame:
-    """Models as they are, tuned by one method on their own labels: in full, or where none was, by the first way of
-    `METHODS` that there is."""
+    """Models of the general strategy, tuned by one method on true labels.
+
+    Full tuning is preferred; otherwise the first available method of `METHODS`.
+    """
     return of(frame, strategy=AS_IS, control="", method=method or main_method(frame))
 
 
 def way_of(frame: pd.DataFrame) -> str:
-    """What the way of tuning that `plain` takes is called."""
+    """Name of the tuning method that `plain` selects."""
     return METHODS[main_method(frame)]
 
 
 def main_method(frame: pd.DataFrame) -> str:
-    """The method of that way."""
+    """The tuning method that `plain` selects."""
     known = set(of(frame, strategy=AS_IS, control="")["method"].astype(str))
     return next((method for method in METHODS if method in known), FULL)
 
@@ -69,39 +72,40 @@ def beside_shuffled(
     data: pd.DataFrame,
     frame: pd.DataFrame,
     by: Sequence[str],
-    bounds: tuple[float, float] | Callable[[str], tuple[float, float]] = ANY,
+    scale: Scale | Callable[[str], Scale] = "any",
 ) -> pd.DataFrame:
-    """`data`, and the same numbers of models tuned on labels that changed places, as the `group` "shuffled labels"; of
-    tasks that `data` has, and tuned as `plain` has it.
+    """Append the models tuned on shuffled labels to `data` as the `group` "shuffled labels".
+
+    Only tasks of `data`, tuned by the method that `plain` selects.
 
     Args:
-        data: As `estimated` makes it, of models as they are.
-        frame: The table that it was made of.
-        by: What it was made by.
-        bounds: As of `estimated`.
+        data: Result of `estimated` for the unchanged models.
+        frame: The table from which `data` was computed.
+        by: The columns passed to `estimated`.
+        scale: As in `estimated`.
     """
     own = most_examples(of(frame, strategy=AS_IS, control="shuffled-labels", method=main_method(frame)))
     own = own[own["task"].isin(data["task"])]
     if own.empty:
         return data
-    control = estimated(averaged(own, by), by, bounds).assign(group=SHUFFLED)
+    control = estimated(averaged(own, by), by, scale).assign(group=SHUFFLED)
     return pd.concat([data, control], ignore_index=True)
 
 
 def most_examples(frame: pd.DataFrame) -> pd.DataFrame:
-    """Of each task the rows with most labelled examples."""
+    """Each task's rows with the largest number of labelled examples."""
     if frame.empty:
         return frame
     return frame[frame["examples"] == frame.groupby("task")["examples"].transform("max")]
 
 
 def scores_on_test(frame: pd.DataFrame) -> pd.DataFrame:
-    """By the tasks' main metrics, on test examples."""
+    """Scores on test examples by each task's main metric."""
     return frame[(frame["part"].astype(str) == "test") & frame["main"].astype(bool)].dropna(subset="value")
 
 
 def averaged(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """One row for each line, seed, state and values of `by`: the mean over seeds of tuning and whatever else there is.
+    """One row per line, seed, state and values of `by`: the mean over tuning seeds and all other columns.
 
     Replicates are averaged too. Without them the interval is the mean of the rows' intervals.
     """
@@ -120,18 +124,18 @@ def averaged(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 def estimated(
     frame: pd.DataFrame,
     by: Sequence[str],
-    bounds: tuple[float, float] | Callable[[str], tuple[float, float]] = ANY,
+    scale: Scale | Callable[[str], Scale] = "any",
 ) -> pd.DataFrame:
-    """Mean over seeds and interval for each line, state and values of `by`; rows are those of `averaged`.
+    """Mean over seeds and interval for each line, state and values of `by`; takes the rows of `averaged`.
 
-    `bounds`: what the number can be, or of each `metric` of `by`. A t interval over few seeds may reach beyond, and is
-    cut there.
+    `scale`: the range of the values, or a function from each `metric` in `by` to its range.
     """
     keys = ["series", "trained", *by]
     rows: list[dict[str, Any]] = []
     for values, own in frame.groupby(keys, sort=False, dropna=False):
         named = dict(zip(keys, values if isinstance(values, tuple) else (values,), strict=True))
-        found = Samples.of(own).estimate().within(bounds(str(named["metric"])) if callable(bounds) else bounds)
+        of_metric = scale(str(named["metric"])) if callable(scale) else scale
+        found = Samples.of(own, scale=of_metric).estimate()
         told = {"shown": estimate_text(found), "baseline": float(own["baseline"].mean())}
         rows.append({**named, **asdict(found), **told, "group": "trained" if named["trained"] else "untrained"})
     names = [*keys, "value", "low", "high", "seeds", "count", "shown", "baseline", "group"]
@@ -139,7 +143,7 @@ def estimated(
 
 
 def bands(data: pd.DataFrame, counted: str = "test examples (of tags, words)") -> str:
-    """What intervals cover."""
+    """What the intervals cover."""
     seeds = int(data["seeds"].max()) if len(data) else 0
     least, most = (int(end) for end in (data["count"].min(), data["count"].max())) if len(data) else (0, 0)
     behind = f"; {least:,}{f' to {most:,}' if most > least else ''} {counted} for a number" if most else ""
@@ -150,16 +154,16 @@ def bands(data: pd.DataFrame, counted: str = "test examples (of tags, words)") -
 
 
 def names_of(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    """With the name of each line."""
+    """Add the name of each line."""
     return frame.assign(name=frame["series"].map({one.key: one.label for one in models.series}))
 
 
 def gap_text(found: Estimate) -> str:
-    """`0.05 (0.04 to 0.06)` for use inside brackets and lists."""
+    """`0.05 (0.04 to 0.06)`, for use inside brackets and lists."""
     return estimate_text(found).replace(" (", ", ").removesuffix(")")
 
 
 def left_out(every: Sequence[object], what: str = "tasks") -> str:
-    """What a caption says of tasks, or whatever else there is one of in a panel, that have none."""
+    """The caption's note about tasks (or other items) that have no panel."""
     more = len(every) - MOST_TASKS
     return f" {more} further {what}: in the data." if more > 0 else ""

@@ -1,23 +1,30 @@
-"""Objective by task: how well each pretrained model does once it is tuned."""
+"""Scores of each pretrained model after tuning: by task, by tuning method and by pretraining."""
 
 from typing import Any
 
 import pandas as pd
 
-from infoflow.results import score_bounds
+from infoflow.adaptation import TASK_SCORES
+from infoflow.results import scale_of
 
 from .._figure import Panel, ReportFigure
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
+from .._series import Series
 from .._shown_models import ShownModels
 from ..forms._chart import color_of, shape_of, tips
 from ..forms._dots import interval_dots
 from ._methods import SCORES
 from ._rows import (
+    AS_IS,
     FROM_SCRATCH,
+    FROZEN,
+    FULL,
+    METHODS,
     MOST_TASKS,
     SCORED,
     SHUFFLED,
+    STRATEGIES,
     averaged,
     bands,
     beside_shuffled,
@@ -31,19 +38,41 @@ from ._rows import (
     way_of,
 )
 
+_WITHIN = {
+    "pretraining": "the pretraining corpus",
+    "domain": "the domain's corpus",
+    "train": "the task's own training part",
+}
+
+
+def leaks(frame: pd.DataFrame) -> list[str]:
+    """One sentence per task and corpus that share test texts; empty if none do."""
+    own = frame[(frame["same"] > 0) | (frame["near"] > 0)].drop_duplicates(["task", "within"])
+    return [_sentence(row) for row in own.to_dict("records")]
+
+
+def _sentence(row: dict) -> str:
+    same, near, texts = (int(row[name]) for name in ("same", "near", "texts"))
+    where = _WITHIN.get(str(row["within"]), str(row["within"]))
+    apart = near - same  # identical texts count as near, too
+    parts = [f"{same:,} stand in {where}"] if same else []
+    parts += [f"{apart:,} {'more ' if same else ''}are one word apart from a text of {where}"] if apart else []
+    return f"{row['task']}: of {texts:,} test texts {' and '.join(parts)}."
+
+
 _TOLD = 6
 _CONTROLS = {"untrained": (FROM_SCRATCH, "cross", "✚"), SHUFFLED: (SHUFFLED, "triangle-down", "▼")}
-"""Group of rows → what the control is called, its mark, and that of the legend."""
+"""Group of rows → the control's name, its mark, and its mark in the legend."""
 
 
 def scores_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A panel for each task; None where nothing was tuned in full."""
+    """One panel per task; None if nothing was fully tuned."""
     own = averaged(most_examples(plain(scores)), SCORED)
     if not bool(own["trained"].any()):
         return None
-    own = own[own["task"].isin(own.loc[own["trained"], "task"])]  # others were tuned from scratch alone
-    plainly = estimated(own, SCORED, score_bounds)
-    data = names_of(beside_shuffled(plainly, scores, SCORED, score_bounds), models)
+    own = own[own["task"].isin(own.loc[own["trained"], "task"])]  # the others were only tuned from scratch
+    plainly = estimated(own, SCORED, scale_of)
+    data = names_of(beside_shuffled(plainly, scores, SCORED, scale_of), models)
     tasks = tasks_of(data)
     return ReportFigure(
         id="tuned-scores",
@@ -56,7 +85,7 @@ def scores_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         how_to_read=_how_to_read(data, models),
         method=SCORES,
         data=data,
-        tables=("tuned_scores",),
+        tables=(TASK_SCORES.name,),
         findings=tuple(f"adaptation:A-{number}" for number in (7, 8, 9, 10)),
         payload={"apart": True},
     )
@@ -106,7 +135,7 @@ def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
 
 
 def _best(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
-    """Of each task the highest score, and what is not told apart from it; the score, where there is one line."""
+    """Each task's highest score and the lines that do not clearly differ from it; with one line, its score."""
     told = []
     for task in tasks[:_TOLD]:
         rows = of(own, task=task, trained=True)
@@ -120,7 +149,7 @@ def _best(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]
 
 
 def _from_scratch(own: pd.DataFrame) -> list[str]:
-    """What pretraining gains, from the least to the most of all lines; over the tasks tuned from scratch too."""
+    """Smallest and largest gain from pretraining over lines, for tasks that were also tuned from scratch."""
     gains = {}
     states = own.groupby(["series", "seed", "task"])["trained"].transform("nunique")
     for series, rows in averaged(own[states > 1], []).groupby("series", sort=False):
@@ -136,3 +165,101 @@ def _from_scratch(own: pd.DataFrame) -> list[str]:
         f"Over tuning from scratch, pretraining gains least {estimate_text(ends[0])} and most "
         f"{estimate_text(ends[-1])}, means over tasks."
     ]
+
+
+_BY = ["strategy", "method"]
+_MOST = 8  # models with a panel
+
+
+def ways_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """One panel per line that was tuned in several combinations of strategy and method; None if there is none."""
+    own = most_examples(scores[(scores["control"] == "") & scores["trained"]])
+    own = _same_tasks(own)
+    counts = own.groupby("series")[_BY].apply(lambda rows: len(rows.drop_duplicates())) if len(own) else pd.Series()
+    own = own[own["series"].isin(counts[counts > 1].index)] if len(counts) else own
+    if own.empty:
+        return None
+    means = averaged(own, _BY)
+    data = estimated(means, _BY)
+    series = models.present(data)[:_MOST]
+    return ReportFigure(
+        id="tuned-ways",
+        question="Frozen or tuned, general or in the domain?",
+        answer=[text for one in series for text in _sentences(of(means, series=one.key), one.label)],
+        panels=[Panel(spec=_way_chart(of(data, series=one.key), models), title=one.label) for one in series],
+        caption=f"{bands(data)} Each model's mean over the tasks that it was tuned for in all of these ways, most "
+        f"labelled examples.{_further(models.present(data))}",
+        how_to_read=[
+            "A row is a way to a model of the task: which text it was pretrained on, and what of it was trained on the "
+            "labels. Across: mean over tasks of their main metrics on test examples. The dashed tick is the best guess "
+            "without a model.",
+            "Frozen features show what pretraining has put there already; what all weights add is what tuning moved. "
+            "It would be surprising if frozen features won: they are a special case.",
+        ],
+        method=SCORES,
+        data=data,
+        tables=(TASK_SCORES.name,),
+        findings=tuple(f"adaptation:A-{number}" for number in (2, 3, 4)),
+        payload={"layout": "wide", "apart": True},
+    )
+
+
+def _further(series: list[Series]) -> str:
+    """The caption's note about models without a panel."""
+    names = [one.label for one in series[_MOST:]]
+    return f" In the data, too: {listed(names)}." if names else ""
+
+
+def _same_tasks(own: pd.DataFrame) -> pd.DataFrame:
+    """Each line's tasks that were tuned in every one of its combinations of strategy and method."""
+    parts = []
+    for _, rows in own.groupby("series", sort=False):
+        ways = [set(part["task"]) for _, part in rows.groupby(_BY, sort=False)]
+        parts.append(rows[rows["task"].isin(set.intersection(*ways))])
+    return pd.concat(parts) if parts else own
+
+
+def way_label(strategy: str, method: str) -> str:
+    return f"{STRATEGIES.get(strategy, strategy)}: {METHODS.get(method, method)}"
+
+
+def _way_chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
+    orders = (list(STRATEGIES), list(METHODS)[::-1])
+    places = [
+        tuple(order.index(name) if name in order else len(order) for name, order in zip(pair, orders, strict=True))
+        for pair in rows[_BY].astype(str).itertuples(index=False, name=None)
+    ]
+    ordered = rows.assign(place=places).sort_values("place")
+    labels = [way_label(*pair) for pair in ordered[_BY].astype(str).itertuples(index=False, name=None)]
+    return interval_dots(
+        ordered.drop(columns="place").assign(label=labels, short=[number(value, 2) for value in ordered["value"]]),
+        {"color": color_of(models.present(rows))},
+        title="score, mean over tasks",
+        tooltip=tips("label:N|way", "shown:N|score"),
+        step=30,
+    )
+
+
+def _sentences(rows: pd.DataFrame, name: str) -> list[str]:
+    found = {
+        (strategy, method): Samples.of(own)
+        for (strategy, method), own in rows.groupby(_BY, sort=False)  # type: ignore[misc]
+    }
+    told, gains = [], []
+    for strategy in dict.fromkeys(pair[0] for pair in found):
+        both = [found.get((strategy, method)) for method in (FULL, FROZEN)]
+        if both[0] and both[1]:
+            domain = f" ({STRATEGIES.get(strategy, strategy)})" if strategy != AS_IS else ""
+            gains.append(f"{estimate_text((both[0] - both[1]).estimate())}{domain}")
+    if gains:
+        told.append(f"tuning all weights gains over frozen features {listed(gains)}")
+    general = found.get((AS_IS, FULL))
+    for strategy in [one for one in STRATEGIES if one != AS_IS]:
+        if general and (domain := found.get((strategy, FULL))):
+            gap = estimate_text((domain - general).estimate())
+            told.append(f"all weights tuned, “{STRATEGIES[strategy]}” differs from “{STRATEGIES[AS_IS]}” by {gap}")
+    for (strategy, method), own in found.items():
+        if general and strategy == AS_IS and method not in (FULL, FROZEN):
+            gap = estimate_text((own - general).estimate())
+            told.append(f"“{METHODS.get(method, method)}” differs from “{METHODS[FULL]}” by {gap}")
+    return [f"In {name}, {'; '.join(told)}."] if told else []

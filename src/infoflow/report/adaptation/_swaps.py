@@ -1,20 +1,26 @@
-"""Layers taken back to what they were: what the task loses, what the pretraining objective regains."""
+"""Layers reset to their pretrained weights, jointly or one block at a time: what that costs and what it regains."""
 
+from dataclasses import asdict
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
+from infoflow.adaptation import LAYER_SWAPS
+
 from .._figure import Panel, ReportFigure
-from .._numbers import number
+from .._numbers import estimate_text, number
 from .._samples import Samples
 from .._series import Series
 from .._shown_models import ShownModels
-from ..forms._chart import CONTROL, amount, finished, tips
-from ..forms._lines import LineKind, lines, looks_of
+from ..forms._chart import amount, finished, tips
+from ..forms._lines import LineKind, level, lines, looks_of
+from ..forms._marks import Channel, Constant
 from ..forms._names import names_above
+from ..forms._span import span
+from ._methods import SWAPS
 from ._methods import SWAPS as METHOD
-from ._rows import averaged, bands, estimated, gap_text, most_examples, of, plain
+from ._rows import averaged, bands, estimated, gap_text, most_examples, of, plain, tasks_of
+from ._squares import chosen_of, square_panels
 
 _HEIGHT = 220
 SIDES = (
@@ -26,7 +32,7 @@ _MOST = 8
 
 
 def swaps_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """Two panels for each line; None where no layers were taken back."""
+    """Two panels per line; None if no layers were reset."""
     own = most_examples(plain(frame))
     own = own[own["trained"] & (own["rewound"] != "one")]
     if own.empty:
@@ -66,14 +72,14 @@ def swaps_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         ],
         method=METHOD,
         data=data,
-        tables=("layer_swaps",),
+        tables=(LAYER_SWAPS.name,),
         findings=("adaptation:A-11",),
         payload={"layout": "wide", "apart": True},
     )
 
 
 def depths_of(data: pd.DataFrame, series: Series) -> list[int]:
-    """How many blocks the tuned models of a line have: those that write have a decoder's too."""
+    """Number of blocks in a line's tuned models; generation tasks include the decoder's."""
     return sorted({int(depth) for depth in of(data, series=series.key)["depth"]})
 
 
@@ -82,7 +88,7 @@ def _named(label: str, depth: int, data: pd.DataFrame, series: Series) -> str:
 
 
 def with_ends(rows: pd.DataFrame) -> pd.DataFrame:
-    """Both sides from what lies outside of the blocks, or from none, to all."""
+    """Extend both curves from no reset block, or only the parts outside the blocks, to all blocks."""
     parts = []
     for side in SIDES:
         own = rows[rows["rewound"] == side.key]
@@ -94,32 +100,18 @@ def with_ends(rows: pd.DataFrame) -> pd.DataFrame:
 def _chart(rows: pd.DataFrame, series: Series, axis: str) -> dict[str, Any]:
     drawn = with_ends(rows)
     base = float(rows["baseline"].mean())
-    low, high = (
-        min(float(drawn[["low", "value"]].min().min()), base),
-        max(float(drawn[["high", "value"]].max().max()), base),
-    )
-    margin = 0.07 * (high - low) or 0.05
     blocks = sorted(int(number) for number in drawn["blocks"].unique())
-    x = alt.X(
-        **amount(
-            "blocks",
-            "blocks taken back",
-            [-0.03 * max(blocks), 1.02 * max(blocks)],
-            values=blocks,
-            zero=alt.Undefined,
-            format="d",
-        )
-    )
-    at = {"x": x, "y": alt.Y(**amount("value", axis, [low - margin, high + margin]))}
-    control = alt.Chart(pd.DataFrame([{"value": base, "shown": number(base, 2)}])).mark_rule(**CONTROL)
+    ends, scores = [-0.03 * max(blocks), 1.02 * max(blocks)], span(drawn[["low", "value", "high"]], base, margin=0.07)
+    x = amount("x", "blocks", "blocks taken back", ends, values=blocks, zero=None, format="d")
+    at = {"x": x, "y": amount("y", "value", axis, scores)}
     names = [(one.mark, one.label, series.color) for one in SIDES] + [("– –", "model before tuning", "var(--control)")]
     told = tips("side:N|taken back", "blocks:Q|blocks", "shown:N|value")
     marks = lines(drawn, at, looks_of(SIDES, "side", series.color), touch=0, tooltip=told, light=_plain)
-    return finished([control.encode(y=at["y"]), *marks, names_above(names)], _HEIGHT)
+    return finished([level(base, y=at["y"]), *marks, names_above(names)], _HEIGHT)
 
 
-def _plain(opacity: float = 1.0) -> alt.OpacityValue:
-    return alt.OpacityValue(opacity)
+def _plain(opacity: float = 1.0) -> Channel:
+    return Constant(opacity)
 
 
 def _sentences(means: pd.DataFrame, name: str) -> list[str]:
@@ -140,7 +132,7 @@ def _sentences(means: pd.DataFrame, name: str) -> list[str]:
 
 
 def _gap(rows: pd.DataFrame) -> Samples | None:
-    """Lower less upper blocks, mean over numbers of blocks that both have, beyond what lies outside of the blocks."""
+    """Effect of lower minus upper blocks beyond the parts outside the blocks: mean over shared numbers of blocks."""
     sides = [of(rows, rewound=side) for side in ("lower", "upper")]
     shared = set(sides[0]["blocks"]) & set(sides[1]["blocks"]) - {0}
     embeddings, norm = (side[side["blocks"] == 0] for side in sides)
@@ -149,3 +141,79 @@ def _gap(rows: pd.DataFrame) -> Samples | None:
     lower, upper = (Samples.of(averaged(side[side["blocks"].isin(shared)], [])) for side in sides)
     outside = Samples.of(embeddings) - Samples.of(of(rows, rewound="none") if norm.empty else norm)
     return (lower - upper) - outside
+
+
+CHANGES = {"score": "change of the task's score", "pretraining-loss": "pretraining loss regained (nats per token)"}
+
+
+def single_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """One panel per line, tasks by blocks, one set each for score and loss; None if no single block was reset."""
+    own = most_examples(plain(frame))
+    own = own[own["trained"]]
+    if "layer" not in own or not bool((own["rewound"] == "one").any()):
+        return None
+    means = averaged(own, ["task", "quantity", "rewound", "layer"])
+    data = _changes(means)
+    if data.empty:
+        return None
+    kinds = [name for name in CHANGES if len(of(data, quantity=name))]
+    tasks, series = tasks_of(data), models.present(data)
+    most = data.groupby("quantity")["value"].agg(lambda values: values.abs().max() or 1.0)
+    rows = data.assign(
+        label=data["task"],
+        set=data["quantity"].map(kinds.index),
+        text=[number(value, 2) for value in data["value"]],
+        value=data["value"] / data["quantity"].map(most).astype(float),
+    ).sort_values("layer", kind="stable")
+    how = {"across": "layer", "labels": tasks, "title": "block", "told": "change", "strongest": 1.0, "signed": True}
+    return ReportFigure(
+        id="single-blocks",
+        question="Which single block does the task need, and which one forgot?",
+        answer=[_sentence(of(data, series=one.key), one.label) for one in series],
+        panels=square_panels(rows, series, **how),
+        caption=f"{bands(of(data, quantity='score'))} In blue what gets better when that block alone has its weights "
+        "from before tuning, in orange what gets worse; of score and of loss all panels are on one scale.",
+        how_to_read=[
+            "A row is a task, a column a block, an encoder's before its decoder's. All other blocks, the embeddings "
+            "and the task's head stay tuned. Choose score or pretraining loss above the picture.",
+            "A block without which the score falls learned what the others cannot do for it; one whose return lowers "
+            "the pretraining loss had forgotten most. It would be surprising if a single block undid all of tuning.",
+        ],
+        method=SWAPS,
+        data=data,
+        tables=(LAYER_SWAPS.name,),
+        **chosen_of([CHANGES[name] for name in kinds]),
+    )
+
+
+def _changes(means: pd.DataFrame) -> pd.DataFrame:
+    """Effect of resetting a single block, per seed: rise of the score, fall of the loss."""
+    keys = ["series", "task", "quantity"]
+    rows = []
+    for values, own in means.groupby(keys, sort=False):
+        named = dict(zip(keys, values, strict=True))
+        none, single = Samples.of(of(own, rewound="none")), of(own, rewound="one")
+        for layer, of_block in single.groupby("layer", sort=True):
+            change = Samples.of(of_block) - none
+            if change:
+                found = change.estimate() if named["quantity"] == "score" else change.estimate().negated()
+                rows.append({**named, "layer": layer, **asdict(found), "shown": estimate_text(found)})
+    return pd.DataFrame(rows)
+
+
+def _sentence(data: pd.DataFrame, name: str) -> str:
+    """The block whose reset costs the task most, and the one whose reset regains most; means over tasks."""
+    told = []
+    score, regained = (
+        {int(str(layer)): float(own["value"].mean()) for layer, own in of(data, quantity=name).groupby("layer")}
+        for name in CHANGES
+    )
+    least, most = (min(score, key=score.__getitem__, default=-1), max(regained, key=regained.__getitem__, default=-1))
+    if score and score[least] < 0:
+        told.append(f"block {least} taken back alone costs the task most ({number(-score[least], 2)})")
+    elif score:
+        told.append("no block taken back alone costs the task anything")
+    if regained and regained[most] > 0:
+        told.append(f"block {most} regains most of pretraining ({number(regained[most], 2)} nats)")
+    clear = len(data[(data["low"] > 0) | (data["high"] < 0)])
+    return f"In {name}, {', '.join(told)}; {clear} of {len(data)} changes are clear of 0."

@@ -1,36 +1,54 @@
-"""How many labelled examples pretraining is worth: scores by their number, beside the same model from scratch."""
+"""The value of pretraining in labelled examples, and whether a lower loss on domain text means better tasks."""
 
 import math
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
-from infoflow.results import score_bounds
+from infoflow.adaptation import DOMAIN_LOSS, TASK_SCORES
+from infoflow.results import scale_of
 
 from .._figure import Panel, ReportFigure
 from .._numbers import listed, number, two_digits
+from .._series import Series
 from .._shown_models import ShownModels
-from ..forms._chart import BASELINE, amount, bounded, finished, opacity_if, tips
-from ..forms._lines import area, control_lines, lines, looks_of
+from ..forms._chart import BASELINE, amount, bounded, by_key, finished, opacity_if, tips
+from ..forms._lines import area, control_lines, level, lines, looks_of
+from ..forms._marks import draw
 from ..forms._names import names_above
-from ._methods import WORTH
-from ._rows import MOST_TASKS, SCORED, averaged, bands, estimated, left_out, names_of, of, plain, tasks_of, way_of
+from ..forms._span import span
+from ._methods import SCORES, WORTH
+from ._rows import (
+    FULL,
+    MOST_TASKS,
+    SCORED,
+    STRATEGIES,
+    averaged,
+    bands,
+    estimated,
+    left_out,
+    most_examples,
+    names_of,
+    of,
+    plain,
+    tasks_of,
+    way_of,
+)
 
 _HEIGHT = 230
-_FEW = 6  # lines whose intervals can be told apart where they lie on each other
+_FEW = 6  # up to this many lines, overlapping intervals can be told apart
 _POINTED = " Intervals of a line are drawn while it is pointed at in the legend; all are in the data."
 
 
 def worth_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A panel for each task that models were tuned for on several numbers of examples; None without any."""
+    """One panel per task tuned on several numbers of examples; None if there is none."""
     own = plain(scores)
     sizes = own[own["trained"]].groupby("task")["examples"].nunique()
     own = own[own["task"].isin(sizes[sizes > 1].index)]
     if own.empty:
         return None
-    data = names_of(estimated(averaged(own, SCORED), SCORED, score_bounds), models)
+    data = names_of(estimated(averaged(own, SCORED), SCORED, scale_of), models)
     tasks = tasks_of(data)
     return ReportFigure(
         id="tuned-worth",
@@ -48,7 +66,7 @@ def worth_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure | No
         ],
         method=WORTH,
         data=data,
-        tables=("tuned_scores",),
+        tables=(TASK_SCORES.name,),
         findings=("adaptation:A-6",),
         payload={"apart": True},
     )
@@ -59,12 +77,10 @@ def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
     ends = [0.93 * int(rows["examples"].min()), 1.05 * int(rows["examples"].max())]
     guess = float(rows["baseline"].mean())
     many = _many(rows)
-    shown = ["value"] if many else ["low", "value", "high"]
-    low, high = min(guess, float(rows[shown].min().min())), float(rows[shown].max().max())
-    margin = 0.06 * (high - low) or 0.05
+    scores = span(rows[["value"] if many else ["low", "value", "high"]], guess, margin=0.06, flat=0.05)
     sizes = sorted(int(size) for size in rows["examples"].unique())
-    x = amount("examples", "labelled examples", ends, type="log", zero=alt.Undefined, format="~s", values=sizes)
-    at = {"x": alt.X(**x), "y": alt.Y(**amount("value", "score", [low - margin, high + margin]))}
+    x = amount("x", "examples", "labelled examples", ends, type="log", zero=None, format="~s", values=sizes)
+    at = {"x": x, "y": amount("y", "value", "score", scores)}
     trained, untrained = (rows[rows["group"] == group] for group in ("trained", "untrained"))
     tooltip = tips("name:N|pretrained for", "examples:Q|examples|,", "shown:N|score")
     names = [("●", one.label, one.color) for one in series]
@@ -74,14 +90,14 @@ def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
     drawn = lines(trained, at, looks, band=0 if many else 0.18, size=34, touch=0, tooltip=tooltip)
     if many:
         pointed = opacity_if("datum.series === highlight", 0.18, 0)
-        drawn.insert(0, area(bounded(trained, (low - margin, high + margin)), at, pointed, looks))
-    base = alt.Chart(pd.DataFrame([{"value": guess}])).mark_rule(**BASELINE).encode(y=at["y"])
+        drawn.insert(0, area(bounded(trained, scores), at, pointed, looks))
+    base = level(guess, BASELINE, y=at["y"])
     grey = control_lines(untrained.drop(columns="shown"), at, band=0 if many else 0.10)
     return finished([base, *grey, *drawn, names_above(names)], _HEIGHT)
 
 
 def worth(trained: pd.DataFrame, untrained: pd.DataFrame) -> tuple[int, float, bool]:
-    """Fewest examples, how many times as many do the same from scratch, and whether that is only a lower bound."""
+    """Fewest examples, the factor needed to match them from scratch, and whether it is only a lower bound."""
     n = int(trained["examples"].min())
     reached = float(trained.loc[trained["examples"] == n, "value"].iloc[0])
     own = untrained.sort_values("examples")
@@ -112,7 +128,7 @@ def _sentences(rows: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
 
 
 def _as_many(n: int, times: float, bound: bool) -> tuple[str, str]:
-    """Examples and the factor; two digits of what is read off a line between two sizes, and has no interval."""
+    """Examples and factor as text; two digits, since they are interpolated and have no interval."""
     if bound:
         return f"more than {number(n * times, 0)}", f"over {two_digits(times)} times as many"
     factor = two_digits(times)
@@ -121,3 +137,84 @@ def _as_many(n: int, times: float, bound: bool) -> tuple[str, str]:
 
 def _many(rows: pd.DataFrame) -> bool:
     return rows.loc[rows["trained"], "series"].nunique() > _FEW
+
+
+_DOMAIN_HEIGHT = 230
+_BY = ["task", "metric", "strategy"]
+_MARKS = {"as-is": ("circle", "●"), "continued": ("square", "■"), "scratch": ("triangle-up", "▲")}
+
+
+def domain_figure(losses: pd.DataFrame, scores: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
+    """One panel per line with a score and a loss under two strategies; None without any."""
+    if scores is None:
+        return None
+    own = most_examples(scores[(scores["control"] == "") & scores["trained"] & (scores["method"] == FULL)])
+    ends = estimated(averaged(own, _BY), _BY, scale_of)
+    told = estimated(averaged(losses[losses["text"] == "domain"], ["strategy"]), ["strategy"])
+    beside = told[["series", "strategy", "value", "low", "high", "shown"]]
+    beside = beside.rename(columns={name: f"loss_{name}" for name in ("value", "low", "high", "shown")})
+    data = ends.merge(beside, on=["series", "strategy"])
+    counts = data.groupby("series")["strategy"].nunique()
+    data = data[data["series"].isin(counts[counts > 1].index)]
+    if data.empty:
+        return None
+    series = models.present(data)
+    return ReportFigure(
+        id="tuned-domain",
+        question="Does a lower loss on the domain's text mean better tasks?",
+        answer=[text for one in series for text in _domain_sentences(of(data, series=one.key), one.label)],
+        panels=[Panel(spec=_domain_chart(of(data, series=one.key), one), title=one.label) for one in series],
+        caption=f"{bands(data)} Losses are per word, so that vocabularies can be compared; whiskers: 95% intervals.",
+        how_to_read=[
+            "Across: pretraining loss on text of the domain, in nats per word; left is better. Up: score of the tuned "
+            "model. A line joins the strategies of one task; the mark tells the strategy.",
+            "If loss ordered the tasks, all lines would fall from left to right. Where one does not, the loss is no "
+            "substitute for tuning and scoring.",
+        ],
+        method=SCORES,
+        data=data,
+        tables=(DOMAIN_LOSS.name, TASK_SCORES.name),
+        findings=("adaptation:A-5",),
+    )
+
+
+def _domain_chart(rows: pd.DataFrame, series: Series) -> dict[str, Any]:
+    rows = rows.assign(named=[STRATEGIES.get(name, name) for name in rows["strategy"].astype(str)])
+    at = {
+        "x": amount("x", "loss_value", "loss on domain text (nats per word)"),
+        "y": amount("y", "value", "score"),
+    }
+    present = [name for name in _MARKS if name in set(rows["strategy"].astype(str))]
+    shape = by_key("shape", "strategy", present, [_MARKS[name][0] for name in present])
+    thin = {"detail": "task:N", "order": "loss_value:Q"}
+    last = rows.loc[rows.groupby("task")["loss_value"].idxmax()]
+    tooltip = tips("task:N", "named:N|pretraining", "loss_shown:N|loss", "shown:N|score")
+    drawn = [
+        draw("line", rows, at, thin, strokeWidth=1.2, color="var(--soft)", opacity=0.7),
+        draw("rule", rows, color=series.color, opacity=0.6, x=at["x"], y="low:Q", y2="high:Q"),
+        draw("point", rows, at, filled=True, size=60, opacity=1, color=series.color, shape=shape, tooltip=tooltip),
+        draw("text", last, at, align="left", dx=8, fontSize=10.5, color="var(--soft)", limit=110, text="task:N"),
+    ]
+    names = [(_MARKS[name][1], STRATEGIES[name], series.color) for name in present]
+    return finished([*drawn, names_above(names)], _DOMAIN_HEIGHT)
+
+
+def _domain_sentences(rows: pd.DataFrame, name: str) -> list[str]:
+    means = rows.groupby("strategy")[["value", "loss_value"]].mean()
+    lowest, best = str(means["loss_value"].idxmin()), str(means["value"].idxmax())
+    ordered = [str(task) for task, own in rows.groupby("task", sort=False) if _falls(own)]
+    told = (
+        f"In {name}, “{STRATEGIES.get(lowest, lowest)}” has the lowest loss ({number(means['loss_value'].min(), 2)}), "
+    )
+    told += (
+        "and the best mean score too."
+        if lowest == best
+        else f"“{STRATEGIES.get(best, best)}” the best mean score ({number(means['value'].max(), 2)})."
+    )
+    whole = rows["task"].nunique()
+    of_all = f"On {len(ordered)} of {whole} tasks" + (f" ({listed(ordered)})" if 0 < len(ordered) < whole else "")
+    return [told, f"{of_all} every lower loss goes with a better score."]
+
+
+def _falls(own: pd.DataFrame) -> bool:
+    return bool(own.sort_values("loss_value")["value"].is_monotonic_decreasing)

@@ -1,1 +1,1 @@
-"""Figures of how alike the objectives of a study are."""
+"""Figures of the objective map."""

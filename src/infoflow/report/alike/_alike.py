@@ -1,12 +1,13 @@
-"""How alike the objectives of a study are: a map, a tree, and whether near ones are of one family."""
+"""The objective map: a map, a tree, and whether neighbours belong to one family."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
+
+from infoflow.findings import OBJECTIVE_DISTANCES, OBJECTIVE_FAMILIES, OBJECTIVE_MAP
 
 from .._figure import Method, Panel, ReportFigure, Section
 from .._model_tables import ModelTables
@@ -16,6 +17,7 @@ from .._shown_models import ShownModels
 from ..forms._chart import tips
 from ..forms._dots import interval_dots
 from ..forms._lines import SHARE
+from ..forms._marks import channel
 from ._plane import MEAN, PlaneView, map_chart
 from ._tree import agreement, joined, tree_chart
 
@@ -58,8 +60,8 @@ _NO_BAR = (
 
 
 def alike_section(tables: ModelTables) -> Section | None:
-    """The section, or None where fewer than five objectives were compared with each other."""
-    found = [tables.get(name) for name in ("objective_map", "objective_distances", "objective_families")]
+    """The section, or None if fewer than five objectives were compared pairwise."""
+    found = [tables.get(name) for name in (OBJECTIVE_MAP.name, OBJECTIVE_DISTANCES.name, OBJECTIVE_FAMILIES.name)]
     models = tables.models
     if found[0] is None or found[1] is None or models.by != "objective":
         return None
@@ -119,13 +121,13 @@ def _map_figure(places: pd.DataFrame, distances: pd.DataFrame, models: ShownMode
         ],
         method=_METHOD,
         data=_map_data(rows),
-        tables=("objective_map", "objective_distances"),
-        findings=("objectives:O1",),
+        tables=(OBJECTIVE_MAP.name, OBJECTIVE_DISTANCES.name),
+        findings=("dynamics:V1",),
     )
 
 
 def _with_names(places: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    """The rows with names in words, and the place of each one's nearest neighbour."""
+    """Add display names and the position of each objective's nearest neighbour."""
     labels = {series.key: series.label for series in models.series}
     at = {
         (row["aspect"], row["trained"], row["seed"], row["series"]): (row["x"], row["y"])
@@ -145,7 +147,7 @@ def _with_names(places: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
 
 
 def _stress(rows: pd.DataFrame) -> str:
-    """How wrong each picture is, beside the same distances dealt out at random."""
+    """Stress of each picture, with shuffled distances as the control."""
     mean = rows[rows["trained"] & (rows["seed"] == MEAN)].drop_duplicates("aspect")
     told = [
         f"{_LABELS.get(row['aspect'], row['aspect'])} {number(row['stress'], 2)} ({number(row['shuffled_stress'], 2)})"
@@ -254,7 +256,7 @@ def _tree_figure(places: pd.DataFrame, distances: pd.DataFrame, models: ShownMod
         ],
         method=_METHOD,
         data=_named_distances(distances, models),
-        tables=("objective_distances",),
+        tables=(OBJECTIVE_DISTANCES.name,),
     )
 
 
@@ -290,7 +292,7 @@ def _tree_sentence(matrix: np.ndarray, keys: list[Series], name: str) -> str:
 
 
 def _last_to_join(merges: np.ndarray, num: int) -> int | None:
-    """The objective that stands alone until the last step, if there is one."""
+    """The objective that stays alone until the last merge, if there is one."""
     ends = [int(end) for end in merges[-1, :2] if end < num]
     return ends[0] if len(ends) == 1 else None
 
@@ -321,13 +323,14 @@ def _family_figure(shares: pd.DataFrame, places: pd.DataFrame, models: ShownMode
         ],
     )
     rows = pd.concat([own.sort_values("trained", ascending=False) for _, own in rows.groupby("aspect", sort=False)])
-    look = alt.Color(
+    look = channel(
+        "color",
         "group:N",
-        scale=alt.Scale(domain=["trained", "untrained"], range=["var(--ink)", "var(--control)"]),
+        scale={"domain": ["trained", "untrained"], "range": ["var(--ink)", "var(--control)"]},
         legend=None,
     )
     chart = interval_dots(
-        rows.drop(columns="seeds"),  # marks are of objectives, not of seeds: they are never hollow
+        rows.drop(columns="seeds"),  # marks stand for objectives, not seeds: they are never hollow
         {"color": look},
         bounds=SHARE,
         title="share whose nearest neighbour is of their family",
@@ -352,7 +355,7 @@ def _family_figure(shares: pd.DataFrame, places: pd.DataFrame, models: ShownMode
         ],
         method=_METHOD,
         data=rows.drop(columns=["group", "shown", "short", "architecture"]).reset_index(drop=True),
-        tables=("objective_families",),
+        tables=(OBJECTIVE_FAMILIES.name,),
     )
 
 

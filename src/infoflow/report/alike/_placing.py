@@ -1,4 +1,4 @@
-"""Where the names of points go: beside them, apart from each other, at any width of the picture."""
+"""Positions of point labels: next to their points, without overlap at any width of the picture."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,26 +6,26 @@ from itertools import chain
 
 import numpy as np
 
-_LETTER, _LINE = 6.3, 13.0  # pixels of a letter, and between lines
+_LETTER, _LINE = 6.3, 13.0  # pixels per letter, and between lines
 _MARK = 6.0  # half of a mark
-_NEAR, _FAR = 9.0, 20.0  # pixels from a point to its name, and to one that a line leads to
+_NEAR, _FAR = 9.0, 20.0  # pixels from a point to its label, and to a label with a leader line
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelPlace:
-    """Of a name, in pixels, y downwards."""
+    """Position of a label in pixels, y downwards."""
 
     x: float
     y: float
-    to_right: bool  # the text begins there, else it ends there
-    led: bool  # a line leads from the point to it
+    to_right: bool  # the text begins there; otherwise it ends there
+    led: bool  # a line connects the label to its point
 
 
 def place_names(points: np.ndarray, names: Sequence[str], width: float, height: float) -> list[LabelPlace]:
-    """A place for each name, free of other names and of other points where there is one.
+    """Place each label clear of other labels and points where possible.
 
-    Pixels between points are the same at every width of the picture, so that what is apart stays apart. Names at the
-    edge come first, each as near to its point as it can, to the side where there is more room.
+    Distances between points are fixed in pixels at every width, so labels that are apart stay apart. Labels at the edge
+    are placed first, each as close to its point as possible, on the side with more room.
     """
     taken = [_box(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in points.tolist()]
     found: dict[int, LabelPlace] = {}
@@ -44,7 +44,7 @@ def place_names(points: np.ndarray, names: Sequence[str], width: float, height: 
 
 
 def _options(x: float, y: float, room: float, width: float, height: float) -> list[LabelPlace]:
-    """Places for a name: beside the point, then above and below on either side, farther and farther."""
+    """Candidate positions for a label: left and right, then above and below on either side, at growing distances."""
     sides = [True, False] if x + _NEAR + room <= width or x < width / 2 else [False, True]
     shifts = chain([0.0], *((-step * _LINE, step * _LINE) for step in range(1, 24)))
     options = [

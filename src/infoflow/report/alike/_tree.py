@@ -1,19 +1,20 @@
-"""Objectives joined step by step: a dendrogram of average distances."""
+"""Dendrogram of objectives from average distances."""
 
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
 from .._series import Series
-from ..forms._chart import CONTROL, NAME, amount, color_of, finished, lit, shape_of, tips
+from ..forms._chart import NAME, amount, color_of, finished, lit, shape_of, tips
+from ..forms._lines import level
+from ..forms._marks import channel, draw
 
 _STEP = 20  # pixels between leaves
 
 
 def joined(matrix_OO: np.ndarray) -> np.ndarray:
-    """Average linkage (UPGMA): rows are merges (one, other, height, size), as scipy's `linkage` gives them."""
+    """Average linkage (UPGMA): rows are merges (one, other, height, size), as in scipy's `linkage`."""
     from scipy.cluster.hierarchy import linkage, optimal_leaf_ordering
     from scipy.spatial.distance import squareform
 
@@ -22,7 +23,7 @@ def joined(matrix_OO: np.ndarray) -> np.ndarray:
 
 
 def agreement(matrix_OO: np.ndarray, merges: np.ndarray) -> float:
-    """Cophenetic correlation: of the heights at which two are joined with their distances; NaN where all are equal."""
+    """Cophenetic correlation of merge heights with distances; NaN if all are equal."""
     from scipy.cluster.hierarchy import cophenet
     from scipy.spatial.distance import squareform
 
@@ -35,7 +36,7 @@ def agreement(matrix_OO: np.ndarray, merges: np.ndarray) -> float:
 def tree_chart(
     matrix_OO: np.ndarray, series: list[Series], families: list[str], title: str, floor: float | None
 ) -> dict[str, Any]:
-    """Leaves at the left, in the order in which they join; `floor`: how far two seeds of one objective are apart."""
+    """Leaves at the left, in merge order; `floor`: the distance between two seeds of one objective."""
     from scipy.cluster.hierarchy import leaves_list
 
     merges = joined(matrix_OO)
@@ -48,26 +49,22 @@ def tree_chart(
         ]
     )
     num = len(order)
-    x = alt.X(**amount("x", title, (0, float(merges[:, 2].max()) * 1.04 or 1.0)))
-    y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[num - 0.5, -0.5], nice=False, zero=False))
-    layers = []
-    if floor is not None:
-        layers.append(alt.Chart(pd.DataFrame([{"x": floor}])).mark_rule(**CONTROL).encode(x=x))
-    rules = alt.Chart(lines).mark_rule(strokeWidth=1.6)
-    layers.append(
-        rules.encode(x=x, y=y, x2=alt.X2("to_x:Q"), y2=alt.Y2("to_y:Q"), color=alt.Color("color:N", scale=None))
-    )
-    marks = alt.Chart(leaves).mark_point(filled=True, size=60, opacity=1)
-    look = {"color": color_of(series), "shape": shape_of(series)}
-    layers.append(marks.encode(x=x, y=y, **look, opacity=lit(), tooltip=tips("label:N|objective")))
-    # Names as marks, since an axis leaves out every second one; the picture makes room for them.
-    texts = alt.Chart(leaves).mark_text(align="right", baseline="middle", dx=-9, **NAME)
-    layers.append(texts.encode(x=x, y=y, text=alt.Text("label:N"), color=look["color"], opacity=lit(1.0, 0.2)))
+    x = amount("x", "x", title, (0, float(merges[:, 2].max()) * 1.04 or 1.0))
+    y = channel("y", "y:Q", axis=None, scale={"domain": [num - 0.5, -0.5], "nice": False, "zero": False})
+    at, to, tooltip = {"x": x, "y": y}, {"x2": "to_x:Q", "y2": "to_y:Q"}, tips("label:N|objective")
+    color, marks = color_of(series), {"filled": True, "size": 60, "opacity": lit(), "shape": shape_of(series)}
+    name = {**NAME, "align": "right", "baseline": "middle", "dx": -9}
+    layers = [] if floor is None else [level(floor, x=x)]
+    layers += [
+        draw("rule", lines, at, to, strokeWidth=1.6, color=channel("color", "color:N", scale=None)),
+        draw("point", leaves, at, marks, color=color, tooltip=tooltip),
+        draw("text", leaves, at, name, text="label:N", color=color, opacity=lit(1.0, 0.2)),
+    ]
     return finished(layers, 30 + _STEP * num)
 
 
 def _lines(merges: np.ndarray, order: list[int], colors: list[str], families: list[str]) -> pd.DataFrame:
-    """Two lines to each merge and one across; in the hue of a family where all below are of one, else grey."""
+    """Two lines per merge and one across; in a family's hue if all leaves below belong to it, otherwise grey."""
     num = len(order)
     at = {leaf: float(place) for place, leaf in enumerate(order)}
     height, members = dict.fromkeys(range(num), 0.0), {leaf: [leaf] for leaf in range(num)}

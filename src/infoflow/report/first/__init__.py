@@ -1,1 +1,1 @@
-"""The first screen of the report: what was asked, three pictures that answer it, and what to trust."""
+"""The front page of the report: the question, three pictures that answer it, and what to trust."""

@@ -1,4 +1,4 @@
-"""The three cards of the first screen, chosen by rule: the largest effect beyond the control, in intervals."""
+"""The three cards of the front page: a rule picks the largest effects beyond the control, in interval widths."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from ._measures import MEASURES, CardMeasure, measured
 from ._spark import spark
 
 CARDS = 3
-_EACH = 3  # lines at most of which each is named in a sentence
+_EACH = 3  # up to this number, a sentence names every line
 
 HOW_CHOSEN = (
     "Each measure is summed up by one number per model, less its control (the untrained model, or the measure's "
@@ -28,12 +28,12 @@ HOW_CHOSEN = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Card:
-    """One answer of the first screen."""
+    """One answer on the front page."""
 
     figure: str  # where its arrow leads
     question: str
     sentence: str
-    difference: str  # the number the card stands on, with its interval and the control
+    difference: str  # the number that the card rests on, with its interval and the control
     clear: bool
     strength: float
     picture: Markup
@@ -43,19 +43,19 @@ def cards(tables: ModelTables, figures: set[str], dull: set[str]) -> list[Card]:
     """The cards, in the report's order.
 
     Args:
-        tables: The run's.
-        figures: Ids of the figures that the page shows; a card leads to one.
-        dull: Lines of models that have not learned their task, drawn in grey.
+        tables: The run's tables.
+        figures: Ids of the figures on the page; each card links to one.
+        dull: Lines with models that have not learned their task, drawn in grey.
     """
     found = []
     for measure in MEASURES:
         frame = measured(measure, tables) if measure.figure in figures else None
         if frame is not None and (told := effects(measure, frame, dull)).shown:
             found.append((measure, frame, told))
-    found.sort(key=lambda one: -one[2].strength)  # stable: of equals the report's order
+    found.sort(key=lambda one: -one[2].strength)  # stable: ties keep the report's order
     sections = [one[0].section for one in found]
     first = [one for place, one in enumerate(found) if one[0].section not in sections[:place]]
-    more = [one for one in found if one not in first]  # where fewer sections than cards have something to tell
+    more = [one for one in found if one not in first]  # if fewer sections than cards have a result
     chosen = sorted([*first, *more], key=lambda one: not one[2].clear)[:CARDS]
     return [_card(*one, tables, dull) for one in sorted(chosen, key=lambda one: MEASURES.index(one[0]))]
 
@@ -90,7 +90,7 @@ def _sentence(measure: CardMeasure, frame: pd.DataFrame, told: Effects, series: 
         return _nothing_seen(measure, told, lines, measure.noun.format(**places))
     if len(lines) > _EACH and told.pair:
         lines = [line for line in lines if line.key in told.pair]
-    lines.sort(key=lambda line: _is_still(measure, told.shown[line.key]))  # what changes comes first
+    lines.sort(key=lambda line: _is_still(measure, told.shown[line.key]))  # changes come first
     verbs = [_verb(measure, told.shown[line.key], first=not place) for place, line in enumerate(lines)]
     clauses = [
         _clause(measure, told, line, verb, first=not place, again=place > 0 and verb == verbs[place - 1])
@@ -113,7 +113,7 @@ def _nothing_seen(measure: CardMeasure, told: Effects, lines: list[Series], noun
 
 
 def _places(measure: CardMeasure, frame: pd.DataFrame, series: list[Series]) -> dict[str, int]:
-    """The layers that a sentence names, of the deepest line."""
+    """The layers that a sentence names, taken from the deepest line."""
     layers = max((layers_of(frame[frame["trained"]], line.key) for line in series), key=len)
     middle = layers[len(layers) // 2]
     return {"first": layers[0], "last": layers[-1], "middle": middle, "reached": reached(measure, layers)}
@@ -123,7 +123,7 @@ _UNCLEAR = "unclear in {line}"
 
 
 def _verb(measure: CardMeasure, estimate: Estimate, first: bool) -> str:
-    """What a line does, with a place for its name."""
+    """The verb phrase of a line, with a placeholder for its name."""
     if not first and _is_still(measure, estimate):
         return _UNCLEAR
     verb = measure.rises if estimate.value >= 0 else measure.falls
@@ -131,7 +131,7 @@ def _verb(measure: CardMeasure, estimate: Estimate, first: bool) -> str:
 
 
 def _clause(measure: CardMeasure, told: Effects, line: Series, verb: str, first: bool, again: bool) -> str:
-    """`rises in masked LM by 2`; behind a clause that says so too (`again`) `in masked LM by 2`."""
+    """`rises in masked LM by 2`; `in masked LM by 2` after a clause with the same verb (`again`)."""
     _, inside, behind = verb.partition(" in {line}")
     subject = (f"in {{line}}{behind}" if again and inside else verb).format(line=line.label)
     if verb == _UNCLEAR:
@@ -145,7 +145,7 @@ def _clause(measure: CardMeasure, told: Effects, line: Series, verb: str, first:
 
 
 def _is_still(measure: CardMeasure, estimate: Estimate) -> bool:
-    """Whether a change that is told as one may be none."""
+    """Whether the interval of a reported change includes zero."""
     return measure.rises.endswith(" by") and estimate.has_interval and estimate.sign == 0
 
 

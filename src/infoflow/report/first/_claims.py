@@ -1,4 +1,4 @@
-"""The published claims in one line: how many hold, fail and how, and the most surprising one."""
+"""The published claims in one line: how many hold, how many fail and how, and the most surprising failure."""
 
 import re
 from collections import Counter
@@ -15,19 +15,19 @@ _PLAN = re.compile(r"a plan (?:that says|with|whose) (.+?)(?:,? makes it|$)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClaimsLine:
-    """What the first screen says of the claims."""
+    """The front page's summary of the claims."""
 
     tested: int
     every: int
-    counts: dict[str, int]  # verdict → claims, without those that cannot be tested
-    kinds: list[tuple[str, int]]  # of those that fail
-    surprising: str  # the most surprising failure in words; "" where none failed
+    counts: dict[str, int]  # verdict → number of claims, without untestable ones
+    kinds: list[tuple[str, int]]  # kinds of the failures
+    surprising: str  # the most surprising failure in words; "" without failures
     surprising_id: str
-    reasons: list[tuple[str, int]]  # why others cannot be tested, the most frequent first
+    reasons: list[tuple[str, int]]  # why the other claims cannot be tested, most frequent reason first
 
 
 def claims_line(findings: pd.DataFrame) -> ClaimsLine | None:
-    """The table of findings in one line; None where it is empty."""
+    """Summarise the table of findings in one line; None if it is empty."""
     rows = findings.drop_duplicates("id").to_dict("records")
     if not rows:
         return None
@@ -47,7 +47,7 @@ def claims_line(findings: pd.DataFrame) -> ClaimsLine | None:
 
 
 def _surprise(row: dict) -> tuple[int, float]:
-    """Opposite ones first; of one kind, the farthest from its threshold in half-widths of its interval."""
+    """Opposite effects rank first; within a kind, the farthest from the threshold in half-widths of the interval."""
     half = (float(row["high"]) - float(row["low"])) / 2
     distance = abs(float(row["effect"]) - float(row["threshold"]))
     far = distance / half if half > 0 else 0.0
@@ -64,7 +64,7 @@ def _told(row: dict) -> str:
 
 
 def _unit(unit: str) -> str:
-    """As it stands behind a number: one that begins with a digit, such as 1 − PWCCA, in brackets."""
+    """The unit as it follows a number; units that begin with a digit, such as 1 − PWCCA, get brackets."""
     return f" ({unit})" if unit[:1].isdigit() else f" {unit}" if unit else ""
 
 
@@ -73,7 +73,7 @@ def _reasons(texts: list[str]) -> list[tuple[str, int]]:
 
 
 def _reason(text: str) -> str:
-    """The first obstacle in a few words."""
+    """The first obstacle, in a few words."""
     if "has not learned its task" in text.split(". ")[0]:
         return "need models that have learned their task"
     if found := re.match(r"It needs (\d+) seeds", text):

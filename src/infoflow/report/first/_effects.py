@@ -1,4 +1,4 @@
-"""How far one number of each model lies beyond its control, and by how much models differ in it."""
+"""How far one number of each model lies beyond its control, and how much models differ in it."""
 
 import math
 from collections.abc import Collection
@@ -7,6 +7,8 @@ from itertools import combinations
 
 import pandas as pd
 
+from infoflow.heads import HEAD_PRUNING_CURVE
+
 from .._curves import layers_of, samples_at
 from .._samples import Estimate, Samples
 from ._measures import CardMeasure
@@ -14,32 +16,32 @@ from ._measures import CardMeasure
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effects:
-    """One number of each line, as measured and beyond the control."""
+    """One number per line, as measured and beyond the control."""
 
     shown: dict[str, Estimate]  # series → the number itself
-    beyond: dict[str, Estimate]  # less the same number of the untrained model, or of the measure's own baseline
-    control: float  # the largest size that the control reaches; NaN without one
-    difference: Estimate | None  # between the two lines that differ most, beyond the control; None of a single line
+    beyond: dict[str, Estimate]  # minus the same number of the untrained model, or of the measure's own baseline
+    control: float  # the largest absolute value of the control; NaN without one
+    difference: Estimate | None  # between the two lines that differ most, beyond the control; None for a single line
     pair: tuple[str, str] | None
 
     @property
     def deciding(self) -> Estimate:
-        """What the card stands on: the difference between lines, of a single line its own effect."""
+        """The estimate that the card rests on: the difference between lines, or a single line's own effect."""
         return self.difference or next(iter(self.beyond.values()))
 
     @property
     def clear(self) -> bool:
-        """Whether the interval of what the card stands on leaves out zero."""
+        """Whether the interval of the deciding estimate excludes zero."""
         return self.deciding.sign != 0
 
     @property
     def strength(self) -> float:
-        r"""$|d| / h$: the effect against the half-width of its interval; 0 without an interval."""
+        r"""$|d| / h$: the effect divided by the half-width of its interval; 0 without an interval."""
         return strength(self.deciding)
 
 
 def strength(estimate: Estimate) -> float:
-    """How many half-widths of its interval an estimate lies from zero; 0 without an interval."""
+    """Distance of an estimate from zero in half-widths of its interval; 0 without an interval."""
     half = (estimate.high - estimate.low) / 2
     if not estimate.has_interval:
         return 0.0
@@ -47,9 +49,9 @@ def strength(estimate: Estimate) -> float:
 
 
 def effects(measure: CardMeasure, frame: pd.DataFrame, dull: Collection[str] = ()) -> Effects:
-    """The numbers of every line in `frame`, the rows of `measured`.
+    """Compute the effects of every line in `frame`, the rows of `measured`.
 
-    Models of `dull`, which have not learned their task, are compared only where fewer than two others are there.
+    Models in `dull`, which have not learned their task, are compared only if fewer than two others exist.
     """
     trained = {str(key): contrast(measure, frame, str(key)) for key in dict.fromkeys(frame["series"])}
     trained = {key: own for key, own in trained.items() if own}
@@ -72,12 +74,12 @@ def effects(measure: CardMeasure, frame: pd.DataFrame, dull: Collection[str] = (
 
 
 def _differ(beyond: dict[str, Samples], a: str, b: str) -> Estimate:
-    """Seeds that both lines have are paired, as are sentences."""
+    """Difference of two lines, paired by shared seeds and by sentences."""
     return (beyond[a] - beyond[b]).estimate()
 
 
 def contrast(measure: CardMeasure, frame: pd.DataFrame, key: str, trained: bool = True) -> Samples:
-    """The number by which a line is summed up, per seed."""
+    """The number that summarises a line, per seed."""
     layers = layers_of(frame[frame["trained"] == trained], key)
     if not layers:
         return Samples.bare({})
@@ -88,23 +90,23 @@ def contrast(measure: CardMeasure, frame: pd.DataFrame, key: str, trained: bool 
 
 
 def reached(measure: CardMeasure, layers: list[int]) -> int:
-    """Where the contrast "reached" looks: the last place not beyond that part of the course."""
+    """End position of the contrast "reached": the last one within that share of the course."""
     limit = layers[0] + measure.reached * 100
     return max((layer for layer in layers if layer <= limit), default=layers[0])
 
 
 def _control(measure: CardMeasure, frame: pd.DataFrame, key: str, own: Samples) -> Samples:
-    """The same number of the untrained models; of a measure or a run without them, of the measure's own baseline."""
+    """The same number of the untrained models, or of the measure's own baseline if there are none."""
     if measure.untrained and (untrained := contrast(measure, frame, key, trained=False)):
         return untrained if set(untrained.values) >= set(own.values) else Samples.bare({})
-    if measure.table == "head_pruning_curve" or "baseline" not in frame:
-        return Samples.bare({})  # its baseline is a random order, a curve of its own
+    if measure.table == HEAD_PRUNING_CURVE.name or "baseline" not in frame:
+        return Samples.bare({})  # its baseline is a random order: a curve of its own
     based = contrast(measure, _baselines(frame), key)
     return based if set(based.values) >= set(own.values) else Samples.bare({})
 
 
 def _baselines(frame: pd.DataFrame) -> pd.DataFrame:
-    """The baselines as if they were measured: numbers without error, so each replicate is the same."""
+    """The baselines as measured rows without error, so that all replicates are equal."""
     rows = frame.dropna(subset="baseline")
     flat = {"value": rows["baseline"], "low": rows["baseline"], "high": rows["baseline"]}
     if "replicates" in rows:

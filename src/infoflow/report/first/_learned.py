@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from infoflow.objectives import OBJECTIVES, Metric
+from infoflow.results import TASK_SCORES
+from infoflow.retrieval import RETRIEVAL_SCORES
 
 from .._model_tables import ModelTables
 from .._numbers import decimals, listed, number
@@ -12,11 +14,11 @@ from .._numbers import decimals, listed, number
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Learned:
-    """What the first screen says of the models' scores."""
+    """The front page's statement about the models' scores."""
 
-    passed: list[str]  # a score per line that has learned: "causal LM: loss 3.10 (3.09 to 3.12), without context 5.54"
+    passed: list[str]  # one score per learned line: "causal LM: loss 3.10 (3.09 to 3.12), without context 5.54"
     failed: list[str]  # sentences about those that have not
-    dull: frozenset[str]  # lines of models of which at least one has not learned
+    dull: frozenset[str]  # lines with at least one model that has not learned
 
     @property
     def symbol(self) -> str:
@@ -24,7 +26,7 @@ class Learned:
 
 
 def learned(tables: ModelTables) -> Learned | None:
-    """The scores of each line against the limit of its objective; None where no task was scored."""
+    """Compare each line's scores with the limit of its objective; None if no task was scored."""
     if tables.models.by != "objective":
         return None
     parts = [part for part in (_scored(tables), _readers(tables)) if part is not None]
@@ -38,8 +40,8 @@ def learned(tables: ModelTables) -> Learned | None:
 
 
 def _readers(tables: ModelTables) -> Learned | None:
-    """Readers with passages, by the share of their own training queries that they answer."""
-    frame = tables.get("retrieval_scores")
+    """Check readers with passages by the share of their own training queries that they answer."""
+    frame = tables.get(RETRIEVAL_SCORES.name)
     if frame is None:
         return None
     passed, failed, dull = [], [], set()
@@ -59,8 +61,8 @@ def _readers(tables: ModelTables) -> Learned | None:
 
 
 def _scored(tables: ModelTables) -> Learned | None:
-    """Models with a score of their task."""
-    frame = tables.get("task_scores")
+    """Models with a score on their task."""
+    frame = tables.get(TASK_SCORES.name)
     if frame is None or "corpus" in frame:
         return None
     frame = frame[frame["trained"] & (frame["split"] == ("test" if "test" in set(frame["split"]) else "validation"))]
@@ -104,7 +106,7 @@ def _failed(label: str, metric: Metric, short: list[dict], seeds: int) -> str:
 
 
 def _short_value(metric: Metric, row: dict, places: int) -> str:
-    """A score that falls short; where its interval alone does, with that."""
+    """A score that misses its limit; with its interval if only the interval misses it."""
     value, low, high = (float(row[name]) for name in ("value", "low", "high"))
     if not metric.learned(value, value, float(row["baseline"])):
         return number(value, places)

@@ -1,10 +1,22 @@
-"""What a card of the first screen may be about: a quantity over layers, and the one number that sums it up."""
+"""Candidate quantities for the front page's cards: a quantity over layers and the number that summarises it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import pandas as pd
+
+from infoflow.evidence import KNOWLEDGE, KNOWLEDGE_LENS
+from infoflow.heads import HEAD_PRUNING_CURVE
+from infoflow.representations import (
+    CONTEXT_NEIGHBOURS,
+    GEOMETRY,
+    IDENTITY_NEIGHBOURS,
+    LAYER_DISTANCE,
+    LENS,
+    MUTUAL_INFORMATION,
+    POSITION_NEIGHBOURS,
+)
 
 from .._model_tables import ModelTables
 from .._shown_models import ShownModels
@@ -14,32 +26,32 @@ from ..knows._lenses import one_choice
 from ..retrieval._rows import by_exposure, plain_arms
 
 Contrast = Literal["ends", "middle", "reached"]
-"""Which number a line is summed up by: its last layer less its first; its middle; its value at `reached`."""
+"""The number that summarises a line: last minus first layer, the middle value, or the change up to `reached`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CardMeasure:
-    """A quantity over layers (or another course) and how a card speaks of it."""
+    """A quantity over layers (or another course), and how a card describes it."""
 
-    figure: str  # id of the figure that shows it whole
-    section: str  # of two measures of one section the first screen shows one
+    figure: str  # id of the figure that shows all of it
+    section: str  # the front page shows one measure per section
     question: str
     table: str
     rows: Callable[[pd.DataFrame, ShownModels], pd.DataFrame]
     contrast: Contrast
-    opening: str  # of the sentence, with `{at}` where it depends on the models' depth
-    falls: str  # verbs; of a contrast that is no change, both the same
+    opening: str  # start of the sentence, with `{at}` where it depends on the models' depth
+    falls: str  # verbs; equal if the contrast is not a change
     rises: str
     unit: str = ""
-    what: str = ""  # behind the first number
-    noun: str = ""  # what does not differ where nothing is seen: "in {noun}"
+    what: str = ""  # after the first number
+    noun: str = ""  # the quantity that does not differ if no effect is seen: "in {noun}"
     percent: bool = False
-    bounded: bool = False  # whether it lies between 0 and 1, as what is told in per cent does
-    axis: str = ""  # what is up in the picture
-    untrained: bool = True  # whether an untrained model is a control of it
+    bounded: bool = False  # whether it lies between 0 and 1, as percentages do
+    axis: str = ""  # title of the y axis
+    untrained: bool = True  # whether an untrained model is its control
     x: str = "layer"
-    ends: tuple[str, str] | None = None  # what the first and the last place are called, where no number says it
-    reached: float = 0.5  # where the contrast "reached" looks: a part of the course
+    ends: tuple[str, str] | None = None  # names of the first and the last position, if no number describes them
+    reached: float = 0.5  # end of the contrast "reached", as a share of the course
 
 
 def _main(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
@@ -72,27 +84,27 @@ def _left(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
 
 
 def _removed(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    """The rise of the loss as heads go, least important first; as `layer` the share of heads that are gone."""
+    """Rise of the loss as heads are pruned, least important first; `layer` holds the share of pruned heads."""
     rows = frame[(frame["order"] == "importance") & (frame["kind"] == "all") & (frame["metric"] == "loss")]
     return rows.assign(layer=(100 * rows["removed"]).round().astype(int))
 
 
 def _documents(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    """Right answers on trained facts; as `layer` 0 without a passage, 1 with the right one."""
+    """Correct answers on trained facts; `layer` is 0 without a passage, 1 with the right one."""
     rows = of(plain_arms(frame), facts="trained", weight=-1, reading="raw", layer=-1, index="as-trained", metric="p1")
     rows = rows[rows["document"].isin(["none", "gold"])]
     return rows.assign(layer=(rows["document"] == "gold").astype(int))
 
 
 def _stored(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    """Bits of a fact that are read without a passage; as `layer` the place of its exposure, from the rarest."""
+    """Bits per fact that are read without a passage; `layer` is the rank of its exposure, from the rarest."""
     rows = of(plain_arms(frame), facts="trained", reading="raw", layer=-1, index="as-trained", metric="bits")
     rows = by_exposure(of(rows, document="none"))
     return rows.assign(layer=rows["place"].astype(int))
 
 
 def _entering(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    """What a lens reads of an answer that stands in the passage alone."""
+    """What a lens reads of an answer that appears only in the passage."""
     rows = of(plain_arms(frame), facts="held out", weight=-1, place="mask", document="gold", metric="probability")
     lens = "tuned" if "tuned" in set(rows["lens"]) else "logit"
     return rows[rows["lens"] == lens]
@@ -105,7 +117,7 @@ MEASURES = (
         noun="what layers lose of the input token",
         section="knows",
         question="What do layers keep of the input?",
-        table="mutual_information",
+        table=MUTUAL_INFORMATION.name,
         rows=_input,
         contrast="ends",
         opening="From layer {first} to {last}, ",
@@ -120,7 +132,7 @@ MEASURES = (
         noun="what layers gain about the token to produce",
         section="knows",
         question="How much do layers know of what comes out?",
-        table="mutual_information",
+        table=MUTUAL_INFORMATION.name,
         rows=_output,
         contrast="ends",
         opening="From layer {first} to {last}, ",
@@ -135,7 +147,7 @@ MEASURES = (
         noun="how many neighbours stay the same token",
         section="knows",
         question="Do nearest neighbours stay the same token?",
-        table="identity_neighbours",
+        table=IDENTITY_NEIGHBOURS.name,
         rows=_main,
         contrast="ends",
         opening="From layer {first} to {last}, neighbours that are the same token ",
@@ -149,7 +161,7 @@ MEASURES = (
         noun="how the change per layer moves with depth",
         section="changes",
         question="Do upper layers change more than lower ones?",
-        table="layer_distance",
+        table=LAYER_DISTANCE.name,
         rows=_main,
         contrast="ends",
         opening="From the first step to the last, the change per layer ",
@@ -162,7 +174,7 @@ MEASURES = (
         noun="how alike random words become",
         section="space",
         question="Do all words become alike?",
-        table="geometry",
+        table=GEOMETRY.name,
         rows=_cosine,
         contrast="ends",
         opening="From layer {first} to {last}, the mean cosine of random words ",
@@ -175,7 +187,7 @@ MEASURES = (
         noun="how often layer {middle} names the final favourite",
         section="predicts",
         question="When does the answer form?",
-        table="lens",
+        table=LENS.name,
         rows=_lens,
         contrast="middle",
         opening="At layer {middle}, the model's final favourite is named ",
@@ -191,7 +203,7 @@ MEASURES = (
         noun="how much position is kept",
         section="neighbours",
         question="Is a token's position kept?",
-        table="position_neighbours",
+        table=POSITION_NEIGHBOURS.name,
         rows=_main,
         contrast="ends",
         opening="From layer {first} to {last}, the distance in position of neighbours ",
@@ -205,7 +217,7 @@ MEASURES = (
         noun="how many neighbours share the token before",
         section="neighbours",
         question="Do neighbours share their context?",
-        table="context_neighbours",
+        table=CONTEXT_NEIGHBOURS.name,
         rows=_left,
         contrast="ends",
         opening="From layer {first} to {last}, neighbours after the same token ",
@@ -219,7 +231,7 @@ MEASURES = (
         noun="the loss without {reached} % of the heads",
         section="heads",
         question="Which heads matter?",
-        table="head_pruning_curve",
+        table=HEAD_PRUNING_CURVE.name,
         rows=_removed,
         contrast="reached",
         opening="With {reached} % of all heads gone, least important first, the loss ",
@@ -234,7 +246,7 @@ MEASURES = (
         noun="what the right passage adds",
         section="retrieval",
         question="What does a passage add to what is known by heart?",
-        table="knowledge",
+        table=KNOWLEDGE.name,
         rows=_documents,
         contrast="ends",
         opening="With the right passage, right answers to trained questions ",
@@ -250,7 +262,7 @@ MEASURES = (
         noun="how much more is stored of frequent facts",
         section="retrieval",
         question="Does who can look things up store less?",
-        table="knowledge",
+        table=KNOWLEDGE.name,
         rows=_stored,
         contrast="ends",
         opening="From the rarest facts to the most frequent, what is told without a passage ",
@@ -267,7 +279,7 @@ MEASURES = (
         noun="how much of the passage's answer is read",
         section="retrieval",
         question="Where does evidence arrive?",
-        table="knowledge_lens",
+        table=KNOWLEDGE_LENS.name,
         rows=_entering,
         contrast="ends",
         opening="From state {first} to {last}, the probability of an answer that only the passage holds ",
@@ -276,11 +288,11 @@ MEASURES = (
         x="state",
     ),
 )
-"""Everything a card may be about, in the order of the report."""
+"""All candidate measures for cards, in the order of the report."""
 
 
 def measured(measure: CardMeasure, tables: ModelTables) -> pd.DataFrame | None:
-    """The rows of a measure: series, seed, trained, layer, value, low, high, replicates; None where there are none."""
+    """The rows of a measure: series, seed, trained, layer, value, low, high, replicates; None if there are none."""
     frame = tables.get(measure.table)
     if frame is None:
         return None

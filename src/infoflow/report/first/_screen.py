@@ -1,9 +1,12 @@
-"""The first screen as data, before any HTML."""
+"""The front page as data, before any HTML."""
 
 from dataclasses import dataclass
 
 import pandas as pd
 
+from infoflow.findings import FINDINGS_OVER_SCALE, FINDINGS_TABLE
+from infoflow.heads import HEAD_CONFIDENCE
+from infoflow.representations import MUTUAL_INFORMATION
 from infoflow.results import RunFolder
 
 from .._failure_kind import OTHER
@@ -14,12 +17,12 @@ from ._cards import HOW_CHOSEN, Card, cards
 from ._claims import ClaimsLine, claims_line
 from ._learned import Learned, learned
 
-_SMALL = 10_000_000  # parameters below which a model is called small
+_SMALL = 10_000_000  # models with fewer parameters are called small
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Screen:
-    """What stands above everything else."""
+    """Everything at the top of the page."""
 
     badge: str  # "one seed: exploratory"
     cards: list[Card]
@@ -30,15 +33,15 @@ class Screen:
 
     @property
     def dull(self) -> frozenset[str]:
-        """Lines of models that have not learned their task."""
+        """Lines with models that have not learned their task."""
         return self.learned.dull if self.learned else frozenset()
 
 
 def first_screen(run: RunFolder, tables: ModelTables, figures: set[str]) -> Screen:
-    """The screen of a run whose page shows the figures of these ids."""
+    """The front page of a run whose page shows the figures with these ids."""
     scored = learned(tables)
     dull = set(scored.dull) if scored else set()
-    findings = run.tables.get("findings")
+    findings = run.tables.get(FINDINGS_TABLE.name)
     seeds = _seeds(run)
     return Screen(
         badge="one seed: exploratory" if tables.models.by == "objective" and seeds == 1 else "",
@@ -55,8 +58,8 @@ def _seeds(run: RunFolder) -> int:
 
 
 def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
-    """What the intervals allow for, how large the models are, and how many warnings there were."""
-    study, over_scale = tables.models.by == "objective", tables.of_run("findings_over_scale")
+    """What the intervals allow for, the size of the models, and the number of warnings."""
+    study, over_scale = tables.models.by == "objective", tables.of_run(FINDINGS_OVER_SCALE.name)
     tested = pd.Series(dtype=int) if over_scale is None else over_scale.loc[over_scale["seeds"] > 0, "seeds"]
     if len(tested):
         told = [_of_studies(tested)]
@@ -75,7 +78,8 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
             small = ": small models" if max(sizes) < _SMALL else ""
             told.append(f"{span} parameters{small}")
     untrained = any(
-        not bool(frame["trained"].all()) for frame in tables.some(["mutual_information", "head_confidence"]).values()
+        not bool(frame["trained"].all())
+        for frame in tables.some([MUTUAL_INFORMATION.name, HEAD_CONFIDENCE.name]).values()
     )
     told.append("untrained models beside every number" if untrained else "each measure beside its own baseline")
     count = len(run.read().get("warnings", []))
@@ -95,7 +99,7 @@ def _of_studies(seeds: pd.Series) -> str:
 
 
 def verdict_words(claims: ClaimsLine) -> str:
-    """`✓ 7 hold, ✗ 9 fail (3 opposite, 3 weaker), ? 1 open`; failures of no named kind are the rest."""
+    """`✓ 7 hold, ✗ 9 fail (3 opposite, 3 weaker), ? 1 open`; the remaining failures are of no named kind."""
     holds, fails, open_ = (claims.counts.get(name, 0) for name in ("holds", "fails", "undetermined"))
     named = [f"{count} {kind}" for kind, count in claims.kinds if kind != OTHER]
     kinds = f" ({listed(named)})" if named else ""

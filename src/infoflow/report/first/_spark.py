@@ -1,4 +1,4 @@
-"""A small picture of lines over layers, drawn here: it stands on the first screen, in any browser, at once."""
+"""A small SVG of lines over layers, drawn without Vega so that the front page shows it at once in any browser."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from .._numbers import two_digits
 from .._series import Series
 
 _WIDTH, _HEIGHT = 320, 146
-_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 88, 22, 24  # on the left there is room for −0.0089
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 88, 22, 24  # the left margin fits −0.0089
 _ROW = 13  # pixels between labels
-_NAMED = 6  # lines at most that have their name beside them
+_NAMED = 6  # up to this number, lines are labelled at their ends
 _SHORT = 12  # characters of a name
 _GREY = "var(--control)"
 _UNTRAINED, _CONTROL = "untrained", (4, 3)  # its name and its dash
@@ -22,7 +22,7 @@ _UNTRAINED, _CONTROL = "untrained", (4, 3)  # its name and its dash
 class Line:
     """One line of the picture."""
 
-    points: list[tuple[float, float]]  # of the data
+    points: list[tuple[float, float]]  # in data units
     band: list[tuple[float, float, float]]  # x, low, high
     color: str
     dash: tuple[int, ...]
@@ -39,10 +39,10 @@ def spark(
     places: tuple[str, str] | None = None,
     bounded: bool = False,
 ) -> Markup:
-    """Lines of a table of `curves` as one SVG; untrained models, and lines of `dull`, in grey.
+    """Draw the lines of a table of `curves` as one SVG; untrained models and lines in `dull` are grey.
 
-    `axes`: what is across, and the unit of what is up; `places`: names of the first and the last place; `bounded`:
-    numbers lie between 0 and 1, as those in per cent do. Bands that are much wider than the lines' span are cut.
+    `axes`: title of the x axis, unit of the y axis; `places`: names of the first and last positions; `bounded`: values
+    lie between 0 and 1, as percentages do. Bands much wider than the span of the lines are cut.
     """
     lines = list(_lines(table, list(series), dull))
     xs = [at for line in lines for at, _ in line.points]
@@ -50,7 +50,7 @@ def spark(
     room = (max(ys) - min(ys)) or abs(max(ys)) or 1.0
     ends = [end for line in lines for _, low, high in line.band for end in (low, high)]
     low, high = max(min(ys + ends), min(ys) - room / 2), min(max(ys + ends), max(ys) + room / 2)
-    if (percent or bounded) and 0 <= min(ys) <= max(ys) <= 1:  # an interval over few seeds may lie beyond
+    if (percent or bounded) and 0 <= min(ys) <= max(ys) <= 1:  # an interval over few seeds may exceed the bounds
         low, high = max(low, 0.0), min(high, 1.0)
     frame = _Frame(min(xs), max(xs), low, high)
     parts = [_axes(frame, axes, percent, places)]
@@ -81,7 +81,7 @@ class _Frame:
 
 
 def _named(lines: list[Line], frame: _Frame) -> list[Line]:
-    """The lines with a name beside them: of untrained models that end at one height the first tells for all."""
+    """The lines that get a label; untrained models that end at the same height share one."""
     named: list[Line] = []
     for line in lines:
         near = [
@@ -147,7 +147,7 @@ def _path(line: Line, frame: _Frame) -> Markup:
 
 
 def _apart(lines: list[Line], frame: _Frame) -> list[tuple[Line, float]]:
-    """Each line with the height of its name: beside its end, moved until names do not touch."""
+    """Each line with the height of its label: at its end, moved until labels do not overlap."""
     wanted = sorted(lines, key=lambda line: frame.y(line.points[-1][1]))
     heights: list[float] = []
     for line in wanted:

@@ -1,1 +1,1 @@
-"""The forms of charts that figures share."""
+"""Chart forms shared by the figures."""

@@ -1,4 +1,4 @@
-"""What all charts share: size and parameters, axes, tooltips, how controls, lines and highlighted marks look."""
+"""Shared parts of all charts: size and parameters, axes, tooltips, and styles of controls, lines and highlights."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -12,19 +12,20 @@ from .._series import Series
 from .._shown_models import JOIN
 from .._theme import vega_config
 from ._datasets import datasets
+from ._marks import Channel, Layer, channel, filtered
 
 HEIGHT = 270
 PADDING = {"left": 2, "top": 2, "right": 6, "bottom": 2}
 CONTROL = {"color": "var(--control)", "strokeDash": [4, 3], "strokeWidth": 1.6}
 BASELINE = {**CONTROL, "strokeDash": [1, 3]}
 LABEL_GAP = 14  # pixels between direct labels
-NAME = {"fontWeight": "bold", "fontSize": 11}  # of a line, beside it
-VALUE = {"dy": -13, "fontSize": 10.5, "color": "var(--ink)"}  # of a mark, above it
+NAME = {"fontWeight": "bold", "fontSize": 11}  # label next to a line
+VALUE = {"dy": -13, "fontSize": 10.5, "color": "var(--ink)"}  # label above a mark
 
 
 @runtime_checkable
 class Look(Protocol):
-    """How one of several lines is told apart."""
+    """What distinguishes one of several lines."""
 
     @property
     def key(self) -> str: ...
@@ -34,14 +35,14 @@ class Look(Protocol):
     def shape(self) -> str: ...
 
 
-def finished(chart: alt.LayerChart | list[alt.Chart], height: int, **start: Any) -> dict[str, Any]:
-    """The chart's specification with what all charts share: width, the page's parameters, config, padding.
+def finished(layers: list[Layer], height: int, **start: Any) -> dict[str, Any]:
+    """The complete chart specification: adds width, the page's parameters, config and padding.
 
-    The page sets `highlight` to a line's key and `at_layer` to a layer, in all charts of a section at once; parameters
-    of this chart have the values of `start`.
+    The page sets `highlight` to a line's key and `at_layer` to a layer in all charts of a section at once; the chart's
+    own parameters start with the values in `start`.
     """
     with datasets() as rows:
-        spec = _layered(chart) if isinstance(chart, list) else chart.to_dict(validate=False)
+        spec = _layered(layers)
     if rows:
         spec["datasets"] = spec.get("datasets", {}) | rows
     values = {**start, "highlight": "", "at_layer": -1}
@@ -50,8 +51,8 @@ def finished(chart: alt.LayerChart | list[alt.Chart], height: int, **start: Any)
     return {**_lean(spec), **size, "config": vega_config(), "padding": PADDING}
 
 
-def _layered(charts: list[alt.Chart]) -> dict[str, Any]:
-    """The specification of charts above one another, as `alt.layer` has it, which copies each of them three times."""
+def _layered(charts: list[Layer]) -> dict[str, Any]:
+    """The specification of layered charts: that of `alt.layer`, without its three copies of each chart."""
     if not all(type(chart) is alt.Chart and _plain(chart) for chart in charts):
         return alt.layer(*charts).to_dict(validate=False)
     context = {"top_level": False, "datasets": {}}
@@ -63,39 +64,39 @@ def _layered(charts: list[alt.Chart]) -> dict[str, Any]:
 
 
 def _plain(chart: alt.Chart) -> bool:
-    """Whether nothing of it belongs to the whole picture."""
+    """Whether the chart has no property that belongs to the whole picture."""
     return all(chart[name] is alt.Undefined for name in ("params", "width", "height", "view", "resolve", "name"))
 
 
 def _lean(spec: dict[str, Any]) -> dict[str, Any]:
-    """The specification without what later layers repeat of the scales and axes that all layers share."""
+    """Drop scales and axes from later layers where they repeat those that all layers share."""
     seen: dict[tuple[str, str], Any] = {}
     for layer in spec["layer"]:
-        for channel, own in layer.get("encoding", {}).items():
-            if channel not in ("x", "y") or "field" not in own or own.get("scale", 1) is None:
+        for key, own in layer.get("encoding", {}).items():
+            if key not in ("x", "y") or "field" not in own or own.get("scale", 1) is None:
                 continue
             for name in ("scale", "axis", "title"):
-                if name in own and (channel, name) in seen and seen[channel, name] == own[name]:
+                if name in own and (key, name) in seen and seen[key, name] == own[name]:
                     del own[name]
                 elif name in own:
-                    seen[channel, name] = own[name]
+                    seen[key, name] = own[name]
     return spec
 
 
-def one_at_a_time(layers: list[alt.Chart], height: int) -> dict[str, Any]:
-    """The chart of rows whose `set` is the number that the page chooses as `shown`."""
-    return finished([layer.transform_filter("datum.set === shown") for layer in layers], height, shown=0)
+def one_at_a_time(layers: list[Layer], height: int) -> dict[str, Any]:
+    """A chart that shows only the rows whose `set` equals the page's parameter `shown`."""
+    return finished([filtered(layer, "datum.set === shown") for layer in layers], height, shown=0)
 
 
-# Altair's `when` says the same as the next two, but looks its result up in the whole schema of Vega-Lite each time that
-# it is used, which takes longer than all the rest of a chart.
-def opacity_if(test: str, then: float, otherwise: float) -> alt.OpacityValue:
-    """The opacity `then` where the expression `test` holds."""
+# Equivalent to Altair's `when`, which looks each result up in the whole schema of Vega-Lite and so takes longer than
+# the rest of a chart.
+def opacity_if(test: str, then: float, otherwise: float) -> Channel:
+    """Opacity `then` where the expression `test` holds, `otherwise` elsewhere."""
     return alt.OpacityValue(otherwise, condition=[{"test": test, "value": then}])
 
 
-def color_if(test: str, then: str, otherwise: str | alt.Color) -> alt.ColorValue | alt.Color:
-    """The colour `then` where the expression `test` holds, else another colour or that of a scale."""
+def color_if(test: str, then: str, otherwise: str | Channel) -> Channel:
+    """Colour `then` where the expression `test` holds; otherwise another colour, or that of a scale."""
     if isinstance(otherwise, str):
         return alt.ColorValue(otherwise, condition=[{"test": test, "value": then}])
     color = otherwise.copy(deep=False)
@@ -103,10 +104,10 @@ def color_if(test: str, then: str, otherwise: str | alt.Color) -> alt.ColorValue
     return color
 
 
-def lit(opacity: float = 1.0, dimmed: float = 0.12, of: Series | None = None) -> alt.OpacityValue:
-    """Opacity of a mark: dimmed while another line is highlighted; a pair is lit with either of its models.
+def lit(opacity: float = 1.0, dimmed: float = 0.12, of: Series | None = None) -> Channel:
+    """Opacity of a mark, dimmed while another line is highlighted; a pair lights up with either of its models.
 
-    `of`: the line of models that the whole chart is about, whose rows do not name it.
+    `of`: the line that the whole chart is about, if its rows do not name it.
     """
     test = "highlight === '' || "
     if of is not None:
@@ -116,45 +117,48 @@ def lit(opacity: float = 1.0, dimmed: float = 0.12, of: Series | None = None) ->
     return opacity_if(test, opacity, opacity * dimmed)
 
 
-def amount(field: str, title: str | None, domain: Iterable[float] | None = None, **how: Any) -> dict[str, Any]:
-    """An axis of numbers, for `alt.X` or `alt.Y`: exactly of that domain; `how`: of its `ticks`, its scale."""
-    ticks = {name: how.pop(name) for name in ("format", "values", "labelExpr", "tickMinStep", "grid") if name in how}
+def amount(name: str, field: str, title: str | None, domain: Iterable[float] | None = None, **how: Any) -> Channel:
+    """The channel "x" or "y" of numbers, with exactly that domain.
+
+    `how`: `ticks`, and properties of Vega-Lite's axis and scale; None omits one.
+    """
+    further = {part: how.pop(part) for part in ("stack",) if part in how}
+    ticks = {part: how.pop(part) for part in ("format", "values", "labelExpr", "tickMinStep", "grid") if part in how}
     many = {} if "values" in ticks else {"tickCount": how.pop("ticks", 5)}
-    axis = alt.Axis(**many, **ticks)
     fixed = {} if domain is None else {"domain": list(domain), "nice": False}
-    return {
-        "shorthand": f"{field}:Q",
-        "title": title,
-        "axis": axis,
-        "scale": alt.Scale(**({"zero": False} | fixed | how)),
-    }
+    scale = _stated({"zero": False} | fixed | how)
+    return channel(name, f"{field}:Q", title=title, axis=_stated(many | ticks), scale=scale, **further)
+
+
+def _stated(parts: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parts.items() if value is not None}
 
 
 def with_field(channel: Any, field: str) -> Any:
     """The same axis for another field."""
-    other = channel.copy(deep=False)  # its scale and axis are read, and not changed
+    other = channel.copy(deep=False)  # reads its scale and axis, and does not modify them
     other.shorthand = f"{field}:Q"
     return other
 
 
-def values_of(field: str, keys: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
-    """A colour, dash or shape for each key, for an encoding that has no legend."""
-    return {"shorthand": f"{field}:N", "scale": alt.Scale(domain=list(keys), range=list(values)), "legend": None}
+def by_key(name: str, field: str, keys: Sequence[str], values: Sequence[Any]) -> Channel:
+    """The channel `name` ("color", "shape", ...) with one value per key of a field, without a legend."""
+    return channel(name, f"{field}:N", scale={"domain": list(keys), "range": list(values)}, legend=None)
 
 
-def color_of(series: Sequence[Series]) -> alt.Color:
-    return alt.Color(**values_of("series", [s.key for s in series], [s.color for s in series]))
+def color_of(series: Sequence[Series]) -> Channel:
+    return by_key("color", "series", [s.key for s in series], [s.color for s in series])
 
 
-def dash_of(lines: Sequence[Look], field: str = "series") -> alt.StrokeDash:
-    return alt.StrokeDash(**values_of(field, [s.key for s in lines], [list(s.dash) for s in lines]))
+def dash_of(lines: Sequence[Look], field: str = "series") -> Channel:
+    return by_key("strokeDash", field, [s.key for s in lines], [list(s.dash) for s in lines])
 
 
-def shape_of(lines: Sequence[Look], field: str = "series") -> alt.Shape:
-    return alt.Shape(**values_of(field, [s.key for s in lines], [s.shape for s in lines]))
+def shape_of(lines: Sequence[Look], field: str = "series") -> Channel:
+    return by_key("shape", field, [s.key for s in lines], [s.shape for s in lines])
 
 
-def tips(*fields: str) -> list[alt.Tooltip]:
+def tips(*fields: str) -> list[Channel]:
     """Tooltips, each as `field:type`, `field:type|name` or `field:type|name|format`."""
     parts = [[*field.split("|"), "", ""][:3] for field in fields]
     return [
@@ -164,13 +168,13 @@ def tips(*fields: str) -> list[alt.Tooltip]:
 
 
 def bounded(rows: pd.DataFrame, bounds: tuple[float, float]) -> pd.DataFrame:
-    """The rows with intervals cut where no value can lie: a t interval of a share near 0 may reach below it."""
+    """Cut intervals at the bounds of the quantity: a t interval of a share near 0 may reach below it."""
     low, high = (rows["value"].clip(upper=bounds[0]), rows["value"].clip(lower=bounds[1]))
     return rows.assign(low=rows["low"].clip(lower=low), high=rows["high"].clip(upper=high))
 
 
 def spread(positions: list[float], gap: float, high: float) -> list[float]:
-    """The positions moved apart to at least `gap`, in their order, none above `high` unless it was."""
+    """Move positions apart to at least `gap`, keeping their order; none exceeds `high` unless it did before."""
     order = sorted(range(len(positions)), key=lambda i: positions[i])
     placed = list(positions)
     for previous, current in pairwise(order):

@@ -1,4 +1,4 @@
-"""The rows of a chart's layers as its specification holds them, each table once."""
+"""Chart data as named datasets, so that a specification holds each table once."""
 
 import hashlib
 import json
@@ -15,13 +15,13 @@ _NAME = "infoflow-datasets"
 
 @contextmanager
 def datasets() -> Iterator[dict[str, list[dict[str, Any]]]]:
-    """Inside, charts that become specifications name their tables; what is yielded holds the rows by name.
+    """Context in which chart specifications refer to tables by name; yields the rows by name.
 
-    Altair's own way converts a table as often as layers show it, and a column at a time by pandas. Names, rows and
-    values are the same: of a number that is none, `None`.
+    Altair itself converts a table once per layer, column by column through pandas. Names, rows and values are the same;
+    NaN becomes `None`.
     """
     found: dict[str, list[dict[str, Any]]] = {}
-    names: dict[int, tuple[str, pd.DataFrame]] = {}  # the table too, so that no other one gets its identity
+    names: dict[int, tuple[str, pd.DataFrame]] = {}  # keeps the table alive, so that no other one reuses its identity
 
     def named(frame: Any) -> Any:
         if not isinstance(frame, pd.DataFrame):
@@ -43,7 +43,7 @@ def datasets() -> Iterator[dict[str, list[dict[str, Any]]]]:
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """One mapping per row, of values that JSON knows."""
+    """One mapping per row, with JSON values."""
     names = [str(name) for name in frame.columns]
     columns = [_plain(frame, place) for place in range(len(names))]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -61,5 +61,5 @@ def _plain(frame: pd.DataFrame, place: int) -> list[Any]:
         return values
     if isinstance(column.dtype, pd.StringDtype):
         return column.to_numpy(dtype=object, na_value=None).tolist()
-    alone = alt.utils.sanitize_pandas_dataframe(frame.iloc[:, [place]])  # lists, categories, whatever else there is
+    alone = alt.utils.sanitize_pandas_dataframe(frame.iloc[:, [place]])  # lists, categories and other types
     return alone.to_dict(orient="list")[frame.columns[place]]

@@ -1,15 +1,16 @@
-"""The axes of charts that stand side by side: of a figure's panels, and of one figure under several architectures."""
+"""Axes of charts shown side by side: the panels of one figure, or one figure for several architectures."""
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-_FREE = 5.0  # times the smallest span: on the scale of the largest it would be a flat line
+_FREE = 5.0  # times the smallest span: beyond it, the smallest would be a flat line on the largest scale
 
 
 def free_scales(spans: Iterable[float]) -> bool:
-    """Whether panels span so different ranges that each needs a scale of its own.
+    """Whether the spans of panels differ so much that each panel needs its own scale.
 
     >>> free_scales([0.5, 0.2]), free_scales([0.5, 0.02])
     (False, True)
@@ -19,7 +20,7 @@ def free_scales(spans: Iterable[float]) -> bool:
 
 
 def scale_note(spans: Iterable[float], shared: str, each: str = "panel") -> str:
-    """What a caption says: `shared`, or how different the panels (or models) are that have scales of their own."""
+    """Caption text: `shared`, or how much the spans differ if each panel (or model) has its own scale."""
     known = [span for span in spans if span == span]
     if not free_scales(known):
         return shared
@@ -29,7 +30,7 @@ def scale_note(spans: Iterable[float], shared: str, each: str = "panel") -> str:
 
 
 class Frame(NamedTuple):
-    """From which layer to which a picture goes, and from which value to which."""
+    """Ranges of a chart's axes: layers and values."""
 
     first: int
     last: int
@@ -38,29 +39,29 @@ class Frame(NamedTuple):
 
     @classmethod
     def around(cls, frames: Iterable["Frame"]) -> "Frame":
-        """The smallest one that holds all of them."""
+        """The smallest frame that contains all of them."""
         firsts, lasts, lows, highs = zip(*frames, strict=True)
         return cls(min(firsts), max(lasts), min(lows), max(highs))
 
 
 class AbstractForm(ABC):
-    """A chart whose axes can be chosen from outside."""
+    """A chart whose axes can be set from outside."""
 
     @property
     @abstractmethod
     def frame(self) -> Frame:
-        """Its axes: those of its own data, or those that were chosen."""
+        """Axis ranges: those of its own data, or the chosen ones."""
 
     @property
     @abstractmethod
     def compared(self) -> bool:
-        """Whether the other panels of its figure have its axes."""
+        """Whether the other panels of its figure share its axes."""
 
     @property
     @abstractmethod
     def spec(self) -> dict[str, Any]:
         """The Vega-Lite specification, as wide as its container."""
 
-    @abstractmethod
     def within(self, frame: Frame) -> "AbstractForm":
-        """The same chart with these axes."""
+        """The same chart with these axes, stored in its field `chosen`."""
+        return replace(self, chosen=frame)  # type: ignore[type-var]

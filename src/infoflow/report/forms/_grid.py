@@ -1,53 +1,66 @@
-"""Squares in rows and columns: the stronger the colour, the more; with numbers where there is room."""
+"""Squares in rows and columns: stronger colours mean larger values; numbers appear where they fit."""
 
 from typing import Any
 
-import altair as alt
+import pandas as pd
 
 from ._chart import color_if
+from ._marks import Channel, Layer, Rows, channel, draw
 
 
 def squares(
-    base: alt.Chart,
-    x: alt.X,
-    y: alt.Y,
+    base: pd.DataFrame | Layer,
+    x: Channel,
+    y: Channel,
     strength: str,
     *,
     ends: tuple[float, float] = (0.0, 1.0),
-    color: Any = "var(--heat-2)",
+    color: str | Channel = "var(--heat-2)",
     text: str | None = "text:N",
     size: float = 10,
-    tooltip: list[alt.Tooltip] | None = None,
+    tooltip: list[Channel] | None = None,
     format: str = "",
     exponent: float = 1.0,
-) -> list[alt.Chart]:
-    """Of the rows of `base`, whose field `strength` goes from the first of `ends`, nearly blank, to the second.
+) -> list[Layer]:
+    """Draw squares for `base`; opacity follows the field `strength` between `ends`, from nearly blank to full.
 
-    Charts cannot mix CSS variables, so that the colour is one, more or less opaque. Above 1, `exponent` tells the
-    strong ones further apart.
+    Charts cannot mix CSS variables, so the colour is fixed and only its opacity varies. An `exponent` above 1 separates
+    high values better.
     """
     empty, full = ends
     power = {} if exponent == 1 else {"type": "pow", "exponent": exponent}
-    scale = alt.Scale(domain=[empty, full], range=[0.03, 1], clamp=True, **power)
+    scale = {"domain": [empty, full], "range": [0.03, 1], "clamp": True, **power}
     fill, look = ({"color": color}, {}) if isinstance(color, str) else ({}, {"color": color})
     look |= {"tooltip": tooltip} if tooltip else {}
-    opacity = alt.Opacity(f"{strength}:Q", scale=scale, legend=None)
-    marks = base.mark_rect(cornerRadius=2, **fill).encode(x=x, y=y, opacity=opacity, **look)
+    opacity = channel("opacity", f"{strength}:Q", scale=scale, legend=None)
+    marks = draw("rect", base, fill, look, cornerRadius=2, x=x, y=y, opacity=opacity)
     if text is None:
         return [marks]
     part = f"(datum.{strength} - {empty}) / {full - empty or 1.0}"
     ink = color_if(f"{part} > {0.55 ** (1 / exponent):.4g}", "var(--paper)", "var(--ink)")
-    words = alt.Text(text, **({"format": format} if format else {}))
-    return [marks, base.mark_text(fontSize=size).encode(x=x, y=y, text=words, color=ink)]
+    words = channel("text", text, **({"format": format} if format else {}))
+    return [marks, draw("text", base, fontSize=size, x=x, y=y, text=words, color=ink)]
+
+
+def frames(rows: Rows, x: Channel, y: Channel) -> list[Layer]:
+    """A light outline with a dark one inside, visible on pale and on strong squares."""
+    lines = (("paper", 3.5), ("ink", 1.5))
+    return [
+        draw("rect", rows, filled=False, stroke=f"var(--{name})", strokeWidth=width, x=x, y=y) for name, width in lines
+    ]
 
 
 def cells(
-    channel: Any, field: str, title: str | None = None, order: list | None = None, *, whole: bool = False, **how: Any
-) -> Any:
-    """An axis of squares; `order` from the left or the top, all of it if `whole`, even without a square; `how`: of its
-    labels."""
+    name: str, field: str, title: str | None = None, order: list | None = None, *, whole: bool = False, **how: Any
+) -> Channel:
+    """The channel "x" or "y" of squares, in `order` from the left or the top; `how` styles its labels.
+
+    With `whole`, the axis shows all of `order`, even values without a square.
+    """
     gap = how.pop("gap", 0.0)
     inner = ({"paddingInner": gap} if gap else {}) | ({"domain": order} if whole else {})
-    axis = alt.Axis(**({"labelAngle": 0, "domain": False, "ticks": False} | how))
-    scale = {"scale": alt.Scale(**inner)} if inner else {}
-    return channel(f"{field}:O", title=title, axis=axis, **({"sort": order} if order is not None else {}), **scale)
+    axis = {"labelAngle": 0, "domain": False, "ticks": False} | how
+    scale = {"scale": inner} if inner else {}
+    return channel(
+        name, f"{field}:O", title=title, axis=axis, **({"sort": order} if order is not None else {}), **scale
+    )

@@ -1,11 +1,10 @@
-"""The chart that most figures are: a value by layer, a line per objective or model, bands, controls in dashed grey."""
+"""The most common chart: a value by layer with one line per objective or model, bands, and controls in dashed grey."""
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
-import altair as alt
 import pandas as pd
 
 from .._numbers import listed
@@ -18,33 +17,35 @@ from ._chart import (
     NAME,
     amount,
     bounded,
+    by_key,
     color_if,
     color_of,
     finished,
     lit,
     spread,
     tips,
-    values_of,
 )
 from ._frame import AbstractForm, Frame, free_scales, scale_note
 from ._lines import ANY, control_lines, hovered_layer, lines, looks_of
+from ._marks import Channel, Constant, Layer, channel, draw
 
-_ROW = 9  # pixels of a row of squares
-_FURTHER = ([9, 2, 2, 2], [2, 2], [14, 3])  # dashes of further controls, in their order
+_CONVERGED = {True: "has converged", False: "has not converged: more text would change it"}
+_ROW = 9  # pixels per row of squares
+_FURTHER = ([9, 2, 2, 2], [2, 2], [14, 3])  # dashes of additional controls, in order
 
 
 class _Span(NamedTuple):
-    """The y axis, and whether the measure's baseline lies on it."""
+    """Range of the y axis, and whether it includes the measure's baseline."""
 
     low: float
     high: float
     holds_baseline: bool
     inverted: bool = False
     foot: int = 0
-    """Pixels at the lower edge that the strip of convergence takes."""
+    """Pixels at the lower edge for the convergence strip."""
 
     def above_strip(self, rows: int) -> "_Span":
-        """The range with room for so many rows of squares below it."""
+        """Extend the range to fit this number of square rows below it."""
         foot = _ROW * rows + 4 if rows else 0
         below = (self.high - self.low) * foot / (HEIGHT - foot)
         ends = {"high": self.high + below} if self.inverted else {"low": self.low - below}
@@ -56,9 +57,9 @@ class _Span(NamedTuple):
 class LayerChart(AbstractForm):
     """The chart of `curves(...)`.
 
-    The measure's baseline is drawn where it does not squash the curves; else a note at the edge names its value. Where
-    the table has a column `converged`, a row of squares for each line says at which layers its estimate has.
-    Groups of the table that `controls` names are drawn in grey too, each with a dash of its own.
+    The measure's baseline is drawn unless it squashes the curves; then a note at the edge gives its value. If the table
+    has a column `converged`, one row of squares per line marks the layers where its estimate has converged. Groups
+    listed in `controls` are also grey, each with its own dash.
     """
 
     table: pd.DataFrame
@@ -68,8 +69,8 @@ class LayerChart(AbstractForm):
     x_title: str = "layer (0 = embeddings)"
     bounds: tuple[float, float] = ANY
     transitions: bool = False  # the axis reads 0→1, 1→2, …
-    y_range: tuple[float, float] | None = None  # one for panels that are compared
-    inverted: bool = False  # the y axis, for quantities of which less is more
+    y_range: tuple[float, float] | None = None  # shared by panels that are compared
+    inverted: bool = False  # the y axis, for quantities where less is more
     chosen: Frame | None = None
     controls: tuple[str, ...] = ()
 
@@ -83,17 +84,14 @@ class LayerChart(AbstractForm):
     def compared(self) -> bool:
         return self.y_range is not None
 
-    def within(self, frame: Frame) -> "LayerChart":
-        return replace(self, chosen=frame)
-
     @property
     def spec(self) -> dict[str, Any]:
         table = self._bounded.assign(name=self.table["series"].map({s.key: s.label for s in self.series}))
         rows = len(self.series) if "converged" in table else 0
         span = self._span(table).above_strip(rows)
         x = layer_axis(table, self.frame, self.x_title, self.transitions, most=13)
-        y = amount("value", self.y_title, [span.low, span.high], ticks=6, reverse=self.inverted)
-        at = {"x": x, "y": alt.Y(**y)}
+        y = amount("y", "value", self.y_title, [span.low, span.high], ticks=6, reverse=self.inverted)
+        at = {"x": x, "y": y}
         trained, untrained, baseline = (table[table["group"] == name] for name in ("trained", "untrained", "baseline"))
         layers = [hovered_layer(sorted(table["layer"].unique().tolist()), x), *control_lines(untrained, at)]
         for name, dash in zip(self.controls, _FURTHER, strict=False):
@@ -117,47 +115,41 @@ class LayerChart(AbstractForm):
         return _y_range(table, given)._replace(inverted=self.inverted)
 
 
-def layer_axis(rows: pd.DataFrame, frame: Frame, title: str, transitions: bool, most: int = 99) -> alt.X:
-    """At most about `most` labels."""
+def layer_axis(rows: pd.DataFrame, frame: Frame, title: str, transitions: bool, most: int = 99) -> Channel:
+    """The layer axis, with at most about `most` labels."""
     layers = sorted(int(layer) for layer in rows["layer"].unique())
     label = "datum.value + '→' + (datum.value + 1)" if transitions else "format(datum.value, 'd')"
-    axis = alt.Axis(values=layers[:: max(1, math.ceil(len(layers) / most))], labelExpr=label, labelOverlap=True)
-    scale = alt.Scale(domain=[frame.first - 0.15, max(frame.last, frame.first + 1) + 0.05], nice=False, zero=False)
-    return alt.X("layer:Q", title=title, axis=axis, scale=scale)
+    axis = {"values": layers[:: max(1, math.ceil(len(layers) / most))], "labelExpr": label, "labelOverlap": True}
+    scale = {"domain": [frame.first - 0.15, max(frame.last, frame.first + 1) + 0.05], "nice": False, "zero": False}
+    return channel("x", "layer:Q", title=title, axis=axis, scale=scale)
 
 
-def _series_layers(trained: pd.DataFrame, series: list[Series], at: dict[str, Any]) -> list[alt.Chart]:
+def _series_layers(trained: pd.DataFrame, series: list[Series], at: dict[str, Any]) -> list[Layer]:
     tooltip = tips("name:N|model", "layer:Q|layer", "shown:N|value", "count:Q|occurrences|,")
     pairs = [s for s in series if s.second_color]
     second = [_second_color(trained, pairs, at)] if pairs else []
     return lines(trained, at, looks_of(series), tooltip=tooltip, over=second)
 
 
-def _second_color(trained: pd.DataFrame, pairs: list[Series], at: dict[str, Any]) -> alt.Chart:
-    """Dashes in the second model's colour over the line in the first one's."""
+def _second_color(trained: pd.DataFrame, pairs: list[Series], at: dict[str, Any]) -> Layer:
+    """Dashes in the second model's colour over the first model's line."""
     rows = trained[trained["series"].isin([s.key for s in pairs])]
-    color = alt.Stroke(**values_of("second", [s.key for s in pairs], [s.second_color for s in pairs]))
-    # A field of its own: the color scale of `series` already has the first model's colours.
-    mark = alt.Chart(rows.assign(second=rows["series"])).mark_line(strokeWidth=2.4, strokeDash=[8, 8], strokeCap="butt")
-    return mark.encode(**at, stroke=color, opacity=lit())
+    color = by_key("stroke", "second", [s.key for s in pairs], [s.second_color for s in pairs])
+    look = {"strokeWidth": 2.4, "strokeDash": [8, 8], "strokeCap": "butt", "stroke": color, "opacity": lit()}
+    return draw("line", rows.assign(second=rows["series"]), at, look)
 
 
-def _convergence_strip(trained: pd.DataFrame, series: list[Series], x: alt.X) -> list[alt.Chart]:
-    """Along the lower edge, a row of squares for each line: hollow where more data would change the value."""
+def _convergence_strip(trained: pd.DataFrame, series: list[Series], x: Channel) -> list[Layer]:
+    """Squares along the lower edge, one row per line: hollow where more data would change the value."""
+    look = {"shape": "square", "size": 26, "opacity": lit(), "color": color_of(series)}
+    tooltip = tips("name:N|model", "layer:Q", "state:N|value")
     strips = []
     for row, line in enumerate(reversed(series)):
-        own = trained[trained["series"] == line.key]
-        for converged in (True, False):
-            part = own[own["converged"] == converged]
-            if part.empty:
-                continue
-            meaning = "has converged" if converged else "has not converged: more text would change it"
-            mark = alt.Chart(part.assign(state=meaning)).mark_point(
-                shape="square", size=26, filled=converged, opacity=1
-            )
-            at = {"x": x, "y": alt.YValue(HEIGHT - 5 - _ROW * row)}
-            tooltip = tips("name:N|model", "layer:Q", "state:N|value")
-            strips.append(mark.encode(**at, color=color_of(series), opacity=lit(), tooltip=tooltip))
+        at = {"x": x, "y": Constant(HEIGHT - 5 - _ROW * row)}
+        for converged, meaning in _CONVERGED.items():
+            part = trained[(trained["series"] == line.key) & (trained["converged"] == converged)]
+            if len(part):
+                strips.append(draw("point", part.assign(state=meaning), at, look, filled=converged, tooltip=tooltip))
     return strips
 
 
@@ -168,7 +160,7 @@ def _direct_labels(
     span: _Span,
     baseline: str,
     controls: tuple[str, ...] = (),
-) -> alt.Chart:
+) -> Layer:
     """Names at the right ends of the lines, moved apart where they would overlap."""
     gap = LABEL_GAP / HEIGHT * (span.high - span.low)
     names = {s.key: s.label for s in series}
@@ -182,18 +174,18 @@ def _direct_labels(
     return end_labels(frame, gap, span.high, at, color_if("datum.series === ''", "var(--soft)", color_of(series)))
 
 
-def end_labels(frame: pd.DataFrame, gap: float, high: float, at: dict[str, Any], color: Any, **look: Any) -> alt.Chart:
-    """The column `text` at the height `at` of each line's end, to its right, moved apart to at least `gap`."""
+def end_labels(frame: pd.DataFrame, gap: float, high: float, at: dict[str, Any], color: Any, **look: Any) -> Layer:
+    """The column `text` to the right of each line's end, at height `at`, moved apart to at least `gap`."""
     frame = frame.assign(at=spread(list(frame["at"]), gap, high))
-    mark = alt.Chart(frame).mark_text(**{"align": "left", "dx": 9, "limit": 150, **NAME, **look})
-    y = alt.Y("at:Q", scale=at["y"]["scale"])
-    return mark.encode(x=at["x"], y=y, text=alt.Text("text:N"), color=color, opacity=lit(1.0, 0.25))
+    at = {"x": at["x"], "y": channel("y", "at:Q", scale=at["y"]["scale"])}
+    name = {"align": "left", "dx": 9, "limit": 150, **NAME}
+    return draw("text", frame, name, look, at, text="text:N", color=color, opacity=lit(1.0, 0.25))
 
 
 def control_names(ends: pd.DataFrame, name: str, labels: dict[str, str], gap: float) -> list[tuple[str, float]]:
-    """Names of a control's lines and their heights: one where all end together, else whose each is.
+    """Names and heights of a control's lines: one name if all end together, otherwise one per cluster.
 
-    The largest of several groups that end together is that of the others: its names would not fit.
+    The largest of several clusters is labelled "others", since the names would not fit.
     """
     found = _clusters(ends, gap)
     if len(found) < 2 or not set(ends["series"]) <= set(labels):
@@ -211,30 +203,32 @@ def control_names(ends: pd.DataFrame, name: str, labels: dict[str, str], gap: fl
 
 
 def _clusters(ends: pd.DataFrame, gap: float) -> list[pd.DataFrame]:
-    """The groups that ends fall into when neighbours closer than `gap` belong together, from the lowest."""
+    """Clusters of ends, from the lowest; neighbours closer than `gap` share one."""
     ordered = ends.sort_values("value", kind="stable")
     number = (ordered["value"].diff() >= gap).cumsum()
     return [group for _, group in ordered.groupby(number, sort=True)]
 
 
-def _edge_note(baseline: pd.DataFrame, name: str, span: _Span) -> list[alt.Chart]:
-    """A dashed line along the edge beyond which the baseline lies, and its value."""
+def _edge_note(baseline: pd.DataFrame, name: str, span: _Span) -> list[Layer]:
+    """A dashed line and the baseline's value, at the edge beyond which the baseline lies."""
     value = float(baseline["value"].mean())
     below = (value < span.low) != span.inverted
     text = f"{'↓' if below else '↑'} {name}: {value:.2g} (off scale)"
-    at = alt.Chart(pd.DataFrame([{"text": text}]))
-    look = {"color": "var(--soft)", "fontSize": 10.5, "fontStyle": "italic"}
-    mark = at.mark_text(align="left", baseline="bottom" if below else "top", **look)
-    floor = HEIGHT - span.foot
+    at, floor = pd.DataFrame([{"text": text}]), HEIGHT - span.foot
+    look = {"color": "var(--soft)", "fontSize": 10.5, "fontStyle": "italic", "align": "left", "x": Constant(4)}
+    baseline_at, line, words = ("bottom", floor - 2, floor - 5) if below else ("top", 1, 5)
     return [
-        at.mark_rule(**BASELINE).encode(y=alt.YValue(floor - 2 if below else 1)),
-        mark.encode(text=alt.Text("text:N"), x=alt.XValue(4), y=alt.YValue(floor - 5 if below else 5)),
+        draw("rule", at, BASELINE, y=Constant(line)),
+        draw("text", at, look, baseline=baseline_at, text="text:N", y=Constant(words)),
     ]
 
 
 def _y_range(table: pd.DataFrame, given: tuple[float, float] | None) -> _Span:
-    """From the curves with their bands; the baseline is included where it widens the range by less than three fifths,
-    or by less than five times where it is the only control."""
+    """Range of the curves with their bands, including the baseline if it is close.
+
+    Close means that the range grows by less than three fifths, or less than fivefold if the baseline is the only
+    control.
+    """
     base = table.loc[table["group"] == "baseline", "value"].dropna()
     if given is not None:
         return _Span(*given, holds_baseline=len(base) > 0 and bool(base.between(*given).all()))
@@ -252,16 +246,16 @@ def _y_range(table: pd.DataFrame, given: tuple[float, float] | None) -> _Span:
 
 
 class PanelScales(NamedTuple):
-    """The scales of panels side by side, and what the caption says of them."""
+    """The scales of panels side by side, and the caption's note about them."""
 
-    shared: tuple[float, float] | None  # None where each panel has its own
+    shared: tuple[float, float] | None  # None if each panel has its own
     note: str
 
 
 def panel_scales(
     tables: Iterable[pd.DataFrame], note: str, bounds: tuple[float, float] = ANY, zero: float = math.inf
 ) -> PanelScales:
-    """One scale for all panels, or none where one spans more than five times another; see `shared_range`."""
+    """One scale for all panels, or none if one panel spans more than five times another; see `shared_range`."""
     tables = [table for table in tables if len(table)]
     spans = [high - low for low, high in (shared_range(table, bounds, zero) for table in tables)]
     note = scale_note(spans, note)
@@ -271,7 +265,7 @@ def panel_scales(
 
 
 def shared_range(table: pd.DataFrame, bounds: tuple[float, float] = ANY, zero: float = math.inf) -> tuple[float, float]:
-    """One scale for all panels, from all their rows; it holds 0 if they reach below `zero` of the highest."""
+    """Range of all rows; includes 0 if the lowest value is below `zero` times the highest."""
     table = bounded(table, bounds)
     low, high = float(table[["low", "value"]].min().min()), float(table[["high", "value"]].max().max())
     low = min(low, 0.0) if low < zero * high else low

@@ -1,17 +1,18 @@
-"""Names of lines above a picture in which any corner may hold a line."""
+"""Line names above the picture, for charts with lines in every corner."""
 
-import altair as alt
 import pandas as pd
 
 from ._chart import NAME
+from ._marks import Layer, channel, draw
 
 _LINE = 14  # pixels between names
-_LETTER, _ROOM = 7, 300  # pixels of a bold letter, and of a narrow picture
-_TITLE = 24  # above the picture, for the title of the axis
+_LETTER, _ROOM = 7, 300  # pixels per bold letter, and of a narrow picture
+_PLACE = {"x": "across", "y": "at"}
+_TITLE = 24  # above the picture, for the axis title
 
 
-def names_above(found: list[tuple[str, str, str]], room: float = _ROOM) -> alt.Chart:
-    """(mark, name, colour), in two columns where they fit into so many pixels."""
+def names_above(found: list[tuple[str, str, str]], room: float = _ROOM) -> Layer:
+    """Place (mark, name, colour) entries, in two columns if they fit into this many pixels."""
     texts = [f"{mark} {name}" for mark, name, _ in found]
     half = -(-len(texts) // 2)
     first, second = (max((_LETTER * len(text) for text in part), default=0) for part in (texts[:half], texts[half:]))
@@ -24,6 +25,6 @@ def names_above(found: list[tuple[str, str, str]], room: float = _ROOM) -> alt.C
             "at": [_LINE * (index % rows - rows) - _TITLE for index in range(len(texts))],
         }
     )
-    place = {"x": alt.X("across:Q", scale=None, axis=None), "y": alt.Y("at:Q", scale=None, axis=None)}  # in pixels
-    mark = alt.Chart(table).mark_text(align="left", baseline="top", **NAME)
-    return mark.encode(**place, text=alt.Text("text:N"), color=alt.Color("color:N", scale=None))
+    in_pixels = {name: channel(name, f"{field}:Q", scale=None, axis=None) for name, field in _PLACE.items()}
+    color = channel("color", "color:N", scale=None)
+    return draw("text", table, NAME, in_pixels, align="left", baseline="top", text="text:N", color=color)

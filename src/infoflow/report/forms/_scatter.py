@@ -1,11 +1,12 @@
-"""Points in a plane with whiskers, an untrained model's in grey behind them."""
+"""Points in a plane with whiskers; those of an untrained model are grey and behind."""
 
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
-from ._chart import lit, with_field
+from ._chart import lit
+from ._lines import whiskers
+from ._marks import Channel, Layer, draw
 
 
 def points(
@@ -15,28 +16,28 @@ def points(
     look: dict[str, Any],
     *,
     ends: dict[str, tuple[str, str]],
-    tooltip: list[alt.Tooltip],
+    tooltip: list[Channel],
     least: float = 0.0,
-) -> list[alt.Chart]:
-    """The layers of the picture.
+) -> list[Layer]:
+    """The layers of a scatter plot.
 
     Args:
         at: The encodings `x` and `y`.
         look: The encodings `color` and `shape`.
-        ends: Of `x` and `y`: the columns between which a whisker goes.
-        least: Length from which a whisker reaches beyond its point.
+        ends: For `x` and `y`: the two columns that a whisker connects.
+        least: Minimum length of a whisker that extends beyond its point.
     """
     grey = {"shape": "cross", "filled": True, "size": 30, "color": "var(--control)", "opacity": 0.65, "clip": True}
     place = [str(channel["shorthand"]).partition(":")[0] for channel in at.values()]
-    whiskers = []
+    bars = []
     for axis, (low, high) in ends.items():
         long = trained.loc[trained[high] - trained[low] > least, list(dict.fromkeys(["series", *place, low, high]))]
-        where = {**at, axis: with_field(at[axis], low), f"{axis}2": f"{high}:Q"}
-        whiskers.append(alt.Chart(long).mark_rule(strokeWidth=1).encode(**where, color=look["color"], opacity=lit(0.5)))
+        color = {"color": look["color"]}
+        bars += whiskers(long, at, color, {axis: (low, high)}, strokeWidth=1, opacity=lit(0.5))
     bounds = [column for pair in ends.values() for column in pair]
-    marks = alt.Chart(trained.drop(columns=[column for column in bounds if column not in place]))
+    marks = trained.drop(columns=[column for column in bounds if column not in place])
     return [
-        alt.Chart(untrained[place]).mark_point(**grey).encode(**at),
-        *whiskers,
-        marks.mark_point(filled=True, size=32).encode(**at, **look, tooltip=tooltip, opacity=lit(0.75)),
+        draw("point", untrained[place], grey, at),
+        *bars,
+        draw("point", marks, at, look, filled=True, size=32, tooltip=tooltip, opacity=lit(0.75)),
     ]

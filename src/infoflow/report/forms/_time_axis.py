@@ -1,7 +1,7 @@
-"""The axis of training: updates on a logarithmic axis, 0 left of a break, or tokens, progress, learning rate.
+"""The training axis: updates on a log scale with 0 left of a break, or tokens, progress, learning rate.
 
-A chart carries the places of its checkpoints on every clock, as shares of the axis; the page sets `clock` to the one
-that is shown, and `now` to the update that it has come to.
+A chart carries the positions of its checkpoints on every clock, as shares of the axis; the page sets `clock` to the
+shown clock, and `now` to the current update.
 """
 
 import math
@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
 from ._chart import finished, opacity_if
+from ._marks import Channel, Constant, Layer, Rows, calculated, channel, draw, expression, filtered
 
 CLOCKS = {
     "update": "updates",
@@ -23,17 +23,17 @@ CLOCKS = {
 }
 """Column of a checkpoint → title of the axis."""
 _BREAK = 0.08  # share of the axis left of the first update
-_END = 0.02  # of the axis, before the first and behind the last checkpoint
+_END = 0.02  # share of the axis before the first and after the last checkpoint
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TimeAxis:
-    """When the checkpoints of each line were, on every clock that is known of all."""
+    """Times of each line's checkpoints, on every clock that is known for all of them."""
 
     checkpoints: pd.DataFrame  # series, update and the clocks
-    names: tuple[str, ...]  # of the clocks that are known
-    room: float = 0.0  # share of the axis that it goes on behind the last checkpoint, for names of lines
-    suspects: frozenset[tuple[str, int]] = frozenset()  # series and update of checkpoints that a check calls an error
+    names: tuple[str, ...]  # names of the known clocks
+    room: float = 0.0  # share of the axis after the last checkpoint, for line names
+    suspects: frozenset[tuple[str, int]] = frozenset()  # series and update of checkpoints that failed a check
 
     @classmethod
     def of(cls, checkpoints: pd.DataFrame, suspects: Iterable[tuple[str, int]] = ()) -> "TimeAxis":
@@ -42,7 +42,7 @@ class TimeAxis:
         return cls(checkpoints=ordered, names=tuple(known), suspects=frozenset(suspects))
 
     def suspected(self, rows: pd.DataFrame) -> pd.Series:
-        """Which rows are of suspects: these are drawn hollow."""
+        """Which rows are at suspect checkpoints; these are drawn hollow."""
         pairs = zip(rows["series"].astype(str), rows["update"].astype(int), strict=True)
         return pd.Series([pair in self.suspects for pair in pairs], index=rows.index, dtype=bool)
 
@@ -65,7 +65,7 @@ class TimeAxis:
         return bool((self.checkpoints["update"] == 0).any())
 
     def places(self, series: str, updates: Any) -> np.ndarray:
-        """(update, clock): shares of the axis; between checkpoints tokens and sums of learning rates are linear."""
+        """(update, clock): shares of the axis; tokens and learning-rate sums are interpolated between checkpoints."""
         updates = np.asarray(updates, dtype=float)
         own = self.checkpoints[self.checkpoints["series"] == series]
         at = own["update"].to_numpy(dtype=float)
@@ -78,13 +78,30 @@ class TimeAxis:
                 columns.append(np.interp(updates, at, own[name].to_numpy(dtype=float)) / (scale or 1.0))
         return np.round(np.stack(columns, axis=-1), 4)
 
+    def placed(self, rows: pd.DataFrame, series: str = "", **fields: str) -> Layer:
+        """Add fields to the rows: the position of an update column on the shown clock.
+
+        Args:
+            rows: Rows of `series`, or rows with that column.
+            series: The line.
+            fields: Field → column of updates; a field of the same name replaces the column.
+        """
+        columns = dict.fromkeys(fields.values())
+        parts = [(series, rows)] if series else rows.groupby("series", sort=False)
+        at = [
+            own.assign(**{f"{column}_at": self.places(str(key), own[column]).tolist() for column in columns})
+            for key, own in parts
+        ]
+        known = pd.concat(at).drop(columns=[name for name, column in fields.items() if name == column])
+        return calculated(known, **{name: f"datum.{column}_at[clock]" for name, column in fields.items()})
+
     def _logarithmic(self, updates: np.ndarray) -> np.ndarray:
         left = _BREAK if self.has_start else 0.0
         share = np.log2(np.maximum(updates, self.first) / self.first) / math.log2(self.last / self.first)
         return np.where(updates <= 0, 0.0, left + (1 - left) * share)
 
     def parameters(self, series: list[str]) -> dict[str, Any]:
-        """What a chart of these lines needs to follow the page: see `timed`."""
+        """Parameters that let a chart of these lines follow the page: see `timed`."""
         ticks = [self._ticks(name) for name in self.names]
         return {
             "places": {key: self._own_places(key) for key in series},
@@ -95,14 +112,14 @@ class TimeAxis:
         }
 
     def _own_places(self, series: str) -> dict[str, list[float]]:
-        """Of each checkpoint: its place on each clock, and the update from which the next one counts."""
+        """For each checkpoint: its position on each clock, and the update at which the next one starts."""
         own = self.checkpoints.loc[self.checkpoints["series"] == series, "update"].to_numpy(dtype=int)
         places = self.places(series, own)
         until = [*own[1:].tolist(), 10**12]
         return {str(u): [*row, end] for u, row, end in zip(own.tolist(), places.tolist(), until, strict=True)}
 
     def edges(self, series: str, updates: Any) -> np.ndarray:
-        """(update, clock, 2): where a cell of each of these updates begins and ends, halfway to its neighbours."""
+        """(update, clock, 2): start and end of each update's cell, halfway to its neighbours."""
         places = self.places(series, updates)
         half = (places[1:] + places[:-1]) / 2
         first, last = places[:1] - (half[:1] - places[:1]), places[-1:] + (places[-1:] - half[-1:])
@@ -138,51 +155,51 @@ class TimeAxis:
     def with_room(self, room: float) -> "TimeAxis":
         return replace(self, room=room)
 
-    def channel(self, field: str = "x") -> alt.X:
-        """The axis: where each row is whose place has this name."""
-        axis = alt.Axis(
-            values=alt.ExprRef("ticks[clock]"),
-            labelExpr="tick_labels[clock][indexof(ticks[clock], datum.value)]",
-            labelOverlap="greedy",
-        )
-        scale = alt.Scale(domain=[-_END, 1 + _END + self.room], nice=False, zero=False)
-        return alt.X(f"{field}:Q", title=None, axis=axis, scale=scale)
+    def channel(self, field: str = "x") -> Channel:
+        """The axis channel; rows are placed by this field."""
+        axis = {
+            "values": expression("ticks[clock]"),
+            "labelExpr": "tick_labels[clock][indexof(ticks[clock], datum.value)]",
+            "labelOverlap": "greedy",
+        }
+        scale = {"domain": [-_END, 1 + _END + self.room], "nice": False, "zero": False}
+        return channel("x", f"{field}:Q", title=None, axis=axis, scale=scale)
 
-    def title(self, height: int) -> list[alt.Chart]:
+    def title(self, height: int) -> list[Layer]:
         """The clock's name below the axis, and the break before the first update."""
         told = [{"clock": number, "text": CLOCKS[name]} for number, name in enumerate(self.names)]
-        base = alt.Chart(pd.DataFrame(told)).transform_filter("datum.clock === clock")
-        name = base.mark_text(align="left", baseline="top", fontSize=12, color="var(--ink)")
-        layers = [name.encode(x=alt.XValue(0), y=alt.YValue(height + 22), text=alt.Text("text:N"))]
+        base = filtered(pd.DataFrame(told), "datum.clock === clock")
+        look = {"align": "left", "baseline": "top", "fontSize": 12, "color": "var(--ink)", "text": "text:N"}
+        layers = [draw("text", base, look, x=Constant(0), y=Constant(height + 22))]
         if self.has_start:
-            cut = alt.Chart(pd.DataFrame([{"x": round(0.58 * _BREAK, 4), "text": "//"}]))
-            mark = cut.mark_text(baseline="middle", fontSize=11, color="var(--control)")
-            at = {"x": self.channel(), "y": alt.YValue(height)}
-            layers.append(mark.encode(**at, text=alt.Text("text:N"), opacity=opacity_if("clock === 0", 1, 0)))
+            cut = pd.DataFrame([{"x": round(0.58 * _BREAK, 4), "text": "//"}])
+            style = {"baseline": "middle", "fontSize": 11, "color": "var(--control)", "text": "text:N"}
+            there = opacity_if("clock === 0", 1, 0)
+            layers.append(draw("text", cut, style, x=self.channel(), y=Constant(height), opacity=there))
         return layers
 
-    def marker(self, series: list[str]) -> alt.Chart:
-        """An upright line at the checkpoint that each of these lines has come to."""
+    def marker(self, series: list[str]) -> Layer:
+        """A vertical line at each line's current checkpoint."""
         own = self.checkpoints[self.checkpoints["series"].isin(series)]
         rows = own.drop_duplicates("update") if len(self.names) == 1 else own
-        base = timed(alt.Chart(rows[["series", "update"]]))
-        return base.mark_rule(color="var(--soft)", strokeWidth=1).encode(x=self.channel(), opacity=at_now(0.8, 0))
+        base = timed(rows[["series", "update"]])
+        return draw("rule", base, color="var(--soft)", strokeWidth=1, x=self.channel(), opacity=at_now(0.8, 0))
 
-    def finished(self, layers: list[alt.Chart], height: int, series: list[str], **start: Any) -> dict[str, Any]:
-        """The chart's specification (see `finished`), with the axis's title."""
+    def finished(self, layers: list[Layer], height: int, series: list[str], **start: Any) -> dict[str, Any]:
+        """The chart specification (see `finished`), with the axis title."""
         return finished([*layers, *self.title(height)], height, **self.parameters(series), **start)
 
 
 NOW = "datum.update <= now && now < places[datum.series][datum.update][length(places[datum.series][datum.update]) - 1]"
-"""Whether a row is of the checkpoint that the page has come to: the last one of its line until then."""
+"""Whether a row is at the page's current checkpoint: the last one of its line up to that update."""
 
 
-def timed(chart: alt.Chart) -> alt.Chart:
-    """A chart of rows with `series` and `update`, which get the place `x` on the clock that is shown."""
-    return chart.transform_calculate(x="places[datum.series][datum.update][clock]")
+def timed(rows: Rows) -> Layer:
+    """Rows with `series` and `update`; adds their position `x` on the shown clock."""
+    return calculated(rows, x="places[datum.series][datum.update][clock]")
 
 
-def at_now(then: float, otherwise: float) -> alt.OpacityValue:
+def at_now(then: float, otherwise: float) -> Channel:
     return opacity_if(NOW, then, otherwise)
 
 

@@ -1,22 +1,25 @@
-"""What is lost with the self-attention of blocks closed: who does the context."""
+"""Closing the self-attention of blocks: the loss shows which blocks provide the context."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
+from infoflow.heads import ENCODER_CONTEXT
+
+from .._bands import band_words
 from .._figure import Method, Panel, PanelGroup, ReportFigure
 from .._numbers import number
 from .._samples import Samples
 from .._series import Series
 from .._shown_models import ShownModels
 from ..forms._chart import BASELINE, LABEL_GAP, amount, color_of, finished, lit, tips
-from ..forms._hollow import HOLLOW
 from ..forms._layer_chart import control_names, end_labels
 from ..forms._lines import control_lines, level, lines, looks_of
+from ..forms._marks import Constant, Layer, draw
 from ..forms._names import names_above
+from ..forms._span import span
 
 _METHOD = Method(
     id="encoder-context",
@@ -33,16 +36,16 @@ _METHOD = Method(
 )
 _KINDS = {"encoder-self": "encoder self-attention", "decoder-self": "decoder self-attention"}
 _HEIGHT = 250
-_BESIDE = 0.3  # how far beside the end of its line a retrained model stands
+_BESIDE = 0.3  # horizontal offset of a retrained model from the end of its line
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Metric:
-    """One of the scores that the table has."""
+    """One of the table's scores."""
 
     label: str
     axis: str
-    told: str  # in the sentence that answers
+    told: str  # in the answer sentence
     note: str
 
 
@@ -70,7 +73,7 @@ _KEYS = ["series", "metric", "kind", "which", "number", "retrained"]
 
 
 def context_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """The loss against the number of upper blocks closed, each block alone, and retrained models, by kind."""
+    """The loss by number of closed upper blocks, for single blocks, and for retrained models, by kind of attention."""
     trained = frame.loc[frame["trained"]]
     curves = _curves(trained)
     if curves.empty:
@@ -82,13 +85,12 @@ def context_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         if metric in set(curves["metric"])
     ]
     seeds = int(trained["seed"].nunique())
-    bands = "95% intervals over seeds and sentences" if seeds > 1 else f"95% intervals over sentences, {HOLLOW}"
     return ReportFigure(
         id="encoder-context",
         question="Who does the context?",
         answer=list(_sentences(curves, models)),
         panels=groups[0].panels,
-        caption=f"{f'Means over {seeds} seeds' if seeds > 1 else 'One seed'}; bands and whiskers: {bands}; "
+        caption=f"{band_words(seeds, bands='bands and whiskers')}; "
         f"{int(trained.loc[trained['metric'] == 'loss', 'count'].median()):,} sentences."
         + (" Grey, dashed: untrained models (loss)." if len(control) else ""),
         how_to_read=[
@@ -101,7 +103,7 @@ def context_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         ],
         method=_METHOD,
         data=curves,
-        tables=("encoder_context",),
+        tables=(ENCODER_CONTEXT.name,),
         findings=("context:E1", "context:E2"),
         template="metrics.html.jinja",
         payload={"metrics": groups},
@@ -109,7 +111,7 @@ def context_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
 
 
 def _curves(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean and interval over seeds of every closing, and where it stands: the blocks that are closed, from the top."""
+    """Mean and interval over seeds of each closing, with its x position: the number of closed upper blocks."""
     rows = []
     groups: Any = frame.loc[frame["kind"].isin(list(_KINDS))].groupby(_KEYS, sort=False)
     for key, own in groups:
@@ -126,10 +128,10 @@ def _curves(frame: pd.DataFrame) -> pd.DataFrame:
 def _group(metric: str, curves: pd.DataFrame, control: pd.DataFrame, models: ShownModels) -> PanelGroup:
     told = _METRICS[metric]
     kinds = [kind for kind in _KINDS if bool((curves["kind"] == kind).any())]
-    span = _span(curves)
+    ends = span(curves[["low", "high", "value"]], 0.0)
     panels = [
         Panel(
-            spec=_chart(curves.loc[curves["kind"] == kind], control.loc[control["kind"] == kind], models, told, span),
+            spec=_chart(curves.loc[curves["kind"] == kind], control.loc[control["kind"] == kind], models, told, ends),
             title=_KINDS[kind],
         )
         for kind in kinds
@@ -137,22 +139,15 @@ def _group(metric: str, curves: pd.DataFrame, control: pd.DataFrame, models: Sho
     return PanelGroup(id=metric, label=told.label, note=told.note, scale=("", ""), panels=panels)
 
 
-def _span(curves: pd.DataFrame) -> list[float]:
-    drawn = curves[["low", "high", "value"]].stack()
-    low, high = min(float(drawn.min()), 0.0), max(float(drawn.max()), 0.0)
-    margin = 0.05 * (high - low) or 0.1
-    return [low - margin, high + margin]
-
-
 def _chart(
-    own: pd.DataFrame, control: pd.DataFrame, models: ShownModels, told: _Metric, span: list[float]
+    own: pd.DataFrame, control: pd.DataFrame, models: ShownModels, told: _Metric, ends: tuple[float, float]
 ) -> dict[str, Any]:
     series, most = models.present(own), int(own["blocks"].max())
     at = {
-        "x": alt.X(
-            **amount("closed", "upper blocks closed", [0, most + 2 * _BESIDE], values=list(range(most + 1)), format="d")
+        "x": amount(
+            "x", "closed", "upper blocks closed", [0, most + 2 * _BESIDE], values=list(range(most + 1)), format="d"
         ),
-        "y": alt.Y(**amount("value", told.axis, span)),
+        "y": amount("y", "value", told.axis, ends),
     }
     upper = _from_nothing(own.loc[own["which"].eq("upper") | (own["which"].eq("all") & own["retrained"].eq(0))])
     alone, retrained = own.loc[own["which"] == "block"], own.loc[own["retrained"] > 0]
@@ -165,7 +160,7 @@ def _chart(
         *_alone(_lean(alone.assign(block=alone["number"])), at, series, told),
         *_retrained(_lean(retrained), at, series, told),
     ]
-    layers += _named(grey, at, series, span)
+    layers += _named(grey, at, series, ends)
     names = [("●–", "upper blocks", "var(--soft)")]
     names += [("✚", "one block alone", "var(--soft)")] * bool(len(alone))
     names += [("◆", "all, retrained", "var(--soft)")] * bool(len(retrained))
@@ -173,15 +168,15 @@ def _chart(
     return finished([*layers, names_above(names)], _HEIGHT)
 
 
-def _named(grey: pd.DataFrame, at: dict[str, Any], series: list[Series], span: list[float]) -> list[alt.Chart]:
-    """Whose each untrained line is, at its end; of several lines that end together one name."""
-    ends = grey.sort_values("closed", kind="stable").drop_duplicates("series", keep="last")
-    if len(ends) < 2:  # the key above the picture says enough
+def _named(grey: pd.DataFrame, at: dict[str, Any], series: list[Series], ends: tuple[float, float]) -> list[Layer]:
+    """Label each untrained line at its end; lines that end together share one label."""
+    last = grey.sort_values("closed", kind="stable").drop_duplicates("series", keep="last")
+    if len(last) < 2:  # the legend above the picture is enough
         return []
-    gap = LABEL_GAP / _HEIGHT * (span[1] - span[0])
-    told = control_names(ends, "untrained", {one.key: one.label for one in series}, 2 * gap)
-    frame = pd.DataFrame(told, columns=["text", "at"]).assign(closed=float(ends["closed"].max()), series="")
-    return [end_labels(frame, gap, span[1], at, alt.ColorValue("var(--soft)"))] if len(told) > 1 else []
+    gap = LABEL_GAP / _HEIGHT * (ends[1] - ends[0])
+    told = control_names(last, "untrained", {one.key: one.label for one in series}, 2 * gap)
+    frame = pd.DataFrame(told, columns=["text", "at"]).assign(closed=float(last["closed"].max()), series="")
+    return [end_labels(frame, gap, ends[1], at, Constant("var(--soft)"))] if len(told) > 1 else []
 
 
 def _lean(rows: pd.DataFrame) -> pd.DataFrame:
@@ -190,31 +185,29 @@ def _lean(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _from_nothing(rows: pd.DataFrame) -> pd.DataFrame:
-    """Lines begin where nothing is closed and nothing is lost."""
+    """Start each line where nothing is closed and nothing is lost."""
     rows = rows.drop_duplicates(["series", "closed"])
     starts = rows.drop_duplicates("series").assign(closed=0.0, value=0.0, low=0.0, high=0.0)
     return pd.concat([starts, rows]).sort_values(["series", "closed"])
 
 
-def _alone(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], told: _Metric) -> list[alt.Chart]:
-    if rows.empty:
-        return []
+def _alone(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], told: _Metric) -> list[Layer]:
     tooltip = tips("series:N|model", "block:Q|block alone", f"value:Q|{told.label}|.3f")
-    mark = alt.Chart(rows).mark_point(shape="cross", size=46, filled=True)
-    return [mark.encode(**at, color=color_of(series), opacity=lit(0.75), tooltip=tooltip)]
+    look = {"shape": "cross", "size": 46, "filled": True, "color": color_of(series), "opacity": lit(0.75)}
+    return [draw("point", rows, at, look, tooltip=tooltip)] if len(rows) else []
 
 
-def _retrained(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], told: _Metric) -> list[alt.Chart]:
+def _retrained(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], told: _Metric) -> list[Layer]:
     if rows.empty:
         return []
-    base, look = alt.Chart(rows), {"color": color_of(series), "opacity": lit()}
+    look = {"color": color_of(series), "opacity": lit()}
     tooltip = tips("series:N|model", "retrained:Q|updates retrained", f"value:Q|{told.label}|.3f")
-    ends = base.mark_rule(strokeWidth=2).encode(x=at["x"], y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), **look)
-    return [ends, base.mark_point(shape="diamond", size=95, filled=True).encode(**at, **look, tooltip=tooltip)]
+    ends = draw("rule", rows, look, strokeWidth=2, x=at["x"], y="low:Q", y2="high:Q")
+    return [ends, draw("point", rows, at, look, shape="diamond", size=95, filled=True, tooltip=tooltip)]
 
 
 def _sentences(curves: pd.DataFrame, models: ShownModels) -> Iterator[str]:
-    """What is lost with all blocks closed, of the share where there is one; then what is still lost after training."""
+    """Loss with all blocks closed, as a share where known, and the remaining loss after retraining."""
     metric = next(metric for metric in _METRICS if metric in set(curves["metric"]))
     all_closed = curves.loc[curves["which"].eq("all") & curves["metric"].eq(metric)]
     for kind, name in _KINDS.items():
@@ -225,7 +218,7 @@ def _sentences(curves: pd.DataFrame, models: ShownModels) -> Iterator[str]:
 
 
 def _lost(own: pd.DataFrame, series: Series) -> str:
-    """At test time, and of models that were retrained."""
+    """The loss at test time, and of retrained models."""
     rows = list(own.sort_values("retrained").itertuples())
     texts = [f"{_value(row)} after {row.retrained:,} updates of training on" for row in rows if row.retrained]
     begin = [f"{_value(row)} in {series.label}" for row in rows if not row.retrained] or [f"in {series.label}"]
@@ -233,6 +226,6 @@ def _lost(own: pd.DataFrame, series: Series) -> str:
 
 
 def _value(row: Any) -> str:
-    if row.low != row.low:  # no interval is known
+    if row.low != row.low:  # the interval is unknown
         return number(row.value, 2)
     return f"{number(row.value, 2)} ({number(row.low, 2)} to {number(row.high, 2)})"

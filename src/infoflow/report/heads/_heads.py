@@ -2,8 +2,16 @@
 
 from typing import Any
 
-import altair as alt
 import pandas as pd
+
+from infoflow.heads import (
+    ABLATION_TRANSFER,
+    ENCODER_CONTEXT,
+    HEAD_CONFIDENCE,
+    HEAD_EXAMPLES,
+    HEAD_POSITIONAL,
+    HEAD_PRUNING_CURVE,
+)
 
 from .._curves import has_untrained
 from .._figure import Method, Panel, ReportFigure, Section
@@ -51,22 +59,22 @@ HEADS = Section(
 
 
 def heads_section(tables: ModelTables) -> Section | None:
-    """The section, or None where the run measured no heads."""
+    """The section, or None if the run measured no heads."""
     models, frames = tables.models, tables.some(HEAD_TABLES)
-    figures = [head_map_figure(frames, models, tables.get("head_examples"))]
-    if {"head_confidence", "head_positional"} <= set(frames):
-        pairs = _positional_frame(models.main(frames["head_confidence"]), models.main(frames["head_positional"]))
+    figures = [head_map_figure(frames, models, tables.get(HEAD_EXAMPLES.name))]
+    if {HEAD_CONFIDENCE.name, HEAD_POSITIONAL.name} <= set(frames):
+        pairs = _positional_frame(models.main(frames[HEAD_CONFIDENCE.name]), models.main(frames[HEAD_POSITIONAL.name]))
         if len(pairs):
             figures.append(_positional_figure(pairs, models))
-    figures += [matter_figure(frames, tables.get("ablation_transfer"), models)]
-    figures += [removed_figure(frame, models) for frame in tables.some(["head_pruning_curve"]).values()]
-    context = tables.some(["encoder_context"])
+    figures += [matter_figure(frames, tables.get(ABLATION_TRANSFER.name), models)]
+    figures += [removed_figure(frame, models) for frame in tables.some([HEAD_PRUNING_CURVE.name]).values()]
+    context = tables.some([ENCODER_CONTEXT.name])
     figures += [context_figure(frame, models) for frame in context.values()]
     return HEADS.told_by(figures, models, [*frames.values(), *context.values()])
 
 
 def _positional_frame(confidence: pd.DataFrame, positional: pd.DataFrame) -> pd.DataFrame:
-    """One row per self-attention head: its share at the better of offsets −1 and +1, and its confidence."""
+    """One row per self-attention head: the larger of its shares at offsets −1 and +1, and its confidence."""
     keys = ["series", "model", "seed", "trained", "stack", "kind", "layer", "head"]
     near = positional[(positional["kind"] == "self") & positional["offset"].isin([-1, 1])]
     best = near.dropna(subset="value").sort_values("value").drop_duplicates(keys, keep="last")
@@ -100,13 +108,13 @@ def _positional_figure(pairs: pd.DataFrame, models: ShownModels) -> ReportFigure
         ],
         method=_POSITIONAL_HEADS,
         data=pairs.drop(columns="model"),
-        tables=("head_confidence", "head_positional"),
+        tables=(HEAD_CONFIDENCE.name, HEAD_POSITIONAL.name),
         findings=("heads:V8",),
     )
 
 
 def _positional_words(pairs: pd.DataFrame, series: list[Series]) -> str:
-    """In which model the largest share of heads is positional, and whether these are the confident ones there."""
+    """The model with the largest share of positional heads, and whether these are its confident heads."""
     trained = pairs[pairs["trained"]]
     shares = []
     for line in series:
@@ -116,10 +124,7 @@ def _positional_words(pairs: pd.DataFrame, series: list[Series]) -> str:
     if top is None:
         return ""
     if not top.candidate.estimate.value:
-        best = number(100 * trained["share"].max(), 0)
-        return sentence(
-            f"no head looks at one neighbour in {_POSITIONAL:.0%} of cases; the most regular one does in {best}%"
-        )
+        return sentence(f"no head looks at one neighbour in {_POSITIONAL:.0%} of cases")
     key = next(line.key for line in series if line.label == top.candidate.name)
     own = trained[trained["series"] == key]
     positional = own["share"] >= _POSITIONAL
@@ -138,22 +143,21 @@ def _tally(pairs: pd.DataFrame, series: Series) -> str:
     positional = own["share"] >= _POSITIONAL
     count = int(positional.sum())
     if not count:
-        best = number(100 * own["share"].max(), 0)
-        return f"none of {len(own)} heads in {series.label} (the most regular one in {best}%)"
+        return f"none of {len(own)} heads in {series.label}"
     inside, outside = _mean_confidence(own[positional]), _mean_confidence(own[~positional])
     against = f", against {estimate_text(outside)} for the others" if outside.seeds else ""
     return f"{count} of {len(own)} heads in {series.label}, with mean confidence {estimate_text(inside)}{against}"
 
 
 def _mean_confidence(heads: pd.DataFrame) -> Estimate:
-    """The mean over heads in each seed, then over seeds."""
+    """Mean over heads within each seed, then over seeds."""
     means = heads.groupby("seed")["confidence"].mean()
     return Samples.bare(dict(means.items())).estimate()
 
 
 def _scatter(pairs: pd.DataFrame, series: Series) -> dict[str, Any]:
-    x = alt.X(**amount("share", "share looking at one neighbour", SHARE))
-    y = alt.Y(**amount("confidence", "confidence", SHARE))
+    x = amount("x", "share", "share looking at one neighbour", SHARE)
+    y = amount("y", "confidence", "confidence", SHARE)
     ends = {"x": ("share_low", "share_high"), "y": ("low", "high")}
     drawn = ["series", "seed", "layer", "head", "offset", "share", "confidence", *ends["x"], *ends["y"]]
     trained = pairs.loc[pairs["trained"], drawn].round(4)

@@ -1,25 +1,26 @@
-"""All heads at a glance: the layer × head grid of each model, one statistic at a time, the same scale everywhere."""
+"""All heads at a glance: each model's layer × head grid, one statistic at a time, on one scale."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
+
+from infoflow.heads import HEAD_EXAMPLES
 
 from .._binary import in_steps
 from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, extreme, sentence
 from .._numbers import estimate_text, listed, number
-from .._samples import Estimate
+from .._samples import Samples
 from .._shown_models import ShownModels
 from ..forms._chart import finished
 from ..forms._grid import cells
-from ._examples import examples_by_grid
+from ..forms._marks import channel, draw
 from ._names import KINDS, head_name, kind_label
-from ._roles import Place, roles_by_place
+from ._roles import Place, chance_note, examples_by_grid, roles_by_place, trained_roles
 from ._statistics import GROUPS, Statistic, head_statistics
 
 _HEAD_STATISTICS = Method(
@@ -27,10 +28,11 @@ _HEAD_STATISTICS = Method(
     title="Head statistics",
     text="""
     Confidence: mean over queries of the strongest attention weight. Entropy: mean of −Σ <i>a</i> ln <i>a</i>, in nats.
-    Special tokens count neither as keys nor as queries; remaining weights are not rescaled. Baseline: attention spread
-    evenly over the same keys. After Voita et al. (2019) and Clark et al. (2019). Relations: the share of edges whose
-    attending word's strongest key is the other end, between words (subwords merged), beside the relation's best fixed
-    offset. Rarest token: by frequency in the training corpus. Patterns: on random tokens repeated (Olsson et al. 2022).
+    Special tokens count neither as keys nor as queries; remaining weights are not rescaled. Baseline: the same of a
+    head that spreads its attention evenly over all keys it may see, special tokens too. Keys that tie for the strongest
+    share the query. After Voita et al. (2019) and Clark et al. (2019). Relations: the share of edges whose attending
+    word's strongest key is the other end, between words (subwords merged), beside the relation's best fixed offset.
+    Rarest token: by frequency in the training corpus. Patterns: on random tokens repeated (Olsson et al. 2022).
     In sentences: value-weighted is ‖<i>A</i><sub>ij</sub> <i>f</i>(<i>x</i><sub>j</sub>)‖ as a share of its row
     (Kobayashi et al. 2020), mixed in is ALTI of the whole layer with its residual connection (Ferrando et al. 2022).
     """,
@@ -40,11 +42,12 @@ _HEAD_STATISTICS = Method(
 def head_map_figure(
     frames: dict[str, pd.DataFrame], models: ShownModels, examples: pd.DataFrame | None = None
 ) -> ReportFigure | None:
-    """The map, from whichever head tables are there; `examples`: sentences to show the first seed's heads on."""
+    """The map of all available head tables; `examples` holds sentences to show the first seed's heads on."""
     rows, statistics = head_statistics(frames)
     if not statistics:
         return None
-    grids, roles = _grids(rows, models), roles_by_place(frames)
+    every_role = trained_roles(frames)
+    grids, roles = _grids(rows, models), roles_by_place(every_role)
     limits = {one.id: _limits(rows, one.id) for one in statistics}
     live = {
         "groups": [group for group in GROUPS if any(one.group == group for one in statistics)],
@@ -62,10 +65,10 @@ def head_map_figure(
         words=_sharpest(rows, statistics[0], models),
         panels=heat_panels(rows, statistics[0], models),
         caption=_caption(rows[rows["statistic"] == statistics[0].id]),
-        how_to_read=_how_to_read(statistics, bool(roles), bool(shown)),
+        how_to_read=_how_to_read(statistics, chance_note(every_role) if roles else "", bool(shown)),
         method=_HEAD_STATISTICS,
         data=rows.drop(columns=[column for column in ("replicates", "model") if column in rows]),
-        tables=(*(name for name in frames), *(("head_examples",) if shown else ())),
+        tables=(*(name for name in frames), *((HEAD_EXAMPLES.name,) if shown else ())),
         findings=("heads:V8",),
         is_chosen=True,
         template="heads.html.jinja",
@@ -81,7 +84,7 @@ def head_map_figure(
     )
 
 
-def _how_to_read(statistics: list[Statistic], with_roles: bool, with_sentences: bool) -> list[str]:
+def _how_to_read(statistics: list[Statistic], chance: str, with_sentences: bool) -> list[str]:
     lines = [
         "Each cell is a head: layers from bottom (0) to top, heads from left to right. The stronger the colour, "
         "the more; every grid has the same scale. Blocks count from 0, so layer 0 reads the embeddings.",
@@ -96,11 +99,12 @@ def _how_to_read(statistics: list[Statistic], with_roles: bool, with_sentences: 
             "For the best relation and the rarest token the colour shows how far a head is above its own control; the "
             "panel has both numbers. The best of many relations is picked for each head, so a small lead is no role."
         )
-    if with_roles:
+    if chance:
         lines.append(
-            "A head's roles are those whose usual threshold it reaches: 90% of queries at one offset, ten points above "
+            "A head's roles are those whose usual threshold it exceeds: 90% of queries at one offset, ten points above "
             "a relation's best offset, half of the queries on the rarest token, 60% of the attention on the first "
-            "token, on [SEP] or on punctuation, 40% on earlier copies or what followed them. A head may have several."
+            "token, on [SEP] or on punctuation, 40% on earlier copies or what followed them. A head may have several. "
+            + chance
         )
     if with_sentences:
         lines.append(
@@ -138,7 +142,7 @@ class _Grid:
     trained: bool
     layers: int
     heads: int
-    parts: Mapping[str, pd.DataFrame]  # its rows of each statistic it has, by layer, then head
+    parts: Mapping[str, pd.DataFrame]  # rows of each available statistic, by layer, then head
 
     def values(self, statistic: str) -> list[float | None]:
         part = self.parts.get(statistic)
@@ -162,7 +166,7 @@ def _grids(rows: pd.DataFrame, models: ShownModels) -> list[_Grid]:
 
 
 def _by_statistic(grid: pd.DataFrame, layers: int, heads: int) -> dict[str, pd.DataFrame]:
-    """Rows of each statistic, one for every layer and head; empty ones where a head has none."""
+    """Rows of each statistic, one per layer and head; empty rows for heads without a value."""
     index = pd.MultiIndex.from_product([range(layers), range(heads)])
     own: Any = grid.drop_duplicates(["statistic", "layer", "head"]).groupby("statistic")
     return {str(name): part.set_index(["layer", "head"]).reindex(index) for name, part in own}
@@ -174,7 +178,7 @@ def _grid_payload(
     limits: Mapping[str, tuple[float, float]],
     roles: dict[Place, dict[tuple[int, int], list[str]]],
 ) -> dict[str, Any]:
-    """The grid's facts, and its numbers in steps between the limits of each statistic."""
+    """Metadata of the grid, and its numbers quantised between the limits of each statistic."""
     facts = {name: getattr(grid, name) for name in ("id", "label", "series", "slot", "kind", "seed", "trained")}
     numbers = {one.id: _cells(grid, one, limits[one.id]) for one in statistics}
     stack, kind = grid.id.split("/")[-2:]
@@ -189,7 +193,7 @@ def _grid_payload(
 
 
 def _cells(grid: _Grid, statistic: Statistic, limits: tuple[float, float]) -> dict[str, Any]:
-    """value, low, high, baseline and notes by layer and head; of an untrained model only what the page shows of it."""
+    """value, low, high, baseline and notes by layer and head; for an untrained model, only what the page shows."""
     part = grid.parts.get(statistic.id)
     if part is None:
         return {}
@@ -230,12 +234,12 @@ def _statistic_payload(
 
 
 def _painted(rows: pd.DataFrame, statistic: Statistic, suffix: str = "") -> pd.Series:
-    """What the colour shows."""
+    """The values that the colour shows."""
     return rows[f"value{suffix}"] - rows[f"baseline{suffix}"] if statistic.margin else rows[f"value{suffix}"]
 
 
 def map_sentence(rows: pd.DataFrame, statistic: Statistic, models: ShownModels) -> str:
-    """Means over each model's self-attention heads of the main stack, strong heads, and the controls."""
+    """Mean over each model's self-attention heads in the main stack, its strong heads, and the controls."""
     own = models.main(rows[(rows["statistic"] == statistic.id) & (rows["kind"] == "self")])
     own = own if len(own) else rows[rows["statistic"] == statistic.id]
     parts = []
@@ -272,12 +276,12 @@ def map_sentence(rows: pd.DataFrame, statistic: Statistic, models: ShownModels) 
 
 
 def _sharpest(rows: pd.DataFrame, statistic: Statistic, models: ShownModels) -> str:
-    """The head that has most of the first statistic, over all models, and the untrained head that has most."""
+    """The head with the largest first statistic over all models, and the largest value of untrained heads."""
     own = rows[rows["statistic"] == statistic.id]
     trained, untrained = own[own["trained"]], own[~own["trained"]]
     of_seed = models.by == "objective"
     heads = [
-        Candidate(head_name(row, models[row["series"]].label, of_seed), _head_estimate(row, statistic))
+        _head(row, head_name(row, models[row["series"]].label, of_seed), statistic)
         for row in trained.to_dict("records")
     ]
     top = extreme(heads)
@@ -289,19 +293,19 @@ def _sharpest(rows: pd.DataFrame, statistic: Statistic, models: ShownModels) -> 
     )
     if top.alike:
         said += f" ({len(top.alike):,} other{'s' * (len(top.alike) > 1)} not clearly weaker)"
-    before = _painted(untrained, statistic).dropna()
-    beside = f"; an untrained one reaches at most {number(before.max(), _places(statistic))}" if len(before) else ""
+    grey = extreme([_head(row, "", statistic) for row in untrained.to_dict("records")])
+    most = number(grey.candidate.estimate.value, _places(statistic)) if grey else ""
+    beside = f"; an untrained one reaches at most {most}" if grey else ""
     return sentence(f"{said}{beside}")
 
 
-def _head_estimate(row: dict[str, Any], statistic: Statistic) -> Estimate:
-    """What the colour shows, with its interval."""
-    shift = row["baseline"] if statistic.margin else 0.0
-    return Estimate(value=row["value"] - shift, low=row["low"] - shift, high=row["high"] - shift, seeds=1, count=0)
+def _head(row: dict[Hashable, Any], name: str, statistic: Statistic) -> Candidate:
+    """One of many heads, with the value that its colour shows."""
+    return Candidate.held_out(name, Samples.of_row(row, row["baseline"] if statistic.margin else 0.0))
 
 
 def _places(statistic: Statistic) -> int:
-    """Decimals: more where all values are small."""
+    """Decimal places: more if all values are small."""
     return 2 if statistic.top >= 0.5 else min(2 - math.floor(math.log10(statistic.top)), 5)
 
 
@@ -315,13 +319,13 @@ def _caption(rows: pd.DataFrame) -> str:
 def _heat_chart(own: pd.DataFrame, statistic: Statistic, with_legend: bool) -> dict[str, Any]:
     layers = sorted((int(layer) for layer in own["layer"].unique()), reverse=True)
     title = f"{statistic.label}{f' ({statistic.unit})' if statistic.unit else ''}"
-    legend = alt.Legend(orient="bottom", gradientLength=120, gradientThickness=8, tickCount=3)
+    legend = {"orient": "bottom", "gradientLength": 120, "gradientThickness": 8, "tickCount": 3}
     ends = ["below", "heat-0", "above"] if statistic.signed else [f"heat-{i}" for i in range(3)]
     least = -statistic.top if statistic.signed else 0.0
     domain = [least, (least + statistic.top) / 2, statistic.top]
-    scale = alt.Scale(domain=domain, range=[f"var(--{end})" for end in ends], clamp=True)
-    color = alt.Color("value:Q", title=title, scale=scale, legend=legend if with_legend else None)
-    marks = alt.Chart(own[["layer", "head"]].assign(value=_painted(own, statistic)))
-    marks = marks.mark_rect(stroke="var(--paper)", strokeWidth=1)
-    place = {"x": cells(alt.X, "head", "head"), "y": cells(alt.Y, "layer", "layer", layers)}
-    return finished([marks.encode(**place, color=color)], max(20 * len(layers), 60))
+    scale = {"domain": domain, "range": [f"var(--{end})" for end in ends], "clamp": True}
+    color = channel("color", "value:Q", title=title, scale=scale, legend=legend if with_legend else None)
+    rows = own[["layer", "head"]].assign(value=_painted(own, statistic))
+    place = {"x": cells("x", "head", "head"), "y": cells("y", "layer", "layer", layers)}
+    marks = draw("rect", rows, place, stroke="var(--paper)", strokeWidth=1, color=color)
+    return finished([marks], max(20 * len(layers), 60))

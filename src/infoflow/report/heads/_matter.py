@@ -1,20 +1,22 @@
-"""Which heads matter: whether importance, relevance and ablation agree, and how many heads can go."""
+"""Which heads matter: whether importance, relevance and ablation agree, and how many heads can be removed."""
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
-import altair as alt
 import pandas as pd
+
+from infoflow.heads import ABLATION_TRANSFER, HEAD_ABLATION, HEAD_RELEVANCE
+from infoflow.heads import HEAD_IMPORTANCE as HEAD_IMPORTANCE_TABLE
 
 from .._curves import has_untrained
 from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, both_extremes, extreme, sentence
 from .._numbers import estimate_text, listed, number
-from .._samples import Estimate, Samples
+from .._samples import Samples
 from .._series import Series
 from .._shown_models import ShownModels
-from ..forms._chart import amount, color_of, finished, tips, values_of
+from ..forms._chart import amount, by_key, color_of, finished, tips
 from ..forms._lines import level
 from ..forms._scatter import points
 from ._names import head_name, kind_label
@@ -33,8 +35,8 @@ HEAD_IMPORTANCE = Method(
     """,
 )
 
-_CROWDED = 0.12  # of the largest size: where half of the heads lie below, even steps would draw them as one clump
-_LEAST = 0.003  # of the largest size: what is smaller is as good as nothing, and lies beside 0
+_CROWDED = 0.12  # share of the largest size: half of the heads below it would form a clump on a linear scale
+_LEAST = 0.003  # share of the largest size: anything smaller is negligible, and lies next to 0
 _KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
 _KIND_SHAPES = {
     "encoder self-attention": "circle",
@@ -53,13 +55,13 @@ class _Pair:
 
     def correlation(self, series: str) -> Samples:
         """Spearman's rank correlation over the heads of each seed."""
-        from scipy.stats import spearmanr  # takes long to import
+        from scipy.stats import spearmanr  # slow to import
 
         own = self.rows[(self.rows["series"] == series) & self.rows["trained"]]
         values = {
             seed: spearmanr(heads["x"], heads["y"]).statistic
             for seed, heads in own.groupby("seed")
-            if min(len(set(heads["x"])), len(set(heads["y"]))) > 1  # else there is no order
+            if min(len(set(heads["x"])), len(set(heads["y"]))) > 1  # otherwise there is no order
         }
         return Samples.bare({seed: float(value) for seed, value in values.items() if value == value})
 
@@ -67,9 +69,9 @@ class _Pair:
 def matter_figure(
     frames: dict[str, pd.DataFrame], transfer: pd.DataFrame | None, models: ShownModels
 ) -> ReportFigure | None:
-    """Importance, relevance and single ablations of the same heads, where at least two of them were measured.
+    """Importance, relevance and single ablations of the same heads; needs at least two of the three.
 
-    `transfer` says whether ablations have the same effects on sentences of another domain.
+    `transfer`: whether ablations have the same effects on sentences of another domain.
     """
     rows, statistics = head_statistics(frames)
     pairs = _pairs(rows, statistics)
@@ -77,7 +79,9 @@ def matter_figure(
         return None
     main = pairs[0]
     series = models.present(main.rows[main.rows["trained"]])
-    tables = tuple(name for name in ("head_importance", "head_relevance", "head_ablation") if name in frames)
+    tables = tuple(
+        name for name in (HEAD_IMPORTANCE_TABLE.name, HEAD_RELEVANCE.name, HEAD_ABLATION.name) if name in frames
+    )
     return ReportFigure(
         id="heads-matter",
         question="Do importance, relevance and removal single out the same heads?",
@@ -86,7 +90,7 @@ def matter_figure(
             *_significant(frames, models),
             *_elsewhere(transfer, models),
         ],
-        words=_words(main, series),
+        words=_words(main, series, rows[(rows["statistic"] == main.y.id) & rows["trained"]]),
         panels=[Panel(spec=_scatter(main, one), title=one.label) for one in series],
         caption=_scatter_caption(main),
         how_to_read=[
@@ -99,13 +103,13 @@ def matter_figure(
         ],
         method=HEAD_IMPORTANCE,
         data=main.rows.drop(columns=["model"], errors="ignore"),
-        tables=tables if transfer is None else (*tables, "ablation_transfer"),
+        tables=tables if transfer is None else (*tables, ABLATION_TRANSFER.name),
         findings=("heads:M1", "heads:M5", "heads:V6"),
     )
 
 
 def _pairs(rows: pd.DataFrame, statistics: list[Statistic]) -> list[_Pair]:
-    """Importance against ablation, relevance against ablation, importance against relevance: what there is."""
+    """The available pairs of importance–ablation, relevance–ablation and importance–relevance."""
     found = {one.id.partition("-")[0]: one for one in reversed(statistics) if one.group == "does it matter"}
     pairs = []
     for across, up in (("importance", "ablation"), ("relevance", "ablation"), ("importance", "relevance")):
@@ -123,18 +127,15 @@ def _named(rows: pd.DataFrame, statistic: Statistic, axis: str) -> pd.DataFrame:
     return own[[*_KEYS, *names]].rename(columns=names)
 
 
-def _words(pair: _Pair, series: list[Series]) -> str:
-    """How well the first measure stands for the second, and which head has most of the second."""
+def _words(pair: _Pair, series: list[Series], second: pd.DataFrame) -> str:
+    """How well the first measure predicts the second, and which head has the largest second one."""
     told = both_extremes([Candidate(f"in {one.label}", pair.correlation(one.key).estimate()) for one in series])
     if not told:
         return ""
     labels = {one.key: one.label for one in series}
     heads = [
-        Candidate(
-            head_name(row, labels[row["series"]], of_seed=True),
-            Estimate(value=row["y"], low=row["y_low"], high=row["y_high"], seeds=1, count=0),
-        )
-        for row in pair.rows[pair.rows["trained"]].to_dict("records")
+        Candidate.held_out(head_name(row, labels[row["series"]], of_seed=True), Samples.of_row(row))
+        for row in second.to_dict("records")
         if row["series"] in labels
     ]
     top = extreme(heads)
@@ -158,8 +159,8 @@ def _agreement(pair: _Pair, series: list[Series]) -> str:
 
 
 def _significant(frames: dict[str, pd.DataFrame], models: ShownModels) -> list[str]:
-    """How many heads change the loss on their own, corrected for their number."""
-    frame = frames.get("head_ablation")
+    """How many heads change the loss on their own, corrected for multiple tests."""
+    frame = frames.get(HEAD_ABLATION.name)
     if frame is None or "p_corrected" not in frame:
         return []
     metric = str(frame["metric"].iloc[0])
@@ -178,7 +179,7 @@ def _significant(frames: dict[str, pd.DataFrame], models: ShownModels) -> list[s
 
 
 def _elsewhere(transfer: pd.DataFrame | None, models: ShownModels) -> list[str]:
-    """Whether the heads that matter on these sentences matter on those of another domain."""
+    """Whether the heads that matter on these sentences also matter on sentences of another domain."""
     if transfer is None:
         return []
     own = transfer[transfer["trained"] & (transfer["kind"] == "all")].dropna(subset="value")
@@ -211,11 +212,10 @@ def _scatter(pair: _Pair, series: Series) -> dict[str, Any]:
     }
     spans = {axis: _span(pair.rows, axis) for axis in "xy"}
     x, y = (
-        channel(**amount(axis, titles[axis], spans[axis], **_scale(pair.rows, axis, spans[axis])))
-        for axis, channel in (("x", alt.X), ("y", alt.Y))
+        amount(axis, axis, titles[axis], spans[axis], **_scale(pair.rows, axis, spans[axis])) for axis in ("x", "y")
     )
     kinds = sorted(set(own["kind"]))
-    shape = alt.Shape(**values_of("kind", kinds, [_KIND_SHAPES.get(kind, "diamond") for kind in kinds]))
+    shape = by_key("shape", "kind", kinds, [_KIND_SHAPES.get(kind, "diamond") for kind in kinds])
     trained = own.loc[own["trained"], ["series", "seed", "kind", "layer", "head", "x", "y", "y_low", "y_high"]]
     untrained = own.loc[~own["trained"] & (own["seed"] == own["seed"].min()), ["x", "y"]]
     tooltip = tips("kind:N", "seed:Q", "layer:Q", "head:Q", f"x:Q|{pair.x.label}|.3g", f"y:Q|{pair.y.label}|.3g")
@@ -227,14 +227,14 @@ def _scatter(pair: _Pair, series: Series) -> dict[str, Any]:
 
 
 def _crowding(rows: pd.DataFrame, axis: str) -> float:
-    """The size below which half of the heads lie, or as good as nothing; 0 where even steps tell them apart."""
+    """Median size of heads, at least the negligible size; 0 if linear steps separate them."""
     sizes = rows.loc[rows["trained"], axis].abs()
     middle, largest = float(sizes.median()), float(sizes.max())
     return max(middle, _LEAST * largest) if middle < _CROWDED * largest else 0.0
 
 
 def _scale(rows: pd.DataFrame, axis: str, span: list[float]) -> dict[str, Any]:
-    """Even steps; where half of the heads would lie in a clump, even around 0 and by size (logarithmic) further out."""
+    """A linear scale; if half of the heads would form one clump, a symlog scale."""
     near = _crowding(rows, axis)
     if not near:
         return {"nice": True}
@@ -245,10 +245,10 @@ def _scale(rows: pd.DataFrame, axis: str, span: list[float]) -> dict[str, Any]:
 
 
 def _span(rows: pd.DataFrame, axis: str) -> list[float]:
-    """Of the trained models' points, upwards with the intervals that are drawn."""
+    """Range of the trained models' points; on the y axis, with the drawn intervals."""
     ends = rows.loc[rows["trained"], ["y", "y_low", "y_high"] if axis == "y" else [axis]]
     low, high = float(ends.min().min()), float(ends.max().max())
     margin = 0.06 * (high - low) or 1e-6
     if near := _crowding(rows, axis):
-        return [low - near if low >= 0 else 1.5 * low, 1.5 * high]  # of unequal steps
+        return [low - near if low >= 0 else 1.5 * low, 1.5 * high]  # for a symlog scale
     return [min(low - margin, 0.0), high + margin]

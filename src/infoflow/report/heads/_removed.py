@@ -1,10 +1,12 @@
-"""What is lost by the share of heads removed, on the same sentences, beside random orders."""
+"""Loss by the share of ablated heads, on the same sentences, with random orders as the control."""
 
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
+from infoflow.heads import HEAD_PRUNING_CURVE
+
+from .._bands import band_words, mean_of_draws
 from .._figure import Panel, ReportFigure
 from .._in_words import sentence
 from .._numbers import listed, number
@@ -13,9 +15,10 @@ from .._series import Series
 from .._shown_models import ShownModels
 from ..forms._chart import BASELINE, amount, finished, tips
 from ..forms._frame import free_scales, scale_note
-from ..forms._hollow import HOLLOW
 from ..forms._lines import LineKind, control_lines, level, lines, looks_of
+from ..forms._marks import draw
 from ..forms._names import names_above
+from ..forms._span import span
 from ._matter import HEAD_IMPORTANCE
 from ._names import KINDS
 
@@ -30,22 +33,21 @@ _ORDERS = {
 _KINDS = {"-".join(place): label for place, label in KINDS.items()}
 _RANDOM = "random order"
 _CHANGE = ("change", "change_low", "change_high")
-_ALLOWED = 0.1  # rise of the loss, as a part of it, that the sentence asks about
+_ALLOWED = 0.1  # relative rise of the loss that the sentence allows
 
 
 def removed_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """The curves of each model, all heads together and each kind of attention alone."""
+    """The curves of each model, for all heads together and for each kind of attention."""
     frame = frame.loc[frame["trained"]]
     if frame.empty:
         return None
     metric = str(frame["metric"].iloc[0])
     frame = frame.loc[frame["metric"] == metric]
     curves = _curves(frame)
-    spans = {
-        str(key): _span(own) for key, own in curves.groupby("series", sort=False)
-    }  # the kinds of a model share one
+    changes = curves.set_index("series")[[*_CHANGE]]
+    spans = {key: span(changes.loc[[key]], 0.0) for key in changes.index.unique()}  # one for all kinds
     heights = [high - low for low, high in spans.values()]
-    free, every = free_scales(heights), _span(curves)
+    free, every = free_scales(heights), span(changes, 0.0)
     panels = [
         Panel(
             spec=_chart(own, models[series], metric, spans[series] if free else every),
@@ -55,30 +57,28 @@ def removed_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
     ]
     scale = scale_note(heights, "All panels share one scale." if len(panels) > 1 else "", "model")
     seeds = int(frame["seed"].nunique())
-    several = f"Means over {seeds} seeds" if seeds > 1 else "One seed"
-    bands = "95% intervals over seeds and sentences" if seeds > 1 else f"95% intervals over sentences, {HOLLOW}"
     draws = int(frame.loc[frame["order"] == "random", "draw"].nunique())
-    grey = f" Grey, dashed: the mean of {draws} random orders per seed, its band their whole range." if draws else ""
+    grey = f" Grey, dashed: the mean of {draws} random orders per seed, with its band." if draws else ""
     return ReportFigure(
         id="heads-removed",
         question="How many heads can go before quality falls?",
         answer=[_sentence(curves, models, metric)],
         words=_words(curves, models, metric),
         panels=panels,
-        caption=f"{several}; bands: {bands}; {int(frame['count'].median()):,} sentences behind each point.{grey} "
+        caption=f"{band_words(seeds)}; {int(frame['count'].median()):,} sentences behind each point.{grey} "
         "Changes are paired: each sentence with heads removed is held against itself with all of them. Nothing is "
         f"trained after the removal. {scale}".rstrip(),
         how_to_read=[
             f"Across: the share of heads that is removed. Up: how much the {metric} changes by that. A flat start at 0 "
             "means heads that nothing depends on.",
-            "Below the random band an order knows something about which heads matter; inside it, it does not. "
+            "Below the band of random orders an order knows something about which heads matter. "
             "“Least costly alone first” ranks heads by what the removal of each one alone costs.",
             "It would be surprising if the ranking by single removals were much better than that by importance: a "
             "head's cost alone says little about its cost once others are gone.",
         ],
         method=HEAD_IMPORTANCE,
         data=curves.drop(columns="name"),
-        tables=("head_pruning_curve",),
+        tables=(HEAD_PRUNING_CURVE.name,),
         findings=("heads:M3", "heads:M4", "heads:M6"),
     )
 
@@ -89,16 +89,10 @@ def _curves(frame: pd.DataFrame) -> pd.DataFrame:
     whole = {key: _whole(own) for key, own in frame.groupby(["series", "kind"], sort=False)}
     groups: Any = frame.groupby(["series", "kind", "order", "removed"], sort=False)
     for (series, kind, order, removed), own in groups:
-        if order == "random":
-            value, low, high = own["value"].mean(), own["value"].min(), own["value"].max()
-            seeds = own["seed"].nunique()
-            lost = own["value"] - own["seed"].map(whole[series, kind].values)
-            change = lost.mean(), lost.min(), lost.max()
-        else:
-            samples = Samples.of(own)
-            estimate, paired = samples.estimate(), (samples - whole[series, kind]).estimate()
-            value, low, high, seeds = estimate.value, estimate.low, estimate.high, estimate.seeds
-            change = paired.value, paired.low, paired.high
+        samples = Samples.of(mean_of_draws(own) if order == "random" else own)
+        estimate, paired = samples.estimate(), (samples - whole[series, kind]).estimate()
+        value, low, high, seeds = estimate.value, estimate.low, estimate.high, estimate.seeds
+        change = paired.value, paired.low, paired.high
         name = _RANDOM if order == "random" else _ORDERS[order].label if order in _ORDERS else order
         heads = own["heads"].iloc[0] if "heads" in own else None
         rows.append(
@@ -110,13 +104,13 @@ def _curves(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _whole(own: pd.DataFrame) -> Samples:
-    """What a model has with the fewest heads removed: with none, as a rule."""
+    """The samples with the fewest heads removed, normally none."""
     ranked = own[own["order"] != "random"] if bool((own["order"] != "random").any()) else own
     return Samples.of(ranked[ranked["removed"] == ranked["removed"].min()])
 
 
 def _by_panel(curves: pd.DataFrame, models: ShownModels) -> list[tuple[str, str, pd.DataFrame]]:
-    """All heads of each model, then each kind of attention of those that have several."""
+    """Curves of all heads of each model, then of each kind of attention if there are several."""
     found = [(str(series), str(kind), own) for (series, kind), own in curves.groupby(["series", "kind"], sort=False)]  # type: ignore[misc]
     order = [one.key for one in models.series]
     kinds = ["all", *_KINDS]
@@ -127,13 +121,6 @@ def _by_panel(curves: pd.DataFrame, models: ShownModels) -> list[tuple[str, str,
 
 def _title(series: Series, kind: str) -> str:
     return series.label if kind == "all" else f"{series.label}, {_KINDS.get(kind, kind)}"
-
-
-def _span(curves: pd.DataFrame) -> list[float]:
-    drawn = curves[[*_CHANGE]].stack()
-    low, high = min(float(drawn.min()), 0.0), max(float(drawn.max()), 0.0)
-    margin = 0.05 * (high - low) or 0.1
-    return [low - margin, high + margin]
 
 
 def _sentence(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
@@ -156,7 +143,7 @@ def _sentence(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
 
 
 def _words(curves: pd.DataFrame, models: ShownModels, metric: str) -> str:
-    """In which model most heads can go, and in which fewest, beside a random order in the same."""
+    """The models in which most and fewest heads can be removed, with their random orders as the control."""
     shares = []
     for one in models.present(curves):
         own = curves[(curves["series"] == one.key) & (curves["kind"] == "all")]
@@ -179,7 +166,7 @@ def _share(own: pd.DataFrame, order: str, metric: str) -> str:
 
 
 def _percent(own: pd.DataFrame, order: str, metric: str) -> float:
-    """The largest share, in percent, up to which every point keeps within what is allowed."""
+    """The largest percentage up to which every sweep step stays within the allowed loss."""
     line = own[own["order"] == order].sort_values("removed")
     start = float(own.loc[own["removed"].idxmin(), "value"])
     worse = (
@@ -191,7 +178,7 @@ def _percent(own: pd.DataFrame, order: str, metric: str) -> float:
     return 100 * float(kept.max()) if len(kept) else 0.0
 
 
-def _chart(own: pd.DataFrame, series: Series, metric: str, span: list[float]) -> dict[str, Any]:
+def _chart(own: pd.DataFrame, series: Series, metric: str, ends: tuple[float, float]) -> dict[str, Any]:
     own = own.assign(percent=100 * own["removed"]).round(4)
     own = own.assign(
         level=own["value"], **dict(zip(("value", "low", "high"), (own[name] for name in _CHANGE), strict=True))
@@ -199,8 +186,8 @@ def _chart(own: pd.DataFrame, series: Series, metric: str, span: list[float]) ->
     own = own.drop(columns=[*_CHANGE])
     title = {"loss": "loss added (nats per token)"}.get(metric, f"change of {metric}")
     at = {
-        "x": alt.X(**amount("percent", "heads removed (%)", [0, 100])),
-        "y": alt.Y(**amount("value", title, span, ticks=6)),
+        "x": amount("x", "percent", "heads removed (%)", [0, 100]),
+        "y": amount("y", "value", title, ends, ticks=6),
     }
     known = [order for order in dict.fromkeys(own["order"]) if order != "random"]
     orders = [
@@ -209,14 +196,13 @@ def _chart(own: pd.DataFrame, series: Series, metric: str, span: list[float]) ->
     ranked, chance = own[own["order"] != "random"].assign(series=series.key), own[own["order"] == "random"]
     look = looks_of(orders, "order", series.color)
     tooltip = tips("name:N|order", "percent:Q|removed (%)", f"value:Q|change of {metric}|+.3f", f"level:Q|{metric}|.3f")
-    touch = alt.Chart(own).mark_point(filled=True, size=200, opacity=0)
     names = [("– –", _RANDOM, "var(--soft)")] * bool(len(chance)) + [(o.mark, o.label, series.color) for o in orders]
     return finished(
         [
             level(0.0, BASELINE, y=at["y"]),
             *control_lines(chance, at, band=0.15, by=""),
             *lines(ranked, at, look, band=0.15, width=2, size=28, touch=0),
-            touch.encode(**at, tooltip=tooltip),
+            draw("point", own, at, filled=True, size=200, opacity=0, tooltip=tooltip),
             names_above(names),
         ],
         240,

@@ -1,28 +1,139 @@
-"""Which roles each head holds, by the thresholds of `heads.head_roles`."""
+"""The roles of each head, and the attention on sentences that its panel draws."""
 
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 import pandas as pd
 
-from infoflow.heads import head_roles
+from infoflow.heads import (
+    HEAD_PATTERNS,
+    HEAD_POSITIONAL,
+    HEAD_RARE_TOKEN,
+    HEAD_RELATIONS,
+    HEAD_SURFACE,
+    by_chance,
+    head_roles,
+)
+
+from .._binary import packed
 
 Place = tuple[str, int, str, str]  # series, seed, stack, kind
 
-_TABLES = ("head_positional", "head_relations", "head_rare_token", "head_surface", "head_patterns")
+_TABLES = (HEAD_POSITIONAL.name, HEAD_RELATIONS.name, HEAD_RARE_TOKEN.name, HEAD_SURFACE.name, HEAD_PATTERNS.name)
 
 
-def roles_by_place(frames: dict[str, pd.DataFrame]) -> dict[Place, dict[tuple[int, int], list[str]]]:
-    """Names of the roles that each trained head holds, the strongest first, by layer and head; empty without tables."""
-    known = {
-        name: frame.loc[frame["trained"]].drop(columns="replicates", errors="ignore")
-        for name, frame in frames.items()
-        if name in _TABLES
-    }
+def trained_roles(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """`head_roles` of every trained model, with its series and seed; empty without tables."""
+    known = {name: frame.loc[frame["trained"]] for name, frame in frames.items() if name in _TABLES}
     models = {pair for frame in known.values() for pair in zip(frame["series"], frame["seed"], strict=True)}
-    found: dict[Place, dict[tuple[int, int], list[str]]] = {}
+    parts = []
     for series, seed in sorted(models):
         own = {name: frame.loc[(frame["series"] == series) & (frame["seed"] == seed)] for name, frame in known.items()}
-        roles = head_roles(own)
-        held = roles.loc[roles["holds"]].sort_values("value", ascending=False)
-        for row in held.to_dict("records"):
-            heads = found.setdefault((str(series), int(seed), str(row["stack"]), str(row["kind"])), {})
-            heads.setdefault((int(row["layer"]), int(row["head"])), []).append(str(row["role"]).replace("-", "−"))
+        parts.append(head_roles(own).assign(series=str(series), seed=int(seed)))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def roles_by_place(roles: pd.DataFrame) -> dict[Place, dict[tuple[int, int], list[str]]]:
+    """Role names of each head, strongest first, by layer and head."""
+    found: dict[Place, dict[tuple[int, int], list[str]]] = {}
+    if roles.empty:
+        return found
+    held = roles.loc[roles["holds"]].sort_values(["series", "seed", "value"], ascending=[True, True, False])
+    for row in held.to_dict("records"):
+        heads = found.setdefault((row["series"], row["seed"], str(row["stack"]), str(row["kind"])), {})
+        heads.setdefault((int(row["layer"]), int(row["head"])), []).append(str(row["role"]).replace("-", "−"))
     return found
+
+
+def chance_note(roles: pd.DataFrame) -> str:
+    """How many of the chosen roles hold, and how many at most would by chance."""
+    held = int(roles["holds"].sum())
+    return (
+        "Roles are chosen on one half of the sentences and must exceed their limit with the 95% interval on the other: "
+        f"{int(roles['chosen'].sum()):,} were chosen and {held:,} of them hold, at most {by_chance(roles):.1f} "
+        "by chance."
+    )
+
+
+_MOST = 1_500_000  # bytes of all grids' numbers before packing
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GridSentences:
+    """The sentences of one grid of heads."""
+
+    live: dict[str, Any]  # tokens, and the ordered sentences of each head
+    block: str  # packed weights, value norms and mixing of every head
+
+
+def examples_by_grid(frame: pd.DataFrame) -> dict[str, GridSentences]:
+    """The sentences to draw for each grid, for trained models of the first seed only: every head has its own numbers.
+
+    With many models, each has fewer sentences, those with the most confident heads, to keep the page small.
+    """
+    frame = frame.loc[frame["trained"]]
+    frame = frame.loc[frame["seed"] == frame["seed"].min()]
+    groups: Any = frame.groupby(["series", "stack", "kind"], sort=False)
+    return {
+        f"{series}/{stack}/{kind}": _examples(_within(own, _MOST // groups.ngroups))
+        for (series, stack, kind), own in groups
+    }
+
+
+def _within(own: pd.DataFrame, most: int) -> pd.DataFrame:
+    """The rows of the sentences with the most confident heads, as many as fit into `most` bytes; at least one."""
+    size = own["weights"].str.len().groupby(own["sentence"]).sum() * 3 // 4  # base64
+    best = own.groupby("sentence")["confidence"].mean().sort_values(ascending=False, kind="stable").index
+    room = size.loc[best].cumsum().to_numpy() <= most
+    return own[own["sentence"].isin(best[: max(int(room.sum()), 1)])]
+
+
+def _examples(own: pd.DataFrame) -> GridSentences:
+    layers, heads = int(own["layer"].max()) + 1, int(own["head"].max()) + 1
+    sentences, parts = [], []
+    for sentence, rows in own.groupby("sentence", sort=True):
+        first = rows.iloc[0]
+        queries, keys = json.loads(first["queries"]), json.loads(first["keys"])
+        mixed = bool(first["mixing"])
+        sentences.append(
+            {"id": int(str(sentence)), "text": first["text"], "queries": queries, "keys": keys, "mixing": mixed}
+        )
+        shape = (layers, heads, len(queries), len(keys))
+        parts += _arrays(rows, shape, mixed)
+    seed = int(own["seed"].iloc[0])
+    return GridSentences(
+        live={"seed": seed, "sentences": sentences, "order": _order(own, layers, heads)},
+        block=packed(np.concatenate(parts)),
+    )
+
+
+def _arrays(rows: pd.DataFrame, shape: tuple[int, int, int, int], mixed: bool) -> list[np.ndarray]:
+    """Bytes of one sentence: weights (L, H, T, S), value norms (L, H, S) over their maximum, mixing (L, T, S)."""
+    layers, heads, num_queries, num_keys = shape
+    weights = np.zeros(shape, np.uint8)
+    norms = np.zeros((layers, heads, num_keys), np.uint8)
+    mixing = np.zeros((layers, num_queries, num_keys), np.uint8)
+    for row in rows.itertuples():
+        layer, head = int(row.layer), int(row.head)  # type: ignore[arg-type]
+        weights[layer, head] = _bytes(row.weights).reshape(num_queries, num_keys)
+        lengths = np.asarray(row.value_norms, dtype=float)
+        norms[layer, head] = np.rint(255 * lengths / max(lengths.max(), 1e-12))
+        if mixed:
+            mixing[layer] = _bytes(row.mixing).reshape(num_queries, num_keys)
+    return [weights.ravel(), norms.ravel(), *([mixing.ravel()] if mixed else [])]
+
+
+def _bytes(text: Any) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), np.uint8)
+
+
+def _order(own: pd.DataFrame, layers: int, heads: int) -> list[list[list[float]]]:
+    """For each head, by layer then head: [number of the sentence, confidence in it], most confident first."""
+    number = {sentence: index for index, sentence in enumerate(sorted(set(own["sentence"])))}
+    order: list[list[list[float]]] = [[] for _ in range(layers * heads)]
+    for row in own.sort_values("rank").itertuples():
+        order[int(row.layer) * heads + int(row.head)].append([number[row.sentence], round(float(row.confidence), 2)])  # type: ignore[arg-type]
+    return order

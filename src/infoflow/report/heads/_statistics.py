@@ -1,4 +1,4 @@
-"""Every amount that the head map can show, from whichever head tables a run has."""
+"""Every statistic that the head map can show, from the head tables of a run."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,6 +7,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infoflow.heads import (
+    HEAD_ABLATION,
+    HEAD_CONFIDENCE,
+    HEAD_COREFERENCE,
+    HEAD_ENTROPY,
+    HEAD_IMPORTANCE,
+    HEAD_PATTERNS,
+    HEAD_POSITIONAL,
+    HEAD_RARE_TOKEN,
+    HEAD_RELATIONS,
+    HEAD_RELEVANCE,
+    HEAD_SURFACE,
+)
+
 _KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
 _OFFSETS = {-1: "previous token", 1: "next token", 0: "itself"}
 GROUPS = ("how sharply", "where", "roles", "does it matter")
@@ -14,26 +28,26 @@ GROUPS = ("how sharply", "where", "roles", "does it matter")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Statistic:
-    """One of the amounts that the map can show."""
+    """One of the statistics that the map can show."""
 
     id: str
     label: str
     unit: str = ""
     explanation: str
-    control: str  # what the measure's baseline is
+    control: str  # meaning of the measure's baseline
     group: str  # one of GROUPS
-    top: float = 1.0  # upper end of the colour scale; the lower end is 0, or −top where signed
-    strong: float | None = None  # what counts as a strong head in the sentence
+    top: float = 1.0  # upper end of the colour scale; the lower end is 0, or −top if signed
+    strong: float | None = None  # threshold of a strong head in the sentence
     signed: bool = False
-    margin: bool = False  # colours show the value less its baseline
+    margin: bool = False  # colours show the value minus its baseline
 
 
 _Found = Iterator[tuple[pd.DataFrame, Statistic]]
-"""Rows, and which statistic they are of."""
+"""Rows, and their statistic."""
 
 
 def head_statistics(frames: dict[str, pd.DataFrame]) -> tuple[pd.DataFrame, list[Statistic]]:
-    """All head rows in one frame with columns `statistic` and `note`, and what the statistics are, in reading order."""
+    """All head rows in one frame with columns `statistic` and `note`, and the statistics in reading order."""
     readers = [read(frames[name]) for name, read in _READERS.items() if name in frames]
     found = [(own, one) for pairs in readers for own, one in pairs if len(own)]
     if not found:
@@ -41,7 +55,7 @@ def head_statistics(frames: dict[str, pd.DataFrame]) -> tuple[pd.DataFrame, list
     rows = pd.concat([own.assign(statistic=one.id) for own, one in found], ignore_index=True)
     rows = rows.assign(note=rows["note"].fillna("") if "note" in rows else "")
     measured = set(rows.loc[rows["value"].notna(), "statistic"])
-    if "head_positional" in frames:  # the same question, asked of the strongest key; one of the two is enough
+    if HEAD_POSITIONAL.name in frames:  # both ask the same about the strongest key; one of the two is enough
         measured -= {"surface-previous", "surface-next"}
     statistics = [one for _, one in found if one.id in measured]
     return rows, sorted(statistics, key=lambda one: GROUPS.index(one.group))
@@ -88,20 +102,23 @@ def _surface(frame: pd.DataFrame) -> _Found:
 
 
 def _relations(frame: pd.DataFrame) -> _Found:
-    """Of each head the relation in which it beats that relation's best offset by most; by Voita's convention first."""
+    """Each head's best relation, by its margin over the relation's best offset; Voita's convention comes first."""
     conventions = set(frame["convention"])
     convention = "voita" if "voita" in conventions else sorted(conventions)[0]
     own = frame[(frame["convention"] == convention) & ~frame["relation"].isin(["root", "punct", "all"])]
     own = own.assign(margin=own["value"] - own["baseline"]).dropna(subset="margin")
     best = own.sort_values("margin").drop_duplicates(_KEYS, keep="last")
+    if best.empty:  # all relations have too few edges
+        return
     notes = best["relation"].astype(str) + ", " + best["direction"].astype(str)
+    least = f"; relations with fewer than {int(best['least'].iloc[0]):,} edges are left out" if "least" in best else ""
     yield (
         best.drop(columns="margin").assign(note=notes),
         Statistic(
             id="relation",
             label="best relation",
             explanation="how much more often the strongest key is the other end of a syntactic relation than a fixed "
-            "offset finds it, for the relation in which the head does best",
+            f"offset finds it, for the relation in which the head does best{least}",
             control="the relation's best fixed offset",
             group="roles",
             top=_top(best["margin"], least=0.1),
@@ -112,9 +129,9 @@ def _relations(frame: pd.DataFrame) -> _Found:
 
 
 def _rare_token(frame: pd.DataFrame) -> _Found:
-    about = "how often the strongest key is the sentence's rarest token, above what shuffled frequencies give"
+    about = "how often the strongest key is the sentence's rarest token, above what uniform attention gives"
     how = {"margin": True, "top": _top(frame["value"] - frame["baseline"], least=0.1), "strong": 0.1}
-    rows, control = frame[frame["rarest"] == frame["rarest"].min()], "shuffled frequencies"
+    rows, control = frame[frame["rarest"] == frame["rarest"].min()], "uniform attention"
     yield rows, Statistic(id="rare", label="rarest token", explanation=about, control=control, group="roles", **how)
 
 
@@ -163,7 +180,7 @@ def _importance(frame: pd.DataFrame) -> _Found:
 
 
 def _ablation(frame: pd.DataFrame) -> _Found:
-    """The change of each metric when the head alone goes; one mode per metric, the first."""
+    """Change of each metric when a single head is ablated; uses each metric's first mode."""
     if "removed" in frame:
         frame = frame.loc[frame["removed"] == "head"]
     for metric in dict.fromkeys(frame["metric"].astype(str)):
@@ -190,22 +207,22 @@ def _significance(frame: pd.DataFrame) -> pd.Series:
 
 
 def _top(values: pd.Series, signed: bool = False, least: float = 1e-6) -> float:
-    """The largest value, or the largest size; 1 where nothing is known."""
+    """The largest value, or absolute value; 1 if nothing is known."""
     sizes = values.abs() if signed else values
     return max(float(sizes.max()), least) if bool(sizes.notna().any()) else 1.0
 
 
 _READERS: dict[str, Callable[[pd.DataFrame], _Found]] = {
-    "head_confidence": _confidence,
-    "head_entropy": _entropy,
-    "head_positional": _positional,
-    "head_surface": _surface,
-    "head_relations": _relations,
-    "head_rare_token": _rare_token,
-    "head_coreference": _coreference,
-    "head_patterns": _patterns,
-    "head_relevance": _relevance,
-    "head_importance": _importance,
-    "head_ablation": _ablation,
+    HEAD_CONFIDENCE.name: _confidence,
+    HEAD_ENTROPY.name: _entropy,
+    HEAD_POSITIONAL.name: _positional,
+    HEAD_SURFACE.name: _surface,
+    HEAD_RELATIONS.name: _relations,
+    HEAD_RARE_TOKEN.name: _rare_token,
+    HEAD_COREFERENCE.name: _coreference,
+    HEAD_PATTERNS.name: _patterns,
+    HEAD_RELEVANCE.name: _relevance,
+    HEAD_IMPORTANCE.name: _importance,
+    HEAD_ABLATION.name: _ablation,
 }
 HEAD_TABLES = tuple(_READERS)

@@ -1,1 +1,1 @@
-"""Figures of what representations hold, how they change, and how alike their spaces are."""
+"""Figures of what representations contain, how they change, and how similar their spaces are."""

@@ -1,12 +1,12 @@
-"""Whether one encoder's space can be turned into another's: scores beside their controls, and curves over layers."""
+"""Whether one encoder's space can be mapped to another's: scores with their controls, and curves over layers."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import altair as alt
 import pandas as pd
 
+from infoflow.alignment import ALIGNMENT as ALIGNMENT_TABLE
 from infoflow.results import AmbiguousModels
 
 from .._curves import curves, interval_note
@@ -17,11 +17,12 @@ from .._numbers import estimate_text, listed, number, size_text
 from .._samples import Estimate, Samples
 from .._series import Series, objective_label, own_style
 from .._shown_models import JOIN, ShownModels
-from ..forms._chart import lit, tips, values_of
+from ..forms._chart import by_key, lit, tips
 from ..forms._dots import interval_dots
 from ..forms._hollow import HOLLOW
 from ..forms._layer_chart import LayerChart
 from ..forms._lines import COSINE, POSITIVE, SHARE
+from ..forms._marks import draw
 
 _METHOD = Method(
     id="alignment",
@@ -87,11 +88,11 @@ ALIGNMENT = Section(
 
 
 def alignment_section(tables: ModelTables) -> Section | None:
-    """The section, or None where nothing was aligned."""
-    if "alignment" not in tables:
+    """The section, or None if nothing was aligned."""
+    if ALIGNMENT_TABLE.name not in tables:
         return None
     models = tables.models
-    frame = _one_target(tables["alignment"], models).assign(series=_SOURCE + JOIN + _TARGET, trained=True)
+    frame = _one_target(tables[ALIGNMENT_TABLE.name], models).assign(series=_SOURCE + JOIN + _TARGET, trained=True)
     figures = [_score_figure(frame, models), _curve_figure(frame, models)]
     if "bleu" in set(frame["metric"]):
         figures.append(_bleu_figure(frame, models))
@@ -99,7 +100,7 @@ def alignment_section(tables: ModelTables) -> Section | None:
 
 
 def _one_target(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    """The rows of masked LMs aligned to one translation model each."""
+    """The rows of masked LMs that were aligned to a single translation model."""
     own = frame[frame["series"] == _SOURCE] if "series" in frame else frame
     shown = own[own["target_model"].map(models.lines) == _TARGET] if "target_model" in own else own
     own = shown if len(shown) else own
@@ -138,7 +139,7 @@ def _score_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         ],
         method=_METHOD,
         data=table,
-        tables=("alignment",),
+        tables=(ALIGNMENT_TABLE.name,),
         findings=("representations:Z-3",),
     )
 
@@ -169,16 +170,16 @@ def _score_chart(table: pd.DataFrame, models: ShownModels, bounds: tuple[float, 
     labels = list(means["label"])
     shapes = {kind.label: kind.shape for kind in _KINDS.values()}
     look = {
-        "color": alt.Color(**values_of("label", labels, [_color(kind, models) for kind in means["kind"]])),
-        "shape": alt.Shape(**values_of("label", labels, [shapes.get(label, "circle") for label in labels])),
+        "color": by_key("color", "label", labels, [_color(kind, models) for kind in means["kind"]]),
+        "shape": by_key("shape", "label", labels, [shapes.get(label, "circle") for label in labels]),
     }
-    dots = alt.Chart(seeds).mark_point(filled=True, size=22).encode(opacity=lit(0.45))
+    dots = draw("point", seeds, filled=True, size=22, opacity=lit(0.45))
     tooltip = tips("label:N", "shown:N|value", "baseline:Q|reference")
     return interval_dots(means, look, bounds=bounds, tooltip=tooltip, size=80, more=[dots], step=38)
 
 
 def _color(kind: str, models: ShownModels) -> str:
-    """The masked LM's colour, as it is its encoder; grey for a control, translation's colour for its own encoder."""
+    """The masked LM's colour for its encoder, grey for a control, translation's colour for its own encoder."""
     if kind in _KINDS and _KINDS[kind].control:
         return "var(--control)"
     key, slot = (_TARGET, 2) if kind == "target" else (_SOURCE, 1)
@@ -186,7 +187,7 @@ def _color(kind: str, models: ShownModels) -> str:
 
 
 def _score_words(frame: pd.DataFrame) -> str:
-    """How much more words a trained encoder finds than a linear map, and what shuffled links find."""
+    """How many more words a trained encoder finds than a linear map, and how many shuffled links find."""
     at = {kind: _samples(frame, kind, "retrieval forward") for kind in ("aligned", "unaligned", "shuffled")}
     gap = (at["aligned"] - at["unaligned"]).estimate()
     shuffled = f"; on shuffled links it finds {estimate_text(at['shuffled'].estimate())}" if at["shuffled"] else ""
@@ -197,7 +198,7 @@ def _score_words(frame: pd.DataFrame) -> str:
 
 
 def _change(difference: Estimate, more: str, less: str) -> str:
-    """`0.20 (0.19 to 0.21) more`, or that it is not clear which."""
+    """`0.20 (0.19 to 0.21) more`, or that the direction is unclear."""
     if not difference.sign:
         return f"not clearly {more} or {less}"
     return f"{size_text(difference)} {more if difference.sign > 0 else less}"
@@ -216,7 +217,7 @@ def _retrieval_sentence(frame: pd.DataFrame) -> str:
 
 
 def _other_sentence(frame: pd.DataFrame) -> str:
-    """How the other scores of the aligned encoder differ from those of the linear map."""
+    """How the aligned encoder's other scores differ from those of the linear map."""
     moved = []
     for metric in ("mse", "rsa", "pwcca"):
         difference = (_samples(frame, "aligned", metric) - _samples(frame, "unaligned", metric)).estimate()
@@ -252,6 +253,12 @@ def _marks(table: pd.DataFrame) -> str:
     return f"Large marks are means over {seeds} seeds with {bars}, small dots the seeds."
 
 
+def _rare_words(frame: pd.DataFrame) -> str:
+    """Which words self-similarity leaves out."""
+    least = int(frame["least"].max()) if "least" in frame else 0
+    return f" Self-similarity leaves out words with fewer than {least} occurrences." if least else ""
+
+
 def _curve_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     lines = _curve_lines(models)
     kept = frame[frame["metric"].isin(list(_CURVES)) & frame["kind"].isin([line.key for line in lines])]
@@ -269,7 +276,7 @@ def _curve_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
             )
             for metric, what in _CURVES.items()
         ],
-        caption=interval_note(everything),
+        caption=f"{interval_note(everything)}{_rare_words(kept)}",
         how_to_read=[
             "Left, how similar two words' vectors are wherever they occur; right, how similar the occurrences of one "
             "word are. Across: layers, from the embeddings (0).",
@@ -279,7 +286,7 @@ def _curve_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         ],
         method=_METHOD,
         data=everything,
-        tables=("alignment",),
+        tables=(ALIGNMENT_TABLE.name,),
         findings=("representations:Z-4",),
     )
 
@@ -343,12 +350,12 @@ def _bleu_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         ],
         method=_METHOD,
         data=table,
-        tables=("alignment",),
+        tables=(ALIGNMENT_TABLE.name,),
     )
 
 
 def _bleu_words(before: Samples, after: Samples, own: Samples) -> str:
-    """How far fine-tuning brings the encoder from what it was towards the decoder's own."""
+    """BLEU after fine-tuning, compared with the encoder as it was and with the decoder's own encoder."""
     gain, left = (after - before).estimate(), (after - own).estimate()
     return sentence(
         f"fine-tuned, the encoder gives BLEU {estimate_text(after.estimate())}, {_change(gain, 'more', 'less')} than "
@@ -357,7 +364,7 @@ def _bleu_words(before: Samples, after: Samples, own: Samples) -> str:
 
 
 def _drift_sentence(frame: pd.DataFrame) -> list[str]:
-    """Whether serving the decoder alone brings the encoder's own states nearer to the other encoder's."""
+    """Whether training for the decoder alone moves the encoder's states nearer to those of the other encoder."""
     states = frame[frame["states"] == "encoder"]
     after, before = (_samples(states, kind, "rsa") for kind in ("implicit", "unaligned"))
     if not after:

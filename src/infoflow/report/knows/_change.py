@@ -1,15 +1,18 @@
 """How representations change: from layer to layer, between objectives, and between seeds."""
 
+import operator
 from dataclasses import replace
 
 import pandas as pd
 
-from .._curves import curves, interval_note
+from infoflow.representations import LAYER_DISTANCE, MODEL_DISTANCE
+
+from .._curves import curves, interval_note, sample_note
 from .._figure import Panel, ReportFigure, Section
-from .._in_words import Candidate, extreme, sentence
+from .._in_words import Candidate, extreme, extremes_words, sentence
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
-from .._samples import Samples
+from .._samples import Samples, chosen
 from .._series import Series
 from .._shown_models import JOIN, ShownModels
 from ..forms._layer_chart import LayerChart, shared_range
@@ -37,17 +40,25 @@ CHANGES = Section(
 
 
 def change_section(tables: ModelTables) -> Section | None:
-    """The section, or None where the run measured nothing that belongs here."""
+    """The section, or None if the run has none of its measures."""
     models = tables.models
-    frames = list(tables.some(["layer_distance"]).values())
-    figures = [_layer_figure(models.main(frame), models) for frame in frames] + frequency_figures(tables)
-    figures += [_model_figure(frame, models) for frame in tables.some(["model_distance"]).values()]
+    frames = [_known(frame) for frame in tables.some([LAYER_DISTANCE.name]).values()]
+    figures = [_layer_figure(rows, models) for frame in frames if len(rows := models.main(frame))]
+    figures += frequency_figures(tables)
+    between = [_known(frame) for frame in tables.some([MODEL_DISTANCE.name]).values()]
+    figures += [_model_figure(frame, models) for frame in between if len(frame)]
     told = CHANGES.told_by(figures, models, frames)
     return told if frames or told is None else replace(told, keys=list(models.series))
 
 
+def _known(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows with enough tokens for PWCCA."""
+    return frame[frame["value"].notna()]
+
+
 def _layer_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     table, series = curves(frame), models.present(frame)
+    profiles = [told for each in models.present(frame[frame["trained"]]) if (told := _profile(frame, each))]
     chart = LayerChart(
         table=table,
         series=series,
@@ -60,10 +71,10 @@ def _layer_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
     return ReportFigure(
         id="layer-change",
         question="How much does each layer change the representation?",
-        answer=[f"The largest step {'; '.join(_profile(frame, s) for s in series)}.", *_untrained_sentence(table)],
-        words=_step_words(frame, series, table),
+        answer=[*([f"The largest step {'; '.join(profiles)}."] if profiles else []), *_untrained_sentence(table)],
+        words=_step_words(frame, series),
         panels=[Panel.of(chart)],
-        caption=f"{interval_note(table)} Width {int(frame['width'].median())}.",
+        caption=f"{interval_note(table)} Width {int(frame['width'].median())}.{sample_note(frame)}",
         how_to_read=[
             "Across: the step from one layer to the next. Up: how far the two layers' spaces lie apart. " + _PWCCA,
             "The dashed grey line is a model of the same shape that was never trained.",
@@ -71,12 +82,12 @@ def _layer_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         ],
         method=PWCCA,
         data=table.rename(columns={"layer": "from_layer"}),
-        tables=("layer_distance",),
+        tables=(LAYER_DISTANCE.name,),
         findings=("representations:V-9",),
     )
 
 
-def _step_words(frame: pd.DataFrame, series: list[Series], table: pd.DataFrame) -> str:
+def _step_words(frame: pd.DataFrame, series: list[Series]) -> str:
     """The largest step of all lines, and the largest of an untrained model."""
     found = [top for line in series if (top := extreme(_steps(frame, line))) is not None]
     highest = extreme([top.candidate for top in found])
@@ -87,8 +98,8 @@ def _step_words(frame: pd.DataFrame, series: list[Series], table: pd.DataFrame) 
     said = (
         f"the largest step is {estimate_text(highest.candidate.estimate)} (1 − PWCCA), {highest.candidate.name}{same}"
     )
-    untrained = table.loc[table["group"] == "untrained", "value"].dropna()
-    beside = f"; the largest of an untrained model is {number(untrained.max(), 3)}" if len(untrained) else ""
+    grey = extreme([step for line in series for step in _steps(frame, line, trained=False)])
+    beside = f"; the largest of an untrained model is {number(grey.candidate.estimate.value, 3)}" if grey else ""
     return sentence(f"{said}{beside}")
 
 
@@ -96,26 +107,28 @@ def _other_steps(count: int) -> str:
     return "another step" if count == 1 else f"{count} other steps"
 
 
-def _steps(frame: pd.DataFrame, series: Series) -> list[Candidate]:
-    own = frame[(frame["series"] == series.key) & frame["trained"]]
+def _steps(frame: pd.DataFrame, series: Series, trained: bool = True) -> list[Candidate]:
+    own = frame[(frame["series"] == series.key) & (frame["trained"] == trained)]
     return [
-        Candidate(f"{int(str(layer))}→{int(str(layer)) + 1} in {series.label}", Samples.of(rows).estimate())
+        Candidate.held_out(f"{int(str(layer))}→{int(str(layer)) + 1} in {series.label}", Samples.of(rows))
         for layer, rows in own.groupby("layer")
     ]
 
 
 def _profile(frame: pd.DataFrame, series: Series) -> str:
-    """Where one line changes most and least, or that its steps cannot be told apart."""
+    """Where one line changes most and least, or that its steps do not clearly differ."""
     own = frame[(frame["series"] == series.key) & frame["trained"]]
     steps = {int(str(layer)): Samples.of(rows) for layer, rows in own.groupby("layer")}
-    means = {layer: samples.estimate().value for layer, samples in steps.items()}
-    most, least = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
-    text = f"of {series.label} is {most}→{most + 1}: {estimate_text(steps[most].estimate())}"
+    largest, smallest = chosen(steps), chosen(steps, operator.neg)
+    if largest is None or smallest is None:
+        return ""
+    most, least, at = largest.key, smallest.key, largest.at
+    text = f"of {series.label} is {most}→{most + 1}: {estimate_text(largest.estimate)}"
     if most == least:
         return text
-    if (steps[most] - steps[least]).estimate().sign <= 0:
+    if (at[most] - at[least]).estimate().sign <= 0:
         return f"{text}, not clearly more than the others"
-    return f"{text}, its smallest {least}→{least + 1}: {estimate_text(steps[least].estimate())}"
+    return f"{text}, its smallest {least}→{least + 1}: {estimate_text(smallest.estimate)}"
 
 
 def _untrained_sentence(table: pd.DataFrame) -> list[str]:
@@ -143,10 +156,11 @@ def _model_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         if len(seeds)
         else f"How far apart are the {across}?",
         answer=_distance_sentences(pairs, seeds, lines, across),
-        words=_distance_words(pairs, seeds, lines, across),
+        words=_distance_words(pairs, seeds, lines),
         panels=[Panel.of(LayerChart(table=table, series=series, **how), title) for title, table, series in drawn],
         caption=interval_note(tables).replace("seeds", "pairs of models")
-        + (" Both panels share one scale." if len(drawn) > 1 else ""),
+        + (" Both panels share one scale." if len(drawn) > 1 else "")
+        + sample_note(frame),
         how_to_read=[
             f"The same layer of two models, measured on the same occurrences. A line between two {across} wears both "
             "colours. " + _PWCCA,
@@ -156,7 +170,7 @@ def _model_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         ],
         method=PWCCA,
         data=tables,
-        tables=("model_distance",),
+        tables=(MODEL_DISTANCE.name,),
         findings=tuple(f"representations:V-{n}" for n in (6, 7, 8)),
     )
 
@@ -177,7 +191,7 @@ def _pair_frames(frame: pd.DataFrame, models: ShownModels) -> tuple[pd.DataFrame
 
 
 def _pair_series(pairs: pd.DataFrame, models: ShownModels) -> list[Series]:
-    """A line per pair of the models, in two colours."""
+    """One line per pair of models, in two colours."""
     present = set(pairs["series"])
     return [
         Series(key=a.key + JOIN + b.key, label=f"{a.label} – {b.label}", slot=a.slot, second_slot=b.slot)
@@ -187,47 +201,37 @@ def _pair_series(pairs: pd.DataFrame, models: ShownModels) -> list[Series]:
     ]
 
 
-def _distance_words(pairs: pd.DataFrame, seeds: pd.DataFrame, lines: list[Series], across: str) -> str:
-    """Which pair is nearest at the top and which farthest, beside the farthest seeds of one objective."""
-    top = [Candidate(line.label, _at_top(pairs, line.key).estimate()) for line in lines]
-    near, far = extreme(top, least=True), extreme(top)
-    if near is None or far is None:
-        return ""
-    said = f"at the top layer {near.candidate.name} are {estimate_text(near.candidate.estimate)} apart"
-    if near.candidate is not far.candidate:
-        nearest = f"{near.candidate.name}, {estimate_text(near.candidate.estimate)}"
-        farthest = f"{far.candidate.name}, {estimate_text(far.candidate.estimate)}"
-        but = (
-            f"not clearly nearer than {far.candidate.name}"
-            if far.candidate.name in near.alike
-            else f"the farthest {farthest}"
-        )
-        said = f"at the top layer the nearest two {across} are {nearest}, {but}"
-    within = [_at_top(seeds, str(key)).estimate().value for key in dict.fromkeys(seeds["series"])] if len(seeds) else []
-    return sentence(
-        said + (f"; two seeds of one objective are at most {number(max(within), 2)} apart" if within else "")
-    )
+def _distance_words(pairs: pd.DataFrame, seeds: pd.DataFrame, lines: list[Series]) -> str:
+    """The most distant and the nearest pair at the top layer, and the distance of the most distant seeds."""
+    top = [Candidate(f"for {line.label}", _at_top(pairs, line.key).estimate()) for line in lines]
+    within = _between_seeds(seeds)
+    end = f"two seeds of one objective are at most {number(max(within), 2)} apart" if within else ""
+    return extremes_words("the distance at the top layer", top, end=end)
 
 
 def _distance_sentences(pairs: pd.DataFrame, seeds: pd.DataFrame, lines: list[Series], across: str) -> list[str]:
     top = {line.label: _at_top(pairs, line.key).estimate() for line in lines}
     if not top:
         return []
-    ranked = sorted(top, key=lambda label: top[label].value)
-    parts = [f"{label} {estimate_text(top[label])}" for label in ranked]
+    parts = [f"{label} {estimate_text(top[label])}" for label in sorted(top, key=lambda label: top[label].value)]
     sentences = [f"At the top layer, from nearest to farthest: {listed(parts)}."]
     if across == "models":
         return sentences
-    within = {str(key): _at_top(seeds, str(key)).estimate().value for key in dict.fromkeys(seeds["series"])}
+    within = _between_seeds(seeds)
     if not within:
         return [*sentences, "With one seed of each objective there is no distance between seeds to compare with."]
-    nearest, farthest = min(estimate.value for estimate in top.values()), max(within.values())
+    nearest, farthest = min(estimate.value for estimate in top.values()), max(within)
     relation = "all farther apart than" if nearest > farthest else "not all farther apart than"
     return [
         *sentences,
         f"There, objectives are {relation} seeds: the nearest two objectives are {number(nearest, 3)} apart, the "
         f"farthest seeds of one objective {number(farthest, 3)}.",
     ]
+
+
+def _between_seeds(seeds: pd.DataFrame) -> list[float]:
+    """Distance at the top layer between each line's models of different seeds."""
+    return [_at_top(seeds, str(key)).estimate().value for key in dict.fromkeys(seeds["series"])]
 
 
 def _at_top(frame: pd.DataFrame, key: str) -> Samples:

@@ -1,10 +1,11 @@
-"""Whether mutual information has converged: how it depends on the number of tokens, and at which layers it does not."""
+"""Whether mutual information has converged: its dependence on the number of tokens, and the layers where it has not."""
 
 from typing import Any, NamedTuple
 
-import altair as alt
 import numpy as np
 import pandas as pd
+
+from infoflow.representations import MUTUAL_INFORMATION as MUTUAL_INFORMATION_TABLE
 
 from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, extreme, plain, sentence
@@ -13,6 +14,7 @@ from .._series import Series
 from .._shown_models import ShownModels
 from ..forms._chart import amount, color_of, finished, lit, tips
 from ..forms._lines import control_lines, lines, looks_of
+from ..forms._marks import draw
 
 MUTUAL_INFORMATION = Method(
     id="mutual-information",
@@ -23,9 +25,10 @@ MUTUAL_INFORMATION = Method(
     nats, over the most frequent tokens without special ones. Centres are fitted on some sentences, then every token of
     the text is counted. Few tokens bias <i>I</i> upwards, so its entropies are those of Chao, Wang and Jost (2013),
     <i>Î</i> = 2<i>Î<sub>N</sub></i> − mean of <i>Î<sub>N/2</sub></i> over two halves of the sentences. An interval
-    carries the choice of sentences, the spread over clusterings, and the difference to half of the sentences as what
-    bias may be left. It cannot exceed the entropy of the tokens. Compare layers and models with equally many clusters
-    only. After Voita, Sennrich and Titov (2019).
+    carries the choice of sentences, the spread over clusterings, and what bias may be left: the difference to half of
+    the sentences or, where that is more, the bias that cells not seen yet may leave, judged by how many were seen once
+    and twice (Good 1953). It cannot exceed the entropy of the tokens. Compare layers and models with equally many
+    clusters only. After Voita, Sennrich and Titov (2019).
     """,
 )
 
@@ -34,24 +37,14 @@ _ESTIMATES = {"corrected": "value_by_size", "plug-in": "plug_in_by_size"}
 
 
 class ConvergencePanel(NamedTuple):
-    """The rows of one panel: of one regime and side for each model."""
+    """Rows of one panel: one regime and side per model."""
 
     title: str
     rows: pd.DataFrame
 
 
-def with_convergence(table: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """`curves(frame)` with a column `converged`: whether the estimate behind a point has, in every seed."""
-    if "converged" not in frame:
-        return table
-    groups = frame.assign(group=np.where(frame["trained"], "trained", "untrained"))
-    found = groups.groupby(["series", "group", "layer"])["converged"].all()
-    keys = pd.MultiIndex.from_frame(table[["series", "group", "layer"]])
-    return table.assign(converged=found.reindex(keys, fill_value=True).to_numpy(dtype=bool))
-
-
 def convergence_figure(sides: list[ConvergencePanel], models: ShownModels) -> ReportFigure | None:
-    """The change from the lowest layer to the top, from ever more tokens; None where no table tells."""
+    """Change from the lowest layer to the top by number of tokens; None if no table has it."""
     known = [side for side in sides if len(side.rows) and "value_by_size" in side.rows]
     data = pd.concat([_changes(side) for side in known], ignore_index=True) if known else pd.DataFrame()
     if data.empty:
@@ -73,18 +66,17 @@ def convergence_figure(sides: list[ConvergencePanel], models: ShownModels) -> Re
             "ones; full lines are corrected for it, and are what all other figures and the findings use. Dashed grey: "
             "models of the same shape that were never trained, corrected.",
             "In the figures of information by layer, a row of squares along the lower edge says the same of each "
-            "layer's value: a hollow square is one that half of the sentences would have told otherwise by over .03 "
-            "nats.",
+            "layer's value: a hollow square is one whose bias may be more than .03 nats.",
         ],
         method=MUTUAL_INFORMATION,
         data=data,
-        tables=("mutual_information",),
+        tables=(MUTUAL_INFORMATION_TABLE.name,),
         findings=tuple(f"representations:V-{n}" for n in (1, 2, 3, 4, 5)),
     )
 
 
 def _changes(side: ConvergencePanel) -> pd.DataFrame:
-    """Information at the top less that at the lowest layer, by size: a row per model, size and estimate."""
+    """Information at the top minus that at the lowest layer: one row per model, size and estimate."""
     rows = []
     lines: Any = side.rows.groupby(["series", "trained"], sort=False)
     for (key, trained), own in lines:
@@ -105,7 +97,7 @@ def _mean(rows: pd.DataFrame, column: str) -> np.ndarray:
 
 
 def _words(data: pd.DataFrame, series: list[Series]) -> str:
-    """By how much, at most, the last doubling of the text moved a corrected change."""
+    """The largest change of a corrected difference when the text was last doubled."""
     trained = data[(data["group"] == "trained") & (data["estimate"] == "corrected")]
     moved = []
     for line in series:
@@ -123,7 +115,7 @@ def _words(data: pd.DataFrame, series: list[Series]) -> str:
 
 
 def _answer(data: pd.DataFrame, side: str, series: list[Series]) -> str:
-    """How far the last doubling moved each model's change."""
+    """How much the last doubling changed each model's difference."""
     clauses = []
     for line in series:
         own = data[(data["series"] == line.key) & (data["group"] == "trained")]
@@ -136,17 +128,16 @@ def _answer(data: pd.DataFrame, side: str, series: list[Series]) -> str:
 
 
 def _chart(data: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
-    x = alt.X(**amount("tokens", "tokens counted", type="log", nice=False, zero=alt.Undefined, ticks=4, format="~s"))
-    at = {"x": x, "y": alt.Y(**amount("change", "top less bottom layer (nats)"))}
+    x = amount("x", "tokens", "tokens counted", type="log", nice=False, zero=None, ticks=4, format="~s")
+    at = {"x": x, "y": amount("y", "change", "top less bottom layer (nats)")}
     of_group = dict(iter(data.groupby("group")))
     trained, untrained = of_group["trained"], of_group.get("untrained", data.head(0))
     corrected, plug_in = (trained[trained["estimate"] == estimate] for estimate in _ESTIMATES)
-    pale = alt.Chart(plug_in).mark_line(strokeWidth=1.4, strokeDash=[1, 3])
     tooltip = tips("estimate:N", "tokens:Q||,.0f", "change:Q|top less bottom|+.3f")
     return finished(
         [
             *control_lines(untrained[untrained["estimate"] == "corrected"], at, band=0),
-            pale.encode(**at, color=color_of(series), opacity=lit(0.7)),
+            draw("line", plug_in, at, strokeWidth=1.4, strokeDash=[1, 3], color=color_of(series), opacity=lit(0.7)),
             *lines(corrected, at, looks_of(series), band=0, touch=0, tooltip=tooltip),
         ],
         _HEIGHT,

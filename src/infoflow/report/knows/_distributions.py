@@ -1,11 +1,13 @@
-"""Distributions layer by layer, as ridges: each layer's shape stands on its own line, from the bottom to the top."""
+"""Layer-by-layer distributions as ridges: each layer's shape stands on its own line, from bottom to top."""
 
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
+from infoflow.representations import DISTANCE_DISTRIBUTION
+
+from .._curves import sample_note
 from .._figure import Method, Panel, ReportFigure
 from .._in_words import Candidate, both_extremes, plain, sentence
 from .._numbers import number
@@ -13,6 +15,7 @@ from .._series import Series
 from .._shown_models import ShownModels
 from ..forms._chart import amount, color_of, finished, lit, tips, with_field
 from ..forms._lines import of_one
+from ..forms._marks import draw
 
 GEOMETRY = Method(
     id="geometry",
@@ -20,24 +23,25 @@ GEOMETRY = Method(
     text="""
     Mean cosines are exact over all pairs: (‖Σ<i>u</i>‖² − <i>n</i>) / <i>n</i>(<i>n</i> − 1) for <i>n</i> vectors
     <i>u</i> of length 1. A word's vector is the mean over its tokens; words of punctuation are left out, and within
-    words those with fewer than five sampled occurrences. Within sentences: the cosine of each word with the sentence's
-    mean, sentences of one word left out; for unrelated words with mean cosine <i>a</i> it would be √[(1 + (<i>n</i> −
-    1)<i>a</i>) / <i>n</i>]. Explainable variance: λ<sub>1</sub> / Σλ of a word's centred occurrences. After Ethayarajh
-    (2019) and Vázquez et al. (2021); other spaces and the part of single dimensions after Timkey and van Schijndel
-    (2021). High similarity is no fault of a space by itself: around the centres of its clusters it can be isotropic
-    (Cai et al. 2021), and clusters rule out isotropy as a whole (Mickus et al. 2024).
+    words those with few sampled occurrences (captions say how few). Within sentences: the cosine of each word with the
+    sentence's mean, sentences of one word left out; for unrelated words with mean cosine <i>a</i> it would be √[(1 +
+    (<i>n</i> − 1)<i>a</i>) / <i>n</i>]. Explainable variance: λ<sub>1</sub> / Σλ of a word's centred occurrences.
+    After Ethayarajh (2019) and Vázquez et al. (2021); other spaces and the part of single dimensions after Timkey and
+    van Schijndel (2021). High similarity is no fault of a space by itself: around the centres of its clusters it can be
+    isotropic (Cai et al. 2021), and clusters rule out isotropy as a whole (Mickus et al. 2024).
     """,
 )
 
 _METRICS = {"cosine": "cosine of two random words", "euclidean": "Euclidean distance of two random words"}
 _TITLES = {"cosine": "cosine", "euclidean": "distance"}
-_HEIGHT = 1.25  # lines that a shape reaches over
-_VISIBLE = 0.0005  # bins at the two ends that hold less are cut off
+_DASHES = {"untrained": [4, 3], "baseline": [1, 3]}
+_HEIGHT = 1.25  # lines that a shape overlaps
+_VISIBLE = 0.0005  # outer bins with less than this share are cut off
 _ROUNDING = 1e-9
 
 
 def distribution_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    """Cosines and distances of random pairs of words: a panel per model and metric."""
+    """Cosines and distances of random pairs of words: one panel per model and metric."""
     shapes = pd.concat(
         [_shapes(frame, series, metric) for metric in _METRICS for series in models.present(frame)], ignore_index=True
     )
@@ -53,7 +57,8 @@ def distribution_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigur
         words=_words(shapes, models),
         panels=panels,
         caption=f"{int(frame['count'].median()):,} random pairs of word occurrences in each layer of each model, the "
-        "same pairs in every layer. Every shape is drawn to the same height; cosine panels share one scale across.",
+        "same pairs in every layer; words without letter or digit are left out. Every shape is drawn to the same "
+        f"height; cosine panels share one scale across.{sample_note(frame)}",
         how_to_read=[
             "Each line is a layer, from the embeddings (0) at the bottom to the top. The shape on it shows how often "
             "two random words have that cosine, or lie that far apart.",
@@ -64,14 +69,14 @@ def distribution_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigur
         ],
         method=GEOMETRY,
         data=shapes,
-        tables=("distance_distribution",),
+        tables=(DISTANCE_DISTRIBUTION.name,),
     )
 
 
 def _shapes(frame: pd.DataFrame, series: Series, metric: str) -> pd.DataFrame:
     """Mean share over seeds of each bin, for the trained models, the untrained ones and the Gaussian."""
     own = frame[(frame["series"] == series.key) & (frame["metric"] == metric)]
-    # Euclidean bins are a power of two wide: those of all seeds and layers nest in the widest.
+    # The width of Euclidean bins is a power of two, so bins of all seeds and layers nest in the widest.
     width = float((own["bin_high"] - own["bin_low"]).max())
     own = own.assign(place=np.floor(own["bin_low"] / width + _ROUNDING))
     groups = {
@@ -90,7 +95,7 @@ def _shapes(frame: pd.DataFrame, series: Series, metric: str) -> pd.DataFrame:
 
 
 def _visible(rows: pd.DataFrame) -> pd.DataFrame:
-    """One shape's bins, without those at its two ends that hold next to nothing, but for one."""
+    """One shape's bins without the nearly empty ones at both ends, except the first on each side."""
     seen = np.flatnonzero(rows["share"] > _VISIBLE)
     return rows.iloc[max(seen[0] - 1, 0) : seen[-1] + 2] if len(seen) else rows.head(0)
 
@@ -98,7 +103,7 @@ def _visible(rows: pd.DataFrame) -> pd.DataFrame:
 def _panel(shapes: pd.DataFrame, series: Series, metric: str) -> Panel:
     compared = shapes[shapes["metric"] == metric]
     own = compared[compared["series"] == series.key]
-    # Cosines have one range in all panels; distances have a scale of each model's own.
+    # Cosines share one range over all panels; distances have one scale per model.
     seen = compared if metric == "cosine" else own
     span = (float(seen["low"].min()), float(seen["high"].max()))
     return Panel(title=f"{series.label}: {_TITLES[metric]}", spec=_ridges(own, series, metric, span))
@@ -110,27 +115,24 @@ def _ridges(rows: pd.DataFrame, series: Series, metric: str, span: tuple[float, 
         middle=((rows["low"] + rows["high"]) / 2).round(5),
         top=(rows["layer"] + _HEIGHT * rows["share"] / highest).round(3),
     ).sort_values(["layer", "middle"], ascending=[False, True])
-    layers = sorted(int(layer) for layer in rows["layer"].unique())
+    levels = sorted(int(layer) for layer in rows["layer"].unique())
     shape = {name: of_one(own[["layer", "middle", "top"]], series.key) for name, own in rows.groupby("group")}
-    upward = amount("top", "layer", [layers[0] - 0.1, layers[-1] + _HEIGHT + 0.05], values=layers, format="d")
-    at = {"x": alt.X(**amount("middle", _METRICS[metric], span)), "y": alt.Y(**upward)}
-    look = {"detail": "layer:O", "color": color_of([series])}
-    area = shape["trained"].mark_area(interpolate="monotone")
-    edge = shape["trained"].mark_line(interpolate="monotone", strokeWidth=1.5)
-    controls = [
-        shape[name]
-        .mark_line(color="var(--control)", strokeDash=dash, strokeWidth=1.3)
-        .encode(**at, detail=alt.Detail("layer:O"), opacity=lit(0.9, 0.5))
-        for name, dash in (("untrained", [4, 3]), ("baseline", [1, 3]))
-        if name in shape
-    ]
+    upward = amount("y", "top", "layer", [levels[0] - 0.1, levels[-1] + _HEIGHT + 0.05], values=levels, format="d")
+    at = {"x": amount("x", "middle", _METRICS[metric], span), "y": upward}
+    each, color, smooth = {"detail": "layer:O"}, {"color": color_of([series])}, {"interpolate": "monotone"}
+    grey = {**each, "color": "var(--control)", "strokeWidth": 1.3, "opacity": lit(0.9, 0.5)}
     floor = {"x": at["x"], "y": with_field(at["y"], "layer"), "y2": "top:Q"}
-    filled = area.encode(**floor, **look, opacity=lit(0.35), tooltip=tips("layer:Q"))
-    return finished([filled, *controls, edge.encode(**at, **look, opacity=lit())], 70 + 32 * len(layers))
+    trained, tooltip = shape["trained"], tips("layer:Q")
+    layers = [
+        draw("area", trained, floor, each, color, smooth, opacity=lit(0.35), tooltip=tooltip),
+        *(draw("line", shape[name], at, grey, strokeDash=dash) for name, dash in _DASHES.items() if name in shape),
+        draw("line", trained, at, each, color, smooth, strokeWidth=1.5, opacity=lit()),
+    ]
+    return finished(layers, 70 + 32 * len(levels))
 
 
 def _sentence(shapes: pd.DataFrame, models: ShownModels) -> list[str]:
-    """The middle half of the cosines at the bottom and at the top, model by model."""
+    """The middle half of the cosines at the bottom and at the top of each model."""
     trained = shapes[(shapes["group"] == "trained") & (shapes["metric"] == "cosine")]
     parts = []
     for series in models.present(trained):
@@ -144,7 +146,7 @@ def _sentence(shapes: pd.DataFrame, models: ShownModels) -> list[str]:
 
 
 def _words(shapes: pd.DataFrame, models: ShownModels) -> str:
-    """In which model's top layer random words are most alike, and in which least, by the median cosine."""
+    """The models whose random words are most and least similar in the top layer, by the median cosine."""
     cosines = shapes[shapes["metric"] == "cosine"]
     trained, untrained = (cosines[cosines["group"] == group] for group in ("trained", "untrained"))
     tops = [
@@ -160,7 +162,7 @@ def _words(shapes: pd.DataFrame, models: ShownModels) -> str:
 
 
 def _median_on_top(rows: pd.DataFrame) -> float:
-    """Rounded to hundredths, more than bins tell apart."""
+    """Rounded to hundredths, which is finer than the bins."""
     return round(_quantiles(rows[rows["layer"] == rows["layer"].max()], [0.5])[0], 2)
 
 
@@ -171,7 +173,7 @@ def _middle_half(rows: pd.DataFrame) -> str:
 
 
 def _quantiles(rows: pd.DataFrame, shares: list[float]) -> list[float]:
-    """Of a histogram, interpolated within its bins."""
+    """Quantiles of a histogram, interpolated within its bins."""
     rows = rows.sort_values("low")
     edges = np.concatenate([rows["low"].iloc[:1], rows["high"]])
     summed = np.concatenate([[0.0], rows["share"].cumsum()])

@@ -1,10 +1,12 @@
-"""How frequent and rare tokens change, and how much they influence the tokens around them."""
+"""How much frequent and rare tokens change, and how much they influence the tokens around them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
+
+from infoflow.representations import CHANGE_BY_FREQUENCY, INFLUENCE_BY_FREQUENCY
 
 from .._curves import curves, interval_note
 from .._figure import Method, Panel, ReportFigure
@@ -49,13 +51,13 @@ _RANKS = (
 
 def frequency_figures(tables: ModelTables) -> list[ReportFigure]:
     """The figures whose tables the run has."""
-    build = {"change_by_frequency": _change_figure, "influence_by_frequency": _influence_figure}
+    build = {CHANGE_BY_FREQUENCY.name: _change_figure, INFLUENCE_BY_FREQUENCY.name: _influence_figure}
     frames = {name: tables.models.main(frame) for name, frame in tables.some(build).items()}
     return [build[name](frame, tables.models) for name, frame in frames.items() if bool(frame["trained"].any())]
 
 
 def rank_curves(frame: pd.DataFrame, control: Literal["untrained", "baseline"]) -> pd.DataFrame:
-    """`curves` of every line and bin, and in `group` "control" the mean of the control over the bins of each line.
+    """`curves` of each line and bin; `group` "control" holds the mean of the control over each line's bins.
 
     `frame` needs the columns `series`, `layer`, `rank_low` and `rank_high`.
     """
@@ -100,7 +102,7 @@ def _change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         ],
         method=PWCCA,
         data=table.rename(columns={"layer": "from_layer"}),
-        tables=("change_by_frequency",),
+        tables=(CHANGE_BY_FREQUENCY.name,),
         findings=("representations:V-10",),
     )
 
@@ -132,21 +134,21 @@ def _influence_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         ],
         method=_INFLUENCE_OF_TOKEN,
         data=table,
-        tables=("influence_by_frequency",),
+        tables=(INFLUENCE_BY_FREQUENCY.name,),
         findings=("representations:V-11", "representations:V-12"),
     )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Wording:
-    """How a figure says that one end of the frequencies has larger values than the other."""
+    """Wording of a figure for one end of the frequency range exceeding the other."""
 
     frequent_more: str  # with {frequent} and {rare}: ranges of ranks
     rare_more: str
     neither: str
     transitions: bool
-    short: str  # all of it without ranks, with {more}: "frequent" or "rare"
-    control: str = ""  # what the measure's baseline is, where a sentence should name its value
+    short: str  # the whole sentence without ranks, with {more}: "frequent" or "rare"
+    control: str = ""  # name of the measure's baseline, if a sentence should give its value
 
     def at(self, layer: int) -> str:
         return f"{layer}→{layer + 1}" if self.transitions else f"layer {layer}"
@@ -175,23 +177,23 @@ _INFLUENCE = _Wording(
 
 
 class _Ends(NamedTuple):
-    """The most frequent range of one line against its rarest one."""
+    """One line's most frequent and rarest ranges."""
 
     frequent: pd.DataFrame
     rare: pd.DataFrame
-    pairs: dict[int, tuple[Samples, Samples]]  # layer → both
-    gaps: dict[int, Estimate]  # layer → the first less the second
-    ahead: dict[int, list[int]]  # 1: layers in which frequent tokens have clearly more; −1: rare ones
+    pairs: dict[int, tuple[Samples, Samples]]  # layer → both values
+    gaps: dict[int, Estimate]  # layer → frequent minus rare
+    ahead: dict[int, list[int]]  # 1: layers where frequent tokens are clearly higher; −1: rare ones
 
     @property
     def sign(self) -> int:
-        """Which end is ahead in more layers; 0 where neither is in any."""
+        """The end that is ahead in more layers; 0 if neither is ahead in any."""
         more, less = len(self.ahead[1]), len(self.ahead[-1])
         return 0 if not more + less else 1 if more >= less else -1
 
     @property
     def often(self) -> str:
-        """`most`, `some` of the layers; "" where all of them."""
+        """`most`, `some` of the layers; "" for all of them."""
         share = len(self.ahead[self.sign]) / len(self.gaps) if self.sign else 1.0
         return "" if share == 1 else "most" if share > 0.5 else "some"
 
@@ -206,12 +208,12 @@ def _ends(frame: pd.DataFrame, series: Series) -> _Ends:
 
 
 def _all_ends(frame: pd.DataFrame, models: ShownModels) -> dict[str, _Ends]:
-    """Of each line by its key: the words and the numbers of an answer are about the same."""
+    """The ends of each line, by its key, for both the words and the numbers of an answer."""
     return {series.key: _ends(frame, series) for series in models.present(frame)}
 
 
 def _words(frame: pd.DataFrame, models: ShownModels, every: Mapping[str, _Ends], wording: _Wording) -> str:
-    """Which models go which way in how many layers, without a number."""
+    """Which models go in which direction in how many layers, without numbers."""
     ways: dict[tuple[int, str], list[str]] = {}
     for series in models.present(frame[frame["trained"]]):
         ends = every[series.key]
@@ -229,13 +231,13 @@ def _words(frame: pd.DataFrame, models: ShownModels, every: Mapping[str, _Ends],
 
 
 def _verb(text: str, count: int) -> str:
-    """The words with their verb, which comes first, in the singular for one model."""
+    """The words with their leading verb, in the singular for one model."""
     verb, _, rest = text.partition(" ")
     return text if count > 1 else f"{verb}s {rest}"
 
 
 def _contrast(series: Series, ends: _Ends, wording: _Wording) -> str:
-    """The most frequent range against the rarest one: in how many layers each is clearly ahead, and where most so."""
+    """Compare the most frequent with the rarest range: in how many layers each is clearly ahead, and where most."""
     frequent, rare, pairs, gaps, ahead = ends
     names = {"frequent": _range(frequent), "rare": _range(rare)}
     sign = ends.sign
@@ -259,7 +261,7 @@ def _at(rows: pd.DataFrame, layer: int) -> Samples:
 
 
 def _panels(table: pd.DataFrame, models: ShownModels, **how: Any) -> list[Panel]:
-    """One panel per line of the models, all on the same scale unless they reach very different heights."""
+    """One panel per line, all on one scale unless their heights differ greatly."""
     tops = _tops(table)
     free = free_scales(tops.values())
     highest = max(tops.values())

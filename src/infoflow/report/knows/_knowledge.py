@@ -1,26 +1,29 @@
-"""What representations know: information about the input and the output token, and identity among neighbours."""
+"""What representations encode: information about the input and output tokens, and identity among neighbours."""
 
 from dataclasses import replace
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
-from .._curves import curves, interval_note, samples_at
+from infoflow.representations import IDENTITY_NEIGHBOURS
+from infoflow.representations import MUTUAL_INFORMATION as MUTUAL_INFORMATION_TABLE
+
+from .._curves import samples_at
 from .._figure import Method, Panel, ReportFigure, Section
 from .._in_words import Candidate, extreme, sentence
+from .._layer_figure import HOW_BANDS, LayerFigure, moves
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed
 from .._samples import Estimate
 from .._series import Series, own_style
 from .._shown_models import JOIN, ShownModels
-from .._trends import Wording, change, order_sentence, trend_sentences, trend_words
-from ..forms._chart import CONTROL, NAME, amount, finished, lit, tips, with_field
-from ..forms._layer_chart import LayerChart
-from ..forms._lines import POSITIVE, SHARE, looks_of
-from ._convergence import MUTUAL_INFORMATION, ConvergencePanel, convergence_figure, with_convergence
+from .._trends import Wording, change, trend_words
+from ..forms._chart import CONTROL, NAME, amount, finished, lit, tips
+from ..forms._lines import POSITIVE, SHARE, looks_of, whiskers
+from ..forms._marks import draw
+from ._convergence import MUTUAL_INFORMATION, ConvergencePanel, convergence_figure
 
-_IDENTITY = Method(
+_IDENTITY_METHOD = Method(
     id="identity-neighbours",
     title="Identity among neighbours",
     text="""
@@ -29,11 +32,108 @@ _IDENTITY = Method(
     """,
 )
 
-_HOW_BANDS = (
-    "A band is a 95% interval: where two bands lie apart, the difference is not noise. "
-    "The dashed grey line is a model of the same shape that was never trained."
+_ABOUT = {"baseline_name": "shuffled labels", "bounds": POSITIVE}
+
+
+def _ceiling(frame: pd.DataFrame) -> str:
+    """The entropy of the labels, which no curve can exceed, and the underlying clustering."""
+    trained = frame[frame["trained"]]
+    low, high = float(trained["entropy"].min()), float(trained["entropy"].max())
+    ceiling = f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}"
+    types = f", the {int(trained['types'].median()):,} most frequent tokens" if "types" in trained else ""
+    return f"Ceiling (entropy of the tokens): {ceiling} nats; {int(trained['clusters'].median()):,} clusters{types}."
+
+
+_INPUT = LayerFigure(
+    id="mi-input",
+    question="How much do representations remember of their own input token?",
+    table=MUTUAL_INFORMATION_TABLE,
+    axis={"y_title": "mutual information with the input token (nats)", **_ABOUT},
+    noun="information about the input token",
+    wording=Wording("nats", what="of information about its input token"),
+    caption=_ceiling,
+    how_to_read=(
+        "Across: layers, from the embeddings (0) to the top. Up: how many nats of the input token's identity can "
+        "be read from its vector, after sorting vectors into clusters.",
+        HOW_BANDS,
+        "“Shuffled labels” is what is left of chance with as many clusters and tokens. It would be surprising if "
+        "a causal LM kept its input to the top: it is trained to name the next token, not to repeat this one.",
+    ),
+    method=MUTUAL_INFORMATION,
+    claims=("representations:V-1", "representations:V-2", "representations:V-3"),
+)
+_INPUT_OF_DECODER = replace(
+    _INPUT,
+    id="mi-input-decoder",
+    question="How much do decoder states remember of the decoder's own input token?",
+    claims=(),
+)
+_OUTPUT = LayerFigure(
+    id="mi-output",
+    question="How much do they know of the token they have to produce?",
+    table=MUTUAL_INFORMATION_TABLE,
+    axis={"y_title": "mutual information with the output token (nats)", **_ABOUT},
+    noun="information about the output token",
+    wording=Wording("nats", what="of information about its output token"),
+    caption=_ceiling,
+    how_to_read=(
+        "Up: how many nats of the token to predict can be read from the vector: the next token for a causal LM, "
+        "the hidden one for a masked LM.",
+        HOW_BANDS,
+        "A rising line is a prediction being built. It would be surprising if it rose in the first layers only.",
+    ),
+    method=MUTUAL_INFORMATION,
+    claims=("representations:V-4",),
+)
+_HIDDEN = LayerFigure(
+    id="mi-training",
+    question="What does {label} do with a token that is hidden from it, as in training?",
+    table=MUTUAL_INFORMATION_TABLE,
+    axis={"y_title": "mutual information (nats)", **_ABOUT},
+    noun="information",
+    wording=Wording("nats", "rises by", "falls by", subject=lambda side: f"information about the {side.label}"),
+    caption=lambda rows: "Only positions whose input was replaced by another token.",
+    how_to_read=(
+        "The input token is the wrong one that took the original's place; the output token is the original, which "
+        "the model must restore.",
+        "Where the lines cross, the vector stops saying what was put in and starts saying what should have been "
+        "there. " + HOW_BANDS,
+    ),
+    method=MUTUAL_INFORMATION,
+    claims=("representations:V-4", "representations:V-5"),
 )
 
+
+def _of_frequent(frame: pd.DataFrame) -> str:
+    """Which tokens are used as queries."""
+    neighbours, metric = frame[["neighbours", "metric"]].iloc[0]
+    required = "few" in frame and set(frame["few"]) == {"require"}
+    pools = f", of tokens with more than {neighbours} sampled occurrences" if required else ""
+    return f"{neighbours} neighbours by {metric} distance{pools}."
+
+
+_IDENTITY = LayerFigure(
+    id="identity",
+    question="Are a vector's nearest neighbours still the same token?",
+    table=IDENTITY_NEIGHBOURS,
+    axis={
+        "y_title": "share of the {neighbours} nearest neighbours with the same token",
+        "baseline_name": "chance",
+        "bounds": SHARE,
+    },
+    noun="the share of neighbours that are the same token",
+    wording=moves("the share"),
+    top="At the top layer this share is, in order",
+    caption=_of_frequent,
+    how_to_read=(
+        "For each occurrence of a token, its nearest vectors in other places are looked up. Up: the share of these "
+        "that belong to the same token. 1 means that a vector is still, first of all, this token.",
+        HOW_BANDS,
+        "“Chance” draws neighbours at random from the same pool.",
+    ),
+    method=_IDENTITY_METHOD,
+    claims=("representations:V-13", "representations:V-17", "representations:V-18"),
+)
 
 KNOWS = Section(
     id="knows",
@@ -52,11 +152,13 @@ KNOWS = Section(
 
 
 def knowledge_section(tables: ModelTables) -> Section | None:
-    """The section, or None where the run measured nothing that belongs here."""
-    models, frames = tables.models, tables.some(("mutual_information", "identity_neighbours"))
-    figures = _information_figures(frames["mutual_information"], models) if "mutual_information" in frames else []
-    if "identity_neighbours" in frames:
-        figures.append(_identity_figure(models.main(frames["identity_neighbours"]), models))
+    """The section, or None if the run has none of its measures."""
+    models = tables.models
+    frames = tables.some((MUTUAL_INFORMATION_TABLE.name, IDENTITY_NEIGHBOURS.name))
+    information, identity = frames.get(MUTUAL_INFORMATION_TABLE.name), frames.get(IDENTITY_NEIGHBOURS.name)
+    figures = [] if information is None else _information_figures(information, models)
+    if identity is not None and len(rows := models.main(identity)):
+        figures.append(_IDENTITY.drawn(rows, models.present(rows)))
     return KNOWS.told_by(figures, models, frames.values())
 
 
@@ -64,7 +166,7 @@ def _information_figures(frame: pd.DataFrame, models: ShownModels) -> list[Repor
     main, others = models.main(frame), models.others(frame)
     figures = []
     if len(rows := input_rows(main)):
-        figures.append(_input_figure(rows, models))
+        figures.append(_INPUT.drawn(rows, models.present(rows)))
     if len(rows := output_rows(main)):
         figures.append(_output_figure(rows, models))
     training = main[main["regime"] == "training"]
@@ -76,13 +178,8 @@ def _information_figures(frame: pd.DataFrame, models: ShownModels) -> list[Repor
     if convergence := convergence_figure(sides, models):
         figures.append(convergence)
     if len(rows := input_rows(others)):
-        question = "How much do decoder states remember of the decoder's own input token?"
-        figures.append(replace(_input_figure(rows, models), id="mi-input-decoder", question=question, findings=()))
+        figures.append(_INPUT_OF_DECODER.drawn(rows, models.present(rows)))
     return figures
-
-
-def _information_chart(table: pd.DataFrame, lines: list[Series], title: str) -> LayerChart:
-    return LayerChart(table=table, series=lines, y_title=title, baseline_name="shuffled labels", bounds=POSITIVE)
 
 
 def _of(frame: pd.DataFrame, regime: str, side: str) -> pd.DataFrame:
@@ -90,69 +187,27 @@ def _of(frame: pd.DataFrame, regime: str, side: str) -> pd.DataFrame:
 
 
 def input_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    """The input side, of text as it is."""
+    """The input side, on uncorrupted text."""
     return _of(frame, "clean", "input")
 
 
-def _input_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    table, series = with_convergence(curves(frame), frame), models.present(frame)
-    chart = _information_chart(table, series, "mutual information with the input token (nats)")
-    return ReportFigure(
-        id="mi-input",
-        question="How much do representations remember of their own input token?",
-        answer=trend_sentences(frame, series, Wording("nats", what="of information about its input token")),
-        words=trend_words(frame, series, "information about the input token"),
-        panels=[Panel.of(chart)],
-        caption=f"{interval_note(table)} {_ceiling(frame)}",
-        how_to_read=[
-            "Across: layers, from the embeddings (0) to the top. Up: how many nats of the input token's identity can "
-            "be read from its vector, after sorting vectors into clusters.",
-            _HOW_BANDS,
-            "“Shuffled labels” is what is left of chance with as many clusters and tokens. It would be surprising if "
-            "a causal LM kept its input to the top: it is trained to name the next token, not to repeat this one.",
-        ],
-        method=MUTUAL_INFORMATION,
-        data=table,
-        tables=("mutual_information",),
-        findings=tuple(f"representations:V-{n}" for n in (1, 2, 3)),
-    )
-
-
 def output_rows(main: pd.DataFrame) -> pd.DataFrame:
-    """The output side; a model that hides its input counts in its training regime, since otherwise output = input."""
+    """The output side; models that mask their input use their training regime, since otherwise output = input."""
     output = main[main["side"] == "output"]
     hidden = set(output.loc[output["regime"] == "training", "series"])
     return output[(output["regime"] == "training") == output["series"].isin(hidden)]
 
 
 def _output_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    table, series = with_convergence(curves(frame), frame), models.present(frame)
-    chart = _information_chart(table, series, "mutual information with the output token (nats)")
+    series = models.present(frame)
     hidden = [s.label for s in series if (frame.loc[frame["series"] == s.key, "regime"] == "training").any()]
+    figure = _OUTPUT.drawn(frame, series)
     regime = f" Hidden positions only for {listed(hidden)}, as in training." if hidden else ""
-    return ReportFigure(
-        id="mi-output",
-        question="How much do they know of the token they have to produce?",
-        answer=trend_sentences(frame, series, Wording("nats", what="of information about its output token")),
-        words=trend_words(frame, series, "information about the output token"),
-        panels=[Panel.of(chart)],
-        caption=f"{interval_note(table)} {_ceiling(frame)}{regime}",
-        how_to_read=[
-            "Up: how many nats of the token to predict can be read from the vector: the next token for a causal LM, "
-            "the hidden one for a masked LM.",
-            _HOW_BANDS,
-            "A rising line is a prediction being built. It would be surprising if it rose in the first layers only.",
-        ],
-        method=MUTUAL_INFORMATION,
-        data=table,
-        tables=("mutual_information",),
-        findings=("representations:V-4",),
-    )
+    return replace(figure, caption=figure.caption + regime)
 
 
 def _training_figure(frame: pd.DataFrame, owner: Series) -> ReportFigure:
-    """Both sides of one model, in its colour: the key of a side starts with the model's, so both light up together."""
-    sides = [side for side in ("input", "output") if side in set(frame["side"])]
+    """Both sides of one model, in its colour: both keys start with the model's, so they light up together."""
     lines = [
         Series(
             key=f"{owner.key}{JOIN}{side}",
@@ -161,34 +216,23 @@ def _training_figure(frame: pd.DataFrame, owner: Series) -> ReportFigure:
             style=own_style(owner.slot) + 3 * (side == "output"),
             solid=side == "output",
         )
-        for side in sides
+        for side in ("input", "output")
+        if side in set(frame["side"])
     ]
     by_side = frame.assign(series=f"{owner.key}{JOIN}" + frame["side"].astype(str))
-    table = with_convergence(curves(by_side), by_side)
-    wording = Wording("nats", "rises by", "falls by", subject=lambda s: f"information about the {s.label}")
-    return ReportFigure(
-        id=f"mi-training-{owner.slot}"
-        + ("" if owner.style is None else f"-{owner.style}"),  # a variant shares its slot
-        question=f"What does {owner.label} do with a token that is hidden from it, as in training?",
-        answer=trend_sentences(by_side, lines, wording) + _crossing(table, lines),
-        words=trend_words(by_side, [replace(one, label=f"the {one.label}") for one in lines], "information", "about"),
-        panels=[Panel.of(_information_chart(table, lines, "mutual information (nats)"))],
-        caption=f"{interval_note(table)} Only positions whose input was replaced by another token.",
-        how_to_read=[
-            "The input token is the wrong one that took the original's place; the output token is the original, which "
-            "the model must restore.",
-            "Where the lines cross, the vector stops saying what was put in and starts saying what should have been "
-            "there. " + _HOW_BANDS,
-        ],
-        method=MUTUAL_INFORMATION,
-        data=table,
-        tables=("mutual_information",),
-        findings=("representations:V-4", "representations:V-5"),
+    variant = "" if owner.style is None else f"-{owner.style}"  # a variant shares the colour slot of its objective
+    figure = _HIDDEN.drawn(
+        by_side,
+        lines,
+        id=f"{_HIDDEN.id}-{owner.slot}{variant}",
+        question=_HIDDEN.question.format(label=owner.label),
+        words=trend_words(by_side, [replace(one, label=f"the {one.label}") for one in lines], _HIDDEN.noun, "about"),
     )
+    return replace(figure, answer=[*figure.answer, *_crossing(figure.data, lines)])
 
 
 def _crossing(table: pd.DataFrame, lines: list[Series]) -> list[str]:
-    """The layer from which vectors say more of the token to restore than of the one put in."""
+    """The layer from which vectors carry more about the token to restore than about the inserted one."""
     if len(lines) < 2:
         return []
     trained = table[table["group"] == "trained"].pivot(index="layer", columns="series", values="value")
@@ -200,7 +244,7 @@ def _crossing(table: pd.DataFrame, lines: list[Series]) -> list[str]:
 
 
 def _plane_rows(main: pd.DataFrame) -> pd.DataFrame:
-    """Both sides of the models that have both in one regime: a row per line and layer."""
+    """Both sides of the models that have both in one regime: one row per line and layer."""
     rows = []
     lines: Any = main.groupby(["series", "trained"], sort=False)
     for (key, trained), own in lines:
@@ -217,7 +261,7 @@ def _plane_rows(main: pd.DataFrame) -> pd.DataFrame:
 
 
 def _trade(main: pd.DataFrame, series: Series) -> tuple[Estimate, Estimate]:
-    """What one line loses about its input, and gains about its output, from bottom to top."""
+    """One line's loss of information about its input, and gain about its output, from bottom to top."""
     own = main[main["series"] == series.key]
     output = output_rows(own)
     lost = change(_of(own, str(output["regime"].iloc[0]), "input"), series.key).negated()
@@ -225,7 +269,7 @@ def _trade(main: pd.DataFrame, series: Series) -> tuple[Estimate, Estimate]:
 
 
 def _plane_words(main: pd.DataFrame, series: list[Series]) -> str:
-    """Who trades most of its input for its output, and who shows no clear trade."""
+    """The models with the largest trade of input for output, and those without a clear trade."""
     trades = {line.label: _trade(main, line) for line in series}
     clear = {label: both for label, both in trades.items() if both[0].sign > 0 and both[1].sign > 0}
     unclear = [label for label in trades if label not in clear]
@@ -246,7 +290,7 @@ def _plane_words(main: pd.DataFrame, series: list[Series]) -> str:
 
 
 def _plane_clause(main: pd.DataFrame, series: Series) -> str:
-    """What one line loses about its input and gains about its output, or that neither is clear."""
+    """One line's loss about its input and gain about its output, or that neither is clear."""
     lost, gained = _trade(main, series)
     if lost.sign > 0 and gained.sign > 0:
         return (
@@ -275,73 +319,28 @@ def _plane_figure(main: pd.DataFrame, plane: pd.DataFrame, models: ShownModels) 
         ],
         method=MUTUAL_INFORMATION,
         data=plane,
-        tables=("mutual_information",),
+        tables=(MUTUAL_INFORMATION_TABLE.name,),
         findings=("representations:V-4", "representations:V-5"),
     )
 
 
 def _plane_chart(plane: pd.DataFrame, series: Series) -> dict[str, Any]:
-    x = alt.X(**amount("input", "about the input token (nats)", padding=18))
-    y = alt.Y(**amount("output", "about the output token (nats)", padding=18))
+    x = amount("x", "input", "about the input token (nats)", padding=18)
+    y = amount("y", "output", "about the output token (nats)", padding=18)
     at, look = {"x": x, "y": y}, looks_of([series])
-    trained, untrained = plane[plane["group"] == "trained"], plane[plane["group"] == "untrained"]
-    base, ends = alt.Chart(trained), {"color": look["color"], "opacity": lit(0.6)}
-    whisker = base.mark_rule(strokeWidth=1.2)
+    trained, untrained = (plane[plane["group"] == group] for group in ("trained", "untrained"))
+    color, in_order = {"color": look.pop("color")}, {"order": "layer:Q"}
     tooltip = tips("layer:Q", "input:Q||.3f", "output:Q||.3f")
+    shape, dash = {"shape": look["shape"]}, {"strokeDash": look["strokeDash"]}
     layers = [
-        whisker.encode(x=with_field(x, "input_low"), x2=alt.X2("input_high:Q"), y=y, **ends),
-        whisker.encode(x=x, y=with_field(y, "output_low"), y2=alt.Y2("output_high:Q"), **ends),
-        base.mark_line(strokeWidth=2).encode(
-            **at, color=look["color"], order=alt.Order("layer:Q"), strokeDash=look["strokeDash"], opacity=lit()
-        ),
-        base.mark_point(filled=True, size=50, opacity=1).encode(
-            **at, color=look["color"], shape=look["shape"], opacity=lit(), tooltip=tooltip
-        ),
-        base.mark_text(dx=10, dy=-8, fontSize=11, color="var(--ink)").encode(
-            **at, text=alt.Text("layer:Q"), opacity=lit()
-        ),
+        *whiskers(trained, at, color, {"x": ("input_low", "input_high"), "y": ("output_low", "output_high")}),
+        draw("line", trained, at, color, dash, in_order, strokeWidth=2, opacity=lit()),
+        draw("point", trained, at, color, shape, filled=True, size=50, opacity=lit(), tooltip=tooltip),
+        draw("text", trained, at, dx=10, dy=-8, fontSize=11, color="var(--ink)", text="layer:Q", opacity=lit()),
     ]
     if len(untrained):
-        points = alt.OverlayMarkDef(color="var(--control)", size=16)
+        points = {"color": "var(--control)", "size": 16}
         label = untrained[untrained["layer"] == untrained["layer"].max()].assign(text="untrained")
-        named = alt.Chart(label).mark_text(dy=13, color="var(--soft)", **NAME)
-        layers.insert(
-            0, alt.Chart(untrained).mark_line(**CONTROL, point=points).encode(**at, order=alt.Order("layer:Q"))
-        )
-        layers.insert(1, named.encode(**at, text=alt.Text("text:N")))
+        layers.insert(0, draw("line", untrained, CONTROL, at, in_order, point=points))
+        layers.insert(1, draw("text", label, NAME, at, dy=13, color="var(--soft)", text="text:N"))
     return finished(layers, 250)
-
-
-def _identity_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    table, series = curves(frame), models.present(frame)
-    neighbours = int(frame["neighbours"].iloc[0])
-    top = order_sentence(frame, series, "At the top layer this share is, in order")
-    wording = Wording("", "rises by", "falls by", subject=lambda s: f"the share in {s.label}")
-    title = f"share of the {neighbours} nearest neighbours with the same token"
-    chart = LayerChart(table=table, series=series, y_title=title, baseline_name="chance", bounds=SHARE)
-    return ReportFigure(
-        id="identity",
-        question="Are a vector's nearest neighbours still the same token?",
-        answer=[*([top] if top else []), *trend_sentences(frame, series, wording)],
-        words=trend_words(frame, series, "the share of neighbours that are the same token"),
-        panels=[Panel.of(chart)],
-        caption=f"{interval_note(table)} {neighbours} neighbours by {frame['metric'].iloc[0]} distance.",
-        how_to_read=[
-            "For each occurrence of a token, its nearest vectors in other places are looked up. Up: the share of these "
-            "that belong to the same token. 1 means that a vector is still, first of all, this token.",
-            _HOW_BANDS,
-            "“Chance” draws neighbours at random from the same pool.",
-        ],
-        method=_IDENTITY,
-        data=table,
-        tables=("identity_neighbours",),
-        findings=tuple(f"representations:V-{n}" for n in (13, 17, 18)),
-    )
-
-
-def _ceiling(frame: pd.DataFrame) -> str:
-    """The entropy of the labels, which no curve can exceed, and the clustering behind it."""
-    trained = frame[frame["trained"]]
-    low, high = float(trained["entropy"].min()), float(trained["entropy"].max())
-    ceiling = f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}"
-    return f"Ceiling (entropy of the tokens): {ceiling} nats; {int(trained['clusters'].median()):,} clusters."

@@ -1,16 +1,20 @@
 """When the prediction forms: every layer read through the model's own head, against the final prediction."""
 
+from typing import Any
+
 import pandas as pd
+
+from infoflow.representations import LENS
 
 from .._curves import curves, interval_note, layers_of, samples_at
 from .._figure import Method, Panel, ReportFigure, Section
 from .._in_words import Candidate, by_answer, extremes_words
+from .._layer_figure import shared_panels, stacked
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate
 from .._series import Series
 from .._shown_models import JOIN, ShownModels
-from ..forms._layer_chart import LayerChart, panel_scales
 from ..forms._lines import POSITIVE, SHARE
 
 _LENS = Method(
@@ -25,7 +29,17 @@ _LENS = Method(
     """,
 )
 
-_LENSES = {"tuned": ("tuned lens", 0), "logit": ("logit lens", 1)}  # label, style of the line in every panel
+_LENSES = {"tuned": ("tuned lens", 0), "logit": ("logit lens", 1)}  # label, and style of the line in every panel
+_DIVERGENCE = {
+    "y_title": "KL to the final prediction (nats)",
+    "baseline_name": "mean prediction",
+    "bounds": POSITIVE,
+}
+_AGREEMENT = {
+    "y_title": "share of positions with the final favourite",
+    "baseline_name": "one guess for all",
+    "bounds": SHARE,
+}
 _HOW_LENSES = (
     "The logit lens hands a layer's vectors to the model's own output head, as if the layers above did not exist. The "
     "tuned lens first moves them, by an affine map learned on other sentences, to where the head expects them: what "
@@ -46,10 +60,10 @@ PREDICTS = Section(
 
 
 def lenses_section(tables: ModelTables) -> Section | None:
-    """The section, or None where the run measured nothing that belongs here."""
-    if "lens" not in tables:
+    """The section, or None if the run has none of its measures."""
+    if LENS.name not in tables:
         return None
-    models, frame = tables.models, one_choice(tables["lens"])
+    models, frame = tables.models, one_choice(tables[LENS.name])
     figures = [_divergence_figure(_by_lens(frame, "kl"), models)]
     if len(rows := _by_lens(frame, "agreement")):
         figures.append(_agreement_figure(rows, models))
@@ -57,19 +71,19 @@ def lenses_section(tables: ModelTables) -> Section | None:
 
 
 def one_choice(frame: pd.DataFrame) -> pd.DataFrame:
-    """Predicted positions where they were measured, else all."""
+    """Predicted positions if they were measured, otherwise all."""
     kept = "predicted" if "predicted" in set(frame["positions"]) else "all"
     return frame.loc[frame["positions"] == kept]
 
 
 def _by_lens(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """The rows of one metric, with the model's line kept as `owner` and a line per model and lens as `series`."""
+    """Rows of one metric: `owner` is the model's line, `series` a line per model and lens."""
     rows = frame[frame["metric"] == metric]
     return rows.assign(owner=rows["series"], series=rows["series"] + JOIN + rows["lens"].astype(str))
 
 
 def _lines(owner: Series, frame: pd.DataFrame) -> list[Series]:
-    """Both lenses of one model in its colour; a lens has one style in all panels."""
+    """Both lenses of one model in its colour; each lens has one style in all panels."""
     return [
         Series(key=f"{owner.key}{JOIN}{lens}", label=label, slot=owner.slot, style=style)
         for lens, (label, style) in _LENSES.items()
@@ -81,27 +95,17 @@ def _owners(frame: pd.DataFrame, models: ShownModels) -> list[Series]:
     return [series for series in models.series if series.key in set(frame["owner"])]
 
 
-def _panels(
-    frame: pd.DataFrame, models: ShownModels, y_title: str, baseline: str, bounds: tuple[float, float]
-) -> tuple[list[Panel], pd.DataFrame, str]:
-    """A panel per model, the rows that they show (every layer but the top, where lines meet), and of what scale."""
+def _panels(frame: pd.DataFrame, models: ShownModels, **axis: Any) -> tuple[list[Panel], pd.DataFrame, str]:
+    """One panel per model, its rows (every layer but the top, where lines meet), and a note on the scale."""
     frame = frame.loc[frame["layer"] < frame.groupby("owner")["layer"].transform("max")]
-    tables = {owner.key: curves(frame[frame["owner"] == owner.key]) for owner in _owners(frame, models)}
-    everything = pd.concat([table.assign(owner=key) for key, table in tables.items()], ignore_index=True)
-    scales = panel_scales(tables.values(), "Panels share one scale.", bounds)
-    how = {"y_title": y_title, "baseline_name": baseline, "y_range": scales.shared, "bounds": bounds}
-    panels = [
-        Panel.of(
-            LayerChart(table=tables[owner.key], series=_lines(owner, frame), **how),
-            _title(frame[frame["owner"] == owner.key], owner),
-        )
-        for owner in _owners(frame, models)
-    ]
-    return panels, everything, scales.note
+    owners = {_title(frame[frame["owner"] == owner.key], owner): owner for owner in _owners(frame, models)}
+    tables = {title: curves(frame[frame["owner"] == owner.key]) for title, owner in owners.items()}
+    panels, scale = shared_panels(tables, lambda title: _lines(owners[title], frame), **axis)
+    return panels, stacked({owners[title].key: table for title, table in tables.items()}, "owner"), scale
 
 
 def _title(frame: pd.DataFrame, owner: Series) -> str:
-    """The model, and what of it is read where that is not plain."""
+    """The model, and its positions unless they are the default."""
     if frame["stack"].iloc[0] == "decoder" and frame["objective"].iloc[0] not in ("causal-lm",):
         return f"{owner.label}: decoder"
     masked = frame["objective"].iloc[0] == "masked-lm" and frame["positions"].iloc[0] == "predicted"
@@ -109,10 +113,10 @@ def _title(frame: pd.DataFrame, owner: Series) -> str:
 
 
 def _divergence_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    # An untrained model predicts nearly the same everywhere: its divergence is nearly zero at any layer, a line that
+    # An untrained model predicts nearly the same everywhere: its divergence is close to zero at any layer, and its line
     # would look like success.
     trained = frame[frame["trained"]]
-    panels, table, scale = _panels(trained, models, "KL to the final prediction (nats)", "mean prediction", POSITIVE)
+    panels, table, scale = _panels(trained, models, **_DIVERGENCE)
     return ReportFigure(
         id="lens-divergence",
         question="How far is each layer from the final prediction?",
@@ -131,7 +135,7 @@ def _divergence_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure
         ],
         method=_LENS,
         data=table,
-        tables=("lens",),
+        tables=(LENS.name,),
     )
 
 
@@ -150,7 +154,7 @@ def _halfway_sentences(frame: pd.DataFrame, models: ShownModels) -> list[str]:
 
 
 def _halfway_words(frame: pd.DataFrame, models: ShownModels) -> str:
-    """From which layer on each model is nearer to its final prediction than to its mean one."""
+    """The layer from which each model is nearer to its final prediction than to its mean one."""
     lens = _best_lens(frame)
     owners = _read_through(frame, models, lens)
     found = {owner.label: f"from layer {_halfway(frame, owner, lens)[0]} on" for owner in owners}
@@ -158,7 +162,7 @@ def _halfway_words(frame: pd.DataFrame, models: ShownModels) -> str:
 
 
 def _read_through(frame: pd.DataFrame, models: ShownModels, lens: str) -> list[Series]:
-    """The models that have values of a lens."""
+    """The models that have values for a lens."""
     return [owner for owner in _owners(frame, models) if layers_of(frame, f"{owner.key}{JOIN}{lens}")]
 
 
@@ -167,7 +171,7 @@ def _best_lens(frame: pd.DataFrame) -> str:
 
 
 def _halfway(frame: pd.DataFrame, owner: Series, lens: str) -> tuple[int, str]:
-    """The first layer from which the divergence stays below half of the baseline, interval included."""
+    """The first layer from which the divergence stays below half of the baseline, including its interval."""
     key = f"{owner.key}{JOIN}{lens}"
     layers = layers_of(frame, key)
     base = float(frame[frame["owner"] == owner.key]["baseline"].mean())
@@ -192,9 +196,7 @@ def _untrained_sentence(frame: pd.DataFrame) -> list[str]:
 
 
 def _agreement_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    panels, table, scale = _panels(
-        frame, models, "share of positions with the final favourite", "one guess for all", SHARE
-    )
+    panels, table, scale = _panels(frame, models, **_AGREEMENT)
     return ReportFigure(
         id="lens-agreement",
         question="From which layer on is the likeliest token the final one?",
@@ -212,12 +214,12 @@ def _agreement_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         ],
         method=_LENS,
         data=table,
-        tables=("lens",),
+        tables=(LENS.name,),
     )
 
 
 def _middle_words(frame: pd.DataFrame, models: ShownModels) -> str:
-    """In which model the halfway layer names the final favourite most often, and in which least."""
+    """Models whose halfway layer predicts the final top token most and least often."""
     lens = _best_lens(frame)
     owners = _read_through(frame, models, lens)
     found = [Candidate(f"in {one.label}", _middle(frame, one, lens)[1]) for one in owners]

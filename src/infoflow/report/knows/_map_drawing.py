@@ -1,17 +1,17 @@
-"""Dots of a map: the row of all layers as SVG by hand (a few bytes per dot), and a chart for export."""
+"""Dots of a map: one row of all layers as hand-written SVG (a few bytes per dot), and a chart for export."""
 
 from dataclasses import dataclass
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 from markupsafe import Markup, escape
 
 from .._theme import FONT
-from ..forms._chart import finished
+from ..forms._chart import by_key, finished
+from ..forms._marks import channel, draw
 
-_CELL, _GAP = 100, 6  # units of a layer's square in the row, and between squares
+_CELL, _GAP = 100, 6  # units per layer square in the row, and between squares
 _LABEL = 17
 
 
@@ -26,7 +26,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Space:
-    """One model's points in every layer; all lists are in the order of the points."""
+    """One model's points in every layer; all lists share the order of the points."""
 
     key: str
     label: str
@@ -40,7 +40,7 @@ class Space:
 
     @property
     def live(self) -> dict[str, Any]:
-        """What the page's script needs; places in thousandths."""
+        """Data for the page's script; positions in thousandths."""
         return {
             "key": self.key,
             "places": [(1000 * layer).round().astype(int).ravel().tolist() for layer in self.places],
@@ -52,7 +52,10 @@ class Space:
 
 
 def strip_svg(space: Space, groups: list[Group]) -> Markup:
-    """All layers in a row. Equal dots are one path of lines without length, whose round caps are the dots."""
+    """All layers in a row.
+
+    Equal dots form one path of zero-length lines, whose round caps are the dots.
+    """
     width = len(space.layers) * (_CELL + _GAP) - _GAP
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_CELL + _LABEL}" font-family="{FONT}" '
@@ -98,7 +101,7 @@ MARKS = {
     "triangle-right": "M5.4 0L-4 5.2V-5.2Z",
     "triangle-left": "M-5.4 0L4 5.2V-5.2Z",
 }
-"""Outlines around the origin, 10 units across."""
+"""Outlines around the origin, 10 units wide."""
 
 _VEGA_SHAPES = {"triangle": "triangle-up"}
 
@@ -112,22 +115,19 @@ def map_chart(space: Space, groups: list[Group]) -> dict[str, Any]:
         [{"x": i % columns, "y": rows - i // columns, "text": f"layer {layer}"} for i, layer in enumerate(space.layers)]
     )
     names = [str(index) for index in range(len(groups))]
-    color = alt.Scale(domain=names, range=[group.color for group in groups])
-    shape = alt.Scale(domain=names, range=[_VEGA_SHAPES.get(group.shape, group.shape) for group in groups])
-    x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, columns], nice=False))
-    y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[0, rows], nice=False))
-    dots = alt.Chart(frame[~frame["hollow"]]).mark_point(filled=True, size=9)
-    rings = alt.Chart(frame[frame["hollow"]]).mark_point(filled=False, size=14, strokeWidth=1)
-    look = {"x": x, "y": y, "shape": alt.Shape("group:N", scale=shape, legend=None)}
-    opacity = alt.Opacity("strength:Q", scale=None)
-    chart = alt.layer(
-        dots.encode(**look, opacity=opacity, fill=alt.Fill("group:N", scale=color, legend=None)),
-        rings.encode(**look, stroke=alt.Stroke("group:N", scale=color, legend=None)),
-        alt.Chart(labels)
-        .mark_text(align="left", baseline="top", dx=4, color="var(--soft)")
-        .encode(x=x, y=y, text="text"),
-    )
-    return finished(chart, 95 * rows)
+    shapes, colors = ([_VEGA_SHAPES.get(one.shape, one.shape) for one in groups], [one.color for one in groups])
+    x = channel("x", "x:Q", axis=None, scale={"domain": [0, columns], "nice": False})
+    y = channel("y", "y:Q", axis=None, scale={"domain": [0, rows], "nice": False})
+    look = {"x": x, "y": y, "shape": by_key("shape", "group", names, shapes)}
+    fill, stroke = (by_key(name, "group", names, colors) for name in ("fill", "stroke"))
+    full, hollow = frame[~frame["hollow"]], frame[frame["hollow"]]
+    opacity = channel("opacity", "strength:Q", scale=None)
+    layers = [
+        draw("point", full, look, filled=True, size=9, opacity=opacity, fill=fill),
+        draw("point", hollow, look, filled=False, size=14, strokeWidth=1, stroke=stroke),
+        draw("text", labels, align="left", baseline="top", dx=4, color="var(--soft)", x=x, y=y, text="text:N"),
+    ]
+    return finished(layers, 95 * rows)
 
 
 def _cell_rows(space: Space, index: int, columns: int, rows: int) -> pd.DataFrame:

@@ -1,18 +1,21 @@
-"""How similar the spaces of two models are: every layer of one against every layer of the other, measure by measure."""
+"""How similar the spaces of two models are: each layer of one against each layer of the other, for every measure."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
+from infoflow.representations import SPACE_SIMILARITY
+
+from .._curves import sample_note
 from .._figure import Method, Panel, PanelGroup, ReportFigure, Section
 from .._in_words import Candidate, extreme, sentence
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate
 from ..forms._chart import finished, tips
-from ..forms._grid import cells, squares
+from ..forms._grid import cells, frames, squares
+from ..forms._marks import filtered
 from ._similarity_rows import (
     CONTROL,
     LAYERS,
@@ -38,9 +41,8 @@ _SPACE_SIMILARITY = Method(
     """,
 )
 
-_MOST_LABELLED = 9  # layers across; more leave no room for numbers
-_MOST_PAIRS = 15  # of models across; of more, each model's nearest
-_FRAME = (("paper", 3.6), ("ink", 1.6))
+_MOST_LABELLED = 9  # layers across; with more, numbers do not fit
+_MOST_PAIRS = 15  # models across; with more, only each model's nearest one is shown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,7 +51,7 @@ class SimilarityMeasure:
 
     id: str
     label: str
-    asks: str  # the question it answers
+    asks: str  # the question that it answers
     is_distance: bool = False
 
 
@@ -81,25 +83,29 @@ SIMILARITY = Section(
 
 
 def similarity_section(tables: ModelTables) -> Section | None:
-    """The section, or None where no two models were compared. Untrained models are a map of their own, not a line."""
-    if "space_similarity" not in tables:
+    """The section, or None if no two models were compared.
+
+    Untrained models get a map of their own, not a line.
+    """
+    if SPACE_SIMILARITY.name not in tables:
         return None
     models = tables.models
-    rows = similarity_rows(tables["space_similarity"], models)
-    rows = rows[rows["value"].notna()]
+    every = similarity_rows(tables[SPACE_SIMILARITY.name], models)
+    rows = every[every["value"].notna()]
+    unknown = [metric.label for metric in METRICS if metric.id in set(every["metric"]) - set(rows["metric"])]
     lines = pairs_of_lines(rows, models)
     if all(line.key == CONTROL for line in lines):
         return None
     nearest = nearest_pairs(rows, lines)
     left_out = len(lines) - len(nearest)
     rows = rows[rows["line"].isin([line.key for line in nearest])]
-    return replace(SIMILARITY, figures=[_figure(rows, nearest, left_out)])
+    return replace(SIMILARITY, figures=[_figure(rows, nearest, left_out, unknown)])
 
 
 def nearest_pairs(rows: pd.DataFrame, lines: list[PairOfLines]) -> list[PairOfLines]:
-    """All pairs, or of many those of each line with the one most like it, by the first measure at equal depth.
+    """All pairs; with many, each line and its most similar one, by the first measure at equal depth.
 
-    Maps of 17 objectives' pairs would weigh nine megabytes, and nobody looks at 136 of them.
+    Maps of all 136 pairs of 17 objectives would take nine megabytes, and nobody looks at them all.
     """
     across = [line for line in lines if not line.same and line.key != CONTROL]
     if len(across) <= _MOST_PAIRS:
@@ -116,7 +122,7 @@ def nearest_pairs(rows: pd.DataFrame, lines: list[PairOfLines]) -> list[PairOfLi
     return [line for line in lines if line not in across or line.key in nearest]
 
 
-def _figure(rows: pd.DataFrame, lines: list[PairOfLines], left_out: int) -> ReportFigure:
+def _figure(rows: pd.DataFrame, lines: list[PairOfLines], left_out: int, unknown: list[str]) -> ReportFigure:
     present = [metric for metric in METRICS if metric.id in set(rows["metric"])]
     if any(metric.id == "cka_debiased" for metric in present):
         present = [metric for metric in present if metric.id != "cka"]
@@ -130,7 +136,7 @@ def _figure(rows: pd.DataFrame, lines: list[PairOfLines], left_out: int) -> Repo
         answer=[*_sentences(rows, first, tables[first.id], lines), *_agreement(tables, present, lines)],
         words=_words(first, tables[first.id], lines),
         panels=groups[0].panels,
-        caption=_caption(data, left_out),
+        caption=_caption(data, left_out) + _too_few(unknown) + sample_note(rows),
         how_to_read=[
             "Each square is a pair of layers: of the one model upwards, of the other across, 0 = embeddings. The "
             "stronger the colour, the more alike; the palest colour is what the same layers reach with the words of "
@@ -143,14 +149,14 @@ def _figure(rows: pd.DataFrame, lines: list[PairOfLines], left_out: int) -> Repo
         ],
         method=_SPACE_SIMILARITY,
         data=data,
-        tables=("space_similarity",),
+        tables=(SPACE_SIMILARITY.name,),
         template="metrics.html.jinja",
         payload={"metrics": groups},
     )
 
 
 def _tables(rows: pd.DataFrame, lines: list[PairOfLines]) -> dict[str, pd.DataFrame]:
-    """Cells of every pair of lines that was measured."""
+    """Cells of each measured pair of lines."""
     tables = {line.key: rows[rows["line"] == line.key] for line in lines}
     return {key: means(own) for key, own in tables.items() if len(own)}
 
@@ -172,7 +178,7 @@ def _group(metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: li
 def _sentences(
     rows: pd.DataFrame, metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]
 ) -> list[str]:
-    """The most alike layers of each pair, those of seeds and of the control, and whether likeness follows depth."""
+    """The most similar layers of each pair, of seeds and of the control, and whether similarity follows depth."""
     tops = {line: _most_alike(tables[line.key], metric) for line in lines if line.key in tables}
     across = [
         f"{line.up} {top['layer_a']} and {line.across} {top['layer_b']}, {top['shown']}"
@@ -188,7 +194,7 @@ def _sentences(
 
 
 def _words(metric: SimilarityMeasure, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]) -> str:
-    """The two most alike layers of different models, and those of the control."""
+    """The two most similar layers of different models, and those of the control."""
     tops = {line.key: (line, _most_alike(tables[line.key], metric)) for line in lines if line.key in tables}
     across = [
         Candidate(f"layer {top['layer_a']} of {line.up} and layer {top['layer_b']} of {line.across}", _estimate(top))
@@ -232,7 +238,7 @@ def _depth_sentence(rows: pd.DataFrame, metric: SimilarityMeasure, lines: list[P
 def _agreement(
     tables: dict[str, dict[str, pd.DataFrame]], metrics: list[SimilarityMeasure], lines: list[PairOfLines]
 ) -> list[str]:
-    """How many best matches lie at equal depth, by each measure, over the trained models."""
+    """How many best matches are at equal depth for each measure, over the trained models."""
     counts, total = [], 0
     for metric in metrics:
         own = [tables[metric.id][line.key] for line in lines if line.key != CONTROL and line.key in tables[metric.id]]
@@ -254,8 +260,13 @@ def _caption(data: pd.DataFrame, left_out: int) -> str:
     return f"{means} are 95%, {kind}, under the pointer and in the data; {most:,} words{few}.{shown}"
 
 
+def _too_few(unknown: list[str]) -> str:
+    few = "the words are too few for the width of the vectors"
+    return f" No {listed(unknown)}: {few}." if unknown else ""
+
+
 def _best(table: pd.DataFrame, metric: SimilarityMeasure) -> pd.DataFrame:
-    """The cell of each column that is most alike."""
+    """The most similar cell of each column."""
     by_column = table.groupby("layer_b")["value"]
     return table.loc[by_column.idxmin() if metric.is_distance else by_column.idxmax()]
 
@@ -263,18 +274,18 @@ def _best(table: pd.DataFrame, metric: SimilarityMeasure) -> pd.DataFrame:
 def _map(
     table: pd.DataFrame, line: PairOfLines, metric: SimilarityMeasure, span: tuple[float, float]
 ) -> dict[str, Any]:
-    """The colour goes from chance, nearly blank, to the best of all maps."""
+    """Colours go from chance, nearly blank, to the maximum over all maps."""
     up, across = (sorted(table[name].unique().tolist()) for name in LAYERS)
     drawn = table[[*LAYERS, "shown"]].assign(
         value=table["value"].round(4),
         baseline=table["baseline"].round(3),
         best=table.index.isin(_best(table, metric).index),
     )
-    # No axis values: with them Vega loses the label 0 at some widths.
-    x = cells(alt.X, "layer_b", f"layer of {line.across}")
-    y = cells(alt.Y, "layer_a", f"layer of {line.up}", up[::-1])
+    # No axis values: with them, Vega drops the label 0 at some widths.
+    x = cells("x", "layer_b", f"layer of {line.across}")
+    y = cells("y", "layer_a", f"layer of {line.up}", up[::-1])
     layers = squares(
-        alt.Chart(drawn),
+        drawn,
         x,
         y,
         "value",
@@ -290,8 +301,5 @@ def _map(
         ),
     )
     if line.key != CONTROL:
-        framed = alt.Chart(drawn).transform_filter("datum.best")
-        # A light line around the dark one: seen on pale and on strong squares.
-        frames = [framed.mark_rect(filled=False, stroke=f"var(--{name})", strokeWidth=width) for name, width in _FRAME]
-        layers[1:1] = [frame.encode(x=x, y=y) for frame in frames]
+        layers[1:1] = frames(filtered(drawn, "datum.best"), x, y)
     return finished(layers, max(26 * len(up), 60))

@@ -1,4 +1,4 @@
-"""Rows of `space_similarity` for the report: which pair of lines each belongs to, and means over pairs of models."""
+"""Rows of `space_similarity` for the report: the pair of lines of each row, and means over pairs of models."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,19 +18,19 @@ CONTROL = ""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairOfLines:
-    """Two lines of the report whose layers are compared; one line twice: models that differ in the seed."""
+    """Two lines of the report whose layers are compared; the same line twice for models that differ in the seed."""
 
     key: str
-    up: str  # name of the vertical axis's model
+    up: str  # model of the vertical axis
     across: str
     title: str
-    same: bool = False  # models that differ in the seed only
+    same: bool = False  # models that differ only in the seed
 
 
 def similarity_rows(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    """With the columns `line` (key of a `PairOfLines`) and `pair`, the first line of the models always a.
+    """Add the columns `line` (key of a `PairOfLines`) and `pair`; the earlier line of the models is always a.
 
-    Untrained models of different seeds make up one control; where there are none, untrained models of one seed.
+    Untrained models of different seeds form one control; if there are none, untrained models of one seed do.
     """
     rank = {series.key: index for index, series in enumerate(models.series)}
     swap = frame["series_a"].map(rank) > frame["series_b"].map(rank)
@@ -69,7 +69,7 @@ def _pair(a: Series, b: Series, title: str) -> PairOfLines:
 
 
 def means(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per pair of layers: the mean over pairs of models with its interval, and the mean baseline."""
+    """One row per pair of layers: mean over pairs of models with its interval, and the mean baseline."""
     found = []
     by_layers: Any = rows.groupby(LAYERS)
     for (layer_a, layer_b), own in by_layers:
@@ -82,13 +82,13 @@ def means(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def equal_depth(table: pd.DataFrame) -> pd.Series:
-    """Which cells compare layers of the same depth, relative to the depth of their models."""
+    """Which cells compare layers of equal relative depth."""
     depth_a, depth_b = int(table["layer_a"].max()), int(table["layer_b"].max())
     return table["layer_a"] == (table["layer_b"] * depth_a / max(depth_b, 1)).round().astype(int)
 
 
 def excess_at_equal_depth(rows: pd.DataFrame) -> Estimate:
-    """Mean over layers of equal depth less the mean over all others, paired within each pair of models."""
+    """Mean over layers of equal depth minus the mean over all others, paired within each pair of models."""
     chosen = equal_depth(rows)
     return (_mean(rows[chosen]) - _mean(rows[~chosen])).estimate()
 
@@ -96,10 +96,9 @@ def excess_at_equal_depth(rows: pd.DataFrame) -> Estimate:
 def _mean(rows: pd.DataFrame) -> Samples:
     groups = [(pair, own.dropna(subset="value")) for pair, own in rows.groupby("pair")]
     groups = [(pair, own) for pair, own in groups if len(own)]
-    return Samples(
+    return Samples.by_key(
         values={pair: float(own["value"].mean()) for pair, own in groups},
         replicates={pair: np.mean(np.stack(own["replicates"].to_list()), axis=0) for pair, own in groups},
-        intervals={},
         count=int(rows["count"].median()) if len(rows) else 0,
         units=seeds_of_pairs(rows, "pair", np.flatnonzero(~rows.duplicated("pair")).tolist()),
     )

@@ -1,24 +1,28 @@
-"""What the space of a layer looks like: how alike words, occurrences of a word, and words of a sentence are."""
+"""The geometry of a layer's space: similarity of random words, of a word's occurrences, and within sentences."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from .._curves import curves, interval_note
+from infoflow.representations import DISTANCE_DISTRIBUTION
+from infoflow.representations import GEOMETRY as GEOMETRY_TABLE
+
+from .._curves import curves, interval_note, sample_note
 from .._figure import Method, Panel, ReportFigure, Section
+from .._layer_figure import HOW_BANDS, LayerFigure, moves, shared_panels, stacked
 from .._model_tables import ModelTables
 from .._numbers import listed, number
-from .._series import Series
+from .._samples import Samples, chosen
 from .._shown_models import ShownModels
-from .._trends import Wording, trend_sentences, trend_words
+from .._trends import trend_sentences, trend_words
 from ..forms._layer_chart import LayerChart, panel_scales
-from ..forms._lines import ANY, COSINE, POSITIVE, SHARE
+from ..forms._lines import COSINE, POSITIVE, SHARE
 from ._distributions import GEOMETRY, distribution_figure
 
-_DIMENSION = Method(
+_DIMENSION_METHOD = Method(
     id="intrinsic-dimension",
     title="Intrinsic dimension",
     text="""
@@ -35,14 +39,60 @@ _SPACES = {
     "rank": "Spearman's correlation for cosine",
 }
 _KEYS = ["model", "trained", "stack", "layer", "space"]
-_HOW_BANDS = "A band is a 95% interval. The dashed grey line is a model of the same shape that was never trained."
+
+
+def _left_out(rows: pd.DataFrame) -> str:
+    """Which words are excluded."""
+    least = sorted(set(rows["least"]) - {0}) if "least" in rows else []
+    rare = f", and words with fewer than {listed([str(each) for each in least])} sampled occurrences," if least else ""
+    return f"Words without letter or digit{rare} are left out."
+
+
+_AVERAGE = LayerFigure(
+    id="average-similarity",
+    question="Are all words alike?",
+    table=GEOMETRY_TABLE,
+    axis={"y_title": "mean cosine of two random words", "baseline_name": "isotropic", "bounds": COSINE},
+    noun="the cosine of random words",
+    wording=moves("the mean cosine"),
+    how_to_read=(
+        "Across: layers, from the embeddings (0) to the top. Up: the mean cosine over all pairs of word "
+        "occurrences, whatever the words. 0 is a space that looks the same in every direction (isotropic).",
+        f"{HOW_BANDS} The dotted line is an isotropic Gaussian.",
+        "The other panels, and the sentences on panels that would be empty, ask what the first rests on. Where "
+        "similarity vanishes once the mean is taken away, all vectors share an offset, and their differences may "
+        "be as free as before; where it vanishes only in the last panels, a few dimensions with large values rule "
+        "the cosine.",
+    ),
+    method=GEOMETRY,
+    claims=("representations:Z-1", "representations:Z-5", "representations:Z-6"),
+)
+_DIMENSION = LayerFigure(
+    id="intrinsic-dimension",
+    question="How many dimensions does the cloud of words have?",
+    table=GEOMETRY_TABLE,
+    axis={
+        "y_title": "intrinsic dimension (TwoNN)",
+        "baseline_name": "Gaussian of that covariance",
+        "bounds": POSITIVE,
+    },
+    noun="the number of dimensions",
+    wording=moves("the dimension"),
+    how_to_read=(
+        "Across: layers. Up: in how many directions a point can move and stay in the cloud, judged from the ratio "
+        "of the distances to its two nearest neighbours.",
+        f"{HOW_BANDS} “Gaussian” is a cloud of the same covariance: words lie in tight groups rather than in one "
+        "cloud, so they have fewer dimensions.",
+    ),
+    method=_DIMENSION_METHOD,
+)
 
 
 class _Likeness(NamedTuple):
-    """A quantity shown as it is, and less its baseline."""
+    """A quantity that is shown both as measured and minus its baseline."""
 
     measure: str
-    control: str  # the same quantity where it has nothing to find
+    control: str  # the same quantity on data without the effect
     control_name: str
     baseline_name: str
     id: str
@@ -113,20 +163,20 @@ SPACE = Section(
 
 
 def space_section(tables: ModelTables) -> Section | None:
-    """The section, or None where the run measured nothing that belongs here."""
-    models, frames = tables.models, tables.some(("geometry", "distance_distribution"))
+    """The section, or None if the run has none of its measures."""
+    models, frames = tables.models, tables.some((GEOMETRY_TABLE.name, DISTANCE_DISTRIBUTION.name))
     figures: list[ReportFigure] = []
-    if "geometry" in frames:
-        frame = _one_choice(frames["geometry"])
+    if GEOMETRY_TABLE.name in frames:
+        frame = _one_choice(frames[GEOMETRY_TABLE.name])
         figures += _geometry_figures(models.main(frame), models)
         figures += [_decoder(figure) for figure in _geometry_figures(models.others(frame), models)[:2]]
-    if "distance_distribution" in frames:
-        figures.append(distribution_figure(models.main(frames["distance_distribution"]), models))
+    if DISTANCE_DISTRIBUTION.name in frames:
+        figures.append(distribution_figure(models.main(frames[DISTANCE_DISTRIBUTION.name]), models))
     return SPACE.told_by(figures, models, frames.values())
 
 
 def _one_choice(frame: pd.DataFrame) -> pd.DataFrame:
-    """Defined values, of words by the mean of their tokens where these were measured."""
+    """Defined values; word vectors are means of their tokens if these were measured."""
     present = list(dict.fromkeys(frame["words"]))
     kept = "mean" if "mean" in present else present[0]
     return frame[(frame["words"] == kept) & frame["value"].notna()]
@@ -151,52 +201,24 @@ def _decoder(figure: ReportFigure) -> ReportFigure:
 
 def _anisotropy_figure(frame: pd.DataFrame, average: pd.DataFrame, models: ShownModels) -> ReportFigure:
     tables = {space: curves(rows) for space in _SPACES if len(rows := average[average["space"] == space])}
-    everything = pd.concat([table.assign(space=space) for space, table in tables.items()], ignore_index=True)
-    raw = average[average["space"] == "raw"]
+    data = stacked(tables, "space")
     drawn = {space: table for space, table in tables.items() if not _vanishes(space, tables)}
-    scales = panel_scales(drawn.values(), "Panels share one scale." if len(drawn) > 1 else "", COSINE)
-    how = {"y_title": "mean cosine of two random words", "baseline_name": "isotropic", "bounds": COSINE}
-    how["y_range"] = scales.shared
-    return ReportFigure(
-        id="average-similarity",
-        question="Are all words alike?",
-        answer=[
-            *trend_sentences(
-                raw, models.present(raw), Wording("", "rises by", "falls by", subject=_subject("mean cosine"))
-            ),
-            *_centred_sentence(tables, drawn),
-            *_vanished_sentence(tables, drawn),
-            *_rogue_sentence(frame, models),
-        ],
-        words=trend_words(raw, models.present(raw), "the cosine of random words"),
-        panels=[
-            Panel.of(LayerChart(table=table, series=models.present(table), **how), _SPACES[space])
-            for space, table in drawn.items()
-        ],
-        caption=f"{interval_note(everything)} Words without letter or digit are left out. {scales.note}".rstrip(),
-        how_to_read=[
-            "Across: layers, from the embeddings (0) to the top. Up: the mean cosine over all pairs of word "
-            "occurrences, whatever the words. 0 is a space that looks the same in every direction (isotropic).",
-            f"{_HOW_BANDS} The dotted line is an isotropic Gaussian.",
-            "The other panels, and the sentences on panels that would be empty, ask what the first rests on. Where "
-            "similarity vanishes once the mean is taken away, all vectors share an offset, and their differences may "
-            "be as free as before; where it vanishes only in the last panels, a few dimensions with large values rule "
-            "the cosine.",
-        ],
-        method=GEOMETRY,
-        data=everything,
-        tables=("geometry",),
-        findings=tuple(f"representations:Z-{n}" for n in (1, 5, 6)),
-    )
+    titled = {_SPACES[space]: table for space, table in drawn.items()}
+    panels, scale = shared_panels(titled, models, **_AVERAGE.axis)
+    raw = average[average["space"] == "raw"]
+    further = [*_centred_sentence(tables, drawn), *_vanished_sentence(tables, drawn), *_rogue_sentence(frame, models)]
+    figure = _AVERAGE.drawn(raw, models.present(raw), panels=panels, data=data)
+    caption = f"{interval_note(data)} {_left_out(average)} {scale}".rstrip() + sample_note(average)
+    return replace(figure, answer=[*figure.answer, *further], caption=caption)
 
 
 def _vanishes(space: str, tables: dict[str, pd.DataFrame]) -> bool:
-    """Whether a panel would be a flat zero: nothing of it is seen on the scale of the similarity as it is."""
+    """Whether a panel would look like a flat zero on the scale of the raw similarity."""
     return space != "raw" and "raw" in tables and _most(tables[space]) < max(0.01, 0.02 * _most(tables["raw"]))
 
 
 def _most(table: pd.DataFrame) -> float:
-    """The largest size of any line of a model, trained or not."""
+    """The largest absolute value of any model, trained or not."""
     return float(table.loc[table["group"] != "baseline", "value"].abs().max())
 
 
@@ -211,7 +233,7 @@ def _centred_sentence(tables: dict[str, pd.DataFrame], drawn: Collection[str]) -
 
 
 def _vanished_sentence(tables: dict[str, pd.DataFrame], drawn: Collection[str]) -> list[str]:
-    """What else leaves a flat zero."""
+    """Which other corrections leave a flat zero."""
     gone = {space: _most(table) for space, table in tables.items() if space not in drawn and space != "centred"}
     if not gone:
         return []
@@ -221,14 +243,16 @@ def _vanished_sentence(tables: dict[str, pd.DataFrame], drawn: Collection[str]) 
 
 
 def _rogue_sentence(frame: pd.DataFrame, models: ShownModels) -> list[str]:
-    """Where three dimensions carry most of the mean cosine, model by model."""
+    """Per model, the layer where three dimensions contribute most of the mean cosine."""
     rows = frame[(frame["measure"] == "rogue_dimensions") & frame["trained"]]
     if rows.empty:
         return []
     parts = []
     for series in models.present(rows):
-        by_layer = rows[rows["series"] == series.key].groupby("layer")["value"].mean()
-        parts.append(f"{_percent(by_layer.max())} in {series.label} (layer {by_layer.idxmax()})")
+        own = rows[rows["series"] == series.key]
+        most = chosen({int(layer): Samples.of(at) for layer, at in own.groupby("layer")})
+        if most is not None:
+            parts.append(f"{_percent(most.estimate.value)} in {series.label} (layer {most.key})")
     equal = _percent(float(rows["baseline"].mean()))
     return [f"Of the mean cosine, three dimensions carry up to {listed(parts)}; equal shares would be {equal}."]
 
@@ -237,51 +261,41 @@ def _percent(share: float) -> str:
     return f"{number(100 * share, 0 if share > 0.1 else 1)}%"
 
 
-def _subject(noun: str) -> Callable[[Series], str]:
-    return lambda series: f"the {noun} in {series.label}"
-
-
 def _likeness_figure(
     likeness: _Likeness, rows: pd.DataFrame, corrected: pd.DataFrame, models: ShownModels
 ) -> ReportFigure:
     series = models.present(rows)
     tables = {"as it is": curves(rows), "corrected": curves(corrected)}
-    names = {"as it is": likeness.baseline_name, "corrected": likeness.control_name}
-    everything = pd.concat([table.assign(panel=title) for title, table in tables.items()], ignore_index=True)
+    data = stacked(tables, "panel")
     scales = panel_scales(tables.values(), "Panels share one scale.")
-    wording = Wording("", "rises by", "falls by", subject=_subject(f"corrected {likeness.noun}"))
+    axes = {
+        "as it is": {"y_title": likeness.noun, "baseline_name": likeness.baseline_name, "bounds": likeness.bounds},
+        "corrected": {"y_title": f"less that of {likeness.baseline_name}", "baseline_name": likeness.control_name},
+    }
+    note = interval_note(tables["as it is"], "sentences" if likeness.id == "intra-sentence" else "")
     return ReportFigure(
         id=likeness.id,
         question=likeness.question,
-        answer=[*trend_sentences(corrected, series, wording), *_chance_sentence(likeness, tables["corrected"])],
+        answer=[
+            *trend_sentences(corrected, series, moves(f"the corrected {likeness.noun}")),
+            *_chance_sentence(likeness, tables["corrected"]),
+        ],
         words=trend_words(corrected, series, f"the corrected {likeness.noun}"),
         panels=[
-            Panel.of(
-                LayerChart(
-                    table=table,
-                    series=series,
-                    y_title=likeness.noun if title == "as it is" else f"less that of {likeness.baseline_name}",
-                    baseline_name=names[title],
-                    bounds=likeness.bounds if title == "as it is" else ANY,
-                    y_range=scales.shared,
-                ),
-                title,
-            )
+            Panel.of(LayerChart(table=table, series=series, y_range=scales.shared, **axes[title]), title)
             for title, table in tables.items()
         ],
-        caption=f"{interval_note(tables['as it is'])} {scales.note} Controls are means over models.".replace(
-            "occurrences behind", "sentences behind" if likeness.id == "intra-sentence" else "occurrences behind"
-        ),
-        how_to_read=["Across: layers, from the embeddings (0) to the top.", likeness.how, _HOW_BANDS],
+        caption=f"{note} {_left_out(rows)} {scales.note} Controls are means over models.{sample_note(rows)}",
+        how_to_read=["Across: layers, from the embeddings (0) to the top.", likeness.how, HOW_BANDS],
         method=GEOMETRY,
-        data=everything,
-        tables=("geometry",),
+        data=data,
+        tables=(GEOMETRY_TABLE.name,),
         findings=likeness.findings,
     )
 
 
 def _chance_sentence(likeness: _Likeness, table: pd.DataFrame) -> list[str]:
-    """What the control has, where it is not nothing."""
+    """The control's values; says so if they are negligible."""
     control = table.loc[table["group"] == "baseline", "value"]
     if control.empty:
         return []
@@ -292,7 +306,7 @@ def _chance_sentence(likeness: _Likeness, table: pd.DataFrame) -> list[str]:
 
 
 def _corrected(rows: pd.DataFrame, control: pd.DataFrame, average: pd.DataFrame) -> pd.DataFrame:
-    """The rows less their baseline, with the control's corrected value as baseline.
+    """Subtract the baseline from the rows; their baseline becomes the control's corrected value.
 
     Replicates are paired with those of the average similarity; other baselines hardly vary and count as exact.
     """
@@ -313,7 +327,7 @@ def _corrected(rows: pd.DataFrame, control: pd.DataFrame, average: pd.DataFrame)
 
 
 def _less(own: Any, other: Any) -> np.ndarray | None:
-    """Replicates less their baseline's, NaN (written as None) where the sentences were too few for one of the two."""
+    """Replicates minus their baseline's; None if either is missing because it had too few sentences."""
     return None if own is None or other is None else np.asarray(own, dtype=float) - np.asarray(other, dtype=float)
 
 
@@ -322,32 +336,21 @@ def _places(frame: pd.DataFrame) -> list[tuple]:
 
 
 def _dimension_figure(rows: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    table, series = curves(rows), models.present(rows)
-    drawn, hidden = _on_scale(table)
-    wording = Wording("", "rises by", "falls by", subject=_subject("dimension"))
-    names = {"y_title": "intrinsic dimension (TwoNN)", "baseline_name": "Gaussian of that covariance"}
-    chart = LayerChart(table=drawn, series=series, bounds=POSITIVE, **names)
-    return ReportFigure(
-        id="intrinsic-dimension",
-        question="How many dimensions does the cloud of words have?",
-        answer=[*trend_sentences(rows[rows["trained"]], series, wording), *_gaussian_sentence(table)],
-        words=trend_words(rows[rows["trained"]], series, "the number of dimensions"),
-        panels=[Panel.of(chart)],
-        caption=f"{interval_note(table)} Repeated points are left out.{hidden}",
-        how_to_read=[
-            "Across: layers. Up: in how many directions a point can move and stay in the cloud, judged from the ratio "
-            "of the distances to its two nearest neighbours.",
-            f"{_HOW_BANDS} “Gaussian” is a cloud of the same covariance: words lie in tight groups rather than in one "
-            "cloud, so they have fewer dimensions.",
-        ],
-        method=_DIMENSION,
-        data=table,
-        tables=("geometry",),
+    series, trained = models.present(rows), rows[rows["trained"]]
+    figure = _DIMENSION.drawn(rows, series)
+    drawn, hidden = _on_scale(figure.data)
+    return replace(
+        figure,
+        answer=[*trend_sentences(trained, series, _DIMENSION.wording), *_gaussian_sentence(figure.data)],
+        words=trend_words(trained, series, _DIMENSION.noun),
+        panels=[Panel.of(LayerChart(table=drawn, series=series, **_DIMENSION.axis))],
+        caption=f"{interval_note(figure.data)} {_left_out(rows)} Repeated points are left out.{hidden}"
+        + sample_note(rows),
     )
 
 
 def _on_scale(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Without untrained values so high that they would squash the curves, and a sentence that names them."""
+    """Drop untrained values that would squash the curves, and name them in a sentence."""
     highest = float(table.loc[table["group"] == "trained", ["value", "high"]].max().max())
     far = (table["group"] == "untrained") & (table["value"] > 2 * highest)
     if not bool(far.any()):
@@ -364,6 +367,6 @@ def _gaussian_sentence(table: pd.DataFrame) -> list[str]:
 
 
 def _span(values: pd.Series, places: int) -> str:
-    """`0.13 to 0.19`, or one number where both ends round to it."""
+    """`0.13 to 0.19`, or one number if both ends round to it."""
     low, high = number(values.min(), places), number(values.max(), places)
     return low if low == high else f"{low} to {high}"

@@ -1,10 +1,12 @@
-"""Maps of a layer's space: the same occurrences in every layer, a slider between them, all layers at a glance."""
+"""Maps of a layer's space: the same occurrences in every layer, a slider between layers, and an overview of all."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from infoflow.representations import TOKEN_MAP
 
 from .._figure import Method, Panel, ReportFigure
 from .._numbers import number
@@ -23,9 +25,9 @@ _TOKEN_MAP = Method(
     """,
 )
 
-_SHOWN = 200  # points of a map: a study's page has many
+_SHOWN = 200  # points per map: a study's page has many maps
 _NEAR = 10  # neighbours in the map that a sentence counts
-_TOKEN_SLOTS = (3, 5, 4, 6)  # colours that no objective has
+_TOKEN_SLOTS = (3, 5, 4, 6)  # colours that no objective uses
 _MOST_TAGS = 5
 _NO_TAG = "no tag"
 _HOW_MAPS = (
@@ -41,12 +43,12 @@ _HOW_MAPS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Kind:
-    """What one of the three maps is about."""
+    """Configuration of one of the three maps."""
 
     id: str
     question: str
     how: str
-    said: str  # of the sentence that its data make
+    said: str  # of the sentence about its data
 
 
 _KINDS = {
@@ -73,7 +75,7 @@ _KINDS = {
 
 
 def token_map_figures(frame: pd.DataFrame, models: ShownModels) -> list[ReportFigure]:
-    """A figure for each kind of map that was made."""
+    """One figure per kind of map that was computed."""
     present = set(frame["map"])
     return [_figure(_KINDS[kind], frame[frame["map"] == kind], models) for kind in _KINDS if kind in present]
 
@@ -96,7 +98,7 @@ def _figure(kind: _Kind, frame: pd.DataFrame, models: ShownModels) -> ReportFigu
         how_to_read=[kind.how, *_HOW_MAPS],
         method=_TOKEN_MAP,
         data=_wide(drawn),
-        tables=("token_map",),
+        tables=(TOKEN_MAP.name,),
         template="maps.html.jinja",
         payload={
             "groups": groups,
@@ -113,7 +115,7 @@ def _figure(kind: _Kind, frame: pd.DataFrame, models: ShownModels) -> ReportFigu
 
 
 def _models(frame: pd.DataFrame, models: ShownModels) -> list[tuple[Series, pd.DataFrame]]:
-    """The first seed of every line, and one untrained control: models of one seed start alike."""
+    """The first seed of each line, and one untrained control: models of one seed start alike."""
     chosen = []
     for series in models.present(frame):
         own = frame[(frame["series"] == series.key) & frame["trained"]]
@@ -127,7 +129,7 @@ def _models(frame: pd.DataFrame, models: ShownModels) -> list[tuple[Series, pd.D
 
 
 def _groups(kind: _Kind, rows: pd.DataFrame) -> list[Group]:
-    """What tells points apart, in the order of the legend."""
+    """The point groups, in the order of the legend."""
     if kind.id == "map-position":
         return [Group(label="", color="var(--heat-2)", shape="circle")]
     column = "token" if kind.id == "map-token" else "tag"
@@ -145,7 +147,7 @@ def _groups(kind: _Kind, rows: pd.DataFrame) -> list[Group]:
 
 
 def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
-    """At most `_SHOWN` points, evenly from all."""
+    """At most `_SHOWN` points, evenly taken from all."""
     points = np.sort(rows["point"].unique())
     kept = points[np.unique(np.linspace(0, len(points) - 1, min(len(points), _SHOWN)).astype(int))]
     return rows[rows["point"].isin(kept)]
@@ -162,7 +164,7 @@ def _space(series: Series, rows: pd.DataFrame, kind: _Kind, groups: list[Group])
     places = np.stack([rows.loc[rows["layer"] == layer, ["x", "y"]].to_numpy(dtype=float) for layer in layers])
     reach = np.quantile(np.abs(places), 0.999) * 1.06
     scaled = np.clip((places / reach + 1) / 2, 0.02, 0.98)
-    scaled[..., 1] = 1 - scaled[..., 1]  # up is up
+    scaled[..., 1] = 1 - scaled[..., 1]  # y points up
     return Space(
         key=series.key,
         label=series.label,
@@ -184,7 +186,7 @@ def _told(kind: _Kind, models: list[tuple[Series, pd.DataFrame]]) -> str:
 
 
 def _shared(kind: _Kind, rows: pd.DataFrame) -> str:
-    """What near points of one model's first and last map share, against any two points."""
+    """What near points share in one model's first and last maps, compared with random pairs."""
     ends = [rows[rows["layer"] == layer].sort_values("point") for layer in (rows["layer"].min(), rows["layer"].max())]
     if kind.id == "map-position":
         (low, any_two), (high, _) = (_compared(end, lambda a, b: np.abs(a - b), "position") for end in ends)
@@ -200,7 +202,7 @@ def _shared(kind: _Kind, rows: pd.DataFrame) -> str:
 
 
 def _compared(end: pd.DataFrame, compare: Any, column: str, queries: np.ndarray | None = None) -> tuple[float, float]:
-    """Mean comparison of a point with its nearest points, and of any two."""
+    """Mean comparison of a point with its nearest points, and of random pairs."""
     places, values = end[["x", "y"]].to_numpy(dtype=float), end[column].to_numpy()
     distances = np.linalg.norm(places[:, None] - places, axis=2)
     np.fill_diagonal(distances, np.inf)
@@ -211,7 +213,7 @@ def _compared(end: pd.DataFrame, compare: Any, column: str, queries: np.ndarray 
 
 
 def _wide(models: list[tuple[Series, pd.DataFrame]]) -> pd.DataFrame:
-    """One row per drawn point, with its place in every layer."""
+    """One row per drawn point, with its position in every layer."""
     parts = []
     for series, rows in models:
         rows = _thinned(rows)

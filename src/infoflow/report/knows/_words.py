@@ -1,7 +1,12 @@
-"""Static against contextual: neighbours of a word's own vector beside those of its occurrences, in their sentences."""
+"""Static against contextual: neighbours of a word's own vector, and of its occurrences in sentences."""
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from infoflow.representations import WORD_NEIGHBOURS
 
 from .._binary import packed_json
 from .._curves import curves
@@ -12,7 +17,134 @@ from .._series import Series
 from .._shown_models import ShownModels
 from ..forms._layer_chart import LayerChart
 from ..forms._lines import SHARE
-from ._word_payload import SHOWN_WORDS, told_apart, words_payload
+
+SHOWN_WORDS, SHOWN_NEIGHBOURS, SHOWN_LAYERS = 16, 3, 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class WordPayload:
+    """The neighbours of some words in one or more models."""
+
+    live: dict[str, Any]  # texts, words, lines; neighbours by line, layer and word
+    still: dict[str, Any]  # the first word of the first line with layers, in its highest layer
+    rows: pd.DataFrame  # the shown rows
+
+
+def words_payload(models: list[tuple[Series, pd.DataFrame]]) -> WordPayload:
+    """The words whose occurrences disagree most in the highest layers, over models.
+
+    Args:
+        models: Each line with the `word_neighbours` of one of its models.
+    """
+    words = told_apart(pd.concat([rows for _, rows in models]))[:SHOWN_WORDS]
+    kept = [(series, _shown(rows, words)) for series, rows in models]
+    texts = _Texts()
+    lines, static, context = [], [], []
+    for series, rows in kept:
+        layers = sorted(int(layer) for layer in rows["layer"].unique() if layer > 0)
+        lines.append({"label": series.label, "slot": series.slot, "layers": layers})
+        alone, inside = rows[rows["layer"] == 0], rows[rows["layer"] > 0]
+        static.append([_pairs(alone[alone["word"] == word]) for word in words])
+        context.append([[_in_context(inside, layer, word, texts) for word in words] for layer in layers])
+    live = {"texts": texts.listed, "words": words, "lines": lines, "static": static, "context": context}
+    first = next((index for index, line in enumerate(lines) if line["layers"]), None)
+    return WordPayload(
+        live={**live, "first": first},
+        still=_still(live, first),
+        rows=pd.concat([rows.assign(series=series.label) for series, rows in kept], ignore_index=True),
+    )
+
+
+def told_apart(rows: pd.DataFrame) -> list[str]:
+    """Words by the disagreement of their occurrences in the highest layers, largest first.
+
+    Static vectors alone have none: then words keep their order.
+    """
+    inside = rows[rows["layer"] > 0]
+    if inside.empty:
+        return list(dict.fromkeys(rows["word"].astype(str)))
+    top = inside[inside["layer"] == inside.groupby("model")["layer"].transform("max")]
+    mean = top.drop_duplicates(["model", "word"]).groupby("word", sort=True)["disagreement"].mean()
+    return [str(word) for word in mean.sort_values(ascending=False, kind="stable").index]
+
+
+def _shown(rows: pd.DataFrame, words: list[str]) -> pd.DataFrame:
+    """Rows of these words, limited to a few layers (including the highest) and the nearest neighbours."""
+    layers = sorted(int(layer) for layer in rows["layer"].unique() if layer > 0)
+    places = np.linspace(0, len(layers) - 1, min(len(layers), SHOWN_LAYERS)).round().astype(int)
+    few = [layers[at] for at in np.unique(places)]
+    near = (rows["rank"] < SHOWN_NEIGHBOURS) | (rows["layer"] == 0)
+    return rows[rows["word"].isin(words) & rows["layer"].isin([0, *few]) & near]
+
+
+class _Texts:
+    """Deduplicated sentences."""
+
+    def __init__(self) -> None:
+        self.listed: list[str] = []
+        self._places: dict[str, int] = {}
+
+    def place(self, text: str) -> int:
+        if text not in self._places:
+            self._places[text] = len(self.listed)
+            self.listed.append(text)
+        return self._places[text]
+
+
+def _pairs(rows: pd.DataFrame) -> list[list[Any]]:
+    ordered = rows.sort_values("rank")
+    return [[str(word), round(float(cosine), 2)] for word, cosine in ordered[["neighbour", "cosine"]].values]
+
+
+def _in_context(inside: pd.DataFrame, layer: int, word: str, texts: _Texts) -> dict[str, Any] | None:
+    rows = inside[(inside["layer"] == layer) & (inside["word"] == word)]
+    if rows.empty:
+        return None
+    first = rows.iloc[0]
+    return {
+        "apart": round(float(first["disagreement"]), 2),
+        "others": round(float(first["baseline"]), 2),
+        "occurrences": [_occurrence(own.sort_values("rank"), texts) for _, own in rows.groupby("occurrence")],
+    }
+
+
+def _occurrence(rows: pd.DataFrame, texts: _Texts) -> dict[str, Any]:
+    first = rows.iloc[0]
+    places = rows[["neighbour_text", "neighbour_begin", "neighbour_end"]].values.tolist()
+    near = [
+        [str(word), round(float(cosine), 2), *_place(texts, *place)]
+        for word, cosine, place in zip(rows["neighbour"], rows["cosine"], places, strict=True)
+    ]
+    at = _place(texts, first["text"], first["begin"], first["end"])
+    return {"group": int(first["group"]), "at": at, "near": near}
+
+
+def _place(texts: _Texts, text: Any, begin: Any, end: Any) -> list[int]:
+    return [texts.place(str(text)), int(begin), int(end)]
+
+
+def _still(live: dict[str, Any], first: int | None) -> dict[str, Any]:
+    """The version for print or browsers without scripts: each sentence in three parts, with the word in the middle."""
+    word = live["words"][0]
+    static = [(line, near[0]) for line, near in zip(live["lines"], live["static"], strict=True)]
+    if first is None or live["context"][first][-1][0] is None:
+        return {"word": word, "static": static, "line": None, "layer": 0, "occurrences": []}
+    line = live["lines"][first]
+    occurrences = [
+        {
+            "group": one["group"],
+            "parts": _parts(live["texts"], *one["at"]),
+            "near": [(word, cosine, _parts(live["texts"], *at)) for word, cosine, *at in one["near"]],
+        }
+        for one in sorted(live["context"][first][-1][0]["occurrences"], key=lambda one: one["group"])
+    ]
+    return {"word": word, "static": static, "line": line, "layer": line["layers"][-1], "occurrences": occurrences}
+
+
+def _parts(texts: list[str], text: int, begin: int, end: int) -> tuple[str, str, str]:
+    whole = texts[text]
+    return whole[:begin], whole[begin:end], whole[end:]
+
 
 _METHOD = Method(
     id="word-neighbours",
@@ -41,8 +173,8 @@ _TOLD = 3
 
 
 def words_section(tables: ModelTables) -> Section | None:
-    """The section, or None where the run measured nothing that belongs here."""
-    frame = tables.get("word_neighbours")
+    """The section, or None if the run has none of its measures."""
+    frame = tables.get(WORD_NEIGHBOURS.name)
     if frame is None:
         return None
     return WORDS.told_by([_figure(frame, tables.models)], tables.models, [frame])
@@ -72,14 +204,14 @@ def _figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure:
         ],
         method=_METHOD,
         data=shown.rows.drop(columns=["replicates"], errors="ignore"),
-        tables=("word_neighbours",),
+        tables=(WORD_NEIGHBOURS.name,),
         template="words.html.jinja",
         payload={"packed": packed_json(shown.live), "still": shown.still, "live": shown.live},
     )
 
 
 def _models(frame: pd.DataFrame, models: ShownModels) -> list[tuple[Series, pd.DataFrame]]:
-    """The first seed of every line, trained; of a run without trained ones any."""
+    """The first trained seed of every line; without trained models, any."""
     chosen = []
     for series in models.present(frame):
         own = frame[frame["series"] == series.key]
@@ -90,7 +222,7 @@ def _models(frame: pd.DataFrame, models: ShownModels) -> list[tuple[Series, pd.D
 
 
 def _disagreement(inside: pd.DataFrame) -> pd.DataFrame:
-    """Mean over words of each model and layer, with its 95% interval over words."""
+    """Mean over words for each model and layer, with its 95% interval over words."""
     keys = ["series", "model", "trained", "seed", "layer"]
     words = inside.drop_duplicates([*keys, "word"])
     rows = []
@@ -133,11 +265,10 @@ def _told(models: list[tuple[Series, pd.DataFrame]]) -> list[str]:
 
 
 def _caption(frame: pd.DataFrame, inside: pd.DataFrame) -> str:
-    words = frame["word"].nunique()
+    words = f"{frame['word'].nunique()} frequent words"
+    if "least" in frame:
+        words += f" that occur at least {int(frame['least'].iloc[0])} times"
     if inside.empty:
-        return f"{words} frequent words."
+        return f"{words}."
     each = int(inside.groupby(["model", "layer", "word"])["occurrence"].nunique().median())
-    return (
-        f"{words} frequent words, {each} occurrences of each. Bands are 95% intervals over words; with several seeds, "
-        "over these."
-    )
+    return f"{words}, {each} occurrences of each. Bands are 95% intervals over words; with several seeds, over these."

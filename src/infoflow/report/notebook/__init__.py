@@ -1,1 +1,1 @@
-"""What objects show of themselves in a notebook: pictures that need neither scripts nor a network."""
+"""Notebook displays of objects: pictures that need neither scripts nor a network."""

@@ -1,4 +1,4 @@
-"""All heads' attention maps of one sentence as one still picture."""
+"""All heads' attention maps of one sentence as one static picture."""
 
 import base64
 import struct
@@ -13,14 +13,14 @@ from .._theme import DARK, LIGHT
 from ..heads._names import kind_label
 
 _WIDTH = 620  # pixels
-_LABELS = 34  # pixels on the left, for the numbers of layers
+_LABELS = 34  # pixels on the left for layer numbers
 _GAP = 2  # cells between maps
 
 
 def attention_picture(seen: SentenceAttention, kind: AttentionOfKind) -> Markup:
-    """Layers from bottom (0) to top, heads from left to right; in each map a row is a token that looks.
+    """Draw the layers from bottom (0) to top and heads from left to right; each row of a map is a query token.
 
-    Strength is the square root of the weight, as it is stored, so that small ones are seen.
+    Strength is the square root of the weight, as stored, so that small weights are visible.
     """
     if not kind.layers:
         return Markup("")
@@ -48,7 +48,7 @@ def attention_picture(seen: SentenceAttention, kind: AttentionOfKind) -> Markup:
 
 
 def _row(weights: np.ndarray, heads: int) -> np.ndarray:
-    """One layer's maps from left to right, gaps marked by −1: (head, query, key) bytes of `quantise` → 0..1."""
+    """One layer's maps from left to right, with gaps as −1: (head, query, key) bytes of `quantise` → 0..1."""
     num, queries, keys = weights.shape
     maps = np.full((queries + _GAP, heads * (keys + _GAP)), -1.0)
     for head in range(num):
@@ -58,7 +58,7 @@ def _row(weights: np.ndarray, heads: int) -> np.ndarray:
 
 
 def _image(strength: np.ndarray, palette: dict[str, str], height: float, scale: float) -> str:
-    """The maps as pixels: from the colour of nothing to that of everything, gaps transparent."""
+    """The maps as pixels: strengths interpolate between the two end colours, gaps are transparent."""
     low, high = (np.array([int(palette[name][i : i + 2], 16) for i in (1, 3, 5)]) for name in ("heat-0", "heat-2"))
     shares = np.clip(strength, 0, 1)[..., None]
     colours = np.rint(low + (high - low) * shares).astype(np.uint8)
@@ -69,7 +69,7 @@ def _image(strength: np.ndarray, palette: dict[str, str], height: float, scale: 
 
 
 def _png(pixels: np.ndarray) -> bytes:
-    """(row, column, RGBA) of 8 bits as a PNG."""
+    """Encode (row, column, RGBA) of 8 bits as a PNG."""
     rows, columns, _ = pixels.shape
     lines = np.concatenate([np.zeros((rows, 1), np.uint8), pixels.reshape(rows, -1)], axis=1)
 
@@ -82,7 +82,7 @@ def _png(pixels: np.ndarray) -> bytes:
 
 
 def _style() -> str:
-    """Light or dark, as the reader has it."""
+    """Style rules for light or dark, following the reader's setting."""
     light, dark = (f".paper{{fill:{palette['paper']}}}text{{fill:{palette['soft']}}}" for palette in (LIGHT, DARK))
     swapped = f"{dark}.dark{{display:inline}}.light{{display:none}}"
     return f"{light}.dark{{display:none}}@media (prefers-color-scheme:dark){{{swapped}}}"

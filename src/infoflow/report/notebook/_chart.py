@@ -1,4 +1,4 @@
-"""The report's charts as Altair's, and Altair's charts as pictures that need no network."""
+"""The report's charts as Altair charts, and Altair charts as pictures that need no network."""
 
 import json
 from typing import Any
@@ -14,20 +14,20 @@ from ._markup import in_theme
 from ._picture import ONE_PANEL, picture
 
 RENDERER = "infoflow"
-_DEFAULTS = ("", "default", "html")  # of Altair: they load their scripts from the network
+_DEFAULTS = ("", "default", "html")  # Altair's own renderers, which load their scripts from the network
 
 
 def altair_chart(panel: Panel, width: int) -> alt.LayerChart:
-    """The panel as a chart that Altair changes and saves: colours of paper, and a width of its own."""
+    """The panel as an Altair chart to change and save: colours of paper, and a width of its own."""
     title = {"title": panel.title} if panel.title else {}
     spec = json.loads(on_paper(json.dumps({**panel.spec, **title, "width": width})))
     spec["config"] = {**spec.get("config", {}), "background": "transparent"}
-    spec.pop("$schema", None)  # a chart that becomes a part of another may not have it
+    spec.pop("$schema", None)  # not allowed in a chart that becomes part of another
     return alt.LayerChart.from_dict(spec)
 
 
 def beside(charts: list[alt.LayerChart], columns: int) -> Any:
-    """Several charts as one, in rows of so many; what all share is said once."""
+    """Join charts in rows of `columns`, stating shared properties once."""
     plain, datasets = [], {}
     for chart in charts:
         one = chart.copy()
@@ -43,17 +43,17 @@ def beside(charts: list[alt.LayerChart], columns: int) -> Any:
 
 
 def show_charts_offline() -> None:
-    """In a notebook, show Altair's charts as this library's figures are shown, unless its user chose a way."""
+    """In notebooks, show Altair charts like this library's figures, unless the user has chosen a renderer."""
     alt.renderers.register(RENDERER, render)
     if alt.renderers.active in _DEFAULTS and in_notebook():
         alt.renderers.enable(RENDERER)
 
 
 def render(spec: dict[str, Any], **metadata: Any) -> dict[str, str]:
-    """A renderer of Altair: any chart as a picture that needs neither scripts nor a network.
+    """An Altair renderer: any chart as a picture that needs neither scripts nor a network.
 
-    `alt.renderers.enable("infoflow")`; figures of this library enable it where no other was chosen. With `live=True`
-    the interactive chart lies over the picture (0.5 MB each).
+    Select it with `alt.renderers.enable("infoflow")`; this library's figures enable it if no other was chosen.
+    `live=True` puts the interactive chart over the picture (0.5 MB each).
     """
     panel = Panel(spec={**spec, "width": ONE_PANEL} if spec.get("width") == "container" else spec)
     still = picture(panel, 0, "chart")

@@ -1,4 +1,4 @@
-"""A figure of the report in Python: what it says, the data behind it, its charts, its files."""
+"""A report figure in Python: its answer, data, charts and files."""
 
 import base64
 from collections.abc import Callable, Mapping
@@ -24,13 +24,13 @@ from ._live import live_html
 from ._markup import in_theme, paragraphs, shorter, table_html
 from ._picture import ONE_PANEL, SMALL_PANEL, lighter_png, picture
 
-_ROWS = 12  # of the data of a figure that is a table
+_ROWS = 12  # rows shown of a figure that is a table
 
 
 class Figure:
-    """A question, the picture that answers it, and what is needed to read it.
+    """A question, the picture that answers it, and everything needed to read it.
 
-    Shown in a notebook it is a picture that needs no network; `live()` is the interactive one.
+    In a notebook it shows a picture that needs no network; `live()` is the interactive version.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Figure:
 
     @property
     def id(self) -> str:
-        """As the report's address has it."""
+        """Its id in the report's address."""
         return self._told.id
 
     @property
@@ -50,13 +50,13 @@ class Figure:
 
     @property
     def answer(self) -> str:
-        """What the data say, in sentences."""
+        """What the data show, in sentences."""
         told = self._drawn if self._chosen else self._told
         return " ".join(told.answer)
 
     @property
     def caption(self) -> str:
-        """Sample size, and what the bands are."""
+        """Sample size, and the meaning of the bands."""
         return self._told.caption
 
     @property
@@ -65,19 +65,19 @@ class Figure:
 
     @property
     def data(self) -> pd.DataFrame:
-        """Every number of the picture."""
+        """All numbers of the picture."""
         return Table.of(self._told.data)
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """What it can show instead, one at a time: statistics of heads, measures of similarity; () where nothing."""
+        """The alternatives that it shows one at a time, such as head statistics or similarity measures; () if none."""
         return tuple(choice for choice in self._variants if choice)
 
     def choose(self, choice: str) -> "Figure":
-        """The same figure of another of its `choices`.
+        """The same figure for another of its `choices`.
 
         Raises:
-            UserError: It has no such choice.
+            UserError: The figure has no such choice.
         """
         if choice not in self.choices:
             got = f"{self.name} shows no {shorter(choice)}."
@@ -88,7 +88,7 @@ class Figure:
 
     @property
     def charts(self) -> list[Any]:
-        """Its charts, one per panel, as Altair's.
+        """Its charts as Altair charts, one per panel.
 
         Raises:
             UserError: The figure is a table.
@@ -98,7 +98,7 @@ class Figure:
 
     @property
     def chart(self) -> Any:
-        """All panels as one Altair chart: change it, save it.
+        """All panels as one Altair chart, to change or save.
 
         Raises:
             UserError: The figure is a table.
@@ -106,13 +106,13 @@ class Figure:
         return beside(self.charts, columns=1 if len(self._panels) == 1 else 2)
 
     def save(self, path: Path | str, width: float = 6.8, columns: int | None = None) -> Path:
-        """Write the figure as svg, png, pdf or html, by the end of its name; `width` in inches.
+        """Write the figure as svg, png, pdf or html, by the extension of `path`; `width` in inches.
 
-        3.3 inches is one column of a two-column paper, 6.8 its whole width. `columns` panels stand side by side; by
-        default as many as there is room for. The files are those of `infoflow report --figures`.
+        3.3 inches is one column of a two-column paper, 6.8 its full width. `columns` panels stand side by side, by
+        default as many as fit. The files equal those of `infoflow report --figures`.
 
         Raises:
-            UserError: Another ending, a width outside 2 to 20 inches, panels that `columns` make too narrow, or the
+            UserError: Unknown extension, width outside 2 to 20 inches, `columns` that make panels too narrow, or the
                 figure is a table.
         """
         path = Path(path)
@@ -128,7 +128,7 @@ class Figure:
         return path
 
     def live(self) -> "LiveFigure":
-        """The interactive figure, which needs no network either: half a megabyte.
+        """The interactive figure, which needs no network either; half a megabyte.
 
         Raises:
             UserError: The figure is a table.
@@ -136,14 +136,14 @@ class Figure:
         return LiveFigure(self, live_html(self._pictures, [panel.spec for panel in self._panels], self._width))
 
     def beside(self, *others: "Figure", names: tuple[str, ...] = ()) -> "Figure":
-        """This figure and the same of other runs side by side, on the same axes where they are by layer.
+        """This figure and those of other runs side by side, with shared axes if they are by layer.
 
         Args:
             others: Figures of the same name.
-            names: What to call each, this one first; by default the names of their runs.
+            names: A name for each, this one first; by default the names of their runs.
 
         Raises:
-            UserError: Figures of different names, or names that are no longer told apart.
+            UserError: The figures have different names, or `names` are not unique.
         """
         every = (self, *others)
         names = names or tuple(figure._source for figure in every)
@@ -164,7 +164,7 @@ class Figure:
 
     @property
     def _drawn(self) -> Told:
-        """What is drawn: the choice, or the first."""
+        """The panels that are drawn: the current choice, or the first."""
         if not self._variants:
             raise UserError(f"{self.name} is a table and has no chart. Its numbers are in .data.")
         return self._variants[self._chosen or next(iter(self._variants))]
@@ -175,7 +175,7 @@ class Figure:
 
     @property
     def _width(self) -> int:
-        """Pixels of a panel."""
+        """Width of a panel in pixels."""
         return ONE_PANEL if len(self._panels) == 1 else SMALL_PANEL
 
     @property
@@ -199,7 +199,7 @@ class Figure:
         return self._html_around(self._body)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """The picture as HTML, and as PNG of twice the resolution for viewers that drop HTML."""
+        """The picture as HTML, and as PNG at twice the resolution for viewers that drop HTML."""
         bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._repr_html_()}
         if self._variants:
             columns = min(2, len(self._panels))
@@ -213,7 +213,7 @@ class Figure:
 
 
 class LiveFigure:
-    """A figure that answers the pointer, as a frame over its picture."""
+    """An interactive figure: a frame over its static picture."""
 
     def __init__(self, figure: Figure, frame: Markup) -> None:
         self._figure, self._frame = figure, frame
@@ -222,7 +222,7 @@ class LiveFigure:
         return self._figure._html_around(self._frame)
 
     def page(self) -> str:
-        """The figure as an HTML page of its own."""
+        """The figure as a standalone HTML page."""
         head = Markup(
             '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
             '<meta name="viewport" content="width=device-width"><title>{}</title></head>'

@@ -1,4 +1,4 @@
-"""The figures of a run by their names, each made when it is asked for."""
+"""The figures of a run by name, each computed on first access."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,14 +19,14 @@ from ._nearest import nearest
 
 _WRITTEN = re.compile(r'<figure id="([^"]+)" aria-labelledby="[^"]*">\s*<h3[^>]*><a [^>]*>(.*?)</a></h3>', re.DOTALL)
 
-_LINE = re.compile(r"-(\d+)(?:-(\d+))?$")  # at the end of the id of a figure of one line: its slot and style
+_LINE = re.compile(r"-(\d+)(?:-(\d+))?$")  # suffix of the id of a one-line figure: its slot and style
 
 
 class Figures(Mapping[str, Figure]):
     """The figures of a run's report, in its order: `run.figures["representations/mutual-information"]`.
 
-    A name is the room of the measure and what is drawn; the figure's id in the report is accepted too. The section of a
-    figure is made when one of its figures is asked for (a second or so); to go through all makes all.
+    A name consists of the measure's room and a noun; the figure's id in the report is accepted, too. Access to one
+    figure computes its whole section (about a second); iteration computes all sections.
     """
 
     def __init__(self, run: RunFolder) -> None:
@@ -65,14 +65,14 @@ class Figures(Mapping[str, Figure]):
 
     @property
     def models(self) -> ShownModels:
-        """The models that they show."""
+        """The models that the figures show."""
         return self._told_from.tables.models
 
     @property
     def questions(self) -> dict[str, str]:
-        """What each figure asks, by name; told from the report that the run wrote, so that none has to be made.
+        """Question of each figure, by name, read from the written report so that no figure is computed.
 
-        {} where there is no report.
+        {} without a report.
         """
         if not self.run.report.exists():
             return {}
@@ -98,7 +98,7 @@ class Figures(Mapping[str, Figure]):
         return self._sources
 
     def _name(self, figure_id: str) -> str:
-        """The name of a figure; that of one model ends in the model's, not in the number of its colour."""
+        """The name of a figure; a one-model figure ends in the model's name instead of its colour slot."""
         heading = next((one for one, _ in SECTIONS if _may_hold(one, figure_id)), None)
         name = heading.name_of(figure_id) if heading else figure_id
         if not (numbers := _LINE.search(name)):
@@ -118,7 +118,7 @@ class Figures(Mapping[str, Figure]):
         return str(self.listed())
 
     def listed(self) -> Markup:
-        """Names and questions, folded, as the written report has them."""
+        """Names and questions from the written report, folded."""
         rows = [(f'run.figures["{name}"]', question) for name, question in self.questions.items()]
         if not rows:
             return paragraphs("Figures: run.figures, made when asked for; their names: list(run.figures).")
@@ -131,6 +131,6 @@ class Figures(Mapping[str, Figure]):
 
 
 def _may_hold(heading: Section, key: str) -> bool:
-    """Whether a figure of this name or id would be of this section."""
+    """Whether a figure with this name or id could belong to this section."""
     known = [*heading.names, *heading.names.values()]
     return any(key == one or key.startswith(f"{one}-") for one in known) or key.startswith(f"{heading.id}/")

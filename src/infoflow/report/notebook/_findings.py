@@ -1,4 +1,4 @@
-"""The claims that a run checked, as a data frame that shows itself as a scorecard."""
+"""The claims that a run checked, as a data frame displayed as a scorecard."""
 
 import pandas as pd
 from markupsafe import Markup
@@ -8,7 +8,7 @@ from ._markup import folded, grid, paragraphs, shorter
 
 
 class Findings(pd.DataFrame):
-    """One claim a row; what is selected of it is a plain frame."""
+    """One claim per row; selections of it are plain frames."""
 
     @property
     def _constructor(self) -> type[pd.DataFrame]:

@@ -1,4 +1,4 @@
-"""Tables of `measure`, `compare` or `analyze` as if they were a run's: what the report's sections can read."""
+"""Tables of `measure`, `compare` or `analyze` in the form of a run, which the report's sections can read."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ _KEYS: dict[str, Any] = {
 
 
 class GivenRun(RunFolder):
-    """A run that is nowhere: one table with its models."""
+    """A run in memory: one table with its models."""
 
     def __init__(self, name: str, frame: pd.DataFrame, schema: TableSchema | None = None) -> None:
         super().__init__(name)
@@ -35,7 +35,7 @@ class GivenRun(RunFolder):
 
 
 class _Given(Tables):
-    """Tables at hand."""
+    """Tables in memory."""
 
     def __init__(self, frames: Mapping[str, pd.DataFrame], schema: TableSchema | None) -> None:
         self._frames, self._schema = dict(frames), schema
@@ -48,7 +48,7 @@ class _Given(Tables):
 
 
 def keyed(frame: pd.DataFrame) -> pd.DataFrame:
-    """The plain frame with the keys of a study's tables; without a column for its models, of one called "model"."""
+    """The plain frame with the keys of a study's tables; without a model column, its model is called "model"."""
     frame = pd.DataFrame(frame).reset_index(drop=True)
     sides = ("_a", "_b") if "model_a" in frame else ("",)
     for side in sides:
@@ -67,5 +67,5 @@ def _models(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _of_study(models: list[dict[str, Any]]) -> bool:
-    """Whether they are named as a study names its models, by objective and seed."""
+    """Whether the models are named as in a study, by objective and seed."""
     return all(str(model["name"]).endswith(f"/seed-{model['seed']}") for model in models)

@@ -1,4 +1,4 @@
-"""The interactive chart inside a frame that can reach neither the notebook nor a network."""
+"""The interactive chart in a frame that can access neither the notebook nor a network."""
 
 import base64
 import gzip
@@ -20,10 +20,9 @@ _FRAME = (
 
 
 def live_html(still: Markup, specs: list[dict[str, Any]], width: int) -> Markup:
-    """The charts, each at most so many pixels wide (0: as wide as it says), alive over a still picture of them.
+    """Interactive charts over a static picture of them, each at most `width` pixels wide (0: its own width).
 
-    The frame may run its own scripts and nothing else: where a notebook is not trusted it is dropped, and the picture
-    remains.
+    The frame may run only its own scripts; untrusted notebooks drop it and keep the picture.
     """
     environment = Environment(loader=PackageLoader("infoflow.report"), autoescape=True, undefined=StrictUndefined)
     page = environment.get_template("notebook_live.html.jinja").render(
@@ -39,5 +38,5 @@ def live_html(still: Markup, specs: list[dict[str, Any]], width: int) -> Markup:
 
 @cache
 def _engine() -> str:
-    """Vega, compressed to a third: the browser unpacks it."""
+    """Vega, compressed to a third; the browser unpacks it."""
     return base64.b64encode(gzip.compress(closed(javascript()).encode(), mtime=0)).decode()

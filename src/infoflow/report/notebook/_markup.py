@@ -1,4 +1,4 @@
-"""The few pieces of HTML that objects show themselves with: readable too where styles are dropped, and no scripts."""
+"""The few HTML elements that objects display themselves with: readable without styles, and free of scripts."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,7 +16,7 @@ _THEMES = {
         "[data-vscode-theme-kind=vscode-high-contrast]",
     ),
 }
-"""How Jupyter, Colab and VS Code mark the page that outputs stand in."""
+"""How Jupyter, Colab and VS Code mark the page that contains the outputs."""
 _STYLE = Markup("").join(
     Markup("{}{{color-scheme:{}}}").format(Markup(",").join(Markup(f"{mark} .infoflow") for mark in marks), theme)
     for theme, marks in _THEMES.items()
@@ -24,17 +24,17 @@ _STYLE = Markup("").join(
 
 
 def in_theme(*parts: str) -> Markup:
-    """The parts, in which pictures and frames are light or dark as the notebook is; the computer may be otherwise.
+    """Wrap the parts so that pictures and frames follow the notebook's light or dark theme, not the computer's.
 
-    A picture's own rule of `prefers-color-scheme` is answered by the `color-scheme` of what it stands in. Where the
-    style is dropped, or the page is marked in no known way, it is the reader's own choice.
+    A picture's own `prefers-color-scheme` rule follows the `color-scheme` of its container. If the style is dropped or
+    the page is marked in no known way, the reader's own setting applies.
     """
     inside = Markup("").join(parts)
     return Markup('<div class="infoflow"><style>{}</style>{}</div>').format(_STYLE, inside)
 
 
 def shorter(text: object, most: int = 100) -> str:
-    """The text on one line, at most so long.
+    """The text on one line, at most `most` characters long.
 
     >>> shorter("a  long\\nstory", 7)
     'a long…'
@@ -44,13 +44,13 @@ def shorter(text: object, most: int = 100) -> str:
 
 
 def paragraphs(*texts: str, strong: bool = False, small: bool = False) -> Markup:
-    """Each text that is not empty, escaped, as a paragraph."""
+    """Each non-empty text as an escaped paragraph."""
     inner = "<b>{}</b>" if strong else "<small>{}</small>" if small else "{}"
     return Markup("").join(Markup(f"<p>{inner}</p>").format(text) for text in texts if text)
 
 
 def grid(header: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> Markup:
-    """A table of escaped texts; notebooks have a style for tables of their own."""
+    """A table of escaped texts; notebooks style tables themselves."""
     head = Markup("").join(Markup('<th style="text-align:left">{}</th>').format(name) for name in header)
     body = Markup("").join(Markup("<tr>{}</tr>").format(Markup("").join(map(_cell, row))) for row in rows)
     title = Markup("<caption>{}</caption>").format(caption) if caption else ""
@@ -66,7 +66,7 @@ def _cell(value: object) -> Markup:
 
 
 def table_html(frame: pd.DataFrame, length: int) -> Markup:
-    """The first rows of a frame, and how many there are in all."""
+    """The first rows of a frame, and the total number of rows."""
     header = [str(name) for name in frame if name != "replicates"]
     rows = [[_number(value) for value in row] for row in frame[header].itertuples(index=False)]
     more = paragraphs(f"{length:,} rows in all.", small=True) if length > len(frame) else Markup("")
@@ -86,5 +86,5 @@ def summary(title: str, facts: Iterable[str]) -> Markup:
 
 
 def folded(title: str, inside: Markup) -> Markup:
-    """What is shown when its title is clicked."""
+    """Content that a click on its title reveals."""
     return Markup("<details><summary>{}</summary>{}</details>").format(title, inside)

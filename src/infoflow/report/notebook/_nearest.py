@@ -1,11 +1,11 @@
-"""What somebody may have meant who wrote a name that there is not."""
+"""Suggestions for a misspelt name."""
 
 import difflib
 from collections.abc import Iterable
 
 
 def nearest(written: str, names: Iterable[str], number: int = 3) -> list[str]:
-    """The names most like what was written, the nearest first; parts after a slash count by themselves, too.
+    """The names most similar to `written`, nearest first; parts after a slash are also matched by themselves.
 
     >>> nearest("information", ["heads/map", "representations/mutual-information", "training/scores"], 1)
     ['representations/mutual-information']

@@ -1,8 +1,7 @@
-"""A table that no section of the report knows, drawn by the same forms: by layer, as a map of heads, or as dots."""
+"""Figures for tables that no section knows, with the report's own forms: by layer, as a head map, or as dots."""
 
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
@@ -13,6 +12,7 @@ from .._curves import curves, interval_note
 from .._figure import Method, Panel, ReportFigure
 from .._model_tables import ModelTables
 from .._numbers import listed, number
+from .._samples import Samples, chosen
 from .._shown_models import ShownModels
 from .._trends import Wording, trend_sentences
 from ..forms._chart import color_if, color_of, finished, shape_of, tips
@@ -24,7 +24,7 @@ from ._given import GivenRun
 
 _ESTIMATE = ("value", "low", "high", "baseline", "count", "replicates", "seeds")
 _AXES = ("layer", "head", "stack", "kind")
-_MOST_PANELS, _MOST_ROWS, _MOST_NUMBERS = 8, 40, 6  # numbers: columns of heads that have room for them
+_MOST_PANELS, _MOST_ROWS, _MOST_NUMBERS = 8, 40, 6  # columns of heads with room for numbers
 _METHOD = Method(id="own-table", title="A table of one's own", text="")
 
 
@@ -32,7 +32,7 @@ def own_figure(frame: pd.DataFrame, schema: TableSchema | None, name: str) -> Re
     """The figure of any table with a column `value`.
 
     Raises:
-        UserError: It has none, its values are no numbers, or it has more groups than a figure can show.
+        UserError: The column is missing or not numeric, or the table has more groups than a figure can show.
     """
     rows, models = _rows(frame)
     unit, what = _unit(schema), name.replace("_", " ").replace("-", " ") or "value"
@@ -57,7 +57,7 @@ def own_figure(frame: pd.DataFrame, schema: TableSchema | None, name: str) -> Re
 
 
 def _rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, ShownModels]:
-    """The rows with all that the forms read, and the models they are about."""
+    """The rows with all columns that the forms read, and their models."""
     if "value" not in frame:
         raise UserError(
             f"A table to draw needs the column value. Got {', '.join(map(str, frame.columns))}. "
@@ -75,7 +75,7 @@ def _rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, ShownModels]:
 
 
 def _grouped(rows: pd.DataFrame) -> pd.DataFrame:
-    """With a column `group`: what else tells the rows apart, in words; "" where nothing does."""
+    """Add a column `group` that names the other distinguishing columns in words; "" if there are none."""
     keys = {column.name for column in KEYS}
     known = {*_ESTIMATE, *_AXES, *keys, "series"}
     further = [name for name in rows if name not in known and len(set(rows[name].astype(str))) > 1]
@@ -126,28 +126,31 @@ def _head_maps(rows: pd.DataFrame, models: ShownModels, what: str, unit: str) ->
 def _head_map(heads: pd.DataFrame, what: str, ends: tuple[float, float]) -> dict[str, Any]:
     layers = sorted((int(layer) for layer in heads["layer"].unique()), reverse=True)
     table = heads[["layer", "head", "value"]].assign(text=[number(v) for v in heads["value"]])
-    base = alt.Chart(table.assign(size=table["value"].abs()))
+    base = table.assign(size=table["value"].abs())
     sides = color_if("datum.value < 0", "var(--below)", "var(--above)")
     color = sides if float(heads["value"].min()) < 0 else "var(--heat-2)"
     tooltip = tips("layer:O", "head:O", f"text:N|{what}")
     text = "text:N" if len(set(heads["head"])) <= _MOST_NUMBERS else None
-    place = (cells(alt.X, "head", "head"), cells(alt.Y, "layer", "layer", layers))
+    place = (cells("x", "head", "head"), cells("y", "layer", "layer", layers))
     marks = squares(base, *place, "size", ends=ends, color=color, text=text, tooltip=tooltip)
     return finished(marks, max(22 * len(layers), 66))
 
 
 def _most_and_mean(rows: pd.DataFrame, models: ShownModels, unit: str) -> list[str]:
-    """Of each model the head with the largest value, and the mean over heads beside that of the control."""
+    """Each model's head with the largest value, and the mean over heads with that of the control."""
     answer = []
     for series in models.present(rows):
         own = rows[rows["series"] == series.key]
         trained, control = own[own["trained"]], own[~own["trained"]]
         if trained.empty:
             continue
-        best = trained.loc[trained["value"].idxmax()]
+        found = chosen({at: Samples.of_row(row) for at, row in enumerate(trained.to_dict("records"))})
+        if found is None:
+            continue
+        best = trained.iloc[found.key]
         kind = f", {kind_label(best['stack'], best['kind'])}" if trained[["stack", "kind"]].nunique().max() > 1 else ""
         place = f"layer {best['layer']}, head {best['head']}{kind}"
-        most = f"Most in {series.label} at {place}: {number(best['value'])} {unit}"
+        most = f"Most in {series.label} at {place}: {number(found.estimate.value)} {unit}"
         mean = f"the mean over heads is {number(trained['value'].mean())}"
         beside = f" ({number(control['value'].mean())} untrained)" if len(control) else ""
         answer.append(f"{most.rstrip()}; {mean}{beside}.")

@@ -1,4 +1,4 @@
-"""A chart as an `<img>`: an SVG that brings its own colours of light and dark, and lets no label be cut."""
+"""A chart as an `<img>`: an SVG with its own light and dark colours, and room for all labels."""
 
 import base64
 import json
@@ -15,17 +15,17 @@ from .._figure import Panel
 from .._theme import DARK, LIGHT, coloured
 
 ONE_PANEL, SMALL_PANEL = 620, 330
-"""Pixels, of a picture alone and of one beside others."""
-_WIDE_LETTER = 0.62  # of the font's size, a letter of the widest usual fonts (DejaVu Sans, Verdana) on average
+"""Pixels of a single picture, and of one in a row."""
+_WIDE_LETTER = 0.62  # share of the font size: mean letter width in the widest common fonts (DejaVu Sans, Verdana)
 _MARGIN = 6
 _SVG = "{http://www.w3.org/2000/svg}"
 _VARIABLE = re.compile(r"var\(--([a-z0-9-]+)\)")
 
 
 def picture(panel: Panel, width: int, text: str) -> Markup:
-    """The panel as `<img>` of that many pixels, or narrower where the page is; `text` is for those who cannot see it.
+    """The panel as an `<img>` of that many pixels, or less on a narrower page; `text` is its alternative text.
 
-    Neither needs a script, so that it is shown before a notebook is trusted, and wherever a notebook is exported to.
+    It needs no scripts, so it also shows in untrusted notebooks and wherever a notebook is exported to.
     """
     svg = image_svg(panel, width)
     address = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
@@ -36,11 +36,10 @@ def picture(panel: Panel, width: int, text: str) -> Markup:
 
 
 def image_svg(panel: Panel, width: int) -> str:
-    """The panel, with its title, as an SVG that stands alone: its size, colours and background are its own.
+    """The titled panel as a standalone SVG with its own size, colours and background.
 
-    `width` 0 leaves the width to the chart.
-    It follows the reader's choice of light or dark. An image gets no fonts but the viewer's, so there is room for
-    labels that come out wider than they were drawn.
+    With `width` 0, the chart determines the width. The SVG follows the reader's light or dark setting. Images only get
+    the viewer's fonts, so there is room for labels wider than drawn.
     """
     title = {"title": {"text": panel.title, "offset": 12}} if panel.title else {}
     spec = {**panel.spec, **title}
@@ -62,7 +61,7 @@ def _drawn(spec: dict[str, Any], width: int, prefix: str = "p") -> ElementTree.E
 
 
 def _mixes_colours(part: Any) -> bool:
-    """Whether a scale mixes colours, which the drawing engine cannot do with variables."""
+    """Whether a scale interpolates colours, which the drawing engine cannot do with variables."""
     if isinstance(part, list):
         return any(map(_mixes_colours, part))
     if not isinstance(part, dict):
@@ -72,7 +71,7 @@ def _mixes_colours(part: Any) -> bool:
 
 
 def _in_both_colours(spec: dict[str, Any], width: int) -> ElementTree.Element:
-    """The chart drawn twice, in light and in dark colours; a style shows one of the two."""
+    """The chart drawn twice, in light and in dark colours; a style shows one of them."""
     root = None
     for name, palette in (("light", LIGHT), ("dark", DARK)):
         drawn = _drawn(json.loads(coloured(json.dumps(spec), palette)), width, name)
@@ -88,7 +87,7 @@ def _in_both_colours(spec: dict[str, Any], width: int) -> ElementTree.Element:
 
 
 def _colours(svg: str) -> str:
-    """The colours that this picture uses, of light and of dark; a chart with colours of its own stays on white."""
+    """The light and dark colours that this picture uses; a chart with its own colours stays on white."""
     used = sorted({"paper", *_VARIABLE.findall(svg)} & set(LIGHT))
     twice = 'class="dark"' in svg
     if used == ["paper"] and not twice:
@@ -99,7 +98,7 @@ def _colours(svg: str) -> str:
 
 
 def lighter_png(content: bytes) -> bytes:
-    """The same PNG, packed better: half the size, for pictures that stay inside a notebook."""
+    """The same PNG, compressed better: half the size, for pictures stored in a notebook."""
     chunks, place = [], 8
     while place < len(content):
         size = int.from_bytes(content[place : place + 4])
@@ -114,7 +113,7 @@ def lighter_png(content: bytes) -> bytes:
 
 
 def _reach(root: ElementTree.Element) -> tuple[float, float]:
-    """How far left and right texts go in the widest usual font."""
+    """How far texts extend to the left and right in the widest common font."""
     spans = [_span(element, x, size, anchor) for element, x, size, anchor in _texts(root, 0.0, 11.0, "start")]
     return min((low for low, _ in spans), default=0.0), max((high for _, high in spans), default=0.0)
 
@@ -129,9 +128,9 @@ def _span(text: ElementTree.Element, x: float, size: float, anchor: str) -> tupl
 def _texts(
     element: ElementTree.Element, x: float, size: float, anchor: str
 ) -> Iterator[tuple[ElementTree.Element, float, float, str]]:
-    """Every level text, and what it inherits: its place across, size and anchor."""
+    """Every horizontal text with its inherited x position, size and anchor."""
     transform = element.get("transform", "")
-    if "rotate" in transform:  # an upright text reaches up and down
+    if "rotate" in transform:  # vertical text extends up and down
         return
     if moved := re.search(r"translate\((-?[\d.]+)", transform):
         x += float(moved[1])

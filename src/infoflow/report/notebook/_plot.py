@@ -1,4 +1,4 @@
-"""A figure from one table: the report's own where it draws such tables, else by the columns that the table has."""
+"""A figure from one table: the report's own if it draws such tables, otherwise by the table's columns."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,17 +29,17 @@ _MODELS = {column.name for column in (*KEYS, *PAIR_KEYS)}
 def plot(table: object, figure: str = "", *, table_name: str = "") -> Figure:
     """A figure of one table of `measure`, `compare`, `analyze`, or of your own.
 
-    What the report draws of such a table is drawn here, too, with its sentences and controls. Another table needs the
-    column `value`, better with `low` and `high`; it is drawn by `layer`, as a map of `layer` and `head`, or with a dot
-    for each row.
+    Tables that the report draws get the same figure here, with its sentences and controls. Other tables need the column
+    `value`, preferably with `low` and `high`; they are drawn by `layer`, as a map of `layer` and `head`, or with one
+    dot per row.
 
     Args:
-        table: The table, a data frame; of several models, a mapping from their names to their tables.
-        figure: Which figure, where the table is drawn in several: a name such as "information-plane".
-        table_name: The table's name where its columns do not tell, such as "head_entropy".
+        table: The table, a data frame; for several models, a mapping from their names to their tables.
+        figure: The figure, if several show the table: a name such as "information-plane".
+        table_name: The table's name if its columns do not identify it, such as "head_entropy".
 
     Raises:
-        UserError: The table has no column `value` and no name that is known, or no such figure is made of it.
+        UserError: The table has neither a column `value` nor a known name, or no such figure shows it.
     """
     frame, schema = _joined(table)
     name = table_name or (schema.name if schema else _name_by_columns(frame))
@@ -58,7 +58,7 @@ def plot(table: object, figure: str = "", *, table_name: str = "") -> Figure:
 
 
 def _joined(table: object) -> tuple[pd.DataFrame, TableSchema | None]:
-    """One frame with a column `model`, and its schema where it knows it."""
+    """One frame with a column `model`, and its schema if known."""
     if isinstance(table, pd.DataFrame):
         return _checked(table), getattr(table, "schema", None)
     if not isinstance(table, Mapping) or not table:
@@ -113,10 +113,10 @@ def _named(found: Mapping[str, Figure], wanted: str) -> Figure:
 
 
 def _name_by_columns(frame: pd.DataFrame) -> str:
-    """The table of the library that has these columns; "" where there is none.
+    """The library table with these columns; "" if there is none.
 
     Raises:
-        UserError: There are several.
+        UserError: Several tables match.
     """
     columns = set(frame.columns)
     fits = {
@@ -133,7 +133,7 @@ def _name_by_columns(frame: pd.DataFrame) -> str:
 
 @cache
 def known_tables() -> dict[str, TableSchema]:
-    """Every table that the rooms of measures describe, by name."""
+    """Every table that the measures' rooms describe, by name."""
     found: dict[str, TableSchema] = {}
     for room in _ROOMS:
         values = vars(import_module(f"infoflow.{room}")).values()

@@ -1,4 +1,4 @@
-"""One sentence's attention inside a notebook: a still picture of all heads, and the page of `infoflow view` over it."""
+"""One sentence's attention in a notebook: a static picture of all heads, and the page of `infoflow view` over it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,16 +17,16 @@ _HEIGHT = 780  # pixels of the page's frame
 
 
 class View:
-    """How a model attends to one sentence."""
+    """A model's attention on one sentence."""
 
     def __init__(self, seen: SentenceAttention) -> None:
         self.attention = seen
 
     def save(self, path: Path | str) -> Path:
-        """Write the page as one HTML file that opens offline, as `infoflow view` does; its path.
+        """Write the page as one offline HTML file, as `infoflow view` does; returns its path.
 
         Raises:
-            UserError: `path` is no `.html`, or another's file.
+            UserError: `path` does not end in `.html`, or a file there is not infoflow's.
         """
         return write_view(self.attention, path)
 
@@ -44,13 +44,13 @@ def view(
     *,
     mixing: bool = True,
 ) -> View:
-    """How a model attends to one sentence: shown inline in a notebook, `.save("cat.html")` as a page.
+    """A model's attention on one sentence: inline in a notebook, or as a page with `.save("cat.html")`.
 
     Args:
-        model: From `load_model`, or what it takes: a folder or a name.
-        sentence: Text, or token ids where the model has no tokenizer.
-        translation: What the decoder of an encoder–decoder model reads; by default the model's own translation.
-        mixing: Also ALTI's maps; hundreds of tokens take a minute.
+        model: A result of `load_model`, or its argument: a folder or a name.
+        sentence: Text, or token ids if the model has no tokenizer.
+        translation: Input of an encoder–decoder model's decoder; by default the model's own translation.
+        mixing: Whether to add ALTI's maps; hundreds of tokens take a minute.
 
     Raises:
         UserError: The model has no attention, or cannot read the sentence (see `sentence_attention`).
@@ -60,7 +60,7 @@ def view(
 
 
 def attention_shown(seen: SentenceAttention) -> str:
-    """The sentence, all heads at a glance, and where frames are allowed the page on which each can be looked at."""
+    """The sentence and an overview of all heads; where frames are allowed, also the page that shows each head."""
     frame = Markup(
         '<iframe sandbox="allow-scripts" title="attention" loading="lazy" srcdoc="{}" '
         'style="box-sizing:border-box;width:100%;height:{}px;border:1px solid #8884"></iframe>'

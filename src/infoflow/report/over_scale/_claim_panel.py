@@ -1,24 +1,25 @@
-"""One claim over scale: its effect by tokens, with threshold and published value."""
+"""One claim over scale: its effect by tokens, with its threshold and published value."""
 
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
 from infoflow.findings import scale_groups
 from infoflow.results import END
 
-from ..forms._chart import CONTROL, amount, finished, spread, tips, values_of, with_field
+from ..forms._chart import CONTROL, amount, by_key, finished, spread, tips, with_field
+from ..forms._marks import Channel, Layer, channel, draw
+from ..forms._over_time import HOLLOW_MARK
 from ..forms._time_axis import short
 from ._rows import DASHES, SHAPES, Grid
 
 HEIGHT = 170
-_ROOM = 1.6  # of the axis beyond the last run, for the name of its width
+_ROOM = 1.6  # factor of the axis after the last run, for the name of its width
 _NAME = {"align": "left", "dx": 7, "fontSize": 10, "fontWeight": "bold"}
 _LINE_NAME = {"align": "left", "fontSize": 9.5, "color": "var(--soft)"}
 _LINE = 12  # pixels between names
-_APART = 0.025  # of the axis, between marks of two widths at the same tokens
+_APART = 0.025  # share of the axis between marks of two widths at the same tokens
 _ABOVE, _BELOW = {"baseline": "bottom", "dy": -2}, {"baseline": "top", "dy": 3}
 
 
@@ -34,15 +35,15 @@ def claim_panel(rows: pd.DataFrame, grid: Grid) -> dict[str, Any]:
     )
     runs, checkpoints = shown[shown["update"] == END], shown[shown["update"] != END]
     y_title = str(rows["unit"].iloc[0]) or None
-    at = {"x": _tokens(grid), "y": alt.Y(**amount("effect", y_title, ends, ticks=4))}
+    at = {"x": _tokens(grid), "y": amount("y", "effect", y_title, ends, ticks=4)}
     look = {
-        "color": alt.Color(**values_of("width", [str(width) for width in grid.widths], grid.shades)),
-        "strokeDash": alt.StrokeDash(**values_of("corpus", grid.corpora, _cycled(DASHES, grid))),
+        "color": by_key("color", "width", [str(width) for width in grid.widths], grid.shades),
+        "strokeDash": by_key("strokeDash", "corpus", grid.corpora, _cycled(DASHES, grid)),
     }
     layers = [*_levels(rows, at, grid, ends)]
     if len(checkpoints):
-        course = alt.Chart(checkpoints).mark_line(strokeWidth=1, opacity=0.6)
-        layers.append(course.encode(**at, color=look["color"], detail=alt.Detail("line:N"), tooltip=_tooltip()))
+        thin = {"strokeWidth": 1, "opacity": 0.6, "color": look["color"], "detail": "line:N"}
+        layers.append(draw("line", checkpoints, at, thin, tooltip=_tooltip()))
     if len(runs):
         layers += _runs(runs.assign(place=_apart(runs, grid)), at, look, grid, ends)
     return finished(layers, HEIGHT)
@@ -50,39 +51,39 @@ def claim_panel(rows: pd.DataFrame, grid: Grid) -> dict[str, Any]:
 
 def _runs(
     runs: pd.DataFrame, at: dict[str, Any], look: dict[str, Any], grid: Grid, ends: tuple[float, float]
-) -> list[alt.Chart]:
-    base, at = alt.Chart(runs), {**at, "x": with_field(at["x"], "place")}
-    shape = alt.Shape(**values_of("corpus", grid.corpora, _cycled(SHAPES, grid)))
-    y = {"y": with_field(at["y"], "low"), "y2": alt.Y2("high")}
+) -> list[Layer]:
+    base, at = runs, {**at, "x": with_field(at["x"], "place")}
+    shape = by_key("shape", "corpus", grid.corpora, _cycled(SHAPES, grid))
+    y = {"y": with_field(at["y"], "low"), "y2": "high:Q"}
     layers = [
-        base.mark_line(strokeWidth=1.4, opacity=0.7).encode(**at, **look, detail=alt.Detail("line:N")),
-        base.mark_rule(strokeWidth=2).encode(x=at["x"], **y, color=look["color"]),
+        draw("line", base, at, look, strokeWidth=1.4, opacity=0.7, detail="line:N"),
+        draw("rule", base, y, strokeWidth=2, x=at["x"], color=look["color"]),
     ]
-    for many in (True, False):
-        own = runs[(runs["seeds"] > 1) == many]
+    marks = {"size": 46, "opacity": 1, "color": look["color"], "shape": shape, "tooltip": _tooltip()}
+    for several in (True, False):
+        own = runs[(runs["seeds"] > 1) == several]
         if len(own):
-            style = {"filled": True} if many else {"filled": False, "fill": "var(--paper)", "strokeWidth": 1.6}
-            points = alt.Chart(own).mark_point(size=46, opacity=1, **style)
-            layers.append(points.encode(**at, color=look["color"], shape=shape, tooltip=_tooltip()))
+            layers.append(draw("point", own, {"filled": True} if several else HOLLOW_MARK, at, marks))
     if max(len(grid.widths), len(grid.corpora)) > 1:
         last = runs.loc[runs.groupby("line")["tokens"].idxmax()]
         last = last.assign(name=[grid.name_of(row.width, row.corpus) for row in last.itertuples()])
-        names = alt.Chart(_beside(last, ends)).mark_text(**_NAME)
         height = {"x": at["x"], "y": with_field(at["y"], "height")}
-        layers.append(names.encode(**height, color=look["color"], text=alt.Text("name:N")))
+        layers.append(draw("text", _beside(last, ends), _NAME, height, color=look["color"], text="name:N"))
     return layers
 
 
 def _apart(runs: pd.DataFrame, grid: Grid) -> pd.Series:
-    """Tokens, with the marks of several widths beside each other."""
+    """Tokens, with horizontal offsets between marks of different widths."""
     low, high = _domain(grid)
     places = runs["width"].map({str(width): place for place, width in enumerate(grid.widths)})
     return runs["tokens"] * (high / low) ** (_APART * (places - (len(grid.widths) - 1) / 2))
 
 
 def _beside(last: pd.DataFrame, ends: tuple[float, float]) -> pd.DataFrame:
-    """The last marks with the `place` and `height` of their names: those at the same tokens cover neither each other
-    nor a mark."""
+    """The last marks with the `place` and `height` of their names.
+
+    Names at the same number of tokens cover neither each other nor a mark.
+    """
     gap = (ends[1] - ends[0]) * _LINE / HEIGHT
     groups = [own for _, own in last.groupby(scale_groups(last["tokens"].tolist()))]
     return pd.concat(
@@ -90,8 +91,8 @@ def _beside(last: pd.DataFrame, ends: tuple[float, float]) -> pd.DataFrame:
     )
 
 
-def _levels(rows: pd.DataFrame, at: dict[str, Any], grid: Grid, ends: tuple[float, float]) -> list[alt.Chart]:
-    """The lines of the threshold and of the published value, with their names."""
+def _levels(rows: pd.DataFrame, at: dict[str, Any], grid: Grid, ends: tuple[float, float]) -> list[Layer]:
+    """Labelled lines of the threshold and the published value."""
     last = rows.iloc[-1]
     threshold, published = float(last["threshold"]), float(last["published"])
     upper = not published < threshold
@@ -102,22 +103,22 @@ def _levels(rows: pd.DataFrame, at: dict[str, Any], grid: Grid, ends: tuple[floa
     drawn, at_the_axis = [], ends[0] + (ends[1] - ends[0]) * 1.2 * _LINE / HEIGHT
     for name, value, style, wanted in levels:
         side = _ABOVE if value < at_the_axis else wanted
-        base = alt.Chart(pd.DataFrame([{"effect": value, "tokens": grid.tokens[0] / 1.2, "text": name}]))
-        drawn.append(base.mark_rule(**style).encode(y=at["y"]))
-        drawn.append(base.mark_text(**_LINE_NAME, **side).encode(**at, text=alt.Text("text:N")))
+        base = pd.DataFrame([{"effect": value, "tokens": grid.tokens[0] / 1.2, "text": name}])
+        drawn.append(draw("rule", base, style, y=at["y"]))
+        drawn.append(draw("text", base, _LINE_NAME, side, at, text="text:N"))
     return drawn
 
 
-def _tokens(grid: Grid) -> alt.X:
+def _tokens(grid: Grid) -> Channel:
     low, high = _domain(grid)
     decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.log10(high) + 1)
     steps = (1, 3) if high / low > 8 else (1, 2, 5)
     values = [float(decade * step) for decade in decades for step in steps if low <= decade * step <= high]
     labels = {str(value): short(value) for value in values}
     told = " : ".join(f"datum.value == {value} ? '{label}'" for value, label in labels.items()) + " : ''"
-    axis = alt.Axis(values=values, labelExpr=told, grid=False, labelOverlap="greedy")
-    scale = alt.Scale(type="log", domain=[low, high], nice=False)
-    return alt.X("tokens:Q", title="tokens", scale=scale, axis=axis)
+    axis = {"values": values, "labelExpr": told, "grid": False, "labelOverlap": "greedy"}
+    scale = {"type": "log", "domain": [low, high], "nice": False}
+    return channel("x", "tokens:Q", title="tokens", scale=scale, axis=axis)
 
 
 def _domain(grid: Grid) -> tuple[float, float]:
@@ -125,7 +126,7 @@ def _domain(grid: Grid) -> tuple[float, float]:
 
 
 def _ends(rows: pd.DataFrame) -> tuple[float, float]:
-    """Of the axis: all effects, threshold and published value, and of intervals what goes as far again."""
+    """Axis range: all effects, threshold and published value, plus intervals up to one span beyond these."""
     core = rows[["effect", "threshold", "published"]].to_numpy(dtype=float)
     low, high = float(np.nanmin(core)), float(np.nanmax(core))
     span = (high - low) or abs(high) or 1.0
@@ -138,7 +139,7 @@ def _cycled(values: Any, grid: Grid) -> list[Any]:
     return [list(value) if isinstance(value, tuple) else value for value in found]
 
 
-def _tooltip() -> list[alt.Tooltip]:
+def _tooltip() -> list[Channel]:
     return tips(
         "run:N", "corpus:N", "width:N", "tokens:Q||.3s", "effect:Q||.3g", "low:Q||.3g", "high:Q||.3g", "told:N|verdict"
     )

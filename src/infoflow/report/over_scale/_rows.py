@@ -1,4 +1,4 @@
-"""What the figure over scale draws: rows of claims that were tested at two scales, and how widths and corpora look."""
+"""Data of the figure over scale: claims tested at two scales, and the styles of widths and corpora."""
 
 from dataclasses import dataclass
 
@@ -14,13 +14,13 @@ from ..forms._time_axis import short
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 DASHES = ((1, 0), (5, 3), (2, 2), (8, 2, 2, 2), (1, 3), (10, 4), (4, 1), (6, 2, 1, 2))
-_LATE = 0.1  # of a run's tokens, as in `trends`
+_LATE = 0.1  # share of a run's tokens, as in `trends`
 
 
 def tested_rows(found: pd.DataFrame) -> pd.DataFrame:
-    """The followed rows of each claim that has effects at two scales: ends of trainings, and late checkpoints.
+    """The followed rows of each claim with effects at two scales: ends of training, and late checkpoints.
 
-    `line` tells apart what one line joins: runs of one width, depth and corpus, or the checkpoints of one run.
+    `line` identifies the points that one line joins: runs of one width, depth and corpus, or checkpoints of one run.
     """
     tested = found[found["followed"] & (found["verdict"] != "not testable here")]
     tested = tested[tested["effect"].notna() & tested["tokens"].gt(0)]
@@ -36,7 +36,7 @@ def tested_rows(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def _several(own: pd.DataFrame) -> bool:
-    """Whether runs or checkpoints of one run have two scales."""
+    """Whether the runs, or the checkpoints of one run, cover two scales."""
     ended = own[own["update"] == END]
     if len(set(ended["width"])) > 1 or len(set(scale_groups(ended["tokens"].tolist()))) > 1:
         return True
@@ -51,7 +51,7 @@ def _order(found: pd.DataFrame):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grid:
-    """The scales that all panels share, and how they look."""
+    """The scales that all panels share, and their styles."""
 
     widths: tuple[int, ...]
     corpora: tuple[str, ...]
@@ -59,7 +59,7 @@ class Grid:
 
     @classmethod
     def of(cls, rows: pd.DataFrame) -> "Grid":
-        """The corpus of most runs comes first."""
+        """Build the grid; the corpus of most runs comes first."""
         runs = rows.astype({"corpus": str}).groupby("corpus", sort=False)["run"].nunique()
         return cls(
             widths=tuple(sorted({int(width) for width in rows["width"]})),
@@ -79,13 +79,13 @@ class Grid:
 
     @property
     def corpora_legend(self) -> list[dict[str, str]]:
-        """Which mark is which corpus, where there are several."""
+        """The mark of each corpus; empty for a single corpus."""
         if len(self.corpora) < 2:
             return []
         return [{"label": name, "shape": SHAPES[place % len(SHAPES)]} for place, name in enumerate(self.corpora)]
 
     def name_of(self, width: str, corpus: str) -> str:
-        """Of a line, beside its last mark: the width, and the corpus where it is not that of most runs."""
+        """Label of a line, next to its last mark: the width, and the corpus unless it is that of most runs."""
         told = [width] if len(self.widths) > 1 else []
         told += [corpus.split(":")[0]] if corpus != self.corpora[0] or not told else []
         return ", ".join(told)

@@ -1,13 +1,15 @@
 """The section over scale: every claim's effect in every run, by tokens and width."""
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from infoflow.findings import FLAT, told_of_claims
+from infoflow.findings import FINDINGS_OVER_SCALE, FLAT, TRENDS, told_of_claims
 from infoflow.results import END
 
-from .._figure import Method, Panel, ReportFigure, Section
+from .._declared import DeclaredFigure, Drawn, names_of
+from .._figure import Method, Panel, Section
 from .._model_tables import ModelTables
 from .._numbers import counted, listed, number
 from .._summary import verdict_verb
@@ -15,14 +17,6 @@ from ._claim_panel import claim_panel
 from ._rows import Grid, tested_rows
 from ._warmups import timed_stages
 
-OVER_SCALE = Section(
-    id="over-scale",
-    title="Do the claims grow with scale?",
-    lead="The same claims on models that read more, or are wider: what fails in small models may be on its way.",
-    names={
-        "findings-over-scale": "scale/claims",
-    },
-)
 _METHOD = Method(
     id="over-scale",
     title="Findings over scale",
@@ -41,51 +35,21 @@ _METHOD = Method(
 _VERDICTS, _WORDS = ("holds", "undetermined", "fails"), ("grows", "flat", "undetermined", "falls")
 
 
-def over_scale_section(tables: ModelTables) -> Section | None:
-    """The section; None where no runs were compared, or only two warm-ups."""
-    found, trends = tables.of_run("findings_over_scale"), tables.of_run("trends")
-    if found is None or trends is None:
-        return None
-    rows = tested_rows(found)
-    if rows.empty and timed_stages(tables) is not None:
-        return None
-    if rows.empty:
-        return Section(**_heading(), notes=["No claim could be tested at two scales."])
-    return Section(**_heading(), figures=[_figure(found, rows, trends)])
-
-
-def _heading() -> dict[str, str]:
-    return {"id": OVER_SCALE.id, "title": OVER_SCALE.title, "lead": OVER_SCALE.lead}
-
-
-def _figure(found: pd.DataFrame, rows: pd.DataFrame, trends: pd.DataFrame) -> ReportFigure:
+def _claims_over_scale(found: pd.DataFrame, rows: pd.DataFrame, trends: pd.DataFrame) -> Drawn:
     grid = Grid.of(rows)
     claims = sorted(_claims(rows, trends), key=lambda claim: claim["order"])
     drawn = [rows[(rows["id"] == one["id"]) & (rows["architecture"] == one["architecture"])] for one in claims]
     left = int(found["id"].nunique()) - len({one["id"] for one in claims})
-    return ReportFigure(
-        id="findings-over-scale",
-        question="Which claims come nearer to what was published, with more tokens or wider models?",
-        answer=_sentences(claims),
+    return Drawn(
+        data=rows.drop(columns=["effects", "line"]),
         panels=[
             Panel(spec=claim_panel(own, grid), title=f"{one['short']}: {one['told']}")
             for one, own in zip(claims, drawn, strict=True)
         ],
+        answer=_sentences(claims),
+        findings=tuple(dict.fromkeys(one["id"] for one in claims)),
         caption=f"{counted(rows['run'].nunique(), 'run')}: {grid.told}. Bars are 95% intervals. Not tested at two "
         f"scales: {counted(left, 'claim')}.",
-        how_to_read=[
-            "A panel is a claim: its effect over the tokens that its models read, on a logarithmic axis. The "
-            "dashed line is the threshold, the solid one the published value, where the source gives one.",
-            "A mark is a run at the end of its training, hollow where it has one seed, so that its interval covers the "
-            "choice of sentences alone; beside the last mark of a line stand the width, and a corpus that is not "
-            "that of most runs. Thin lines are checkpoints of one run, which were measured on less text.",
-            "Claims come in order: those that hold in the largest run, and of these those that grow.",
-        ],
-        method=_METHOD,
-        data=rows.drop(columns=["effects", "line"]),
-        tables=("findings_over_scale", "trends"),
-        findings=tuple(dict.fromkeys(one["id"] for one in claims)),
-        template="over_scale.html.jinja",
         payload={"claims": claims, "widths": grid.legend, "corpora": grid.corpora_legend},
     )
 
@@ -119,7 +83,7 @@ def _place(words: str) -> list[int]:
 
 
 def _largest(rows: pd.DataFrame) -> pd.Series:
-    """The run that cost most; of checkpoints, where no run's end was tested, the last."""
+    """The most expensive run; of checkpoints, if no run's end was tested, the last."""
     ended = rows[rows["update"] == END]
     own = ended if len(ended) else rows
     return own.loc[(own["tokens"] * own["parameters"]).idxmax()]
@@ -137,3 +101,42 @@ def _sentences(claims: list[dict[str, Any]]) -> list[str]:
             each = word if len(names) == 1 and word != "flat" else "is flat" if len(names) == 1 else verb
             said.append(f"{listed(names)} {each}.")
     return said
+
+
+CLAIMS = DeclaredFigure(
+    name="scale/claims",
+    id="findings-over-scale",
+    question="Which claims come nearer to what was published, with more tokens or wider models?",
+    how_to_read=(
+        "A panel is a claim: its effect over the tokens that its models read, on a logarithmic axis. The "
+        "dashed line is the threshold, the solid one the published value, where the source gives one.",
+        "A mark is a run at the end of its training, hollow where it has one seed, so that its interval covers the "
+        "choice of sentences alone; beside the last mark of a line stand the width, and a corpus that is not "
+        "that of most runs. Thin lines are checkpoints of one run, which were measured on less text.",
+        "Claims come in order: those that hold in the largest run, and of these those that grow.",
+    ),
+    method=_METHOD,
+    tables=(FINDINGS_OVER_SCALE.name, TRENDS.name),
+    template="over_scale.html.jinja",
+    draw=_claims_over_scale,
+)
+OVER_SCALE = Section(
+    id="over-scale",
+    title="Do the claims grow with scale?",
+    lead="The same claims on models that read more, or are wider: what fails in small models may be on its way.",
+    names=names_of([CLAIMS]),
+)
+
+
+def over_scale_section(tables: ModelTables) -> Section | None:
+    """The section; None if no runs were compared, or only two warm-ups."""
+    found, trends = tables.of_run(FINDINGS_OVER_SCALE.name), tables.of_run(TRENDS.name)
+    if found is None or trends is None:
+        return None
+    rows = tested_rows(found)
+    if rows.empty and timed_stages(tables) is not None:
+        return None
+    if rows.empty:
+        return replace(OVER_SCALE, notes=["No claim could be tested at two scales."])
+    figure = CLAIMS.of(found, rows, trends)
+    return replace(OVER_SCALE, figures=[figure] if figure else [])

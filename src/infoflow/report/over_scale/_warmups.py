@@ -1,16 +1,17 @@
-"""The section on two warm-ups: do the stages of learning come by updates, or by the sum of learning rates?"""
+"""The section on two warm-ups: are the stages of learning timed by updates, or by the sum of learning rates?"""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
 from infoflow.foundation import interval_over_seeds
-from infoflow.over_training import CHECKPOINT_STEPS
+from infoflow.over_training import CHECKPOINT_STEPS, STAGES_BY_WARMUP
 
-from .._figure import Method, Panel, ReportFigure, Section
+from .._declared import DeclaredFigure, Drawn, names_of
+from .._figure import Method, Panel, Section
 from .._in_words import sentence
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
@@ -18,14 +19,9 @@ from .._samples import Estimate
 from .._series import objective_label
 from ..forms._chart import tips
 from ..forms._dots import interval_dots
+from ..forms._marks import Constant
 from ..over_training._prediction import ngrams
 
-WARMUPS = Section(
-    id="warmups",
-    title="Do the stages of learning follow the learning rate?",
-    lead="The same trainings with a longer warm-up: what comes later by updates may come at the same sum of rates.",
-    names={"stages-by-warmup": "scale/warmups"},
-)
 _METHOD = Method(
     id="stages-by-warmup",
     title="Stages by warm-up",
@@ -43,57 +39,39 @@ _KEYS = ["objective", "variant", "architecture", "start"]
 
 
 class _Row(NamedTuple):
-    """A stage by one measure, over seeds."""
+    """One stage in one time measure, over seeds."""
 
     order: int
     measure: str
     grown: Estimate
-    other_seed: float  # doublings to the next seed with the same warm-up, whichever way; NaN: there is one seed
-    expected: float  # did the sum of learning rates decide
-
-
-def warmups_section(tables: ModelTables) -> Section | None:
-    """The section, or None where no two runs differ in their warm-up alone."""
-    found = timed_stages(tables)
-    if found is None:
-        return None
-    return Section(id=WARMUPS.id, title=WARMUPS.title, lead=WARMUPS.lead, figures=[_figure(found)])
+    other_seed: float  # mean absolute doublings to the other seeds with the same warm-up; NaN with one seed
+    expected: float  # doublings if the sum of learning rates determined the stage
 
 
 def timed_stages(tables: ModelTables) -> pd.DataFrame | None:
-    """The table of two warm-ups; None where there is none, or where no stage of it has a time."""
-    found = tables.of_run("stages_by_warmup")
+    """The table of two warm-ups; None if it is missing or no stage has a time."""
+    found = tables.of_run(STAGES_BY_WARMUP.name)
     return None if found is None or not np.isfinite(found["value"]).any() else found
 
 
-def _figure(found: pd.DataFrame) -> ReportFigure:
+def _stages(found: pd.DataFrame) -> Drawn:
     groups = [(_label(own, found), list(_rows(own))) for _, own in found.groupby(_KEYS, sort=False, dropna=False)]
     groups = [(label, rows) for label, rows in groups if rows]
     short, long = (int(found.loc[found["compared"] == "warm-up", name].iloc[0]) for name in ("warmup", "other_warmup"))
     gaps = found.loc[np.isfinite(found["value"]), "gap"]
-    return ReportFigure(
-        id="stages-by-warmup",
-        question=f"How much later do stages come with a warm-up of {long:,} updates in place of {short:,}?",
+    return Drawn(
+        data=found.drop(columns="replicates"),
+        panels=[Panel(spec=_chart(rows), title=label) for label, rows in groups],
         answer=[_sentence(label, rows) for label, rows in groups],
         words=sentence("; ".join(_words(label, rows) for label, rows in groups)),
-        panels=[Panel(spec=_chart(rows), title=label) for label, rows in groups],
         caption=f"{found['seed'].nunique()} seeds; checkpoints around the stages lie {number(float(gaps.min()), 2)} to "
         f"{number(float(gaps.max()), 2)} doublings of updates apart, and no interval is narrower than that each way.",
-        how_to_read=[
-            "A row is a stage: where predictions are nearest to those of an n-gram model of the training text. Across: "
-            "by how many doublings it comes later with the longer warm-up; 1 is twice as late.",
-            "The dashed tick is what a sum of learning rates that decided alone would give while the rate rises.",
-            "The grey cross is how far the same stage lies in the next seed with the same warm-up, whichever way.",
-        ],
-        method=_METHOD,
-        data=found.drop(columns="replicates"),
-        tables=("stages_by_warmup",),
-        findings=("time:T19",),
+        facts={"long": f"{long:,}", "short": f"{short:,}"},
     )
 
 
 def _label(own: pd.DataFrame, found: pd.DataFrame) -> str:
-    """The objective's name, with the family of blocks and the start where there are several."""
+    """The objective's name, with the architecture and the start if there are several."""
     first = own.iloc[0]
     several = [str(first[name]) for name in ("architecture", "start") if len(set(found[name])) > 1]
     label = objective_label(str(first["objective"]), str(first["variant"]))
@@ -120,7 +98,7 @@ def _rows(own: pd.DataFrame) -> Iterator[_Row]:
 
 
 def _estimate(rows: pd.DataFrame, steps: int) -> Estimate:
-    """The mean over seeds; its interval is as many steps between checkpoints wide each way, at least."""
+    """Mean over seeds; its interval reaches at least `steps` checkpoint gaps to either side."""
     values = rows["value"].to_numpy(float)
     draws = np.array([np.asarray(one, dtype=float) for one in rows["replicates"]])
     found = interval_over_seeds([(int(seed),) for seed in rows["seed"]], values, draws)
@@ -167,10 +145,40 @@ def _chart(rows: list[_Row]) -> dict[str, Any]:
     grey = frame.assign(value=[row.other_seed for row in rows])[np.array(known)]
     return interval_dots(
         frame,
-        {"color": alt.ColorValue("var(--above)")},
+        {"color": Constant("var(--above)")},
         title="doublings by which it comes later",
         tooltip=tips("label:N|stage", "value:Q|doublings|.2f", "low:Q|from|.2f", "high:Q|to|.2f", "seeds:Q|seeds"),
         grey=grey.assign(shown=[f"{value:.2f} to the next seed" for value in grey["value"]]),
         step=30,
         dim=False,
     )
+
+
+STAGES = DeclaredFigure(
+    name="scale/warmups",
+    id="stages-by-warmup",
+    question="How much later do stages come with a warm-up of {long} updates in place of {short}?",
+    how_to_read=(
+        "A row is a stage: where predictions are nearest to those of an n-gram model of the training text. Across: "
+        "by how many doublings it comes later with the longer warm-up; 1 is twice as late.",
+        "The dashed tick is what a sum of learning rates that decided alone would give while the rate rises.",
+        "The grey cross is how far the same stage lies in the next seed with the same warm-up, whichever way.",
+    ),
+    method=_METHOD,
+    tables=(STAGES_BY_WARMUP.name,),
+    findings=("time:T19",),
+    draw=_stages,
+)
+WARMUPS = Section(
+    id="warmups",
+    title="Do the stages of learning follow the learning rate?",
+    lead="The same trainings with a longer warm-up: what comes later by updates may come at the same sum of rates.",
+    names=names_of([STAGES]),
+)
+
+
+def warmups_section(tables: ModelTables) -> Section | None:
+    """The section, or None if no two runs differ only in their warm-up."""
+    found = timed_stages(tables)
+    figure = None if found is None else STAGES.of(found)
+    return None if figure is None else replace(WARMUPS, figures=[figure])

@@ -1,1 +1,1 @@
-"""Figures of how models became what they are: everything by the updates that they had."""
+"""Figures of how models developed in training, all by number of updates."""

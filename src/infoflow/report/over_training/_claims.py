@@ -1,19 +1,22 @@
-"""From which update on each claim holds: claims by checkpoints."""
+"""The update from which each claim holds, and the results of the checkpoint checks."""
 
 import math
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
-from infoflow.findings import movement, verdict_runs
+from infoflow.findings import FINDINGS_TABLE, movement, verdict_runs
+from infoflow.over_training import CHECKPOINT_CHECKS
 
-from .._figure import Method, Panel, ReportFigure
-from .._numbers import number
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Method, Panel
+from .._numbers import counted, listed, number
 from .._summary import VERDICTS, verdict_verb
-from ..forms._chart import finished, tips, values_of
+from ..forms._chart import by_key, finished, tips
 from ..forms._grid import cells
+from ..forms._marks import draw
 from ..forms._time_axis import short
+from ._course import CheckpointTables
 
 CLAIMS = Method(
     id="findings-over-training",
@@ -24,20 +27,34 @@ CLAIMS = Method(
     that differs from both neighbours says little.
     """,
 )
+_UNTESTED = "not testable here"
 _COLORS = {
     "holds": "var(--above)",
     "fails": "var(--below)",
     "undetermined": "var(--control)",
-    "not testable here": "var(--grid)",
+    _UNTESTED: "var(--grid)",
 }
+CHECKS = Method(
+    id="checkpoint-checks",
+    title="Checks of checkpoints",
+    text="""
+    Before anything is measured, checkpoints are compared with each other: equal weights under two names (K1, K2), one
+    that lies far from both its neighbours (K3), two that were exchanged (K4), a series that does not descend from its
+    start (K5), a loss that jumps (K6), numbers that are not finite (K7), another shape, vocabulary or tokenizer (K8),
+    missing tensors (K9), mixed precision (K10), names that contradict what was saved (K11), gaps (K12). Distances are
+    Frobenius norms over matrices only. Errors are left out of the other figures unless asked for.
+    """,
+)
+_LEVELS = {"error": "✗", "warning": "!", "note": "·"}
 
 
-def claims_figure(findings: pd.DataFrame | None, moments: list[int]) -> ReportFigure | None:
-    """A row for each claim that could be tested at some checkpoint; None where no claims were."""
+def _claims(course: CheckpointTables) -> Drawn | None:
+    """One row per claim that could be tested at some checkpoint."""
+    findings = course.tables.findings_over_training()
     if findings is None:
         return None
     table = findings[findings["update"] >= 0].drop_duplicates(["id", "update"]).sort_values("update", kind="stable")
-    tested = table.loc[table["verdict"] != "not testable here", "id"]
+    tested = table.loc[table["verdict"] != _UNTESTED, "id"]
     shown = table[table["id"].isin(set(tested))]
     if shown.empty:
         return None
@@ -45,35 +62,22 @@ def claims_figure(findings: pd.DataFrame | None, moments: list[int]) -> ReportFi
     updates = sorted({int(update) for update in shown["update"]})
     left = len(set(table["id"])) - len(rows)
     untested = f" {left} claims could not be tested at any checkpoint." if left else ""
-    return ReportFigure(
-        id="findings-over-training",
-        question="Since when does each claim hold?",
-        answer=[_sentence(rows)],
-        panels=[Panel(spec=_chart(shown, updates))],
-        caption=f"{len(updates)} checkpoints, from update {updates[0]:,} to {updates[-1]:,}.{untested}",
-        how_to_read=[
-            "A row is a claim, a square a checkpoint, from the first to the last (at equal distances): ✓ it holds, ✗ "
-            "it fails, ? the interval includes the threshold, empty: not testable there. Point at a square for the "
-            "effect.",
-            "A claim that holds before the first update needs no training, whatever it says about trained models.",
-        ],
-        method=CLAIMS,
+    return Drawn(
         data=table.drop(columns=["effects"], errors="ignore"),
-        tables=("findings_over_training",),
-        template="claims.html.jinja",
+        panels=[Panel(spec=_chart(shown, updates))],
+        answer=[_sentence(rows)],
+        caption=f"{len(updates)} checkpoints, from update {updates[0]:,} to {updates[-1]:,}.{untested}",
         payload={"rows": rows, "ticks": _ticks(updates)},
     )
 
 
 def _ticks(updates: list[int]) -> list[str]:
-    """The updates of some columns, the first and the last among them; "" of the others."""
-    every = max(1, math.ceil(len(updates) / 8))
-    last = len(updates) - 1
-    shown = [
-        (place % every == 0 and (last - place >= every or place == last)) or place == last
-        for place in range(len(updates))
+    """Updates of some columns, including the first and the last; "" for the others."""
+    every, last = max(1, math.ceil(len(updates) / 8)), len(updates) - 1
+    return [
+        short(update) if place == last or (place % every == 0 and last - place >= every) else ""
+        for place, update in enumerate(updates)
     ]
-    return [short(update) if on else "" for update, on in zip(updates, shown, strict=True)]
 
 
 def _row(id: str, own: pd.DataFrame) -> dict[str, Any]:
@@ -97,7 +101,7 @@ def _cell(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "update": update,
         "verdict": verdict,
-        "symbol": VERDICTS.get(verdict, "?") if verdict != "not testable here" else "",
+        "symbol": VERDICTS.get(verdict, "?") if verdict != _UNTESTED else "",
         "told": f"update {update:,}: {verdict}{told}",
     }
 
@@ -123,7 +127,7 @@ def _last(verdict: str, start: int, throughout: bool) -> str:
 
 
 def _growth(own: pd.DataFrame) -> str:
-    """What `findings_since` says of the effect over the last checkpoints."""
+    """The statement of `findings_since` on the effect over the last checkpoints."""
     if not {"effect", "low", "high"} <= set(own):
         return ""
     _, moves = movement(own)
@@ -148,18 +152,90 @@ def _sentence(rows: list[dict[str, Any]]) -> str:
 
 def _chart(shown: pd.DataFrame, updates: list[int]) -> dict[str, Any]:
     ids = list(dict.fromkeys(shown["id"].astype(str)))
-    symbols = shown["verdict"].map(VERDICTS).where(shown["verdict"] != "not testable here", "")
+    symbols = shown["verdict"].map(VERDICTS).where(shown["verdict"] != _UNTESTED, "")
     rows = shown[["id", "update", "verdict"]].assign(symbol=symbols)
     place = {
-        "x": cells(alt.X, "update", "update", updates, labelAngle=-60, labelOverlap=True),
-        "y": cells(alt.Y, "id", None, ids, labelLimit=140),
+        "x": cells("x", "update", "update", updates, labelAngle=-60, labelOverlap=True),
+        "y": cells("y", "id", None, ids, labelLimit=140),
     }
-    base = alt.Chart(rows)
-    color = alt.Color(**values_of("verdict", list(_COLORS), list(_COLORS.values())))
-    marks = base.mark_rect(stroke="var(--paper)", strokeWidth=1).encode(
-        **place, color=color, tooltip=tips("id:N", "verdict:N")
+    color, paper = by_key("color", "verdict", list(_COLORS), list(_COLORS.values())), "var(--paper)"
+    tooltip = tips("id:N", "verdict:N")
+    squares = draw("rect", rows, place, stroke=paper, strokeWidth=1, color=color, tooltip=tooltip)
+    return finished([squares, draw("text", rows, place, fontSize=9, color=paper, text="symbol:N")], 18 * len(ids))
+
+
+def _checks(course: CheckpointTables) -> Drawn | None:
+    """One row per complaint, the most severe first."""
+    frame = course[CHECKPOINT_CHECKS.name]
+    if frame.empty:
+        return None
+    rank = frame["level"].map({level: place for place, level in enumerate(_LEVELS)}).fillna(len(_LEVELS))
+    rows = frame.assign(rank=rank).sort_values(["rank", "series", "update"], kind="stable")
+    counts = {level: int((frame["level"] == level).sum()) for level in _LEVELS}
+    return Drawn(
+        data=rows.drop(columns=["rank", "series"]),
+        panels=[],
+        answer=[f"{listed([counted(count, level) for level, count in counts.items() if count]).capitalize()}."],
+        caption="Each line is about one checkpoint; limits are those of the method.",
+        payload={"rows": [_complaint(course, row) for row in rows.to_dict("records")]},
     )
-    return finished(
-        [marks, base.mark_text(fontSize=9, color="var(--paper)").encode(**place, text=alt.Text("symbol:N"))],
-        18 * len(ids),
-    )
+
+
+def _complaint(course: CheckpointTables, row: dict[str, Any]) -> dict[str, Any]:
+    value, limit = (row.get(name, float("nan")) for name in ("value", "limit"))
+    ends = "" if pd.isna(limit) else f" (limit {number(float(limit))})"
+    series = course.models[row["series"]]
+    return {
+        "level": str(row["level"]),
+        "symbol": _LEVELS.get(str(row["level"]), "?"),
+        "check": str(row["check"]),
+        "model": series.label if course.models.by == "model" else f"{series.label}, seed {row['seed']}",
+        "slot": series.slot,
+        "update": f"{int(row['update']):,}" if row["update"] >= 0 else "all",
+        "message": str(row["message"]),
+        "value": "" if pd.isna(value) else f"{number(float(value))}{ends}",
+    }
+
+
+def suspects(course: CheckpointTables) -> str:
+    """The checkpoints that were left out, in words; "" if none were."""
+    frame = course[CHECKPOINT_CHECKS.name]
+    if frame.empty:
+        return ""
+    errors = frame[frame["level"] == "error"].drop_duplicates(["series", "update"])
+    parts = []
+    for series, own in course.each(errors):
+        updates = [f"{int(update):,}" if update >= 0 else "all" for update in sorted(set(own["update"]))]
+        parts.append(f"{series.label} {listed(updates)}")
+    return f"Suspect checkpoints (see the last figure): {'; '.join(parts)}." if parts else ""
+
+
+FINDINGS = DeclaredFigure(
+    name="over-training/claims",
+    id="findings-over-training",
+    question="Since when does each claim hold?",
+    how_to_read=(
+        "A row is a claim, a square a checkpoint, from the first to the last (at equal distances): ✓ it holds, ✗ "
+        "it fails, ? the interval includes the threshold, empty: not testable there. Point at a square for the "
+        "effect.",
+        "A claim that holds before the first update needs no training, whatever it says about trained models.",
+    ),
+    method=CLAIMS,
+    tables=(FINDINGS_TABLE.at_checkpoints,),
+    template="claims.html.jinja",
+    draw=_claims,
+)
+COMPLAINTS = DeclaredFigure(
+    name="over-training/checkpoint-checks",
+    id="checkpoint-checks",
+    question="Are the checkpoints what their names say?",
+    how_to_read=(
+        "An error (✗) means that a checkpoint is not what it is called: it was left out or, where it was asked for "
+        "all the same, is drawn hollow in the other figures. A warning (!) may have an innocent reason, such as "
+        "strong weight decay. A note (·) explains a pattern, such as updates that were skipped at the start.",
+    ),
+    method=CHECKS,
+    tables=(CHECKPOINT_CHECKS.name,),
+    template="checks.html.jinja",
+    draw=_checks,
+)

@@ -1,26 +1,26 @@
-"""Heads over training: the layer × head grid at every checkpoint, and when heads take and leave roles."""
+"""Heads over training: the layer × head grid at every checkpoint, role changes, and how many heads can be pruned."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
-from infoflow.over_training import SUFFIX, select_steps
+from infoflow.heads import HEAD_ROLES
+from infoflow.over_training import HEAD_ROLE_EVENTS, PRUNABLE_BY_UPDATE, ROLE_TURNOVER, SUFFIX, select_steps
 
 from .._binary import packed
-from .._figure import Method, Panel, ReportFigure
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Method, Panel
+from .._in_time import ends_words
 from .._numbers import counted, listed, number
 from .._series import Series
-from ..forms._chart import lit, tips
-from ..forms._over_time import ROW_NAME
-from ..forms._time_axis import TimeAxis
+from ..forms._chart import amount
+from ..heads._matter import HEAD_IMPORTANCE
 from ..heads._names import KINDS, kind_label
 from ..heads._statistics import HEAD_TABLES, Statistic, head_statistics
-from ._course import CheckpointTables
-from ._role_spans import RoleSpan, first_seed, role_spans, with_places
-from ._turnover import turnover_panels
+from ._course import CheckpointTables, course_lines, means, notes
+from ._roles import RoleSpan, first_seed, ranked, role_spans, timeline, turnover_panels, with_places
 
 ROLES = Method(
     id="roles-over-training",
@@ -29,16 +29,19 @@ ROLES = Method(
     A role is born at the first of two consecutive checkpoints at which a head holds it, and dies at the first of two
     at which it does not; at the last checkpoint one is enough. Either happened somewhere between that checkpoint and
     the one before. Single checkpoints that differ are flickers and no events. A head keeps its number inside a
-    training; between seeds numbers mean nothing, so that one seed is drawn.
+    training; between seeds numbers mean nothing, so that one seed is drawn. At each checkpoint heads are chosen for a
+    role on one half of the sentences and must exceed its limit with the 95% interval on the other: of the chosen heads
+    that are no better than the limit, at most one in forty holds the role by chance (<code>role_turnover</code> has the
+    number).
     """,
 )
-_MOST_STEPS, _MOST_ROLES, _ROW = 60, 14, 26
+_MOST_STEPS = 60
 _TURNOVER = (
     "The same heads? A row for each role that two heads or more hold: the overlap (Jaccard index, 0 to 1) of its heads "
     "with those of the checkpoint before, dashed with those of the last one, dashed grey what random sets as large "
     "share. A low line under a thick bar: the role stays, its heads change."
 )
-_LEVELS = 2000  # steps of a number: finer than what a colour or three digits show
+_LEVELS = 2000  # quantisation steps: finer than a colour or three digits can show
 _MISSING = 65535
 
 
@@ -61,14 +64,14 @@ class _Grid:
         return layer * self.heads + head
 
 
-def heads_figure(course: CheckpointTables) -> ReportFigure | None:
-    """The grids by statistic and role, and the timeline of roles; None where no table is about heads."""
+def _heads(course: CheckpointTables) -> Drawn | None:
+    """The grids by statistic and role, and the timeline of roles."""
     spans = role_spans(course)
     rows, statistics = _statistics(course)
     grids = _grids(course, rows, spans)
     if not grids:
         return None
-    roles = _ranked([span.role for span in spans])
+    roles = ranked(spans)
     thinned = any(len(grid.updates) > _MOST_STEPS for grid in grids)
     grids = [replace(grid, updates=_thin(grid.updates)) for grid in grids]
     live = {
@@ -76,38 +79,22 @@ def heads_figure(course: CheckpointTables) -> ReportFigure | None:
         "roles": roles,
         "grids": [_payload(grid, rows, statistics, spans, roles) for grid in grids],
     }
-    blocks = {grid.id: packed(_numbers(grid, rows, statistics)) for grid in grids}
-    timelines, turnover = _timelines(course, spans, grids), turnover_panels(course)
-    return ReportFigure(
-        id="heads-over-training",
-        question="When does each head become what it is?",
+    turnover = turnover_panels(course)
+    measured = [f"{name}{SUFFIX}" for name in HEAD_TABLES if name in course]
+    return Drawn(
+        data=_data(rows, spans),
+        panels=[*_timelines(course, spans, grids), *turnover],
         answer=_sentences(course, spans) or [_statistic_sentence(course, rows, statistics[0])],
-        panels=[*timelines, *turnover],
         caption=f"{_seeds_note(course)}{' Of more than 60 checkpoints 60 are drawn.' if thinned else ''} Colours have "
         "one scale over all steps and models.",
-        how_to_read=[
-            "Small grids: one for each checkpoint, layers upwards and heads across, as in all other figures of heads; "
-            "choose below what they show. A click on one moves the slider there, and the large grid shows it. What the "
-            "first grid has needs no training: some scores are those of random weights.",
-            "Timeline: a row for each role, the thicker its bar, the more heads hold it. Triangles up are births, down "
-            "deaths, at the checkpoint that showed them first; the thin line behind each goes back to the one before.",
-            *([_TURNOVER] if turnover else []),
-        ],
-        method=ROLES,
-        data=_data(grids, rows, spans),
-        tables=(
-            "head_role_events",
-            *(["role_turnover"] if turnover else []),
-            *(f"{name}{SUFFIX}" for name in HEAD_TABLES if name in course),
-        ),
-        findings=("time:T-6", "time:T-7", "time:T-10"),
-        template="heads_over_training.html.jinja",
-        payload={"live": live, "blocks": blocks},
+        payload={"live": live, "blocks": {grid.id: packed(_numbers(grid, rows, statistics)) for grid in grids}},
+        facts={"turnover": _TURNOVER if turnover else ""},
+        tables=[HEAD_ROLE_EVENTS.name, *([ROLE_TURNOVER.name] if turnover else []), *measured],
     )
 
 
 def _statistics(course: CheckpointTables) -> tuple[pd.DataFrame, list[Statistic]]:
-    """Rows of the first seed at every checkpoint with their statistic; of each statistic one scale for all steps."""
+    """Rows of the first seed at every checkpoint with their statistic; each statistic has one scale for all steps."""
     frames = {name: first_seed(course[name]) for name in HEAD_TABLES if name in course}
     parts, found = [], {}
     for update in sorted({int(u) for frame in frames.values() for u in frame["update"]}):
@@ -129,21 +116,18 @@ def _statistics(course: CheckpointTables) -> tuple[pd.DataFrame, list[Statistic]
 
 
 def _grids(course: CheckpointTables, rows: pd.DataFrame, spans: list[RoleSpan]) -> list[_Grid]:
-    grids = []
     held = pd.DataFrame(spans, columns=list(RoleSpan._fields))
-    roles = with_places(first_seed(course["head_roles"]))
+    roles, order = with_places(first_seed(course[HEAD_ROLES.name])), list(KINDS)
+    grids = []
     for series in course.models.series:
-        pairs = set()
         parts = [frame[frame["series"] == series.key] for frame in (rows, held, roles) if len(frame)]
-        for part in parts:
-            pairs |= set(part[["stack", "kind"]].itertuples(index=False, name=None))
-        order = list(KINDS)
+        pairs = {pair for part in parts for pair in part[["stack", "kind"]].itertuples(index=False, name=None)}
         for stack, kind in sorted(pairs, key=lambda pair: (order.index(pair) if pair in order else 99, pair)):
             own = [part[(part["stack"] == stack) & (part["kind"] == kind)] for part in parts]
-            size = {name: int(max(part[name].max() for part in own if len(part))) + 1 for name in ("layer", "head")}
-            updates = sorted({int(u) for u in course.clocks.loc[course.clocks["series"] == series.key, "update"]})
-            measured = sorted({int(u) for part in own if "update" in part for u in part["update"]})
-            sizes = {"layers": size["layer"], "heads": size["head"], "updates": measured or updates}
+            layers, heads = (int(max(part[name].max() for part in own if len(part))) + 1 for name in ("layer", "head"))
+            measured = {int(u) for part in own if "update" in part for u in part["update"]}
+            known = measured or {int(u) for u in course.clocks.loc[course.clocks["series"] == series.key, "update"]}
+            sizes = {"layers": layers, "heads": heads, "updates": sorted(known)}
             grids.append(_Grid(series=series, stack=str(stack), kind=str(kind), **sizes))
     return grids
 
@@ -175,16 +159,13 @@ def _payload(
         "updates": grid.updates,
         "statistics": [one.id for one in statistics if len(known) and one.id in set(known["statistic"])],
         "spans": [
-            [
-                roles.index(span.role),
-                grid.number(span.layer, span.head),
-                span.since,
-                -1 if span.until is None else span.until,
-            ]
-            for span in own
-            if span.role in roles
+            [roles.index(span.role), grid.number(span.layer, span.head), span.since, _until(span)] for span in own
         ],
     }
+
+
+def _until(span: RoleSpan) -> int:
+    return -1 if span.until is None else span.until
 
 
 def _of_grid(rows: pd.DataFrame, grid: _Grid) -> pd.DataFrame:
@@ -192,7 +173,7 @@ def _of_grid(rows: pd.DataFrame, grid: _Grid) -> pd.DataFrame:
 
 
 def _numbers(grid: _Grid, rows: pd.DataFrame, statistics: list[Statistic]) -> np.ndarray:
-    """(statistic, step, head) of the statistics that the grid has: 0 to 2,000 from nothing (or −top) to top."""
+    """(statistic, step, head) of the grid's statistics: 0 to 2,000 from 0 (or −top) to top."""
     own = _of_grid(rows, grid) if len(rows) else rows
     blocks = []
     for one in statistics:
@@ -209,13 +190,8 @@ def _numbers(grid: _Grid, rows: pd.DataFrame, statistics: list[Statistic]) -> np
     return np.concatenate(blocks).ravel() if blocks else np.zeros(0, dtype=np.uint16)
 
 
-def _ranked(roles: list[str]) -> list[str]:
-    """The roles that some head held, the most frequent first."""
-    return list(pd.Series(roles, dtype=object).value_counts(sort=True).index) if roles else []
-
-
-def _data(grids: list[_Grid], rows: pd.DataFrame, spans: list[RoleSpan]) -> pd.DataFrame:
-    """The spans of roles, and the numbers of the first statistic: all others are in the run's tables."""
+def _data(rows: pd.DataFrame, spans: list[RoleSpan]) -> pd.DataFrame:
+    """Spans of roles, and the numbers of the first statistic; the others are in the run's tables."""
     held = pd.DataFrame(spans, columns=list(RoleSpan._fields))
     if len(held):
         return held.assign(until=held["until"].astype("Int64"))
@@ -224,13 +200,13 @@ def _data(grids: list[_Grid], rows: pd.DataFrame, spans: list[RoleSpan]) -> pd.D
 
 
 def _seeds_note(course: CheckpointTables) -> str:
-    frames = [course[name] for name in ("head_role_events", *HEAD_TABLES)]
+    frames = [course[name] for name in (HEAD_ROLE_EVENTS.name, *HEAD_TABLES)]
     seeds = max((len(set(frame["seed"])) for frame in frames if "seed" in frame), default=1)
     return f"The first of {seeds} seeds is drawn." if seeds > 1 else "One seed."
 
 
 def _sentences(course: CheckpointTables, spans: list[RoleSpan]) -> list[str]:
-    """Births, deaths, and the first role that heads took, for each model."""
+    """Births and deaths of roles, and the first role that heads took, for each model."""
     parts = []
     for series in course.models.series:
         own = [span for span in spans if span.series == series.key]
@@ -247,13 +223,12 @@ def _sentences(course: CheckpointTables, spans: list[RoleSpan]) -> list[str]:
 
 
 def _statistic_sentence(course: CheckpointTables, rows: pd.DataFrame, one: Statistic) -> str:
-    """How far the mean head and the strongest one moved, for each model."""
-    own = rows[rows["statistic"] == one.id]
+    """The change of the mean head and of the strongest one, for each model."""
     parts = []
-    for series, heads in course.each(own):
+    for series, heads in course.each(rows[rows["statistic"] == one.id]):
         by_step = heads.groupby("update")["shown"].agg(["mean", "max"])
-        ends = [f"{number(by_step[of].iloc[0], 2)} to {number(by_step[of].iloc[-1], 2)}" for of in ("mean", "max")]
-        parts.append(f"{series.label} from {ends[0]} (its highest head from {ends[1]})")
+        mean, highest = (ends_words(by_step[of], places=2) for of in ("mean", "max"))
+        parts.append(f"{series.label} {mean} (its highest head {highest})")
     return f"Mean {one.label} over heads, from the first to the last checkpoint: {listed(parts)}."
 
 
@@ -263,96 +238,69 @@ def _timelines(course: CheckpointTables, spans: list[RoleSpan], grids: list[_Gri
         own = [span for span in spans if span.series == series.key]
         if own:
             updates = next(grid.updates for grid in grids if grid.series.key == series.key)
-            panels.append(Panel(spec=_timeline(course.axis, own, series, updates), title=f"{series.label}: roles"))
+            panels.append(Panel(spec=timeline(course.axis, own, series, updates), title=f"{series.label}: roles"))
     return panels
 
 
-def _timeline(axis: TimeAxis, spans: list[RoleSpan], series: Series, updates: list[int]) -> dict[str, Any]:
-    roles = _ranked([span.role for span in spans])[:_MOST_ROLES]
-    bars, events = _bars(spans, roles, updates), _events(spans, roles)
-    bars = bars.assign(
-        since_at=axis.places(series.key, bars["since"]).tolist(),
-        until_at=axis.places(series.key, bars["until"]).tolist(),
+def _prunable(course: CheckpointTables) -> Drawn | None:
+    """Lines by importance, and in random order as the control."""
+    frame = course[PRUNABLE_BY_UPDATE.name]
+    if frame.empty or "importance" not in set(frame["order"]):
+        return None
+    every = means(frame[frame["kind"] == "all"], ["order"])
+    table, control = every[every["order"] == "importance"], every[every["order"] == "random"]
+    y, parts = amount("y", "value", "share of heads", (0.0, 1.0), ticks=5), []
+    for series, own in course.each(table):
+        own = own.sort_values("update")
+        first, last = own.iloc[0], own.iloc[-1]
+        random = control[(control["series"] == series.key) & (control["update"] == last["update"])]["value"]
+        against = f" (in random order {_percent(random.iloc[0])})" if len(random) else ""
+        start = f"{_percent(first['value'])} at update {int(first['update']):,} and " if len(own) > 1 else ""
+        parts.append(f"{series.label} {start}{_percent(last['value'])} at the end{against}")
+    look = {"height": 200, "room": 0.2, "control": control}
+    chart = course_lines(course, table, y, "value:Q|of the heads|.0%", **look)  # type: ignore[arg-type]
+    return Drawn(
+        data=frame.drop(columns=["series", "replicates"], errors="ignore"),
+        panels=[Panel(spec=chart)],
+        answer=[f"Heads that can go: {listed(parts)}."],
+        caption=notes(course, table),
     )
-    base = alt.Chart(bars).transform_calculate(x="datum.since_at[clock]", x2="datum.until_at[clock]")
-    row = alt.Y("role:N", sort=roles, axis=None, scale=alt.Scale(domain=roles), bandPosition=0.72)
-    width = alt.StrokeWidth(
-        "size:Q", scale=alt.Scale(domain=[0, max(int(bars["size"].max()), 1)], range=[0, 9]), legend=None
-    )
-    place = {"x": axis.channel(), "x2": alt.X2("x2:Q"), "y": row}
-    size = base.mark_rule(color=series.color, strokeCap="butt").encode(
-        **place,
-        strokeWidth=width,
-        opacity=lit(0.4),
-        tooltip=tips("role:N", "size:Q|heads", "since:Q|from update|,", "until:Q|to|,"),
-    )
-    names = alt.Chart(pd.DataFrame({"role": roles})).mark_text(**ROW_NAME)
-    layers = [axis.marker([series.key]), size]
-    if len(events):
-        layers += _event_marks(axis, events, series, row)
-    middle = alt.Y("role:N", sort=roles, axis=None, bandPosition=0.5)
-    layers.append(names.encode(x=alt.XValue(2), y=middle, text=alt.Text("role:N")))
-    return axis.finished(layers, _ROW * len(roles) + 4, [series.key])
 
 
-def _bars(spans: list[RoleSpan], roles: list[str], updates: list[int]) -> pd.DataFrame:
-    """Stretches of checkpoints with one number of heads in a role."""
-    rows = []
-    for role in roles:
-        own = [span for span in spans if span.role == role]
-        sizes = [sum(span.holds_at(update) for span in own) for update in updates]
-        start = 0
-        for place in range(1, len(updates) + 1):
-            if place == len(updates) or sizes[place] != sizes[start]:
-                if sizes[start]:
-                    until = updates[min(place, len(updates) - 1)]
-                    rows.append({"role": role, "size": sizes[start], "since": updates[start], "until": until})
-                start = place
-    return pd.DataFrame(rows, columns=["role", "size", "since", "until"])
+def _percent(share: float) -> str:
+    return f"{number(100 * float(share), 0)}%"
 
 
-def _events(spans: list[RoleSpan], roles: list[str]) -> pd.DataFrame:
-    """Births and deaths by role and checkpoint, with the heads they are about."""
-    rows = []
-    for span in spans:
-        head = f"{span.layer}.{span.head}"
-        if span.role in roles and not span.initial:
-            rows.append(
-                {"role": span.role, "event": "birth", "update": span.since, "before": span.before, "head": head}
-            )
-        if span.role in roles and span.until is not None:
-            rows.append({"role": span.role, "event": "death", "update": span.until, "before": span.until, "head": head})
-    if not rows:
-        return pd.DataFrame()
-    grouped = pd.DataFrame(rows).groupby(["role", "event", "update"], sort=False)
-    return grouped.agg(
-        before=("before", "min"), heads=("head", lambda own: listed(list(own))), count=("head", "size")
-    ).reset_index()
-
-
-def _event_marks(axis: TimeAxis, events: pd.DataFrame, series: Series, row: alt.Y) -> list[alt.Chart]:
-    rows = events.assign(
-        at=axis.places(series.key, events["update"]).tolist(),
-        from_at=axis.places(series.key, events["before"]).tolist(),
-    )
-    base = alt.Chart(rows).transform_calculate(x="datum.at[clock]", x1="datum.from_at[clock]")
-    tooltip = tips("event:N", "role:N", "update:Q||,", "before:Q|after update|,", "heads:N|layer.head")
-    thin = base.mark_rule(color="var(--soft)", strokeWidth=1)
-    births = base.transform_filter("datum.event === 'birth'").mark_point(
-        shape="triangle-up", size=52, filled=True, color=series.color, opacity=1
-    )
-    deaths = base.transform_filter("datum.event === 'death'").mark_point(
-        shape="triangle-down",
-        size=52,
-        filled=False,
-        fill="var(--paper)",
-        stroke=series.color,
-        strokeWidth=1.6,
-        opacity=1,
-    )
-    at = {"x": axis.channel(), "y": row}
-    return [
-        thin.encode(x=axis.channel(field="x1"), x2=alt.X2("x:Q"), y=row),
-        births.encode(**at, opacity=lit(), tooltip=tooltip),
-        deaths.encode(**at, opacity=lit(), tooltip=tooltip),
-    ]
+HEADS = DeclaredFigure(
+    name="over-training/heads",
+    id="heads-over-training",
+    question="When does each head become what it is?",
+    how_to_read=(
+        "Small grids: one for each checkpoint, layers upwards and heads across, as in all other figures of heads; "
+        "choose below what they show. A click on one moves the slider there, and the large grid shows it. What the "
+        "first grid has needs no training: some scores are those of random weights.",
+        "Timeline: a row for each role, the thicker its bar, the more heads hold it. Triangles up are births, down "
+        "deaths, at the checkpoint that showed them first; the thin line behind each goes back to the one before.",
+        "{turnover}",
+    ),
+    method=ROLES,
+    findings=("time:T-6", "time:T-7", "time:T-10"),
+    template="heads_over_training.html.jinja",
+    draw=_heads,
+)
+PRUNABLE = DeclaredFigure(
+    name="over-training/prunable-heads",
+    id="prunable-over-training",
+    question="When can heads be removed?",
+    how_to_read=(
+        "Up: the largest share of heads that can be removed while the model keeps nine tenths of what it has "
+        "gained over unigram frequencies, the least important heads first; dashed grey: in random order. Very "
+        "early a model has nothing to lose, and no value.",
+        "The data say too how many of the heads in the half that goes first are others than at the checkpoint "
+        "before, and than at the end.",
+    ),
+    method=HEAD_IMPORTANCE,
+    tables=(PRUNABLE_BY_UPDATE.name,),
+    findings=("heads:M7", "time:T-15"),
+    draw=_prunable,
+)

@@ -1,15 +1,20 @@
-"""What changed at once and what little by little: curves over training with the times of their change on them."""
+"""Abrupt, gradual and reversed changes: curves with the times of their change."""
 
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Method, Panel, ReportFigure
-from .._numbers import listed
+from infoflow.over_training import PHASE_CURVES
+from infoflow.over_training import PHASES as PHASES_TABLE
+
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Method, Panel
+from .._numbers import listed, number
 from .._series import Series
-from ..forms._chart import amount, tips
+from ..forms._chart import amount, tips, with_field
+from ..forms._marks import Constant, Layer, calculated, channel, draw
+from ..forms._over_time import TOUCH
 from ..forms._time_axis import TimeAxis, short, timed
 from ._course import CheckpointTables
 
@@ -30,21 +35,27 @@ PHASES = Method(
     """,
 )
 SHOWN = ("abrupt", "unresolved", "gradual", "unfinished", "started before")
-"""Verdicts of curves that have times, the clearest first."""
+"""Verdicts of curves with times, the clearest first."""
 BOUNDS = ("unfinished", "started before")
 """Verdicts whose times are bounds."""
-TIMES = tuple(f"{at}{end}" for at in ("t10", "t50", "t90") for end in ("", "_before", "_after"))
-Marks = tuple[str, str]
-_OF_CHANGE: Marks = ("t10, t50, t90", "t50 lies in")
+_ENDS = {"": "median", "_before": "min", "_after": "max"}  # over seeds
+TIMES = tuple(f"{at}{end}" for at in ("t10", "t50", "t90") for end in _ENDS)
+_Marks = tuple[str, str]
+_OF_CHANGE: _Marks = ("t10, t50, t90", "t50 lies in")
+RETURNS = "goes and returns"
+"""The verdict of curves that turn."""
+_AS_TIMES = {"out": "t10", "turn": "t50", "back": "t90"}  # times that a panel of phases marks for these curves
+_OF_RETURN: _Marks = ("half out, turn, half back", "the turn lies in")
+_AT = {name: name for name in ("t10", "t50", "t90", "t50_before", "t50_after")}
 CURVE = ["series", "table", "curve"]
-"""What tells curves apart."""
-_HEIGHT, _SEED = 150, 7  # pixels; of the lines of one seed
-_OF_TABLE, _PANELS = 2, 6  # curves of a table, and of a line of models
+"""Key columns of a curve."""
+_HEIGHT, _SEED = 150, 7  # pixels; for the lines of one seed
+_OF_TABLE, _PANELS = 2, 6  # curves per table, and per line of models
 
 
 def timed_phases(course: CheckpointTables) -> pd.DataFrame:
-    """Rows of `phases` with times, these within the checkpoints; with `at_warm_up` and `rank`, of the verdict."""
-    frame = course["phases"]
+    """Rows of `phases` with times, clipped to the checkpoints; adds `at_warm_up`, and `rank` of the verdict."""
+    frame = course[PHASES_TABLE.name]
     if frame.empty:
         return frame
     own = frame[frame["verdict"].isin(SHOWN)].dropna(subset="t50")
@@ -55,155 +66,119 @@ def timed_phases(course: CheckpointTables) -> pd.DataFrame:
 
 
 def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
-    """A row for each curve: medians of the seeds whose times are no bounds (of all, where there is no such seed), the
-    widest brackets of these, and what the seeds are called."""
+    """One row per curve: median times and widest brackets over seeds, and the seeds' verdicts in words.
+
+    Seeds whose times are bounds count only if there are no others.
+    """
     rows = []
     for place, own in frame.groupby(CURVE, sort=False):
         known = own[~own["verdict"].isin(BOUNDS)]
-        of = known if len(known) else own
-        times = {name: float(of[name].median()) for name in ("t10", "t50", "t90")}
-        ends = {f"{name}_before": float(of[f"{name}_before"].min()) for name in times}
-        ends |= {f"{name}_after": float(of[f"{name}_after"].max()) for name in times}
         facts = {"rank": int(own["rank"].max()), "delta_bic": float(own["delta_bic"].mean()), "seeds": len(own)}
         told = {"told": _told(own), "bound": not len(known)}
-        rows.append({**dict(zip(CURVE, place, strict=True)), **times, **ends, **facts, **told})
-    columns = [*CURVE, *TIMES, "rank", "delta_bic", "seeds", "told", "bound"]
-    return pd.DataFrame(rows, columns=columns)
+        rows.append({**dict(zip(CURVE, place, strict=True)), **_joined(known if len(known) else own), **facts, **told})
+    return pd.DataFrame(rows, columns=[*CURVE, *TIMES, "rank", "delta_bic", "seeds", "told", "bound"])
+
+
+def _joined(own: pd.DataFrame) -> dict[str, float]:
+    """Times of one curve: medians over seeds, with the widest brackets."""
+    return {name: float(getattr(own[name], _ENDS[name[3:]])()) for name in TIMES}
 
 
 def _told(own: pd.DataFrame) -> str:
-    """`abrupt`, or `2 abrupt, 1 gradual` where seeds differ; `at warm-up` where it is so in most of them."""
+    """`abrupt`, or `2 abrupt, 1 gradual` if seeds differ; adds `at warm-up` if that holds for at least half of them."""
     counts = own["verdict"].value_counts()
     words = [str(one) if len(counts) == 1 else f"{counts[one]} {one}" for one in SHOWN if one in counts]
     return ", ".join([*words, *(["at warm-up"] if float(own["at_warm_up"].astype(float).mean()) >= 0.5 else [])])
 
 
 def curve_name(row: Any) -> str:
-    """What a curve is of, and from which table."""
+    """Name of a curve and its table."""
     return f"{row.curve} · {str(row.table).replace('_', ' ')}"
 
 
-def phases_figure(course: CheckpointTables) -> ReportFigure | None:
-    """The clearest curves of each model; None where no table has curves."""
-    curves, frame = course["phase_curves"], timed_phases(course)
+def _phases(course: CheckpointTables) -> Drawn | None:
+    """The clearest curves of each model."""
+    curves, frame = course[PHASE_CURVES.name], timed_phases(course)
     if curves.empty or frame.empty:
         return None
-    chosen = clearest(over_seeds(frame))
-    panels = [
-        curve_panel(course, series, row, curves) for series, own in course.each(chosen) for row in own.itertuples()
-    ]
+    chosen = _clearest(over_seeds(frame))
+    panels, seeds = _curve_panels(course, chosen, curves, _OF_CHANGE), int(chosen["seeds"].max())
     if not panels:
         return None
-    seeds = int(chosen["seeds"].max())
-    return ReportFigure(
-        id="phases",
-        question="What changed at once, and what little by little?",
-        answer=[_sentence(course["phases"])],
-        panels=panels,
-        caption=f"The clearest curves of each model, {_OF_TABLE} of a table at most: {len(chosen)} of "
-        f"{len(frame.drop_duplicates(CURVE))} that change. "
-        + (f"A line for each of {seeds} seeds." if seeds > 1 else "One seed; the band is its 95% interval."),
-        how_to_read=[
-            "Across: training. Up: the measure. The shaded field goes from the update at which a tenth of the change "
-            "was over to that of nine tenths, the upright line is the half, and the bar at its foot reaches to the "
-            "checkpoints around that: no time is more exact. The word above says how the change came.",
-            "The strips below, one for each seed, are the straight pieces that fit its curve best; where the shade "
-            "changes, another piece begins. They are to look at, and no finding by themselves.",
-            "“At warm-up”: the half lies within half a doubling of the end of the warm-up, so that the schedule may be "
-            "the reason. A gradual change can be short on the axis of updates in the second half: look at tokens too.",
-        ],
-        method=PHASES,
+    every = course[PHASES_TABLE.name]
+    told = [f"{count} {verdict}" for verdict, count in every["verdict"].value_counts().items()]
+    lines = f"A line for each of {seeds} seeds." if seeds > 1 else "One seed; the band is its 95% interval."
+    return Drawn(
         data=curves.merge(chosen[CURVE]).drop(columns="same_as", errors="ignore"),
-        tables=("phase_curves", "phases"),
+        panels=panels,
+        answer=[f"Of {len(every)} curves (each model, seed and measure): {listed(told)}."],
+        caption=f"The clearest curves of each model, {_OF_TABLE} of a table at most: {len(chosen)} of "
+        f"{len(frame.drop_duplicates(CURVE))} that change. {lines}",
     )
 
 
-def clearest(table: pd.DataFrame) -> pd.DataFrame:
-    """The loss, and of each table the abrupt curves first, then by how much their fit wins."""
+def _clearest(table: pd.DataFrame) -> pd.DataFrame:
+    """The loss; then from each table the abrupt curves first, by the advantage of their fit."""
     ordered = table.assign(other=table["table"] != "task_scores")
     ordered = ordered.sort_values(["other", "rank", "delta_bic"], ascending=[True, True, False], kind="stable")
     few = ordered.groupby(["series", "table"], sort=False).head(_OF_TABLE)
     return few.groupby("series", sort=False).head(_PANELS)
 
 
-def _sentence(frame: pd.DataFrame) -> str:
-    told = [f"{count} {verdict}" for verdict, count in frame["verdict"].value_counts().items()]
-    return f"Of {len(frame)} curves (each model, seed and measure): {listed(told)}."
+def _curve_panels(course: CheckpointTables, chosen: pd.DataFrame, curves: pd.DataFrame, marks: _Marks) -> list[Panel]:
+    """Curves with the times of their rows (t10, t50, t90, their brackets, `told`, `bound`), labelled by `marks`."""
+    panels = []
+    for series, rows in course.each(chosen):
+        for row in rows.itertuples():
+            own = np.all([curves[name] == getattr(row, name) for name in CURVE], axis=0)
+            chart = _chart(course.axis, series, row, curves[own], marks)
+            panels.append(Panel(spec=chart, title=f"{series.label}: {row.curve} — {row.told}"))
+    return panels
 
 
-def curve_panel(
-    course: CheckpointTables, series: Series, row: Any, curves: pd.DataFrame, marks: Marks = _OF_CHANGE
-) -> Panel:
-    """A curve with the times of its row (t10, t50, t90, their brackets, `told`, `bound`), called as `marks` says."""
-    own = np.all([curves[name] == getattr(row, name) for name in CURVE], axis=0)
-    spec = _chart(course.axis, series, row, curves[own], marks)
-    return Panel(spec=spec, title=f"{series.label}: {row.curve} — {row.told}")
-
-
-def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame, marks: Marks) -> dict[str, Any]:
+def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame, marks: _Marks) -> dict[str, Any]:
     seeds = sorted({int(seed) for seed in curve["seed"]})
-    strip = _SEED * len(seeds) + 3
+    bottom = _HEIGHT - _SEED * len(seeds) - 3
     values = curve.assign(low=curve["value"] - 1.96 * curve["error"], high=curve["value"] + 1.96 * curve["error"])
     ends = ["low", "high"] if len(seeds) == 1 else []
-    drawn = values[["series", "seed", "update", "value", *ends]].round(5)
-    x, y = axis.channel(), alt.Y(**amount("value", None, ticks=4, range=[_HEIGHT - strip, 4]))
-    base, color = timed(alt.Chart(drawn)), alt.ColorValue(series.color)
-    tooltip = tips("seed:N", "update:Q||,", "value:Q||.4g")
-    band = base.mark_area(opacity=0.15).encode(x=x, y=_same(y, "low"), y2="high:Q", color=color)
+    base = timed(values[["series", "seed", "update", "value", *ends]].round(5))
+    at = {"x": axis.channel(), "y": amount("y", "value", None, ticks=4, range=[bottom, 4])}
+    colored = {**at, "color": Constant(series.color)}
+    band = {"y": with_field(at["y"], "low"), "y2": "high:Q", "opacity": 0.15}
+    field, *middle = _change(axis, row, marks, bottom)
     layers = [
-        *_change(axis, row),
+        field,
         axis.marker([series.key]),
-        *([band] if len(seeds) == 1 else []),
-        base.mark_line(strokeWidth=1.7).encode(x=x, y=y, detail="seed:N", color=color),
-        base.mark_point(size=90, filled=True, opacity=0).encode(x=x, y=y, tooltip=tooltip),
+        *([draw("area", base, colored, band)] if ends else []),
+        draw("line", base, colored, strokeWidth=1.7, detail="seed:N"),
+        draw("point", base, at, TOUCH, size=90, tooltip=tips("seed:N", "update:Q||,", "value:Q||.4g")),
         _strips(axis, series.key, curve, seeds),
-        *_bracket(axis, row, marks, _HEIGHT - strip),
+        *middle,
     ]
     return axis.finished(layers, _HEIGHT, [series.key])
 
 
-def _same(channel: alt.Y, field: str) -> alt.Y:
-    other = channel.copy()
-    other.shorthand = f"{field}:Q"
-    return other
-
-
-def _placed(axis: TimeAxis, key: str, times: dict[str, Any], **more: Any) -> alt.Chart:
-    """One row whose times are places on the clock that is shown."""
-    at = {f"{name}_at": [axis.places(key, [time])[0].tolist()] for name, time in times.items()}
-    base = alt.Chart(pd.DataFrame({**at, **{name: [value] for name, value in more.items()}}))
-    return base.transform_calculate(**{name: f"datum.{name}_at[clock]" for name in times})
-
-
-def _change(axis: TimeAxis, row: Any) -> list[alt.Chart]:
-    """From a tenth to nine tenths of the change."""
-    base = _placed(axis, row.series, {"from": row.t10, "to": row.t90})
-    field = base.mark_rect(color="var(--heat-2)", opacity=0.13 if row.bound else 0.2)
-    return [field.encode(x=axis.channel("from"), x2=alt.X2("to:Q"), y=alt.YValue(0), y2=alt.Y2Value(_HEIGHT))]
-
-
-def _bracket(axis: TimeAxis, row: Any, marks: Marks, height: int) -> list[alt.Chart]:
-    """The middle of the change, and the checkpoints around it."""
-    told = f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}"
+def _change(axis: TimeAxis, row: Any, marks: _Marks, height: int) -> list[Layer]:
+    """An area from a tenth to nine tenths of the change, its middle, and the adjacent checkpoints."""
     around = f"{short(row.t50_before)} to {short(row.t50_after)}"
-    times = {"half": row.t50, "before": row.t50_before, "after": row.t50_after}
-    base = _placed(axis, row.series, times, told=told, around=around, verdict=row.told)
-    tooltip = tips("verdict:N", f"told:N|{marks[0]}", f"around:N|{marks[1]}")
-    half, foot = axis.channel("half"), alt.YValue(height)
+    told = {"told": f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}", "around": around, "verdict": row.told}
+    base = axis.placed(pd.DataFrame([{**{name: getattr(row, name) for name in _AT}, **told}]), row.series, **_AT)
+    half, ink = {"x": axis.channel("t50"), "y": Constant(0), "y2": Constant(height)}, {"color": "var(--ink)"}
+    upright = {"y": Constant(height - 4), "y2": Constant(height + 4), "strokeWidth": 1.6}
+    field = {"x": axis.channel("t10"), "x2": "t90:Q", "y": Constant(0), "y2": Constant(_HEIGHT)}
+    foot = {"x": axis.channel("t50_before"), "x2": "t50_after:Q", "y": Constant(height), "strokeWidth": 1.6}
     dash = {"strokeDash": [3, 3]} if row.bound else {}
-    upright = {"y": alt.YValue(height - 4), "y2": alt.Y2Value(height + 4)}
-    ink = {"strokeWidth": 1.6, "color": "var(--ink)"}
+    tooltip = tips("verdict:N", f"told:N|{marks[0]}", f"around:N|{marks[1]}")
     return [
-        base.mark_rule(strokeWidth=1.4, color="var(--ink)", **dash).encode(
-            x=half, y=alt.YValue(0), y2=alt.Y2Value(height), tooltip=tooltip
-        ),
-        base.mark_rule(**ink).encode(x=axis.channel("before"), x2=alt.X2("after:Q"), y=foot, tooltip=tooltip),
-        *(base.mark_rule(**ink).encode(x=axis.channel(name), **upright) for name in ("before", "after")),
+        draw("rect", base, field, color="var(--heat-2)", opacity=0.13 if row.bound else 0.2),
+        draw("rule", base, half, ink, dash, strokeWidth=1.4, tooltip=tooltip),
+        draw("rule", base, foot, ink, tooltip=tooltip),
+        *(draw("rule", base, upright, ink, x=axis.channel(name)) for name in ("t50_before", "t50_after")),
     ]
 
 
-def _strips(axis: TimeAxis, key: str, curve: pd.DataFrame, seeds: list[int]) -> alt.Chart:
-    """The straight pieces of each seed, a strip each, light and dark in turn."""
+def _strips(axis: TimeAxis, key: str, curve: pd.DataFrame, seeds: list[int]) -> Layer:
+    """The linear segments of each seed, one strip per seed, in alternating shades."""
     rows = []
     for seed, own in curve.groupby("seed"):
         own = own.sort_values("update")
@@ -216,12 +191,77 @@ def _strips(axis: TimeAxis, key: str, curve: pd.DataFrame, seeds: list[int]) -> 
             told = f"updates {since:,} to {until:,}"
             shade = 0.55 if piece % 2 else 0.22
             rows.append({**ends, "top": top, "bottom": top + _SEED - 2, "shade": shade, "seed": seed, "told": told})
-    base = alt.Chart(pd.DataFrame(rows)).transform_calculate(
-        **{name: f"datum.{name}_at[clock]" for name in ("from", "to")}
-    )
-    y = {"y": alt.Y("top:Q", scale=None, axis=None), "y2": alt.Y2("bottom:Q")}
-    shade = alt.Opacity("shade:Q", scale=None)
+    base = calculated(pd.DataFrame(rows), **{name: f"datum.{name}_at[clock]" for name in ("from", "to")})
+    y = {"y": channel("y", "top:Q", scale=None, axis=None), "y2": "bottom:Q"}
+    shade = channel("opacity", "shade:Q", scale=None)
     tooltip = tips("seed:N", "told:N|straight piece")
-    return base.mark_rect(color="var(--soft)").encode(
-        x=axis.channel("from"), x2=alt.X2("to:Q"), **y, opacity=shade, tooltip=tooltip
+    return draw("rect", base, y, color="var(--soft)", x=axis.channel("from"), x2="to:Q", opacity=shade, tooltip=tooltip)
+
+
+def _returns(course: CheckpointTables) -> Drawn | None:
+    """The curves that turn most, a few per table."""
+    curves, frame = course[PHASE_CURVES.name], course[PHASES_TABLE.name]
+    if curves.empty or frame.empty or "turn" not in frame:
+        return None
+    own = frame[frame["verdict"] == RETURNS]
+    if own.empty:
+        return None
+    as_times = {f"{name}{end}": f"{to}{end}" for name, to in _AS_TIMES.items() for end in _ENDS}
+    chosen = _clearest(_returns_over_seeds(own.drop(columns=list(as_times.values())).rename(columns=as_times)))
+    every = own.drop_duplicates(["table", "curve"])
+    told = [
+        f"{row.curve} ({number(float(row.extremum))} at update {short(row.turn)})" for row in every[:3].itertuples()
+    ]
+    others = ["others"] if len(every) > len(told) else []
+    counted = f"{len(own)} of {len(frame)} curves (each model, seed and measure) go and return"
+    return Drawn(
+        data=own.drop(columns=["series"]),
+        panels=_curve_panels(course, chosen, curves, _OF_RETURN),
+        answer=[f"{counted}: {listed([*told, *others])}."],
+        caption=f"The curves that turn furthest, {len(chosen)} of {len(own.drop_duplicates(CURVE))}: their extremum "
+        "lies beyond the levels of both ends.",
     )
+
+
+def _returns_over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per curve, over the seeds in which it returns."""
+    rows = []
+    for place, own in frame.groupby(CURVE, sort=False):
+        beyond = abs(own["extremum"].to_numpy(float)[:, None] - own[["first", "last"]].to_numpy(float))
+        seeds = f" in {len(own)} seeds" if len(own) > 1 else ""
+        facts = {"rank": 0, "delta_bic": float((beyond.min(axis=1) / beyond.max(axis=1)).mean())}
+        told = {"told": f"{RETURNS}{seeds}", "bound": False}
+        rows.append({**dict(zip(CURVE, place, strict=True)), **_joined(own), **facts, **told})
+    return pd.DataFrame(rows)
+
+
+PHASES_FIGURE = DeclaredFigure(
+    name="over-training/phases",
+    id="phases",
+    question="What changed at once, and what little by little?",
+    how_to_read=(
+        "Across: training. Up: the measure. The shaded field goes from the update at which a tenth of the change "
+        "was over to that of nine tenths, the upright line is the half, and the bar at its foot reaches to the "
+        "checkpoints around that: no time is more exact. The word above says how the change came.",
+        "The strips below, one for each seed, are the straight pieces that fit its curve best; where the shade "
+        "changes, another piece begins. They are to look at, and no finding by themselves.",
+        "“At warm-up”: the half lies within half a doubling of the end of the warm-up, so that the schedule may be "
+        "the reason. A gradual change can be short on the axis of updates in the second half: look at tokens too.",
+    ),
+    method=PHASES,
+    tables=(PHASE_CURVES.name, PHASES_TABLE.name),
+    draw=_phases,
+)
+RETURNS_FIGURE = DeclaredFigure(
+    name="over-training/returns",
+    id="returns-over-training",
+    question="What went and came back?",
+    how_to_read=(
+        "The upright line is the extremum, the bar at its foot reaches to the checkpoints beside it. The shaded "
+        "field goes from the update at which half of the way out was over to that of half of the way back. Such a "
+        "curve has no single time of change, and none is told.",
+    ),
+    method=PHASES,
+    tables=(PHASE_CURVES.name, PHASES_TABLE.name),
+    draw=_returns,
+)

@@ -1,10 +1,12 @@
-"""At which depth tasks are solved: mixing weights, what each layer adds, expected layer and centre of gravity."""
+"""The depth at which tasks are solved: mixing weights, gains per layer, expected layer and centre of gravity."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
 
 import pandas as pd
+
+from infoflow.probing import PROBE_DEPTH, PROBE_MIXING
 
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, extremes_words
@@ -15,20 +17,18 @@ from .._shown_models import ShownModels
 from ..forms._hollow import HOLLOW
 from ._depth_chart import WARNING, DepthDots, MixingBars
 from ._methods import DEPTH
-from ._rows import task_label, tasks_of
-from ._words import case_name
+from ._rows import case_name, task_label, tasks_of
 
 _MOST = 8  # models with panels
-_TOLD = 4  # models with a sentence of their own
+_TOLD = 4  # models with their own sentence
 _BARS = {"weight": ("weight", "weight in the mix"), "delta": ("delta", "added to F1")}
-_FILL = ("fraction", "share of the headroom")
 _DEPTHS = {"expected_layer": ("expected", "expected layer"), "center_of_gravity": ("gravity", "centre of gravity")}
 _KEPT = ("expected_layer_running_maximum", "k_weights", "k_differences", "headroom", "negative_mass")
 _KEYS = ["series", "group", "task", "statistic", "layer"]
 
 
 def depth_figure(mixing: pd.DataFrame | None, depth: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
-    """Two panels for every line, as far as there are tables; None without any."""
+    """Two panels per line, as far as tables exist; None without any."""
     bars, places = _bars(mixing), _places(depth)
     trained = pd.concat([bars, places], ignore_index=True)
     trained = trained[trained["group"] == "trained"]
@@ -61,14 +61,14 @@ def depth_figure(mixing: pd.DataFrame | None, depth: pd.DataFrame | None, models
         ],
         method=DEPTH,
         data=data,
-        tables=("probe_mixing", "probe_depth"),
+        tables=(PROBE_MIXING.name, PROBE_DEPTH.name),
         findings=tuple(f"probing:T-{n}" for n in (1, 2, 3)),
         payload={"layout": "wide", "apart": True},
     )
 
 
 def _bars(mixing: pd.DataFrame | None) -> pd.DataFrame:
-    """A row per line, task, layer and statistic."""
+    """One row per line, task, layer and statistic."""
     if mixing is None:
         return _estimates(pd.DataFrame(), ())
     found = _estimates(mixing, ("weight", "delta", "score", "fraction"))
@@ -78,7 +78,7 @@ def _bars(mixing: pd.DataFrame | None) -> pd.DataFrame:
 
 
 def _places(depth: pd.DataFrame | None) -> pd.DataFrame:
-    """A row per line, task and statistic of depth, with a warning where one of the seeds has one."""
+    """One row per line, task and depth statistic, with a warning if any seed has one."""
     if depth is None:
         return _estimates(pd.DataFrame(), ()).assign(warning="")
     found = _estimates(depth.assign(layer=-1), (*_DEPTHS, *_KEPT))
@@ -110,7 +110,7 @@ def _estimates(frame: pd.DataFrame, statistics: Sequence[str]) -> pd.DataFrame:
 
 
 def _panels(bars: pd.DataFrame, places: pd.DataFrame, labels: list[str], series: Series, several: bool) -> list[Panel]:
-    """Bars, and beside them where in depth tasks lie."""
+    """Bars, and next to them the depth of each task."""
     own_bars = bars[(bars["series"] == series.key) & (bars["group"] == "trained")]
     drawn = own_bars[own_bars["what"] != ""]
     own_places = places[places["series"] == series.key]
@@ -152,7 +152,7 @@ def _score_notes(bars: pd.DataFrame) -> dict[str, str]:
 
 
 def _beside_maximum(dots: pd.DataFrame, places: pd.DataFrame) -> pd.DataFrame:
-    """What is ill-defined says what the running maximum gives."""
+    """Add the running-maximum result to ill-defined values."""
     rows = places[places["statistic"] == "expected_layer_running_maximum"]
     known = dict(zip(zip(rows["group"], rows["task"], strict=True), rows["shown"], strict=True))
     told = [
@@ -170,14 +170,14 @@ def _bands(trained: pd.DataFrame) -> str:
 
 
 def _order_sentences(places: pd.DataFrame, series: list[Series]) -> list[str]:
-    """Each model's tasks in the order of their expected layers, and which of them are ill-defined."""
+    """Each model's tasks ordered by expected layer, and which of these are ill-defined."""
     own = places[(places["statistic"] == "expected_layer") & (places["group"] == "trained")]
     told = [_order_sentence(own[own["series"] == one.key], places, one) for one in series[:_TOLD]]
     return [text for text in told if text]
 
 
 def _words(places: pd.DataFrame, models: ShownModels) -> str:
-    """Which task is solved highest in the network, and which lowest; of well-defined expected layers, if there are."""
+    """The tasks solved highest and lowest in the network, by well-defined expected layers if there are any."""
     trained = places[(places["group"] == "trained") & (places["warning"] == "")]
     for statistic, (_, name) in _DEPTHS.items():
         own = trained[trained["statistic"] == statistic]
@@ -219,7 +219,7 @@ def _estimate(row: object) -> Estimate:
 
 
 def _focus_sentence(places: pd.DataFrame, models: ShownModels) -> list[str]:
-    """The most and the least concentrated mix."""
+    """The most and the least concentrated mixing weights."""
     own = places[(places["statistic"] == "k_weights") & (places["group"] == "trained")].sort_values("value")
     if len(own) < 2:
         return []
@@ -233,7 +233,7 @@ def _focus_sentence(places: pd.DataFrame, models: ShownModels) -> list[str]:
 
 
 def _headroom_sentence(places: pd.DataFrame) -> list[str]:
-    """What layers above the embeddings add to F1, trained and not."""
+    """The F1 that layers above the embeddings add, trained and untrained."""
     rows = places[places["statistic"] == "headroom"]
     trained, untrained = (rows.loc[rows["group"] == group, "value"] for group in ("trained", "untrained"))
     if trained.empty:

@@ -1,10 +1,11 @@
-"""How many examples a probe needs: its accuracy when it is trained on fewer, beside untrained models."""
+"""How many examples a probe needs: accuracy when trained on fewer, with untrained models as the control."""
 
 from dataclasses import asdict
 from typing import Any
 
-import altair as alt
 import pandas as pd
+
+from infoflow.probing import PROBE_SCORES
 
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, clear_cases, extremes_words
@@ -16,11 +17,13 @@ from ..forms._chart import amount, bounded, finished, tips
 from ..forms._hollow import HOLLOW
 from ..forms._lines import SHARE, control_lines, lines, looks_of
 from ..forms._names import names_above
+from ..forms._span import span
 from ._methods import PROBES
 from ._rows import (
     all_examples,
     any_trained,
     best_layer,
+    case_name,
     left_out_note,
     most_layered,
     of,
@@ -28,14 +31,13 @@ from ._rows import (
     task_label,
     tasks_of,
 )
-from ._words import case_name
 
 _HEIGHT = 230
 _TOLD = 5  # tasks that the sentence names
 
 
 def examples_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A panel per task; None where probes were trained on all examples alone."""
+    """One panel per task; None if probes were only trained on all examples."""
     own = one_probe(of(frame, metric="accuracy", words="all", labels="task"))
     sizes = own.groupby([own["task"].astype(str), "series"])["training"].nunique() if "training" in own else pd.Series()
     if not any_trained(own) or not bool((sizes > 1).any()) or "share" not in own:
@@ -66,7 +68,7 @@ def examples_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
         ],
         method=PROBES,
         data=data,
-        tables=("probe_scores",),
+        tables=(PROBE_SCORES.name,),
         findings=("probing:P-2",),
     )
 
@@ -95,11 +97,9 @@ def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
     rows = bounded(rows, SHARE)
     series = models.present(rows)
     ends = [int(rows["training"].min()), int(rows["training"].max())]
-    low, high = float(rows[["low", "value"]].min().min()), float(rows[["high", "value"]].max().max())
-    margin = 0.06 * (high - low) or 0.05
     at = {
-        "x": alt.X(**amount("training", "training examples", ends, type="log", zero=alt.Undefined, format="~s")),
-        "y": alt.Y(**amount("value", "accuracy", [low - margin, high + margin])),
+        "x": amount("x", "training", "training examples", ends, type="log", zero=None, format="~s"),
+        "y": amount("y", "value", "accuracy", span(rows[["low", "value", "high"]], margin=0.06, flat=0.05)),
     }
     trained, untrained = (rows[rows["group"] == group] for group in ("trained", "untrained"))
     tooltip = tips("series:N|model", "training:Q|examples|,", "layer:Q|layer", "shown:N|accuracy")
@@ -110,7 +110,7 @@ def _chart(rows: pd.DataFrame, models: ShownModels) -> dict[str, Any]:
 
 
 def _sentences(found: dict[str, pd.DataFrame], models: ShownModels) -> list[str]:
-    """How far trained models are above untrained ones with fewest and with all examples, and where that differs."""
+    """The margin of trained over untrained models with the fewest and with all examples, and where the two differ."""
     gaps = {task: _gaps(rows, models) for task, rows in found.items()}
     gaps = {task: own for task, own in gaps.items() if own}
     if not gaps:
@@ -129,7 +129,7 @@ def _sentences(found: dict[str, pd.DataFrame], models: ShownModels) -> list[str]
 
 
 def _words(found: dict[str, pd.DataFrame], models: ShownModels) -> str:
-    """What training adds where examples are fewest."""
+    """The gain from training with the fewest examples."""
     told = [
         Candidate(case_name(task, series.label), few.estimate())
         for task, rows in found.items()
@@ -144,7 +144,7 @@ def _fewest(found: dict[str, pd.DataFrame]) -> int:
 
 
 def _gaps(rows: pd.DataFrame, models: ShownModels) -> list[tuple[Series, Samples, Samples]]:
-    """Of each line with an untrained twin: what training adds with fewest and with all examples."""
+    """The gain from training with the fewest and with all examples, per line with an untrained twin."""
     found = []
     for series in models.present(rows):
         own = rows[rows["series"] == series.key]
@@ -161,7 +161,7 @@ def _gap(rows: pd.DataFrame) -> Samples:
 
 
 def _ends(gaps: list[Samples]) -> str:
-    """One gap with its interval, or the least and the largest of several models."""
+    """One gap with its interval, or the smallest and the largest of several models."""
     estimates = sorted((gap.estimate() for gap in gaps), key=lambda one: one.value)
     if len(estimates) == 1:
         return estimate_text(estimates[0]).replace(" (", ", ").removesuffix(")")

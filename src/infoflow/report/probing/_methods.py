@@ -1,4 +1,4 @@
-"""How the numbers of the figures of probes are made."""
+"""Methods paragraphs for the figures of probes."""
 
 from .._figure import Method
 

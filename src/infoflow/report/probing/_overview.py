@@ -1,25 +1,42 @@
-"""Where in the network is what: every task by layer, of every model."""
+"""Overview of where information is in the network: every task by layer, for every model."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import pandas as pd
+
+from infoflow.probing import PROBE_SCORES
 
 from .._curves import curves
 from .._figure import Panel, ReportFigure
 from .._numbers import listed, number
 from .._series import Series
 from .._shown_models import ShownModels
+from ..forms._chart import color_if, finished, opacity_if, tips
+from ..forms._frame import AbstractForm, Frame
+from ..forms._grid import cells, frames, squares
+from ..forms._marks import also
 from ._methods import GAINS
-from ._rows import all_examples, any_trained, best_layer, layers_text, of, one_probe, probe_label, task_label, tasks_of
-from ._task_map import TaskMap
-from ._words import cases_of, place_words
+from ._rows import (
+    all_examples,
+    any_trained,
+    best_layer,
+    cases_of,
+    layers_text,
+    of,
+    one_probe,
+    place_words,
+    probe_label,
+    task_label,
+    tasks_of,
+)
 
 _COLUMNS = ["series", "task", "label", "layer", "untrained", "value", "low", "high", "baseline", "share", "best"]
-_TOLD = 6  # models whose best layers are told one by one
+_TOLD = 6  # up to this number, sentences give each model's best layers
 
 
 def overview_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A map for every line; None where no task is read better than by its majority class."""
+    """One map per line; None if no task is read better than by its majority class."""
     own = all_examples(one_probe(of(frame, metric="accuracy", labels="task", words="all")))
     if not any_trained(own):
         return None
@@ -49,13 +66,13 @@ def overview_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
         ],
         method=GAINS,
         data=table,
-        tables=("probe_scores",),
+        tables=(PROBE_SCORES.name,),
         payload={"layout": "wide"},
     )
 
 
 def _cells(own: pd.DataFrame, models: ShownModels) -> tuple[pd.DataFrame, list[str]]:
-    """A row per line, task and layer, and per best layer of an untrained model; tasks that nothing is gained on."""
+    """One row per line, task and layer, and per best layer of an untrained model; also the tasks without any gain."""
     rows: list[dict[str, Any]] = []
     hopeless = []
     for task in tasks_of(own):
@@ -77,7 +94,7 @@ def _cells(own: pd.DataFrame, models: ShownModels) -> tuple[pd.DataFrame, list[s
 
 
 def _rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """All layers of the trained model, and the best one of the untrained."""
+    """All layers of the trained model, and the best layer of the untrained one."""
     trained, untrained = (table[table["group"] == group] for group in ("trained", "untrained"))
     if trained.empty:
         return []
@@ -100,15 +117,15 @@ def _where_in(own: pd.DataFrame, table: pd.DataFrame, series: Series) -> str:
 
 
 def _place(own: pd.DataFrame, series: Series, row: dict[Any, Any]) -> str:
-    """The task with its best layer, and the layers that are not told apart from it."""
+    """The task with its best layer, and the layers that do not clearly differ from it."""
     found = best_layer(of(own, task=str(row["task"])), series.key)
-    alike = [] if found is None else sorted(found.alike)
+    alike = [] if found is None else sorted({found.layer, *found.alike} - {int(row["layer"])})
     others = f" (or {layers_text(alike, 'or')})" if alike else ""
     return f"{row['label']} {row['layer']}{others}"
 
 
 def _from_the_start(table: pd.DataFrame) -> list[str]:
-    """Which tasks the embeddings have most and least of."""
+    """The tasks with the largest and smallest share already in the embeddings."""
     first = table[(table["layer"] == 0) & ~table["untrained"]].groupby("label", sort=False)["share"].mean()
     if len(first) < 2:
         return []
@@ -120,7 +137,7 @@ def _from_the_start(table: pd.DataFrame) -> list[str]:
 
 
 def _untrained(table: pd.DataFrame) -> list[str]:
-    """How much of each task the best layers of untrained models have, from least to most."""
+    """The share of each task that the best layers of untrained models reach, smallest to largest."""
     grey = table[table["untrained"]].groupby("label", sort=False)["share"].mean().sort_values()
     if grey.empty:
         return []
@@ -142,3 +159,61 @@ def _seeds(own: pd.DataFrame) -> str:
     seeds = int(own["seed"].nunique())
     kinds = listed([probe_label(name) for name in dict.fromkeys(own["probe"].astype(str))])
     return f" Means over {seeds} seeds; {kinds} probes." if seeds > 1 else f" One seed; {kinds} probes."
+
+
+_ROW = 26  # pixels per row
+_NUMBER = 19  # pixels of a square that fits its number
+_GAP, _UNTRAINED = "", "untr."
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class TaskMap(AbstractForm):
+    """One model's tasks from top to bottom, layers across, and the best layer of an untrained model at the right.
+
+    The table has `label`, `layer`, `share`, `best`, `shown`, and `untrained`; untrained rows hold the best layer.
+    """
+
+    table: pd.DataFrame
+    labels: list[str]  # from top to bottom, shared by all panels side by side
+    chosen: Frame | None = None
+
+    @property
+    def frame(self) -> Frame:
+        layers = self.table.loc[~self.table["untrained"], "layer"]
+        return self.chosen or Frame(int(layers.min()), int(layers.max()), 0.0, 1.0)
+
+    @property
+    def compared(self) -> bool:
+        return False
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        frame, beside = self.frame, bool(self.table["untrained"].any())
+        layers = [str(layer) for layer in range(frame.first, frame.last + 1)]
+        place = self.table["layer"].astype(int).astype(str).where(~self.table["untrained"], _UNTRAINED)
+        rows = self.table[["label", "share", "shown", "best", "untrained", "layer"]].assign(
+            place=place, text=[f"{100 * share:.0f}" for share in self.table["share"]]
+        )
+        order = [*layers, *([_GAP, _UNTRAINED] if beside else [])]
+        roomy = f"width >= {_NUMBER * len(order)} || isNaN(datum.value)"
+        names = f"{roomy} || datum.value % 2 === 0 ? datum.label : ''"
+        x = cells("x", "place", "layer (0 = embeddings)", order, labelOverlap=False, labelExpr=names)
+        x["scale"] = {"domain": order}
+        y = cells("y", "label", None, self.labels, labelLimit=150)
+        y["scale"] = {"domain": self.labels}
+        marks = squares(
+            rows.round({"share": 3}),
+            x,
+            y,
+            "share",
+            color=color_if("datum.untrained", "var(--control)", "var(--heat-2)"),
+            size=9.5,
+            exponent=3,
+            tooltip=tips(
+                "label:N|task", "layer:O|layer", "shown:N|accuracy", "share:Q|share of what can be gained|.2f"
+            ),
+        )
+        marks[-1] = also(marks[-1], opacity=opacity_if(f"width >= {_NUMBER * len(order)}", 1, 0))
+        marks[1:1] = frames(rows[rows["best"]], x, y)
+        return finished(marks, _ROW * len(self.labels) + 4)

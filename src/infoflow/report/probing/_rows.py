@@ -1,17 +1,18 @@
-"""Rows of the tables of probes as figures show them: one probe per task, curves with their controls, best layers."""
+"""Shared rows and sentences of probes: one probe per task, curves with controls, and best layers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from .._curves import COLUMNS, curves
+from .._bands import seed_bands
+from .._curves import COLUMNS, curves, samples_at
+from .._in_words import Candidate, clear_cases, extreme, extremes_words, sentence
 from .._numbers import estimate_text, listed, number, size_text
-from .._samples import Estimate, Samples
+from .._samples import Estimate, Samples, chosen
+from .._series import Series
 from .._shown_models import ShownModels
-from ..forms._layer_chart import LayerChart
-from ..forms._lines import SHARE
 
 TASKS = {
     "word": "word identity",
@@ -32,23 +33,26 @@ TASKS = {
     "entity-spans": "mentions by kind",
     "coreference": "coreference",
 }
-"""What tasks are called, in reading order; others have the names of their columns, and come last."""
+"""Names of tasks, in reading order; other tasks are named by their columns and come last."""
 MOST_TASKS = 12
-"""Panels of a figure; of more tasks, those that depth matters for most."""
+"""Panels per figure; of more tasks, those that depend most on depth are shown."""
 CONTROL_TASK, SHUFFLED = "control task", "shuffled labels"
 _PROBES = ("linear", "mlp")
 _SETTINGS = ("probe", "dropout", "weight_decay", "corrupted", "units")
 
 
 class Best(NamedTuple):
-    """The layer that a task is read best from, in one model."""
+    """The layer that reads a task best in one model."""
 
     series: str
     layer: int
     estimate: Estimate
+    """Score on the half of the sentences that did not choose the layer."""
     alike: tuple[int, ...]
-    """Other layers that are not told apart from it."""
+    """Other layers that do not clearly differ from it."""
     top: int
+    first: float
+    """Score on the half that chose it, used for comparisons with other layers."""
 
 
 def task_label(name: str) -> str:
@@ -71,7 +75,7 @@ def any_trained(frame: pd.DataFrame) -> bool:
 
 
 def one_probe(frame: pd.DataFrame) -> pd.DataFrame:
-    """Of each task one probe and one setting of it, trained on all examples: the linear one where there is one."""
+    """One probe and setting per task, trained on all examples; linear if available."""
     if frame.empty:
         return frame
     rank = {name: place for place, name in enumerate(_PROBES)}
@@ -84,7 +88,7 @@ def one_probe(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def all_examples(frame: pd.DataFrame) -> pd.DataFrame:
-    """Of each task and model the probes that were trained on most examples."""
+    """For each task and model, the probes trained on the most examples."""
     column = next((name for name in ("share", "training") if name in frame), "")
     if not column or frame.empty:
         return frame
@@ -99,7 +103,7 @@ def probe_label(name: str) -> str:
 
 
 def of(frame: pd.DataFrame, **wanted: str) -> pd.DataFrame:
-    """The rows with these values, as far as the table has such columns, and a value."""
+    """The rows with these values, ignoring missing columns, and with a defined `value`."""
     kept = frame["value"].notna()
     for column, value in wanted.items():
         if column in frame:
@@ -108,12 +112,11 @@ def of(frame: pd.DataFrame, **wanted: str) -> pd.DataFrame:
 
 
 def control_curve(frame: pd.DataFrame, group: str) -> pd.DataFrame:
-    """A control as one line: its mean over trained models at each layer, and the lowest and the highest of them."""
+    """A control as one line: its mean over trained models at each layer, with its interval over seeds."""
     trained = frame[frame["trained"]]
-    rows = []
-    for layer, at in trained.groupby("layer", sort=True):
-        by_model = at.groupby("series")["value"].mean()
-        value, low, high = float(by_model.mean()), float(by_model.min()), float(by_model.max())
+    rows, models = [], trained.groupby("layer")["series"].nunique().to_dict()
+    for at in seed_bands(trained, ["layer"]).sort_values("layer").to_dict("records"):
+        layer, value, low, high = (at[name] for name in ("layer", "value", "low", "high"))
         rows.append(
             {
                 "series": "",
@@ -124,7 +127,7 @@ def control_curve(frame: pd.DataFrame, group: str) -> pd.DataFrame:
                 "high": high,
                 "seeds": 0,
                 "count": 0,
-                "shown": number(value, 3) if len(by_model) == 1 else f"{number(value, 3)} (mean of the models)",
+                "shown": number(value, 3) if models[layer] == 1 else f"{number(value, 3)} (mean of the models)",
             }
         )
     return pd.DataFrame(rows, columns=[*COLUMNS, "shown"])
@@ -137,20 +140,25 @@ def curves_with(frame: pd.DataFrame, controls: dict[str, pd.DataFrame]) -> pd.Da
 
 
 def best_layer(frame: pd.DataFrame, series: str, trained: bool = True) -> Best | None:
-    """Where a line is highest; None where it was not measured."""
+    """Where a line is highest, chosen on one half of the sentences; None if it was not measured."""
     own = frame[(frame["series"] == series) & (frame["trained"] == trained)]
     at = {int(str(layer)): Samples.of(rows) for layer, rows in own.groupby("layer", sort=True)}
     at = {layer: samples for layer, samples in at.items() if samples}
-    if not at:
+    found = chosen(at)
+    if found is None:
         return None
-    means = {layer: samples.estimate() for layer, samples in at.items()}
-    best = max(means, key=lambda layer: means[layer].value)
+    best, at = found.key, found.at
     alike = tuple(layer for layer in at if layer != best and not (at[best] - at[layer]).estimate().sign)
-    return Best(series=series, layer=best, estimate=means[best], alike=alike, top=max(at))
+    return Best(series=series, layer=best, estimate=found.estimate, alike=alike, top=max(at), first=found.first)
+
+
+def held_out_at(frame: pd.DataFrame, series: str, layer: int, trained: bool = True) -> Samples:
+    """One line at one layer, on the half of the sentences that does not choose the best layer."""
+    return samples_at(frame, series, layer, trained).halves().second
 
 
 def most_layered(frame: pd.DataFrame, tasks: Sequence[str], most: int = MOST_TASKS) -> list[str]:
-    """Of many tasks those whose scores differ most between layers, in reading order."""
+    """The tasks whose scores differ most between layers, at most `most` of them, in reading order."""
     if len(tasks) <= most:
         return list(tasks)
     trained = frame[frame["trained"]]
@@ -161,7 +169,7 @@ def most_layered(frame: pd.DataFrame, tasks: Sequence[str], most: int = MOST_TAS
 
 
 def left_out_note(tasks: Iterable[str], shown: Iterable[str]) -> str:
-    """What a caption says of tasks without a panel."""
+    """The caption's note about tasks without a panel."""
     others = [task_label(task) for task in tasks if task not in set(shown)]
     if not others:
         return ""
@@ -170,7 +178,7 @@ def left_out_note(tasks: Iterable[str], shown: Iterable[str]) -> str:
 
 
 def against(difference: Estimate, what: str) -> str:
-    """`0.05 (0.04 to 0.06) above layer 0`, or that both are not told apart."""
+    """`0.05 (0.04 to 0.06) above layer 0`, or that the two do not clearly differ."""
     if difference.has_interval and not difference.sign:
         return f"not told apart from {what} ({signed(difference)})"
     return f"{size_text(difference)} {'above' if difference.value >= 0 else 'below'} {what}"
@@ -189,7 +197,7 @@ def layers_text(layers: Sequence[int], joined: str = "and") -> str:
 
 
 def alike_text(best: Best) -> str:
-    """What is said, in brackets, of layers that are not told apart from the best; "" where there is none."""
+    """Bracketed note on layers that do not clearly differ from the best; "" if there are none."""
     if not best.alike:
         return ""
     layers = sorted(best.alike)
@@ -197,8 +205,8 @@ def alike_text(best: Best) -> str:
 
 
 def ratio(upper: Samples, lower: Samples) -> Estimate:
-    """How many times larger one positive quantity is than another, seed by seed: the exponential of a difference."""
-    gap = (_logarithms(upper) - _logarithms(lower)).estimate()
+    """Ratio of two positive quantities, paired by seed: the exponential of a difference of logarithms."""
+    gap = (upper.applied(np.log) - lower.applied(np.log)).estimate()
     value, low, high = (float(np.exp(end)) for end in (gap.value, gap.low, gap.high))
     return Estimate(value=value, low=low, high=high, seeds=gap.seeds, count=gap.count)
 
@@ -208,22 +216,105 @@ def times(estimate: Estimate, what: str) -> str:
     return f"{estimate_text(estimate)} times that of {what}"
 
 
-def _logarithms(samples: Samples) -> Samples:
-    return Samples(
-        values={key: float(np.log(value)) for key, value in samples.values.items()},
-        replicates={key: np.log(own) for key, own in samples.replicates.items()},
-        intervals={},
-        count=samples.count,
-        units=samples.units,
-    )
-
-
 def span(values: pd.Series) -> float:
-    """The highest less the lowest."""
+    """The highest minus the lowest value."""
     return float(values.max() - values.min())
 
 
-def share_chart(table: pd.DataFrame, models: ShownModels, y_title: str, baseline: str) -> LayerChart:
-    """Shares over layers, from 0 to 1, a line for each trained model."""
-    how = {"y_title": y_title, "baseline_name": baseline, "bounds": SHARE}
-    return LayerChart(table=table, series=models.present(table[table["group"] == "trained"]), **how)
+class Case(NamedTuple):
+    """A task in a model, and the layer that reads it best."""
+
+    rows: pd.DataFrame  # the task's rows, for all models
+    task: str
+    series: Series
+    best: Best
+
+    @property
+    def name(self) -> str:
+        """The name as it follows a number."""
+        return case_name(self.task, self.series.label)
+
+    @property
+    def samples(self) -> Samples:
+        """Samples of the best layer."""
+        return held_out_at(self.rows, self.series.key, self.best.layer)
+
+    @property
+    def over_untrained(self) -> Estimate | None:
+        """The best layer's margin over the best layer of an untrained model; None without one."""
+        other = best_layer(self.rows, self.series.key, trained=False)
+        if other is None:
+            return None
+        return (self.samples - held_out_at(self.rows, self.series.key, other.layer, trained=False)).estimate()
+
+
+def case_name(task: str, label: str) -> str:
+    """`for chunks in masked LM`."""
+    return f"for {task_label(task)} in {label}"
+
+
+def cases_of(own: pd.DataFrame, models: ShownModels) -> list[Case]:
+    """Every task in every trained model, in reading order."""
+    found = []
+    for task in tasks_of(own):
+        rows = of(own, task=task)
+        bests = [(series, best_layer(rows, series.key)) for series in models.present(rows[rows["trained"]])]
+        found += [Case(rows, task, series, best) for series, best in bests if best is not None]
+    return found
+
+
+def told_of(
+    what: str, cases: Sequence[Case], number: Callable[[Case], Estimate | None], above: float | None = None
+) -> str:
+    """The cases with the highest and lowest number, and how many are clearly `above` the null value."""
+    told = [Candidate(case.name, estimate) for case in cases if (estimate := number(case)) is not None]
+    return extremes_words(what, told, end="" if above is None else clear_cases(told, above))
+
+
+def gain_words(score: str, cases: Sequence[Case]) -> str:
+    """The best layers' margin over those of untrained models; without any, over the majority class."""
+    if any(case.over_untrained is not None for case in cases):
+        return told_of(
+            f"the gain in {score} over an untrained model's best layer", cases, lambda case: case.over_untrained, 0.0
+        )
+    return told_of(f"the gain in {score} over the majority class", cases, _over_baseline, 0.0)
+
+
+def _over_baseline(case: Case) -> Estimate:
+    own = case.rows
+    floor = float(own.loc[(own["series"] == case.series.key) & own["trained"], "baseline"].mean())
+    best = case.best.estimate
+    return Estimate(
+        value=best.value - floor, low=best.low - floor, high=best.high - floor, seeds=best.seeds, count=best.count
+    )
+
+
+def place_words(cases: Sequence[Case]) -> str:
+    """The tasks read best highest and lowest in the network; layers that do not clearly differ form one span."""
+    spans = {case.name: case.best for case in cases}
+    found = [Candidate(name, _span(best)) for name, best in spans.items()]
+    top, bottom = extreme(found), extreme(found, least=True)
+    if top is None or bottom is None:
+        return ""
+
+    def told(one: Candidate) -> str:
+        best = spans[one.name]
+        return f"{best.layer}{alike_text(best)}"
+
+    if top.candidate is bottom.candidate:
+        return sentence(f"the best layer is {told(top.candidate)} {top.candidate.name}{top.note}")
+    if bottom.candidate.name in top.alike:
+        return sentence(
+            f"the best layer is {told(top.candidate)} {top.candidate.name}, and not clearly another elsewhere"
+        )
+    parts = [
+        f"{how} {end.candidate.name}, {told(end.candidate)}{end.note}"
+        for how, end in (("highest", top), ("lowest", bottom))
+    ]
+    return sentence(f"the best layer is {'; '.join(parts)}")
+
+
+def _span(best: Best) -> Estimate:
+    """The best layer, with the range of layers that do not clearly differ from it."""
+    layers = (best.layer, *best.alike)
+    return Estimate(value=best.layer, low=min(layers), high=max(layers), seeds=1, count=0)

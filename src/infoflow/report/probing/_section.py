@@ -1,17 +1,26 @@
 """The section on probes: what can be read from each layer, and how hard it is to read."""
 
+from infoflow.probing import (
+    BERT_SCORE,
+    BERT_SCORE_LAYERS,
+    FILL_IN,
+    MINIMAL_PAIRS,
+    PROBE_CODELENGTH,
+    PROBE_DEPTH,
+    PROBE_EXAMPLES,
+    PROBE_MIXING,
+    PROBE_SCORES,
+    PROBE_TREES,
+)
+
 from .._figure import ReportFigure, Section
 from .._model_tables import ModelTables
-from ._accuracy import accuracy_figure
-from ._bert_score import bert_score_figure
-from ._bits import bits_figure
+from ._codelength import bits_figure, size_figure
 from ._depth import depth_figure
 from ._examples import examples_figure
-from ._facts import facts_figure
 from ._overview import overview_figure
-from ._pairs import pairs_figure
-from ._probe_size import size_figure
-from ._selectivity import selectivity_figure
+from ._preferences import bert_score_figure, facts_figure, pairs_figure
+from ._scores import accuracy_figure, selectivity_figure
 from ._solved import solved_figure
 from ._trees import trees_figure
 
@@ -36,34 +45,42 @@ PROBING = Section(
     },
 )
 _TABLES = (
-    "probe_scores", "probe_codelength", "probe_mixing", "probe_depth", "probe_trees", "probe_examples", "minimal_pairs",
-    "fill_in", "bert_score_layers", "bert_score",
-)  # fmt: skip
+    PROBE_SCORES.name,
+    PROBE_CODELENGTH.name,
+    PROBE_MIXING.name,
+    PROBE_DEPTH.name,
+    PROBE_TREES.name,
+    PROBE_EXAMPLES.name,
+    MINIMAL_PAIRS.name,
+    FILL_IN.name,
+    BERT_SCORE_LAYERS.name,
+    BERT_SCORE.name,
+)
 
 
 def probing_section(tables: ModelTables) -> Section | None:
-    """The section, or None where nothing was probed."""
+    """The section, or None if nothing was probed."""
     models, frames = tables.models, tables.some(_TABLES)
     main = {name: models.main(frame) for name, frame in frames.items()}
     figures: list[ReportFigure | None] = []
-    if (scores := main.get("probe_scores")) is not None:
+    if (scores := main.get(PROBE_SCORES.name)) is not None:
         figures += [
             overview_figure(scores, models),
             accuracy_figure(scores, models),
             selectivity_figure(scores, models),
         ]
         figures.append(examples_figure(scores, models))
-    if (examples := main.get("probe_examples")) is not None:
-        figures.append(solved_figure(examples, main.get("probe_scores"), models))
-    if (lengths := main.get("probe_codelength")) is not None:
+    if (examples := main.get(PROBE_EXAMPLES.name)) is not None:
+        figures.append(solved_figure(examples, main.get(PROBE_SCORES.name), models))
+    if (lengths := main.get(PROBE_CODELENGTH.name)) is not None:
         figures += [bits_figure(lengths, models), size_figure(lengths, models)]
-    figures.append(depth_figure(main.get("probe_mixing"), main.get("probe_depth"), models))
-    if (trees := main.get("probe_trees")) is not None:
+    figures.append(depth_figure(main.get(PROBE_MIXING.name), main.get(PROBE_DEPTH.name), models))
+    if (trees := main.get(PROBE_TREES.name)) is not None:
         figures.append(trees_figure(trees, models))
-    if (pairs := frames.get("minimal_pairs")) is not None:  # of the one stack with an output head
+    if (pairs := frames.get(MINIMAL_PAIRS.name)) is not None:  # from the one stack with an output head
         figures.append(pairs_figure(pairs, models))
-    if (facts := frames.get("fill_in")) is not None:
+    if (facts := frames.get(FILL_IN.name)) is not None:
         figures.append(facts_figure(facts, models))
-    if (means := frames.get("bert_score_layers")) is not None:
-        figures.append(bert_score_figure(means, frames.get("bert_score"), models))
+    if (means := frames.get(BERT_SCORE_LAYERS.name)) is not None:
+        figures.append(bert_score_figure(means, frames.get(BERT_SCORE.name), models))
     return PROBING.told_by(figures, models, main.values())

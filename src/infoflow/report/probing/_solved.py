@@ -1,9 +1,11 @@
-"""Single examples: from which layer on a probe gets them right, in each model."""
+"""Single examples: the layer from which a probe gets them right, in each model."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
+
+from infoflow.probing import PROBE_EXAMPLES
 
 from .._figure import ReportFigure
 from .._in_words import by_answer
@@ -13,13 +15,13 @@ from .._shown_models import ShownModels
 from ._methods import PROBES
 from ._rows import most_layered, task_label, tasks_of
 
-_TASKS, _OF_TASK = 4, 6  # tasks, and examples of each
-_WORDS = 24  # of a sentence; of a longer one those around the span
+_TASKS, _OF_TASK = 4, 6  # tasks, and examples per task
+_WORDS = 24  # words of a sentence; longer ones are cut around the span
 _UNTRAINED = "untrained"
 
 
 def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: ShownModels) -> ReportFigure | None:
-    """A few examples of each task with a row of layers for each model; None without examples."""
+    """A few examples per task, with a row of layers for each model; None without examples."""
     own = _one_seed(frame)
     lines = list(models.present(own[own["trained"]])) if len(own) else []
     if not lines:
@@ -49,14 +51,14 @@ def solved_figure(frame: pd.DataFrame, scores: pd.DataFrame | None, models: Show
         ],
         method=PROBES,
         data=own[own["task"].astype(str).isin(shown)].drop(columns=["same_as"], errors="ignore"),
-        tables=("probe_examples",),
+        tables=(PROBE_EXAMPLES.name,),
         template="solved.html.jinja",
         payload={"cards": cards},
     )
 
 
 def _one_seed(frame: pd.DataFrame) -> pd.DataFrame:
-    """The models of the first seed of each line."""
+    """The models of each line's first seed."""
     if frame.empty or "seed" not in frame:
         return frame
     return frame[frame["seed"] == frame.groupby("series")["seed"].transform("min")]
@@ -72,7 +74,10 @@ def _card(own: pd.DataFrame, lines: list[Series]) -> dict[str, Any] | None:
 
 
 def solved_from(rows: pd.DataFrame) -> int:
-    """The state from which on most probes are right, up to the top; of those right lower down alone −1, of none −2."""
+    """The first state from which most probes stay right up to the top.
+
+    −1: right only below the top; −2: never right.
+    """
     right = (rows.sort_values("layer")["right"].to_numpy(float) > 0.5).tolist()
     if not any(right):
         return -2
@@ -82,8 +87,10 @@ def solved_from(rows: pd.DataFrame) -> int:
 
 
 def _picked(solved: dict[int, int]) -> list[tuple[int, int]]:
-    """The first example of each layer, at most so many: the range of layers, then those right below the top alone, then
-    those that no layer tells."""
+    """The first example of each layer, limited to `_OF_TASK`.
+
+    A spread of layers, then one right only below the top, then one that no layer gets right.
+    """
     by_layer = {from_: number for number, from_ in sorted(solved.items(), reverse=True)}
     layers = sorted(from_ for from_ in by_layer if from_ >= 0)
     room = _OF_TASK - sum(kind in by_layer for kind in (-1, -2))
@@ -109,10 +116,10 @@ def _told(solved: int) -> str:
 
 
 def _pieces(words: list[str], one: pd.Series) -> Iterator[dict[str, Any]]:
-    """The sentence in pieces, those that are asked about with the number of their span; cut around these."""
+    """Split the sentence into pieces, cut around the queried words; these carry the number of their span."""
     spans = [(int(one[f"{span}_start"]), int(one[f"{span}_end"])) for span in ("first", "second")]
     mark = [next((n for n, (start, end) in enumerate(spans, 1) if start <= at < end), 0) for at in range(len(words))]
-    if all(mark):  # the whole sentence is asked about
+    if all(mark):  # the query covers the whole sentence
         mark = [0] * len(words)
     marked = [at for at, n in enumerate(mark) if n] or [0]
     low = max(0, min(marked[0], len(words) - _WORDS, (marked[0] + marked[-1] - _WORDS) // 2 + 1))
@@ -142,7 +149,7 @@ def _strips(rows: pd.DataFrame, line: Series) -> Iterator[dict[str, Any]]:
 
 
 def _words(own: pd.DataFrame, lines: list[Series]) -> str:
-    """Of each model, and of the untrained ones, how many examples are right only above the embeddings."""
+    """How many examples are right only above the embeddings, for each model and for the untrained ones."""
 
     def counted(rows: pd.DataFrame) -> str:
         task = rows["task"].astype(str)
@@ -156,7 +163,7 @@ def _words(own: pd.DataFrame, lines: list[Series]) -> str:
 
 
 def _sentence(own: pd.DataFrame, tasks: list[str], lines: list[Series]) -> str:
-    """Of each task, how many examples the first line's probe gets right only from some layer on."""
+    """For each task, how many examples the first line's probe gets right only from some layer on."""
     told = []
     rows = own[own["trained"] & (own["series"] == lines[0].key)]
     for task in tasks:

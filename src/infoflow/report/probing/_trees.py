@@ -1,28 +1,30 @@
-"""Whether trees lie in the geometry of vectors: structural probes beside a chain, a random map and untrained models."""
+"""Whether the geometry encodes syntax trees: structural probes against a chain, a random map and untrained models."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from .._curves import interval_note, samples_at
-from .._figure import Panel, ReportFigure
+from infoflow.probing import PROBE_TREES
+
+from .._curves import interval_note
+from .._figure import ReportFigure
 from .._in_words import Candidate, clear_cases, extremes_words
+from .._layer_figure import layer_panels, stacked
 from .._numbers import estimate_text, listed
 from .._samples import Samples
 from .._series import Series
 from .._shown_models import ShownModels
-from ..forms._layer_chart import LayerChart
 from ..forms._lines import COSINE, SHARE
 from ._methods import TREES
-from ._rows import Best, against, alike_text, best_layer, curves_with, of
+from ._rows import Best, against, alike_text, best_layer, curves_with, held_out_at, of
 
 _CHAIN, _RANDOM = "chain of words", "random map"
-_MOST = 4  # models that have a sentence of their own
+_MOST = 4  # models with their own sentence
 
 
 class _Score(NamedTuple):
-    """One of the numbers of the table."""
+    """One of the table's scores."""
 
     structure: str
     metric: str
@@ -30,6 +32,11 @@ class _Score(NamedTuple):
     axis: str
     told: str  # in a sentence
     bounds: tuple[float, float]
+
+    @property
+    def y_axis(self) -> dict[str, Any]:
+        baseline = _CHAIN if self.structure == "distance" else _RANDOM
+        return {"y_title": self.axis, "baseline_name": baseline, "bounds": self.bounds, "controls": (_RANDOM,)}
 
     def rows(self, frame: pd.DataFrame) -> pd.DataFrame:
         return of(frame, structure=self.structure, metric=self.metric)
@@ -44,22 +51,23 @@ _SCORES = (
 
 
 def trees_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A panel for each score; None without any."""
+    """One panel per score; None without any."""
     found = {score: score.rows(frame) for score in _SCORES}
     tables = {score: _table(rows) for score, rows in found.items() if len(of(rows, probe="structural"))}
     tables = {score: table for score, table in tables.items() if bool((table["group"] == "trained").any())}
     if not tables:
         return None
-    data = pd.concat(
-        [table.assign(structure=score.structure, metric=score.metric) for score, table in tables.items()],
-        ignore_index=True,
-    )
+    data = stacked({(score.structure, score.metric): table for score, table in tables.items()}, "structure", "metric")
     return ReportFigure(
         id="probe-trees",
         question="Do vectors hold the tree of a sentence?",
         answer=[text for score in tables for text in _sentences(score, found[score], models)],
         words=_words(next(iter(tables)), found, models),
-        panels=[Panel.of(_chart(score, table, models), score.title) for score, table in tables.items()],
+        panels=[
+            panel
+            for score, table in tables.items()
+            for panel in layer_panels({score.title: table}, models, **score.y_axis)
+        ],
         caption=f"{_counts(data)} {_trained_on(frame)} Each panel has its own scale.",
         how_to_read=[
             "A linear map is trained so that squared distances between mapped words are distances in the dependency "
@@ -74,33 +82,22 @@ def trees_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         ],
         method=TREES,
         data=data,
-        tables=("probe_trees",),
+        tables=(PROBE_TREES.name,),
         findings=("probing:P-4",),
         payload={"apart": True},
     )
 
 
 def _table(rows: pd.DataFrame) -> pd.DataFrame:
-    """Curves of trained maps; of depths the baseline is the random map, which has a line."""
+    """Curves of trained maps; for depths, the random map is the baseline and has its own line."""
     own, random = of(rows, probe="structural"), of(rows, probe="random")
     if bool((own["structure"].astype(str) == "depth").any()) and len(random):
         own = own.assign(baseline=math.nan)
     return curves_with(own, {_RANDOM: random})
 
 
-def _chart(score: _Score, table: pd.DataFrame, models: ShownModels) -> LayerChart:
-    return LayerChart(
-        table=table,
-        series=models.present(table[table["group"] == "trained"]),
-        y_title=score.axis,
-        baseline_name=_CHAIN if score.structure == "distance" else _RANDOM,
-        bounds=score.bounds,
-        controls=(_RANDOM,),
-    )
-
-
 def _counts(data: pd.DataFrame) -> str:
-    """Bands, and what is counted."""
+    """A note on the bands, and what is counted."""
     note = interval_note(data).split(";")[0].removesuffix(".")
     trained = data[data["group"] == "trained"]
     kinds = {"uuas": "edges", "root": "sentences"}
@@ -120,17 +117,17 @@ def _trained_on(frame: pd.DataFrame) -> str:
 
 
 def _sentences(score: _Score, rows: pd.DataFrame, models: ShownModels) -> list[str]:
-    """Of the first score each model's best layer beside its controls; of the others the best model's."""
+    """Each model's best layer on the first score, with its controls; for other scores, the best model's."""
     own = of(rows, probe="structural")
     bests = {one: best for one in models.present(own[own["trained"]]) if (best := best_layer(own, one.key)) is not None}
     if score.metric != "uuas":
-        series = max(bests, key=lambda one: bests[one].estimate.value)
+        series = max(bests, key=lambda one: bests[one].first)
         bests = {series: bests[series]}
     return [_sentence(score, rows, series, best) for series, best in list(bests.items())[:_MOST]]
 
 
 def _words(score: _Score, found: dict[_Score, pd.DataFrame], models: ShownModels) -> str:
-    """How far each model's best layer is above the first control that the score has."""
+    """The margin of each model's best layer over the score's first available control."""
     rows = found[score]
     own = of(rows, probe="structural")
     told: dict[str, list[Candidate]] = {}
@@ -138,11 +135,11 @@ def _words(score: _Score, found: dict[_Score, pd.DataFrame], models: ShownModels
         best = best_layer(own, series.key)
         if best is None:
             continue
-        here = samples_at(own, series.key, best.layer)
+        here = held_out_at(own, series.key, best.layer)
         controls = {
             "an untrained model's best layer": _untrained(own, series),
-            "a chain of words": samples_at(of(rows, probe="chain"), series.key, -1),
-            "a random map": samples_at(of(rows, probe="random"), series.key, best.layer),
+            "a chain of words": held_out_at(of(rows, probe="chain"), series.key, -1),
+            "a random map": held_out_at(of(rows, probe="random"), series.key, best.layer),
         }
         for name, control in controls.items():
             if control:
@@ -158,11 +155,11 @@ def _sentence(score: _Score, rows: pd.DataFrame, series: Series, best: Best) -> 
     lead = f"{place[:1].upper()}{place[1:]} gives {estimate_text(best.estimate)} {score.told}"
     if score.metric == "spearman":
         lead = f"The order {score.told} is best kept by {place}, with a correlation of {estimate_text(best.estimate)}"
-    here = samples_at(own, series.key, best.layer)
+    here = held_out_at(own, series.key, best.layer)
     others = [
-        ("its embeddings", samples_at(own, series.key, 0) if best.layer else None),
-        ("a chain of words", samples_at(of(rows, probe="chain"), series.key, -1)),
-        ("a random map", samples_at(of(rows, probe="random"), series.key, best.layer)),
+        ("its embeddings", held_out_at(own, series.key, 0) if best.layer else None),
+        ("a chain of words", held_out_at(of(rows, probe="chain"), series.key, -1)),
+        ("a random map", held_out_at(of(rows, probe="random"), series.key, best.layer)),
         ("an untrained model's best layer", _untrained(own, series)),
     ]
     compared = [against((here - other).estimate(), name) for name, other in others if other]
@@ -171,4 +168,4 @@ def _sentence(score: _Score, rows: pd.DataFrame, series: Series, best: Best) -> 
 
 def _untrained(own: pd.DataFrame, series: Series) -> Samples | None:
     best = best_layer(own, series.key, trained=False)
-    return None if best is None else samples_at(own, series.key, best.layer, trained=False)
+    return None if best is None else held_out_at(own, series.key, best.layer, trained=False)

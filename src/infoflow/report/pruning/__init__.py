@@ -1,1 +1,1 @@
-"""Figures of which heads can go."""
+"""Figures of head pruning."""

@@ -3,8 +3,9 @@
 from functools import partial
 from typing import Any
 
-import altair as alt
 import pandas as pd
+
+from infoflow.pruning import PRUNING
 
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, extremes_words, percent_span, plain
@@ -13,16 +14,16 @@ from .._samples import Estimate
 from .._shown_models import ShownModels
 from ..forms._chart import amount, finished, lit, tips
 from ..forms._lines import level, lines
+from ..forms._marks import Constant
 from ..forms._names import names_above
-from ._charts import METHOD, points_axis
-from ._rows import LEARNED, PrunableHeads, over_seeds, percent_over_seeds, pools_of
+from ._rows import LEARNED, METHOD, PrunableHeads, over_seeds, percent_over_seeds, points_axis, pools_of
 
 _LOOKS = (((1, 0), "circle", "●"), ((6, 2), "square", "■"), ((2, 2), "triangle-up", "▲"), ((4, 2), "diamond", "◆"))
 _HEIGHT = 200
 
 
 def gates_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """Shares of undecided gates at each penalty, a line for each model and set of heads."""
+    """Shares of undecided gates at each penalty, one line per model and set of heads."""
     frame = frame.loc[frame["way"] == LEARNED].drop_duplicates(["series", "scope", "seed", "draw", "point"])
     if frame.empty:
         return None
@@ -46,12 +47,12 @@ def gates_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         how_to_read=[
             "Across: the points of the sweep, by the weight of the penalty on open gates; each goes on from the one "
             "before. Up: the share of gates that would pass on a part of their head's output, neither 0 nor 1.",
-            "While gates are undecided, it is open which heads the model needs, and two rules that count living heads "
-            "give different numbers. Gates start undecided; it would be surprising if many still were at the end.",
+            "While gates are undecided, it is open which heads the model needs, and their heads count as left. Gates "
+            "start undecided; it would be surprising if many still were at the end.",
         ],
         method=METHOD,
         data=table,
-        tables=("pruning",),
+        tables=(PRUNING.name,),
         findings=("heads:V5",),
     )
 
@@ -97,7 +98,7 @@ def _chart(table: pd.DataFrame, starts: dict[PrunableHeads, float], name: str) -
     names = {int(point): f"{setting:g}" for point, setting in zip(points["point"], points["setting"], strict=True)}
     at = {
         "x": points_axis(names, "weight of the penalty", gap=0),
-        "y": alt.Y(**amount("value", "undecided (%)", [0, 100])),
+        "y": amount("y", "value", "undecided (%)", [0, 100]),
     }
     layers = [level(value, y=at["y"]) for value in sorted(set(starts.values()))]
     entries = [("– –", name, "var(--soft)")]
@@ -107,9 +108,9 @@ def _chart(table: pd.DataFrame, starts: dict[PrunableHeads, float], name: str) -
         rows = pool.of(table)[["series", "point", "value", "low", "high"]].round(2)
         color = pool.series.color
         look = {
-            "color": alt.ColorValue(color),
-            "strokeDash": alt.StrokeDashValue(list(dash)),
-            "shape": alt.ShapeValue(shape),
+            "color": Constant(color),
+            "strokeDash": Constant(list(dash)),
+            "shape": Constant(shape),
         }
         light = partial(lit, of=pool.series)
         layers += lines(rows, at, look, light=light, band=0.15, width=1.8, size=36, touch=0, tooltip=tooltip)

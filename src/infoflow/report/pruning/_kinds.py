@@ -1,11 +1,12 @@
-"""Which kinds of attention, and which layers, keep their heads along a sweep of pruning."""
+"""Which kinds of attention, and which layers, keep their heads along a pruning sweep."""
 
 import math
 from functools import partial
 from typing import Any
 
-import altair as alt
 import pandas as pd
+
+from infoflow.pruning import PRUNED_HEADS
 
 from .._figure import Panel, ReportFigure
 from .._in_words import Candidate, both_extremes, percent_over_models, sentence
@@ -17,8 +18,18 @@ from ..forms._grid import squares
 from ..forms._lines import LineKind, control_lines, folded, lines, looks_of
 from ..forms._names import names_above
 from ..heads._names import KINDS, kind_label
-from ._charts import METHOD, heads_left, points_axis, rows_axis
-from ._rows import LEARNED, SUBSET, PrunableHeads, over_seeds, percent_over_seeds, widest_of
+from ._rows import (
+    LEARNED,
+    METHOD,
+    SUBSET,
+    PrunableHeads,
+    heads_left,
+    over_seeds,
+    percent_over_seeds,
+    points_axis,
+    rows_axis,
+    widest_of,
+)
 
 _LOOKS = {
     order.key: order
@@ -32,7 +43,7 @@ _HEIGHT = 220
 
 
 def kinds_figure(heads: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """The widest sweep of learned gates of each model: shares of heads alive by kind, and by layer."""
+    """Each model's widest sweep with learned gates: shares of remaining heads by kind, and by layer."""
     way = LEARNED if bool((heads["way"] == LEARNED).any()) else SUBSET
     heads = heads.loc[heads["way"] == way]
     if heads.empty:
@@ -60,13 +71,13 @@ def kinds_figure(heads: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         ],
         method=METHOD,
         data=data,
-        tables=("pruned_heads",),
+        tables=(PRUNED_HEADS.name,),
         findings=("heads:V3",),
     )
 
 
 def _own(pool: PrunableHeads, heads: pd.DataFrame) -> pd.DataFrame:
-    """The pool's rows of kinds that might lose heads."""
+    """The pool's rows for kinds whose heads could be pruned."""
     own = pool.of(heads)
     own = own.assign(name=[kind_label(s, k) for s, k in zip(own["stack"], own["kind"], strict=True)])
     lost = own.groupby("name")["alive"].transform("min")
@@ -75,7 +86,7 @@ def _own(pool: PrunableHeads, heads: pd.DataFrame) -> pd.DataFrame:
 
 
 def _table(own: pd.DataFrame) -> pd.DataFrame:
-    """Share and number of heads alive by point, kind and layer; `left` and `size` count heads of all these kinds."""
+    """Share and number of remaining heads by sweep step, kind and layer; `left` and `size` count all these kinds."""
     own = own.assign(alive=own["alive"].astype(float))
     models = own.groupby("point")[["seed", "draw"]].apply(lambda rows: len(rows.drop_duplicates()))
     grouped: Any = own.groupby(["point", "name", "layer"])
@@ -101,7 +112,7 @@ def _panels(pool: PrunableHeads, table: pd.DataFrame, own: pd.DataFrame) -> list
 
 
 def _by_kind(own: pd.DataFrame) -> pd.DataFrame:
-    """Percent of each kind's heads that is alive at each point, its interval over seeds, and heads left in all."""
+    """Percentage of each kind's heads left at each sweep step, its interval over seeds, and the total number left."""
     rows = []
     for point, at in own.groupby("point"):
         left = at.groupby(["seed", "draw"])["alive"].sum().mean()
@@ -113,7 +124,7 @@ def _by_kind(own: pd.DataFrame) -> pd.DataFrame:
 
 
 def _words(pool: PrunableHeads, table: pd.DataFrame, own: pd.DataFrame) -> str:
-    """Where most and fewest heads are alive when half of them are: of which kind, or in which layer."""
+    """The kinds or layers with the most and fewest remaining heads when half of all heads are left."""
     point, left, size = _halfway(table)
     kinds = _kinds(table)
     by, each = ("name", "{}") if len(kinds) > 1 else ("layer", "layer {}")
@@ -128,12 +139,12 @@ def _words(pool: PrunableHeads, table: pd.DataFrame, own: pd.DataFrame) -> str:
 
 
 def _share_alive(rows: pd.DataFrame) -> dict[object, float]:
-    """Of each seed."""
+    """Share of remaining heads in each seed."""
     return rows["alive"].astype(float).groupby(rows["seed"]).mean().to_dict()
 
 
 def _halfway(table: pd.DataFrame) -> tuple[int, float, int]:
-    """The point nearest to half of the heads, the heads left there, and all."""
+    """The sweep step nearest to half of the heads, the heads left there, and the total."""
     size = int(table["size"].iloc[0])
     left = table.groupby("point")["left"].first()
     point = (left - size / 2).abs().idxmin()
@@ -141,7 +152,7 @@ def _halfway(table: pd.DataFrame) -> tuple[int, float, int]:
 
 
 def _sentence(pool: PrunableHeads, table: pd.DataFrame) -> str:
-    """The point nearest to half of the heads: what is left of each kind, or of the fullest and the emptiest layer."""
+    """At the sweep step nearest to half: remaining heads per kind, or of the fullest and emptiest layers."""
     point, left, size = _halfway(table)
     own, kinds = table.loc[table["point"] == point], _kinds(table)
     start = f"{pool.subject}: with {number(left, 0)} of {size} left"
@@ -167,14 +178,14 @@ def _lines(rows: pd.DataFrame, kinds: list[str], size: int, series: Series) -> d
         _LOOKS.get(kind, LineKind(key=kind, label=kind, dash=(4, 2), shape="diamond", mark="◆")) for kind in kinds
     ]
     even = pd.DataFrame([{"left": size, "value": 100.0}, {"left": 0, "value": 0.0}])
-    at = {"x": heads_left(size), "y": alt.Y(**amount("value", "alive (%)", [0, 100]))}
+    at = {"x": heads_left(size), "y": amount("y", "value", "alive (%)", [0, 100])}
     rows = rows.assign(value=rows["percent"]).loc[:, ["name", "left", "value", "low", "high"]].round(1)
     tooltip = tips("name:N", "left:Q|heads left", "value:Q|alive (%)")
     how = {"light": partial(lit, of=series), "band": 0.12, "width": 1.8, "size": 30, "touch": 0}
     names = [("– –", "equal shares", "var(--soft)"), *((order.mark, order.key, series.color) for order in orders)]
     look, fold = looks_of(orders, "name", series.color), partial(folded, by="name")
     even_lines = control_lines(even, at, band=0, by="")
-    layers = [*lines(rows, at, look, **how, tooltip=tooltip, chart=fold, beneath=even_lines), names_above(names)]
+    layers = [*lines(rows, at, look, **how, tooltip=tooltip, on=fold, beneath=even_lines), names_above(names)]
     return finished(layers, _HEIGHT)
 
 

@@ -1,18 +1,20 @@
-"""What pruning tells: how many heads a model needs, which go first, which functions stay, and what training is for."""
+"""Pruning results: how many heads a model needs, which go first, which functions stay, and the role of training."""
 
 from dataclasses import replace
 
 import pandas as pd
+
+from infoflow.pruning import PRUNED_HEADS, PRUNED_ROLES
+from infoflow.pruning import PRUNING as PRUNING_TABLE
 
 from .._figure import Section
 from .._model_tables import ModelTables
 from ._gates import gates_figure
 from ._kinds import kinds_figure
 from ._quality import quality_figure
-from ._recovered import recovered_figure
+from ._retrained import recovered_figure, scratch_figure
 from ._roles import roles_figure
 from ._rows import LEARNED, SCRATCH, SUBSET, of_whole_models, scoped, with_counts
-from ._scratch import scratch_figure
 
 PRUNING = Section(
     id="pruning",
@@ -38,16 +40,16 @@ _RANKED = (
 
 
 def pruning_section(tables: ModelTables) -> Section | None:
-    """The section, or None where the run pruned nothing."""
+    """The section, or None if the run pruned nothing."""
     models = tables.models
-    curves, heads, roles = (_table(tables, name) for name in ("pruning", "pruned_heads", "pruned_roles"))
+    curves, heads, roles = (_table(tables, name) for name in ("pruning", PRUNED_HEADS.name, PRUNED_ROLES.name))
     curves = curves if curves is None else with_counts(curves)
     figures = [
         None if curves is None else quality_figure(curves, models),
         None if heads is None else kinds_figure(heads, models),
         None if roles is None else roles_figure(roles, models),
         None if curves is None else scratch_figure(curves, models),
-        None if curves is None else recovered_figure(curves, of_whole_models(tables["pruning"]), models),
+        None if curves is None else recovered_figure(curves, of_whole_models(tables[PRUNING_TABLE.name]), models),
         None if curves is None else gates_figure(curves, models),
     ]
     if all(figure is None for figure in figures):
@@ -62,6 +64,6 @@ def pruning_section(tables: ModelTables) -> Section | None:
 
 
 def _table(tables: ModelTables, name: str) -> pd.DataFrame | None:
-    """Rows of trained models; None where there are none."""
+    """Rows of trained models; None if there are none."""
     frame = scoped(tables[name]) if name in tables else pd.DataFrame()
     return None if frame.empty else frame

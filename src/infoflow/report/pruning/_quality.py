@@ -1,35 +1,40 @@
-"""Quality against heads left: every way to choose them, beside random choices and the unpruned model."""
+"""Quality by heads left: every pruning method, with random choices and the unpruned model as controls."""
 
 from functools import partial
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
 from infoflow.heads import removable
+from infoflow.pruning import PRUNING
 
 from .._figure import Panel, PanelGroup, ReportFigure
 from .._in_words import by_answer
 from .._numbers import number
 from .._shown_models import ShownModels
-from ..forms._chart import amount, finished, lit, tips
+from ..forms._chart import BASELINE, amount, finished, lit, tips
 from ..forms._lines import area, control_lines, folded, level, lines, looks_of
+from ..forms._marks import Layer
 from ..forms._names import names_above
-from ._charts import METHOD, RANDOM_NAME, UNPRUNED, UNPRUNED_NAME, heads_left, span_of
 from ._rows import (
     CHEAP,
+    METHOD,
     METRICS,
     RANDOM,
+    RANDOM_NAME,
     RECOVERED,
     RECOVERED_RANDOM,
     SCRATCH,
+    UNPRUNED_NAME,
     WAYS,
     PrunableHeads,
+    heads_left,
     metrics_of,
     pools_of,
     quality_curves,
     several,
     signature,
+    span_of,
     widest_of,
 )
 
@@ -37,15 +42,15 @@ _HEIGHT = 240
 
 
 def quality_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """The curves of each model and of each set of heads that might go, one metric at a time."""
-    trained = [SCRATCH, RECOVERED, RECOVERED_RANDOM]  # they have figures of their own
+    """The curves of each model and prunable set of heads, one metric at a time."""
+    trained = [SCRATCH, RECOVERED, RECOVERED_RANDOM]  # they have their own figures
     frame = frame.loc[~frame["way"].isin(trained) & frame["metric"].isin(METRICS)]
     if frame.empty:
         return None
     curves = quality_curves(frame)
     groups = [_group(curves.loc[curves["metric"] == metric], metric, models) for metric in metrics_of(curves)]
     draws = int(frame.loc[frame["way"] == RANDOM, "draw"].nunique())
-    grey = f" Grey, dashed: the mean of {draws} random choices per seed, its band their whole range." if draws else ""
+    grey = f" Grey, dashed: the mean of {draws} random choices per seed, with its band." if draws else ""
     return ReportFigure(
         id="pruning-quality",
         question="How many heads does a model need?",
@@ -65,7 +70,7 @@ def quality_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | N
         ],
         method=METHOD,
         data=curves,
-        tables=("pruning",),
+        tables=(PRUNING.name,),
         findings=("heads:V1",),
         template="metrics.html.jinja",
         payload={"metrics": groups},
@@ -83,7 +88,7 @@ def _group(curves: pd.DataFrame, metric: str, models: ShownModels) -> PanelGroup
 
 
 def _sentences(curves: pd.DataFrame, models: ShownModels) -> list[str]:
-    """One for each pool, in the first metric that it has."""
+    """One sentence per pool, in its first metric."""
     told = []
     for pool in pools_of(curves, models):
         own = pool.of(curves)
@@ -93,7 +98,7 @@ def _sentences(curves: pd.DataFrame, models: ShownModels) -> list[str]:
 
 
 def _words(curves: pd.DataFrame, models: ShownModels) -> str:
-    """Of each model's widest pool, how many heads can go at almost no cost, by its first way and in random order."""
+    """How many heads each model's widest pool can lose at almost no cost, by its first method and at random."""
     found = {}
     for pool in widest_of(curves, models):
         own = pool.of(curves)
@@ -113,7 +118,7 @@ def _words(curves: pd.DataFrame, models: ShownModels) -> str:
 
 
 def _share_gone(line: pd.DataFrame, metric: str) -> str:
-    """Where the line, straight between its points and the unpruned model, first costs more than what is cheap."""
+    """Where the line, interpolated between sweep steps and the unpruned model, first exceeds the cheap cost."""
     line = line.loc[line["left"] < line["size"]].sort_values("left", ascending=False)
     sign = -1 if metric == "bleu" else 1
     costs = sign * (line["value"] - line["unpruned"]) / CHEAP[metric]
@@ -122,7 +127,7 @@ def _share_gone(line: pd.DataFrame, metric: str) -> str:
 
 
 def _sentence(own: pd.DataFrame, pool: PrunableHeads, metric: str) -> str:
-    """The fewest heads with which the quality is within what counts as cheap, beside as many random ones."""
+    """The fewest heads whose quality counts as cheap, compared with the same number of random heads."""
     size, full, name = int(own["size"].iloc[0]), float(own["unpruned"].iloc[0]), METRICS[metric][0]
     way = next((one for one in WAYS if bool((own["way"] == one.key).any())), None)
     if way is None:
@@ -143,7 +148,7 @@ def _sentence(own: pd.DataFrame, pool: PrunableHeads, metric: str) -> str:
 
 
 def _cheapest(line: pd.DataFrame, metric: str) -> pd.Series | None:
-    """The point with the fewest heads up to which every one is cheap."""
+    """The sweep step with the fewest heads up to which all steps are cheap."""
     line = line.sort_values("left", ascending=False)
     sign = -1 if metric == "bleu" else 1
     dear = (sign * (line["value"] - line["unpruned"]) > CHEAP[metric]).cummax()
@@ -152,7 +157,7 @@ def _cheapest(line: pd.DataFrame, metric: str) -> pd.Series | None:
 
 
 def _at(chance: pd.Series, left: float) -> float:
-    """The random curve between its points."""
+    """The random curve, interpolated between its sweep steps."""
     places = chance.index.union([left])
     return float(chance.reindex(places).interpolate("index", limit_direction="both")[left])
 
@@ -166,7 +171,7 @@ def _chart(own: pd.DataFrame, pool: PrunableHeads, metric: str, span: list[float
     own = _from_the_start(own.assign(**own[["left", "value", "low", "high", "unpruned"]].round(_places(metric))))
     at = {
         "x": heads_left(int(own["size"].iloc[0])),
-        "y": alt.Y(**amount("value", f"{name}{unit}", span)),
+        "y": amount("y", "value", f"{name}{unit}", span),
     }
     known = [way for way in WAYS if bool((own["way"] == way.key).any())]
     drawn = own.loc[own["way"].isin([way.key for way in known]), ["way", "left", "value", "low", "high", "seeds"]]
@@ -178,16 +183,16 @@ def _chart(own: pd.DataFrame, pool: PrunableHeads, metric: str, span: list[float
     how = {"light": light, "band": 0, "width": 1.8, "size": 26, "touch": 0}
     layers = [
         *control_lines(chance, at, band=0.15, by=""),
-        level(float(own["unpruned"].mean()), UNPRUNED, y=at["y"]),
+        level(float(own["unpruned"].mean()), BASELINE, y=at["y"]),
         area(learned, at, light(0.15), look, by_way),
-        *lines(drawn[["way", "left", "value", "seeds"]], at, look, **how, tooltip=tooltip, chart=by_way),
+        *lines(drawn[["way", "left", "value", "seeds"]], at, look, **how, tooltip=tooltip, on=by_way),
         _names(own, pool),
     ]
     return finished(layers, _HEIGHT)
 
 
 def _from_the_start(own: pd.DataFrame) -> pd.DataFrame:
-    """Every line starts at the unpruned model, also where its first point has fewer heads."""
+    """Start every line at the unpruned model, even if its first sweep step has fewer heads."""
     size = float(own["size"].iloc[0])
     late = own.loc[own.groupby("way")["left"].transform("max") < size].drop_duplicates("way")
     unpruned = late["unpruned"]
@@ -199,7 +204,7 @@ def _places(metric: str) -> int:
     return 2 if metric == "bleu" else 3
 
 
-def _names(own: pd.DataFrame, pool: PrunableHeads) -> alt.Chart:
+def _names(own: pd.DataFrame, pool: PrunableHeads) -> Layer:
     found = [UNPRUNED_NAME] + [RANDOM_NAME] * int((own["way"] == RANDOM).any())
     found += [(way.mark, way.label, pool.series.color) for way in WAYS if bool((own["way"] == way.key).any())]
     return names_above(found)

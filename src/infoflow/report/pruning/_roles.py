@@ -3,8 +3,9 @@
 from functools import partial
 from typing import Any
 
-import altair as alt
 import pandas as pd
+
+from infoflow.pruning import PRUNED_ROLES
 
 from .._figure import Panel, PanelGroup, ReportFigure
 from .._in_words import percent_over_models, sentence
@@ -14,10 +15,10 @@ from .._shown_models import ShownModels
 from ..forms._chart import NAME, amount, bounded, finished, lit, tips, with_field
 from ..forms._grid import squares
 from ..forms._lines import control_lines, folded, lines
+from ..forms._marks import Constant, Layer, calculated, channel, draw, filtered
 from ..forms._names import names_above
-from ._charts import METHOD, heads_left, points_axis, rows_axis
 from ._functions import BEFORE, Functions, functions
-from ._rows import LEARNED, SUBSET, pools_of
+from ._rows import LEARNED, METHOD, SUBSET, heads_left, points_axis, pools_of, rows_axis
 
 _ROW = 18  # pixels of a function's row
 _MOST = 24  # functions drawn
@@ -25,10 +26,10 @@ _HEIGHT = 200
 
 
 def roles_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A slider through the sweep of each model, of its first seed; counts over all seeds."""
+    """A slider through the sweep of each model's first seed; counts cover all seeds."""
     way = LEARNED if bool((frame["way"] == LEARNED).any()) else SUBSET
     found: dict[str, Functions] = {}
-    for pool in pools_of(frame, models):  # the encoder's heads where they were pruned on their own
+    for pool in pools_of(frame, models):  # the encoder's heads if they were pruned on their own
         told = functions(pool, frame, way)
         if told is not None:
             found.setdefault(pool.series.key, told)
@@ -47,8 +48,9 @@ def roles_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         panels=[*matrices, *overviews],
         caption=_caption(sweeps),
         how_to_read=[
-            "A function is a role of the head map: a head has it if it reaches the role's usual threshold. Roles are "
-            "measured again at each point of the sweep, since heads that stay may change.",
+            "A function is a role of the head map: a head has it if it reaches the role's usual threshold on one half "
+            "of the sentences and exceeds it with its 95% interval on the other. Roles are measured again at each "
+            "point of the sweep, since heads that stay may change.",
             "Curve: the share of the model's functions that some living head still has. Grey and dashed, the control: "
             "what as many heads drawn at random from the unpruned model would keep on average. Numbers: living heads "
             "with the function; an empty square is a function that is lost.",
@@ -57,7 +59,7 @@ def roles_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | Non
         ],
         method=METHOD,
         data=data,
-        tables=("pruned_roles",),
+        tables=(PRUNED_ROLES.name,),
         findings=("heads:V4",),
         template="pruned.html.jinja",
         payload={
@@ -74,11 +76,11 @@ def _group(name: str, panels: list[Panel]) -> PanelGroup:
 
 
 def _words(told: Functions) -> str:
-    """At the telling point, the share of functions that is still held, beside what as many random heads would keep."""
+    """At the representative sweep step, the share of functions still held, and that of equally many random heads."""
     at = told.counts.loc[told.counts["point"] == told.telling]
     share = percent_over_models((at["functions"] / at["before"]).groupby(at["seed"]).mean().to_dict())
     chance = 100 * float(at["chance"].mean())
-    more, less = share.low > chance, share.high < chance  # neither without an interval
+    more, less = share.low > chance, share.high < chance  # if one of them has no interval
     verdict = "more than the " if more else "less than the " if less else ""
     verdict = verdict or ("not clearly more or less than the " if share.has_interval else "beside ")
     held = estimate_text(share, "%").replace(" %", "%")
@@ -89,7 +91,7 @@ def _words(told: Functions) -> str:
 
 
 def _sentence(told: Functions) -> str:
-    """At the telling point: functions left over seeds and by chance; those of the first seed that are lost, by name."""
+    """At the representative sweep step: functions left, over seeds and by chance, and those lost in the first seed."""
     point = told.telling
     at = told.counts.loc[told.counts["point"] == point]
     lost = told.lost(point)
@@ -111,7 +113,9 @@ def _caption(sweeps: list[Functions]) -> str:
     hidden = max(len(told.holders()) for told in sweeps) - _MOST
     more = f" The {_MOST} functions with most holders are drawn, {hidden} more are in the data." if hidden > 0 else ""
     roles = sum(len(told.holders()) for told in sweeps)
-    return f"{over if seeds > 1 else ''}{roles} functions; numbers and dots show the first seed.{more}"
+    known = [told.by_chance for told in sweeps if told.by_chance is not None]
+    chance = f" Of the roles held before pruning at most {sum(known):.1f} are held by chance." if known else ""
+    return f"{over if seeds > 1 else ''}{roles} functions; numbers and dots show the first seed.{more}{chance}"
 
 
 def _point_name(told: Functions, point: int) -> str:
@@ -119,7 +123,7 @@ def _point_name(told: Functions, point: int) -> str:
 
 
 def _as_data(told: Functions) -> pd.DataFrame:
-    """Living holders of each function at each point."""
+    """Number of remaining holders of each function at each sweep step."""
     table = told.holders().stack().rename("living_heads").reset_index()
     counts = told.counts.loc[told.counts["seed"] == told.seed, ["point", "left", "functions", "before", "chance"]]
     named = table.assign(series=told.pool.series.key, scope=told.pool.scope, seed=told.seed)
@@ -127,7 +131,7 @@ def _as_data(told: Functions) -> pd.DataFrame:
 
 
 def _matrices(told: Functions, several: bool) -> list[Panel]:
-    """Heads by functions, which follow the slider: a panel for each kind of attention."""
+    """Heads × functions that follow the slider, one panel per kind of attention."""
     name, kinds = f"{told.pool.series.label}: " if several else "", told.kinds
     return [
         Panel(spec=_matrix(told, kind), title=f"{name}heads by functions{f', {kind}' if len(kinds) > 1 else ''}")
@@ -152,8 +156,8 @@ def _curve(told: Functions) -> dict[str, Any]:
         rows.append({"left": at["left"].mean(), "value": estimate.value, "low": estimate.low, "high": estimate.high,
                      "chance": 100 * at["chance"].mean()})  # fmt: skip
     table = pd.DataFrame(rows).round(1)
-    at = {"x": heads_left(size), "y": alt.Y(**amount("value", "functions left (%)", [0, 100]))}
-    look, light = {"color": alt.ColorValue(series.color)}, partial(lit, of=series)
+    at = {"x": heads_left(size), "y": amount("y", "value", "functions left (%)", [0, 100])}
+    look, light = {"color": Constant(series.color)}, partial(lit, of=series)
     tooltip = tips("left:Q|heads left", "value:Q|functions left (%)", "chance:Q|random heads (%)")
     chance = {**at, "y": with_field(at["y"], "chance")}
     layers = [
@@ -165,7 +169,7 @@ def _curve(told: Functions) -> dict[str, Any]:
 
 
 def _shown(told: Functions, kind: str | None = None) -> pd.DataFrame:
-    """The functions that are drawn, in order, with a name for their row."""
+    """The drawn functions in order, each with its row name."""
     table = told.holders()
     table = table if kind is None else table.loc[table.index.get_level_values("kind") == kind]
     short = {"encoder self-attention": "enc.", "decoder self-attention": "dec.", "cross-attention": "cross"}
@@ -175,7 +179,7 @@ def _shown(told: Functions, kind: str | None = None) -> pd.DataFrame:
 
 
 def _holders(told: Functions) -> dict[str, Any]:
-    """Functions × points: how many living heads hold each."""
+    """Functions × sweep steps: how many remaining heads hold each."""
     shown = _shown(told)
     order = list(shown["name"])
     rows = shown.set_index("name").stack().rename("heads").reset_index()
@@ -186,12 +190,12 @@ def _holders(told: Functions) -> dict[str, Any]:
     x = points_axis(names, f"heads left of {told.size}")
     y = rows_axis("name", order)
     held, gone = rows.loc[rows["heads"] > 0].drop(columns="heads"), rows.loc[rows["heads"] == 0, ["name", "point"]]
-    empty = alt.Chart(gone).mark_rect(filled=False, stroke="var(--control)", strokeDash=[2, 2]).encode(x=x, y=y)
+    empty = draw("rect", gone, filled=False, stroke="var(--control)", strokeDash=[2, 2], x=x, y=y)
     return finished([*squares(folded(held, "name"), x, y, "share"), empty], max(_ROW * len(order), 60))
 
 
 def _matrix(told: Functions, kind: str) -> dict[str, Any]:
-    """Heads × functions at the slider's point."""
+    """Heads × functions at the slider's sweep step."""
     shown, own = _shown(told, kind), told.rows_of(kind)
     order = list(shown["name"])
     per_layer, layers = int(own["head"].max()) + 1, int(own["layer"].max()) + 1
@@ -202,32 +206,31 @@ def _matrix(told: Functions, kind: str) -> dict[str, Any]:
     color = told.pool.series.color
     places = list(range(per_layer * layers))
     label = f"floor(datum.value / {per_layer})"
-    x = alt.X(
+    x = channel(
+        "x",
         "place:O",
         title="heads, by layer",
-        scale=alt.Scale(domain=places, paddingInner=0.15),
-        axis=alt.Axis(values=places[per_layer // 2 :: per_layer], labelExpr=label, labelAngle=0, ticks=False),
+        scale={"domain": places, "paddingInner": 0.15},
+        axis={"values": places[per_layer // 2 :: per_layer], "labelExpr": label, "labelAngle": 0, "ticks": False},
     )
     y = rows_axis("role", order, gap=0)
     now = "datum.frame === frame"
     tooltip = tips("role:N|function", "layer:Q", "head:Q")
-    base = folded(dots, ["frame", "role"]).transform_filter(now)
-    base = base.transform_calculate(layer=label, head=f"datum.place % {per_layer}")
-    marks = base.mark_point(filled=True, size=26, opacity=1).encode(
-        x=x, y=y, color=alt.ColorValue(color), tooltip=tooltip
-    )
-    rings = base.mark_point(filled=False, size=22, strokeWidth=1, opacity=1, color="var(--control)").encode(x=x, y=y)
+    base = filtered(folded(dots, ["frame", "role"]), now)
+    base = calculated(base, layer=label, head=f"datum.place % {per_layer}")
+    marks = draw("point", base, filled=True, size=26, opacity=1, x=x, y=y, color=Constant(color), tooltip=tooltip)
+    rings = draw("point", base, filled=False, size=22, strokeWidth=1, opacity=1, color="var(--control)", x=x, y=y)
     layers_of_chart = [
-        folded(alive, "frame").transform_filter(now).mark_rect(color="var(--heat-1)", opacity=0.35).encode(x=x),
-        rings.transform_filter("!datum.alive"),
-        marks.transform_filter("datum.alive"),
+        draw("rect", filtered(folded(alive, "frame"), now), color="var(--heat-1)", opacity=0.35, x=x),
+        filtered(rings, "!datum.alive"),
+        filtered(marks, "datum.alive"),
         *_state(told, kind, shown),
     ]
     return finished(layers_of_chart, max(_ROW * len(order), 60), frame=told.points.index(told.telling))
 
 
-def _state(told: Functions, kind: str, shown: pd.DataFrame) -> list[alt.Chart]:
-    """Above the picture: heads and functions left; beside each lost function, that it is."""
+def _state(told: Functions, kind: str, shown: pd.DataFrame) -> list[Layer]:
+    """Numbers of heads and functions left above the picture; a note next to each lost function."""
     own = told.rows_of(kind)
     lines, gone = [], []
     for frame, point in enumerate(told.points):
@@ -239,12 +242,10 @@ def _state(told: Functions, kind: str, shown: pd.DataFrame) -> list[alt.Chart]:
         gone += [{"frame": frame, "role": name, "text": "lost"} for name in lost]
     now = "datum.frame === frame"
     y = rows_axis("role", list(shown["name"]), gap=0)
-    words = {**NAME, "color": "var(--soft)"}
-    above = alt.Chart(pd.DataFrame(lines)).transform_filter(now)
-    beside = alt.Chart(pd.DataFrame(gone, columns=["frame", "role", "text"])).transform_filter(now)
+    above = filtered(pd.DataFrame(lines), now)
+    beside = filtered(pd.DataFrame(gone, columns=["frame", "role", "text"]), now)
+    words = {**NAME, "color": "var(--soft)", "align": "right", "x": Constant("width"), "text": "text:N"}
     return [
-        above.mark_text(align="right", baseline="bottom", **words).encode(
-            x=alt.XValue("width"), y=alt.YValue(-4), text=alt.Text("text:N")
-        ),
-        beside.mark_text(align="right", dx=-2, **words).encode(x=alt.XValue("width"), y=y, text=alt.Text("text:N")),
+        draw("text", above, words, baseline="bottom", y=Constant(-4)),
+        draw("text", beside, words, dx=-2, y=y),
     ]

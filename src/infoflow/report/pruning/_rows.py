@@ -1,21 +1,26 @@
-"""Rows of the tables of pruning as the report shows them: by way of choosing heads, and by which heads might go."""
+"""Rows of the pruning tables, and what all their figures share: sets of heads, methods, axes, the unpruned model."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
+from .._bands import band_words, mean_of_draws
+from .._figure import Method
 from .._samples import Estimate, Samples
 from .._series import Series
 from .._shown_models import ShownModels
-from ..forms._hollow import HOLLOW
+from ..forms._chart import amount
+from ..forms._grid import cells
+from ..forms._marks import Channel
+from ..forms._span import span
 
 LEARNED, SUBSET, SCRATCH, RANDOM = "hard-concrete", "subset", "scratch", "random"
 RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL = "recovered", "recovered-random", "recovered-all"
 UNPRUNED = "unpruned"
-"""The converged model, which no choice made."""
+"""The converged model, before any pruning."""
 CHEAP = {"bleu": 0.5, "loss": 0.05}
-"""What the sentences call almost no cost, as the claim heads:V1 does."""
+"""Cost that the sentences call almost none, as in the claim heads:V1."""
 METRICS = {"bleu": ("BLEU", ""), "loss": ("loss", " (nats per token)")}
 
 _SCOPES = {
@@ -29,7 +34,7 @@ _KEPT = {scope: f"kept_{scope.replace('-', '_')}" for scope in _SCOPES if scope 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruningMethod:
-    """How heads were chosen, and how its line looks."""
+    """A pruning method, and the style of its line."""
 
     key: str
     label: str
@@ -53,7 +58,7 @@ WAYS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrunableHeads:
-    """The heads of a model's line that might go."""
+    """The prunable heads of a line."""
 
     series: Series
     scope: str
@@ -68,7 +73,7 @@ class PrunableHeads:
 
     @property
     def subject(self) -> str:
-        """As a sentence begins with it."""
+        """The subject at the start of a sentence."""
         return f"{self.heads.capitalize()} of {self.series.label}"
 
     def of(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -77,18 +82,18 @@ class PrunableHeads:
 
 
 def scoped(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of trained models with `way` for `method`, of the scopes that are drawn."""
+    """Pruned rows of trained models in the drawn scopes; the column `way` holds the method."""
     frame = frame.loc[frame["trained"] & frame["method"].ne(UNPRUNED) & frame["scope"].isin(_SCOPES)]
     return frame.assign(way=frame["method"].astype(str), scope=frame["scope"].astype(str))
 
 
 def of_whole_models(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of trained models that have all their heads: before any went, and trained on from there."""
+    """The rows of trained models with all their heads: before pruning, and trained further."""
     return frame.loc[frame["trained"] & frame["method"].isin([UNPRUNED, RECOVERED_ALL])]
 
 
 def pools_of(frame: pd.DataFrame, models: ShownModels) -> list[PrunableHeads]:
-    """In reading order: of each line the encoder's heads, then other kinds, then all."""
+    """The pools in reading order: for each line the encoder's heads, then other kinds, then all."""
     pairs = set(frame[["series", "scope"]].itertuples(index=False, name=None))
     scopes = list(_SCOPES)[::-1]
     return [
@@ -100,28 +105,30 @@ def pools_of(frame: pd.DataFrame, models: ShownModels) -> list[PrunableHeads]:
 
 
 def widest_of(frame: pd.DataFrame, models: ShownModels) -> list[PrunableHeads]:
-    """Of each line the last of its pools, which has most heads."""
+    """Each line's last pool, which has the most heads."""
     return list({pool.series.key: pool for pool in pools_of(frame, models)}.values())
 
 
 def with_counts(frame: pd.DataFrame) -> pd.DataFrame:
-    """`left` and `size`: heads of the pool that are left, and that it has. What has no gate stays as it was."""
+    """Add `left` and `size`: remaining and total heads of the pool.
+
+    Heads without a gate count as unchanged.
+    """
     kept = [row[_KEPT.get(scope, "kept")] for scope, row in zip(frame["scope"], frame.to_dict("records"), strict=True)]
     left = pd.Series(kept, index=frame.index, dtype=int)
     return frame.assign(left=left, size=left + frame["total"] - frame["kept"])
 
 
 def quality_curves(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean and interval at each point of each line, pool, way and metric, from `with_counts`.
+    """Mean and interval at each sweep step of each line, pool, method and metric, from `with_counts`.
 
-    Points of one number stand for one penalty, or one number of heads; their heads are means over seeds too. The band
-    of random orders is their whole range, over orders and seeds.
+    Sweep steps with one number share a penalty or a number of heads; their heads are also means over seeds. Random
+    orders of one seed count once, as their mean.
     """
     rows = []
     groups: Any = frame.groupby(["series", "scope", "way", "metric", "point"], sort=False)
     for (series, scope, way, metric, point), own in groups:
-        estimate = Samples.of(own).estimate()
-        drawn = way == RANDOM
+        estimate = Samples.of(mean_of_draws(own)).estimate()
         rows.append(
             {
                 "series": series,
@@ -133,8 +140,8 @@ def quality_curves(frame: pd.DataFrame) -> pd.DataFrame:
                 "left": float(own["left"].mean()),
                 "size": int(own["size"].iloc[0]),
                 "value": float(own["value"].mean()),
-                "low": float(own["value"].min()) if drawn else estimate.low,
-                "high": float(own["value"].max()) if drawn else estimate.high,
+                "low": estimate.low,
+                "high": estimate.high,
                 "unpruned": float(own["baseline"].mean()),
                 "seeds": estimate.seeds,
             }
@@ -144,31 +151,72 @@ def quality_curves(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def metrics_of(frame: pd.DataFrame) -> list[str]:
-    """The metrics that the frame has; BLEU before the loss."""
+    """The metrics of the frame; BLEU comes before the loss."""
     present = set(frame["metric"])
     return [metric for metric in METRICS if metric in present]
 
 
 def signature(frame: pd.DataFrame) -> str:
-    """How BLEU was computed, as a caption ends; empty where it was not."""
+    """How BLEU was computed, at the end of a caption; empty without BLEU."""
     found = [name for name in dict.fromkeys(frame.get("signature", pd.Series(dtype=str))) if name]
     return f" sacreBLEU signature: {found[0]}." if found else ""
 
 
 def several(frame: pd.DataFrame, bands: str = "bands") -> str:
-    """What values and bands of a caption's figure are, by the number of seeds."""
-    seeds = int(frame["seed"].nunique())
-    if seeds > 1:
-        return f"Means over {seeds} seeds, {bands} their 95% intervals over seeds and sentences"
-    return f"One seed; {bands} are 95% intervals over sentences, {HOLLOW}"
+    """What a figure's values and bands show, by the number of seeds."""
+    return band_words(int(frame["seed"].nunique()), bands=bands)
 
 
 def over_seeds(seeds: int, bands: str = "bands") -> str:
-    """The same for what is counted and has no sentences behind it: with one seed there are no bands."""
-    return f"Means over {seeds} seeds, {bands} their 95% intervals over seeds" if seeds > 1 else "One seed"
+    """The same for counts, which have no sentences behind them: with one seed there are no bands."""
+    return band_words(seeds, over="", bands=bands)
 
 
 def percent_over_seeds(percent: dict[object, float]) -> Estimate:
-    """The mean of a share and its interval over seeds, cut at 0 and 100."""
-    estimate = Samples.bare(percent).estimate()
-    return replace(estimate, low=max(estimate.low, 0.0), high=min(estimate.high, 100.0))
+    """Mean of a percentage and its interval over seeds, clipped to 0–100."""
+    return Samples.bare(percent, "percent").estimate()
+
+
+METHOD = Method(
+    id="pruning",
+    title="Pruning",
+    text="""
+    Learned gates: each head's output is multiplied by a Hard Concrete gate <i>g</i> = min(1, max(0, 1.2 σ((ln <i>u</i>
+    − ln(1 − <i>u</i>) + log <i>α</i>)/.33) − .1)), whose chance to be open is penalised; training goes on from the
+    converged model, from one weight of the penalty to the next. In evaluation a gate is min(1, max(0, 1.2 σ(log
+    <i>α</i>) − .1)), undecided where |log <i>α</i>| &lt; 2.4; a head counts as removed once its gate is 0 (log <i>α</i>
+    &lt; −2.4), so an undecided one is left. After
+    Voita et al. (2019) and Louizos, Welling and Kingma (2018). Trained on: without gates and penalty, heads that went
+    stay away, the rate begins high and falls again (learning-rate rewinding, Renda, Frankle and Carbin 2020). Gates
+    for exactly <i>k</i> heads after Li et al. (2021). All other ways rank heads on validation sentences and train
+    nothing. Every choice is scored on the same held-out sentences; BLEU is sacreBLEU's. Roles are measured again at
+    every point by the thresholds of the head map.
+    """,
+)
+
+UNPRUNED_NAME = ("·····", "unpruned model", "var(--soft)")
+RANDOM_NAME = ("– –", "random choice", "var(--soft)")
+_GAP = 0.04  # between squares, as a share of their distance
+
+
+def heads_left(size: int) -> Channel:
+    """The axis: all heads at the left, none at the right."""
+    return amount("x", "left", f"heads left of {size}", [0, size], reverse=True, tickMinStep=1, ticks=min(5, size))
+
+
+def points_axis(names: dict[int, str], title: str, gap: float = _GAP) -> Channel:
+    """Sweep steps as columns, labelled by `names`."""
+    label = f"{list(names.values())}[indexof({list(names)}, datum.value)]"
+    return cells("x", "point", title, gap=gap, labelExpr=label, labelOverlap=True)
+
+
+def rows_axis(field: str, order: list, title: str | None = None, gap: float = _GAP) -> Channel:
+    """Rows in this order, from the top."""
+    return cells("y", field, title, order, gap=gap, labelLimit=130)
+
+
+def span_of(pool: PrunableHeads, curves: pd.DataFrame) -> list[float]:
+    """The panel's own quality scale: losing all kinds of heads costs many times more than losing the encoder's."""
+    drawn = pool.of(curves)[["low", "high", "value", "unpruned"]]
+    low, high = span(drawn, margin=0.06)
+    return [max(low, 0.0) if drawn.min().min() >= 0 else low, high]

@@ -1,1 +1,1 @@
-"""Figures about looking things up and keeping them."""
+"""Figures of retrieval and memorisation."""

@@ -1,21 +1,23 @@
-"""Single questions: the passages that are found, their probabilities, and what each layer would answer."""
+"""Single questions: the retrieved passages, their probabilities, and what each layer would answer."""
 
 from collections import Counter
 from typing import Any
 
 import pandas as pd
 
-from .._figure import ReportFigure
+from infoflow.evidence import RETRIEVAL_EXAMPLES
+
+from .._declared import DeclaredFigure, Drawn
 from .._numbers import number
 from .._shown_models import ShownModels
 from ._methods import FOUND
 
-_MOST = 24  # cards: a question to one reader each
+_MOST = 24  # cards: one question to one reader each
 _LETTERS = 260  # of a text
 
 
-def examples_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A card for each question; None without any."""
+def _examples(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    """One card per question; None without any."""
     own = frame[frame["trained"]]
     own = own[own["seed"] == own.groupby("series")["seed"].transform("min")] if len(own) else own
     if own.empty:
@@ -25,29 +27,18 @@ def examples_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | 
     cards = [_card(rows, labels.get(str(rows["series"].iloc[0]), "")) for rows in asked][:_MOST]
     questions = len({card["question"] for card in cards})
     right = sum(bool(card["right"]) for card in cards)
-    return ReportFigure(
-        id="retrieval-examples",
-        question="What does a reader see, and what would each layer say?",
-        answer=[f"{right} of {len(cards)} times the answer is right with the most likely passage."],
+    return Drawn(
+        data=own[["series", "question", "rank", "prior", "posterior", "layer", "object", "probability", "answer"]],
         panels=[],
+        answer=[f"{right} of {len(cards)} times the answer is right with the most likely passage."],
         caption=f"{questions} question{'s' if questions > 1 else ''} to each reader of one seed, chosen before "
         "anything was measured. They illustrate, and prove nothing.",
-        how_to_read=[
-            "Each card is a question to one reader. Its rows are the passages that it finds, among them the empty one, "
-            "∅: π is what the retriever gives each before the answer is known, ρ after.",
-            "To the right, what the logit lens reads at the mask from each state, from the embeddings to the top: the "
-            "likeliest object and its probability. The right one is marked ✓.",
-        ],
-        method=FOUND,
-        data=own[["series", "question", "rank", "prior", "posterior", "layer", "object", "probability", "answer"]],
-        tables=("retrieval_examples",),
-        template="retrieval_examples.html.jinja",
         payload={"cards": cards},
     )
 
 
 def _questions(own: pd.DataFrame) -> list[pd.DataFrame]:
-    """As many questions as there is room for with all readers, the same ones to each; of the kinds of facts in turn."""
+    """As many questions as fit with all readers, the same for each reader, alternating between kinds of facts."""
     room = max(1, _MOST // len(own["series"].unique()))
     by_question = [rows for _, rows in own.groupby("question", sort=False)]
     seen: Counter[str] = Counter()
@@ -100,3 +91,20 @@ def _card(rows: pd.DataFrame, label: str) -> dict[str, Any]:
 
 def _short(text: str, most: int = _LETTERS) -> str:
     return text if len(text) <= most else f"{text[:most].rstrip()} …"
+
+
+EXAMPLES = DeclaredFigure(
+    name="retrieval/examples",
+    id="retrieval-examples",
+    question="What does a reader see, and what would each layer say?",
+    how_to_read=(
+        "Each card is a question to one reader. Its rows are the passages that it finds, among them the empty one, "
+        "∅: π is what the retriever gives each before the answer is known, ρ after.",
+        "To the right, what the logit lens reads at the mask from each state, from the embeddings to the top: the "
+        "likeliest object and its probability. The right one is marked ✓.",
+    ),
+    method=FOUND,
+    tables=(RETRIEVAL_EXAMPLES.name,),
+    template="retrieval_examples.html.jinja",
+    draw=_examples,
+)

@@ -1,21 +1,24 @@
-"""Lines over exposure: what is answered with each document, how many bits are stored, whom a reader believes."""
+"""Lines over exposure: answers with each document, stored bits, and whom a reader believes."""
 
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Panel, ReportFigure
+from infoflow.evidence import KNOWLEDGE, KNOWLEDGE_CONFLICT
+
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Panel
 from .._in_words import most_and_least, sentence
 from .._numbers import listed, number
 from .._shown_models import ShownModels
 from ..adaptation._rows import of
-from ..forms._chart import BASELINE, amount, finished, tips
-from ..forms._lines import SHARE, lines, looks_of
-from ..forms._names import names_above
+from ..forms._chart import BASELINE, amount, tips
+from ..forms._lines import SHARE, level
+from ..forms._marks import channel
+from ..forms._named_lines import named_lines
 from ._methods import FOUND, KNOWN
-from ._rows import arms, by_exposure, drawn, mean_of, plain_arms, seeds_note, span
+from ._rows import arms, by_exposure, drawn, ends_of, mean_of, percents, plain_arms, seeds_note
 
 _HEIGHT = 230
 _DOCUMENTS = {
@@ -25,83 +28,50 @@ _DOCUMENTS = {
     "gold": "with the right passage",
     "random": "with a random passage",
 }
-_AS_IS = {"reading": "raw", "layer": -1, "index": "as-trained"}
+_READINGS = {"raw": "as the reader is", "elicited": "after a short training to say it"}
+_AS_IS = {"layer": -1, "index": "as-trained"}
 
 
-def knowledge_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """A panel for each document, right answers over exposure; None where nothing was asked."""
-    own = by_exposure(of(arms(frame), **_AS_IS, metric="p1"))
+def _knowledge(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    """One panel per document: correct answers over exposure."""
+    own = by_exposure(of(arms(frame), **_AS_IS, reading="raw", metric="p1"))
     documents = [name for name in _DOCUMENTS if name in set(own["document"].astype(str))]
     documents = [name for name in documents if name != "retrieved" or "own" not in documents]
     own = own[own["document"].isin(documents)]
     if own.empty or not bool(own["trained"].any()):
         return None
     data = drawn(own, ["document", "exposure", "place"], models, SHARE)
-    ends = span(data[data["trained"]], 0.0, 1.0)
-    panels = [
-        Panel(spec=_chart(of(data, document=name), models, "right answers", ends, "guess"), title=_DOCUMENTS[name])
-        for name in documents
-    ]
-    return ReportFigure(
-        id="knowledge-arms",
-        question="What does a reader know, from memory and from a passage?",
-        answer=_told(data, documents, models),
-        words=_known_words(data, documents),
-        panels=panels,
-        caption=f"{seeds_note(data)} Dotted: a guess among the relation's objects.",
-        how_to_read=[
-            "Across: trained facts by how often they were asked (1×: rarest), facts that stand in passages alone (held "
-            "out) and nowhere (withheld). Up: the share of right answers, in wordings that training does not have. A "
-            "panel for each document.",
-            "Without a passage, a line shows what weights hold; withheld facts are the control, and must lie at the "
-            "guess. It would be surprising if a reader of right passages knew as much by heart as the closed book.",
-        ],
-        method=KNOWN,
+    titles = {name: _DOCUMENTS[name] for name in documents}
+    return Drawn(
         data=data,
-        tables=("knowledge",),
-        findings=("retrieval:R-1", "retrieval:R-8", "retrieval:R-19"),
-        payload={"apart": True},
+        panels=_panels(data, models, "document", titles, "right answers", ends_of(data[data["trained"]], 0.0, 1.0)),
+        answer=_known(data, documents, models),
+        words=_known_words(data, documents),
+        caption=f"{seeds_note(data)} Dotted: a guess among the relation's objects.",
     )
 
 
-def bits_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """Stored bits over exposure, as they are and elicited; None without."""
-    own = of(arms(frame), layer=-1, index="as-trained", metric="bits", document="none")
-    own = by_exposure(own[own["reading"].isin(["raw", "elicited"])])
-    own = own[own["facts"] == "trained"]
+def _bits(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    """Stored bits over exposure, plain and elicited."""
+    own = by_exposure(of(arms(frame), **_AS_IS, metric="bits", document="none", facts="trained"))
+    own = own[own["reading"].isin(list(_READINGS))]
     if own.empty or not bool(own["trained"].any()):
         return None
     data = drawn(own, ["reading", "exposure", "place"], models)
-    readings = [name for name in ("raw", "elicited") if name in set(data["reading"].astype(str))]
-    ends = span(data[data["trained"]], 0.0)
-    titles = {"raw": "as the reader is", "elicited": "after a short training to say it"}
-    return ReportFigure(
-        id="stored-bits",
-        question="How much do the weights store?",
-        answer=_stored(data, readings, models),
-        words=_stored_words(data, readings),
-        panels=[Panel(spec=_chart(of(data, reading=name), models, "bits of a fact", ends, "guess"), title=titles[name])
-                for name in readings],
-        caption=f"{seeds_note(data)} Dotted: a guess, 0 bits.",
-        how_to_read=[
-            f"Up: bits of a fact that the weights hold, read without a passage; {_all_bits(frame)}. A reader "
-            "that is hardly ever asked without a passage may hold more than it says: the right panel asks it again "
-            "after a short training to answer so, tested on other entities.",
-            "Only where both panels agree does a lower line say that less is stored. The closed book with null share "
-            "is the control: it was asked without a passage as seldom as the others were. It would be surprising if it "
-            "stored more than they do.",
-        ],
-        method=KNOWN,
+    titles = {name: title for name, title in _READINGS.items() if name in set(data["reading"].astype(str))}
+    return Drawn(
         data=data,
-        tables=("knowledge",),
-        findings=("retrieval:R-2", "retrieval:R-3"),
-        payload={"apart": True},
-    )  # fmt: skip
+        panels=_panels(data, models, "reading", titles, "bits of a fact", ends_of(data[data["trained"]], 0.0)),
+        answer=_stored(data, list(titles), models),
+        words=_stored_words(data, list(titles)),
+        caption=f"{seeds_note(data)} Dotted: a guess, 0 bits.",
+        facts={"all": _all_bits(frame)},
+    )
 
 
 def _all_bits(frame: pd.DataFrame) -> str:
-    """What a fact has that is known for sure: in nats, log p is as many bits less all of them."""
-    asked = of(frame, layer=-1, index="as-trained", document="none", reading="raw", facts="trained")
+    """Bits of a fact known with certainty: log p in nats equals the stored bits minus these."""
+    asked = of(frame, **_AS_IS, document="none", reading="raw", facts="trained")
     model = ["objective", "variant", "seed", "trained", "weight"]
     bits, nats = (of(asked, metric=name).groupby(model)["value"].mean() for name in ("bits", "nats"))
     both = pd.concat([bits, nats.abs() / np.log(2)], axis=1, join="inner").sum(axis=1)
@@ -111,74 +81,72 @@ def _all_bits(frame: pd.DataFrame) -> str:
     return f"a fact that is known for sure has {most}, the mean of log2 m over relations of m objects"
 
 
-def conflict_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """Memorisation ratio over exposure; None where no document contradicted a fact."""
+def _conflict(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    """Memorisation ratio over exposure."""
     own = by_exposure(of(plain_arms(frame), facts="trained", layer=-1, metric="memorisation_ratio"))
     own = own.dropna(subset="value")
     if own.empty or not bool(own["trained"].any()):
         return None
     data = drawn(own, ["exposure", "place"], models, SHARE)
-    last = data.loc[data["place"].idxmax(), "exposure"]
-    told = [(one.label, mean_of(data, series=one.key, exposure=last)) for one in models.present(data)]
-    said = [f"{number(100 * value, 0)}% in {label}" for label, value in told if value is not None]
-    return ReportFigure(
-        id="conflict",
-        question="When passage and memory disagree, which one is believed?",
-        answer=[f"Of answers that are one or the other, memory's on the most frequent facts: {listed(said)}."],
-        panels=[Panel(spec=_chart(data, models, "memorisation ratio", span(data[data["trained"]], 0.0, 1.0), ""))],
-        caption=f"{seeds_note(data)} Answers that are neither do not count.",
-        how_to_read=[
-            "The passage says another object than training did. Up: of the answers that are one of the two, the share "
-            "that are the trained one; 1 is pure memory, 0 pure reading.",
-            "Untrained readers have no memory: their answers are a coin's. It would be surprising if a line fell with "
-            "exposure.",
-        ],
-        method=FOUND,
+    said = percents(data, models, exposure=data.loc[data["place"].idxmax(), "exposure"])
+    ends = ends_of(data[data["trained"]], 0.0, 1.0)
+    return Drawn(
         data=data,
-        tables=("knowledge_conflict",),
-        findings=("retrieval:R-18",),
+        panels=[Panel(spec=_chart(data, models, "memorisation ratio", ends, guess=False))],
+        answer=[f"Of answers that are one or the other, memory's on the most frequent facts: {said}."],
+        caption=f"{seeds_note(data)} Answers that are neither do not count.",
     )
 
 
-def _chart(rows: pd.DataFrame, models: ShownModels, title: str, ends: list[float], guess: str) -> dict[str, Any]:
+def _panels(
+    data: pd.DataFrame,
+    models: ShownModels,
+    column: str,
+    titles: dict[str, str],
+    unit: str,
+    ends: tuple[float, float],
+) -> list[Panel]:
+    """One panel per value of a column."""
+    return [
+        Panel(spec=_chart(of(data, **{column: name}), models, unit, ends), title=title)
+        for name, title in titles.items()
+    ]
+
+
+def _chart(
+    rows: pd.DataFrame, models: ShownModels, title: str, ends: tuple[float, float], guess: bool = True
+) -> dict[str, Any]:
+    """Lines over exposure, and the guessing level if known."""
     rows = rows.loc[rows["trained"]]
-    series = models.present(rows)
     names = list(dict.fromkeys(rows.sort_values("place")["exposure"]))
-    x = alt.X("exposure:N", title=None, sort=names, axis=alt.Axis(labelAngle=0, labelOverlap=False),
-              scale=alt.Scale(domain=names, type="point", padding=0.25))  # fmt: skip
-    at = {"x": x, "y": alt.Y(**amount("value", title, ends))}
-    tooltip = tips("name:N|trained as", "exposure:N|facts", "shown:N|value", "baseline:Q|guess|.3f")
-    drawn_lines = lines(rows, at, looks_of(series), size=40, touch=0, tooltip=tooltip)
-    found = [("●", one.label, one.color) for one in series]
-    base: list[alt.Chart] = []
+    axis = {"labelAngle": 0, "labelOverlap": False}
+    scale = {"domain": names, "type": "point", "padding": 0.25}
+    x = channel("x", "exposure:N", title=None, sort=names, axis=axis, scale=scale)
+    at = {"x": x, "y": amount("y", "value", title, ends)}
+    told = tips("name:N|trained as", "exposure:N|facts", "shown:N|value", "baseline:Q|guess|.3f")
+    how: dict[str, Any] = {"size": 40, "touch": 0, "tooltip": told}
     if guess and bool(rows["baseline"].notna().any()):
-        level = pd.DataFrame([{"value": float(rows["baseline"].mean())}])
-        base = [alt.Chart(level).mark_rule(**BASELINE).encode(y=at["y"])]
-        found.append(("⋯", guess, "var(--control)"))
-    return finished([*base, *drawn_lines, names_above(found)], _HEIGHT)
+        how["beneath"] = [level(float(rows["baseline"].mean()), BASELINE, y=at["y"])]
+        how["names"] = [("⋯", "guess", "var(--control)")]
+    return named_lines(rows, at, models.present(rows), _HEIGHT, **how)
 
 
-def _told(data: pd.DataFrame, documents: list[str], models: ShownModels) -> list[str]:
+def _known(data: pd.DataFrame, documents: list[str], models: ShownModels) -> list[str]:
     texts = []
     for document in documents:
         own = of(data, document=document, trained=True)
         trained = own[own["exposure"].str.endswith("×")]
-        if trained.empty:
-            continue
-        most = trained.loc[trained["place"].idxmax(), "exposure"]
-        held = [(one.label, mean_of(own, series=one.key, exposure=most)) for one in models.present(own)]
-        out = [(one.label, mean_of(own, series=one.key, exposure="held out")) for one in models.present(own)]
-        if document == "none":
-            said = [f"{number(100 * value, 0)}% in {label}" for label, value in held if value is not None]
-            texts.append(f"Without a passage the most frequent facts are answered rightly {listed(said)}.")
-        elif document in ("own", "retrieved"):
-            said = [f"{number(100 * value, 0)}% in {label}" for label, value in out if value is not None]
-            texts.append(f"Of facts that stand in passages alone, {_DOCUMENTS[document]}: {listed(said)}.")
+        if len(trained) and document == "none":
+            said = percents(own, models, exposure=trained.loc[trained["place"].idxmax(), "exposure"])
+            texts.append(f"Without a passage the most frequent facts are answered rightly {said}.")
+        elif len(trained) and document in ("own", "retrieved"):
+            said = percents(own, models, exposure="held out")
+            texts.append(f"Of facts that stand in passages alone, {_DOCUMENTS[document]}: {said}.")
     return texts or ["What is answered with each document is in the picture."]
 
 
 def _known_words(data: pd.DataFrame, documents: list[str]) -> str:
-    """Who answers most by heart, and who with the right passage."""
+    """Which readers answer most from memory, and which with the right passage."""
     own = data[data["trained"] & data["exposure"].str.endswith("×")]
     if own.empty:
         return ""
@@ -189,7 +157,7 @@ def _known_words(data: pd.DataFrame, documents: list[str]) -> str:
 
 
 def _stored_words(data: pd.DataFrame, readings: list[str]) -> str:
-    """Who stores most of the most frequent facts, as it is and elicited."""
+    """Which readers store most of the most frequent facts, plain and elicited."""
     starts = {"raw": "of the most frequent facts the weights tell", "elicited": "after a short training to say it,"}
     said = []
     for name in readings:
@@ -208,3 +176,55 @@ def _stored(data: pd.DataFrame, readings: list[str], models: ShownModels) -> lis
         how = "" if reading == "raw" else ", after a short training to say them"
         texts.append(f"Bits of one of the most frequent facts{how}: {listed(said)}.")
     return texts
+
+
+KNOWLEDGE_FIGURE = DeclaredFigure(
+    name="retrieval/knowledge",
+    id="knowledge-arms",
+    question="What does a reader know, from memory and from a passage?",
+    how_to_read=(
+        "Across: trained facts by how often they were asked (1×: rarest), facts that stand in passages alone (held "
+        "out) and nowhere (withheld). Up: the share of right answers, in wordings that training does not have. A "
+        "panel for each document.",
+        "Without a passage, a line shows what weights hold; withheld facts are the control, and must lie at the "
+        "guess. It would be surprising if a reader of right passages knew as much by heart as the closed book.",
+    ),
+    method=KNOWN,
+    tables=(KNOWLEDGE.name,),
+    findings=("retrieval:R-1", "retrieval:R-8", "retrieval:R-19"),
+    payload={"apart": True},
+    draw=_knowledge,
+)
+BITS = DeclaredFigure(
+    name="retrieval/bits",
+    id="stored-bits",
+    question="How much do the weights store?",
+    how_to_read=(
+        "Up: bits of a fact that the weights hold, read without a passage; {all}. A reader that is hardly ever asked "
+        "without a passage may hold more than it says: the right panel asks it again after a short training to "
+        "answer so, tested on other entities.",
+        "Only where both panels agree does a lower line say that less is stored. The closed book with null share "
+        "is the control: it was asked without a passage as seldom as the others were. It would be surprising if it "
+        "stored more than they do.",
+    ),
+    method=KNOWN,
+    tables=(KNOWLEDGE.name,),
+    findings=("retrieval:R-2", "retrieval:R-3"),
+    payload={"apart": True},
+    draw=_bits,
+)
+CONFLICT = DeclaredFigure(
+    name="retrieval/conflict",
+    id="conflict",
+    question="When passage and memory disagree, which one is believed?",
+    how_to_read=(
+        "The passage says another object than training did. Up: of the answers that are one of the two, the share "
+        "that are the trained one; 1 is pure memory, 0 pure reading.",
+        "Untrained readers have no memory: their answers are a coin's. It would be surprising if a line fell with "
+        "exposure.",
+    ),
+    method=FOUND,
+    tables=(KNOWLEDGE_CONFLICT.name,),
+    findings=("retrieval:R-18",),
+    draw=_conflict,
+)

@@ -1,4 +1,4 @@
-"""How the numbers of the figures about retrieval are made."""
+"""Methods paragraphs for the figures of retrieval."""
 
 from .._figure import Method
 

@@ -1,4 +1,4 @@
-"""Rows of the tables about retrieval as figures show them: arms, exposures, means over seeds."""
+"""Rows of the retrieval tables as the figures show them: variants, exposures, means over seeds."""
 
 from typing import Any
 
@@ -7,10 +7,15 @@ import pandas as pd
 
 from infoflow.objectives import RETRIEVAL_OBJECTIVES
 
+from .._numbers import listed, number
 from .._shown_models import ShownModels
 from ..adaptation._rows import averaged, estimated, names_of, of
+from ..forms._chart import color_of, shape_of
+from ..forms._dots import interval_dots
 from ..forms._hollow import HOLLOW
-from ..forms._lines import ANY
+from ..forms._lines import ANY, SHARE
+from ..forms._marks import Channel
+from ..forms._span import span
 
 CONTROL_ARM = "null-share"
 EXPOSURES = "facts by how often they were trained"
@@ -18,12 +23,12 @@ _KINDS = {"held out": "held out", "withheld": "withheld"}
 
 
 def of_readers(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of readers of facts, of a table about all kinds of models."""
+    """The rows of fact readers, from a table of all kinds of models."""
     return frame[frame["objective"].isin(RETRIEVAL_OBJECTIVES)]
 
 
 def arms(frame: pd.DataFrame) -> pd.DataFrame:
-    """Plain arms, and the closed-book reader that is asked as seldom as the others are without a passage."""
+    """Plain variants, and the closed-book reader that trains as rarely without a passage as the others."""
     return frame[frame["variant"].isin(["", CONTROL_ARM])]
 
 
@@ -32,12 +37,12 @@ def plain_arms(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def every_exposure(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows about all facts of a kind; tables of earlier versions have no others."""
+    """The rows about all facts of a kind; earlier table versions have no others."""
     return frame[frame["weight"] == -1] if "weight" in frame else frame
 
 
 def by_exposure(frame: pd.DataFrame) -> pd.DataFrame:
-    """With the place of each row from the rarest trained facts to withheld ones, as text; others are left out."""
+    """Add each row's exposure rank as text, from the rarest trained facts to withheld ones; drop all other rows."""
     weights = sorted({int(one) for one in frame.loc[frame["facts"] == "trained", "weight"] if one > 0})
     named = {("trained", weight): f"{weight}×" for weight in weights}
     named |= {(kind, -1): label for kind, label in _KINDS.items()}
@@ -54,20 +59,39 @@ def by_exposure(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def drawn(frame: pd.DataFrame, by: list[str], models: ShownModels, bounds: tuple[float, float] = ANY) -> pd.DataFrame:
-    """Mean and interval of each line, state and values of `by`, with the name of the line; `bounds`: of the number."""
+    """Mean and interval of each line, state and values of `by`, with the line's name; `bounds`: range of the value."""
     return names_of(estimated(averaged(frame, by), by, bounds), models)
 
 
-def span(rows: pd.DataFrame, *more: float) -> list[float]:
-    """An axis that holds all intervals, and these values."""
-    known = [float(value) for name in ("low", "high", "value") for value in rows[name] if np.isfinite(value)] + [*more]
-    low, high = min(known, default=0.0), max(known, default=1.0)
-    margin = 0.06 * (high - low) or 0.05
-    return [low - margin, high + margin]
+def ends_of(rows: pd.DataFrame, *more: float) -> tuple[float, float]:
+    """An axis range that holds all intervals, and these values."""
+    return span(rows[["low", "high", "value"]], more, margin=0.06, flat=0.05)
+
+
+def share_dots(
+    rows: pd.DataFrame, models: ShownModels, title: str, tooltip: list[Channel], grey: pd.DataFrame, **how: Any
+) -> dict[str, Any]:
+    """One row per `label`, with its share on an axis from 0 to 1 and a grey cross for the control."""
+    series = models.present(rows)
+    return interval_dots(
+        rows.assign(short=[number(value, 2) for value in rows["value"]]),
+        {"color": color_of(series), "shape": shape_of(series)},
+        title=title,
+        bounds=SHARE,
+        tooltip=tooltip,
+        grey=grey[grey["label"].isin(rows["label"])],
+        **{"domain": (-0.01, 1.02), "step": 30, **how},
+    )
+
+
+def percents(data: pd.DataFrame, models: ShownModels, **wanted: Any) -> str:
+    """`31% in closed book and 80% in DPR`: the value of each trained line."""
+    found = [(one.label, mean_of(data, series=one.key, **wanted)) for one in models.present(data)]
+    return listed([f"{number(100 * value, 0)}% in {label}" for label, value in found if value is not None])
 
 
 def seeds_note(data: pd.DataFrame, counted: str = "questions") -> str:
-    """What intervals cover."""
+    """What the intervals cover."""
     seeds = int(data["seeds"].max()) if len(data) else 0
     count = int(data["count"].median()) if len(data) else 0
     behind = f"; {count:,} {counted} for a number" if count else ""
@@ -77,6 +101,6 @@ def seeds_note(data: pd.DataFrame, counted: str = "questions") -> str:
 
 
 def mean_of(data: pd.DataFrame, **wanted: Any) -> float | None:
-    """The value of the one row of a trained line; None where there is none."""
+    """The value of a trained line's only row; None if there is none."""
     own = of(data, trained=True, **wanted)
     return float(own["value"].iloc[0]) if len(own) == 1 and np.isfinite(own["value"].iloc[0]) else None

@@ -1,1 +1,1 @@
-"""Figures of how training went, and which parts of a model did it."""
+"""Figures of training: its course, and which parts of a model lowered the loss."""

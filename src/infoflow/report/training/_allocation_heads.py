@@ -2,10 +2,12 @@
 
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
-from .._figure import Panel, ReportFigure
+from infoflow.dynamics import ALLOCATION_HEADS
+
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Panel
 from .._in_words import ANY_PERCENT, Candidate, extreme, percent_over_models, percent_span, sentence
 from .._numbers import number
 from .._shown_models import ShownModels
@@ -14,25 +16,21 @@ from ..forms._grid import cells, squares
 from ._rows import LOSS_CHANGE, SETS, ModelStack, of_part, parts_of
 
 
-def allocation_heads_figure(by_set: dict[str, pd.DataFrame], models: ShownModels) -> ReportFigure:
-    """One map per stack and kind of attention, on one set of sentences at a time."""
+def _heads(by_set: dict[str, pd.DataFrame], models: ShownModels) -> Drawn:
+    """One map per stack and kind of attention, one set of sentences at a time."""
     heads = by_set["train"]
     all_maps = {name: _maps(frame, models) for name, frame in by_set.items()}
     maps = all_maps["train"]
     limit = max(float(table["map"].abs().max()) for each in all_maps.values() for table in each.values())
-    data = pd.concat(
-        [
-            table.assign(series=part.series, stack=part.stack, kind=kind, set=name)
-            for name, each in all_maps.items()
-            for (part, kind), table in each.items()
-        ],
-        ignore_index=True,
-    )
-    return ReportFigure(
-        id="allocation-heads",
-        question="Which attention heads lowered the loss?",
-        answer=[f"{'; '.join(_sentence(part, kind, table) for (part, kind), table in maps.items())}."],
-        words=_words(_rows_by_map(heads, models)),
+    return Drawn(
+        data=pd.concat(
+            [
+                table.assign(series=part.series, stack=part.stack, kind=kind, set=name)
+                for name, each in all_maps.items()
+                for (part, kind), table in each.items()
+            ],
+            ignore_index=True,
+        ),
         panels=[
             Panel(
                 spec=_chart([each[part, kind] for each in all_maps.values()], limit),
@@ -40,19 +38,10 @@ def allocation_heads_figure(by_set: dict[str, pd.DataFrame], models: ShownModels
             )
             for part, kind in maps
         ],
+        answer=[f"{'; '.join(_sentence(part, kind, table) for (part, kind), table in maps.items())}."],
+        words=_words(_rows_by_map(heads, models)),
         caption=f"Means over {int(heads['seed'].nunique())} seeds: a head's rows of the query, key and value "
         "projections with their biases and its columns of the output projection, over the whole training.",
-        how_to_read=[
-            "Each square is a head: layers upwards, heads across. The number is its loss change in percent of the "
-            "sum of absolute values over the whole map: blue lowered the loss, orange raised it.",
-            "Heads of one number under different seeds have nothing in common but their place, so means over seeds "
-            "level heads out: unequal heads show in the data's column of the spread over heads, seed by seed.",
-        ],
-        method=LOSS_CHANGE,
-        data=data,
-        tables=("allocation_heads",),
-        findings=("dynamics:V8",),
-        template="evaluated.html.jinja",
         payload={"sets": [SETS[name] for name in by_set]},
     )
 
@@ -73,7 +62,7 @@ def _rows_by_map(heads: pd.DataFrame, models: ShownModels) -> dict[tuple[ModelSt
 
 
 def _map(rows: pd.DataFrame) -> pd.DataFrame:
-    """Share of each head in the sum of absolute values over the map, in percent; mean over seeds, and the spread."""
+    """Each head's share of the map's sum of absolute values, in percent: mean over seeds, and the spread."""
     scale = rows["value"].abs().groupby(rows["seed"]).transform("sum")
     within = rows["value"].abs().groupby([rows["seed"], rows["layer"]]).transform("sum")
     rows = rows.assign(map=-100 * rows["value"] / scale, layer_share=-100 * rows["value"] / within)
@@ -84,7 +73,7 @@ def _map(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _words(maps: dict[tuple[ModelStack, str], pd.DataFrame]) -> str:
-    """The layer whose heads have the largest part of their map, beside an equal part."""
+    """The layer whose heads have the largest share of their map, compared with an equal share."""
     found, equal = [], []
     for (part, kind), rows in maps.items():
         shares = -rows["value"] / rows["value"].abs().groupby(rows["seed"]).transform("sum")
@@ -120,9 +109,9 @@ def _chart(tables: list[pd.DataFrame], limit: float) -> dict[str, Any]:
     table = table.assign(text=[f"{value:.1f}".replace("-", "−") for value in table["map"]], size=table["map"].abs())
     table = table[["set", "layer", "head", "map", "layer_share", "text", "size"]].round(3)
     marks = squares(
-        alt.Chart(table),
-        cells(alt.X, "head", "head", domain=True),
-        cells(alt.Y, "layer", "layer", layers, domain=True),
+        table,
+        cells("x", "head", "head", domain=True),
+        cells("y", "layer", "layer", layers, domain=True),
         "size",
         ends=(0.0, limit),
         color=color_if("datum.map >= 0", "var(--above)", "var(--below)"),
@@ -131,3 +120,21 @@ def _chart(tables: list[pd.DataFrame], limit: float) -> dict[str, Any]:
         tooltip=tips("layer:O", "head:O", "map:Q|% of the map|.2f", "layer_share:Q|% of its layer|.1f"),
     )
     return one_at_a_time(marks, 25 * len(layers) + 10)
+
+
+HEADS = DeclaredFigure(
+    name="dynamics/heads",
+    id="allocation-heads",
+    question="Which attention heads lowered the loss?",
+    how_to_read=(
+        "Each square is a head: layers upwards, heads across. The number is its loss change in percent of the "
+        "sum of absolute values over the whole map: blue lowered the loss, orange raised it.",
+        "Heads of one number under different seeds have nothing in common but their place, so means over seeds "
+        "level heads out: unequal heads show in the data's column of the spread over heads, seed by seed.",
+    ),
+    method=LOSS_CHANGE,
+    tables=(ALLOCATION_HEADS.name,),
+    findings=("dynamics:V8",),
+    template="evaluated.html.jinja",
+    draw=_heads,
+)

@@ -2,60 +2,42 @@
 
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Panel, ReportFigure
+from infoflow.dynamics import ALLOCATION_GROUPS, ALLOCATION_STEPS
+
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Panel
 from .._in_words import ANY_PERCENT, Candidate, extremes_words, percent_over_models, percent_span
 from .._numbers import listed
 from .._shown_models import ShownModels
-from ..forms._chart import amount, finished, tips, values_of
-from ..forms._lines import level
-from ._rows import COMPONENTS, LOSS_CHANGE, SETS, ModelStack, of_part, parts_of, shown_component
+from ..forms._chart import amount, by_key, finished, tips
+from ..forms._marks import calculated, channel, draw, nested
+from ._rows import COMPONENTS, LOSS_CHANGE, SETS, ModelStack, joined, of_part, of_sets, parts_of, shown_component
 
 _FRAMES = 24
 _FEED_FORWARD = ("mlp_in", "mlp_out")
 
 
-def bars_figure(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    """Shares of each layer and component in the loss change inside the blocks of a stack, up to a chosen update."""
+def _bars(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, models: ShownModels) -> Drawn:
+    """Share of each layer and component in the loss change of a stack's blocks, up to a chosen update."""
     parts = parts_of(groups, models)
     all_tables = {name: {part: _frames(of_part(own, part)) for part in parts} for name, own in steps.items()}
     tables = all_tables["train"]
     frames = _moments(next(iter(tables.values())))
     reach = _reach([table for each in all_tables.values() for table in each.values()])
-    data = pd.concat(
-        [
-            table.assign(series=part.series, stack=part.stack, set=name)
-            for name, each in all_tables.items()
-            for part, table in each.items()
-        ],
-        ignore_index=True,
-    )
-    return ReportFigure(
-        id="allocation-bars",
-        question="Which layers and components lowered the loss?",
-        answer=[_blocks_sentence(tables), _outside_sentence(groups, models), *_held_out_sentence(all_tables)],
-        words=_words({part: of_part(steps["train"], part) for part in parts}, groups),
+    data = of_sets({name: joined(each) for name, each in all_tables.items()})
+    return Drawn(
+        data=data,
         panels=[
             Panel(spec=_chart([each[part] for each in all_tables.values()], frames, reach), title=part.label)
             for part in parts
         ],
+        answer=[_blocks_sentence(tables), _outside_sentence(groups, models), *_held_out_sentence(all_tables)],
+        words=_words({part: of_part(steps["train"], part) for part in parts}, groups),
         caption=f"Means over {int(groups['seed'].nunique())} seeds. 100% is what all blocks of a stack lowered the "
         "loss by until the end of training; to the left of 0 are parts that raised it.",
-        how_to_read=[
-            "One bar per layer (0 is the lowest block), cut into components: what that part of the weights contributed "
-            "to the fall of the loss. Raw sums: W1 and W2 hold four times as many weights as query, key, value or "
-            "output, and the data has each group's number of parameters.",
-            "Move the slider to replay training: bars grow from the start to the chosen update. Shares within a stack "
-            "say nothing about how much a stack as a whole contributed; the sentence below does.",
-        ],
-        method=LOSS_CHANGE,
-        data=data,
-        tables=("allocation_steps", "allocation_groups"),
-        findings=("dynamics:V2", "dynamics:V5", "dynamics:V9"),
-        template="replay.html.jinja",
         payload={
             "frames": [int(update) for update in frames],
             "sets": [SETS[name] for name in steps],
@@ -70,7 +52,7 @@ def _legend(data: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def _frames(steps: pd.DataFrame) -> pd.DataFrame:
-    """Cumulative share of each layer and component, at about 24 updates; means over seeds."""
+    """Cumulative share of each layer and component at about 24 updates; means over seeds."""
     steps = _in_blocks(steps)
     sums: Any = steps.groupby(["end", "layer", "component"])["value"].sum() / steps["seed"].nunique()
     grid = sums.unstack(["layer", "component"]).fillna(0.0).sort_index().cumsum()
@@ -86,7 +68,7 @@ def _moments(table: pd.DataFrame) -> list[int]:
 
 
 def _reach(tables: list[pd.DataFrame]) -> tuple[float, float]:
-    """From the longest bar to the left to the longest to the right, over all panels and moments."""
+    """From the longest left bar to the longest right bar, over all panels and moments."""
     ends = []
     for table in tables:
         for sign in (1, -1):
@@ -99,17 +81,19 @@ def _chart(tables: list[pd.DataFrame], moments: list[int], reach: tuple[float, f
     """One bar per layer: the page sets `shown` to a set of sentences and `frame` to a moment."""
     rows = _rows(tables, len(moments))
     layers = sorted({row["layer"] for row in rows}, reverse=True)
-    data = alt.Data(values=rows)  # type: ignore[call-arg]
-    base = alt.Chart(data).transform_calculate(share="datum.shares[shown][frame]", update=f"{moments}[frame]")
-    x = alt.X(**amount("share", "% of the blocks' loss change", reach, nice=True, ticks=alt.Undefined), stack="zero")
-    bars = base.mark_bar(height={"band": 0.78}).encode(
+    base = calculated(nested(rows), share="datum.shares[shown][frame]", update=f"{moments}[frame]")
+    x = amount("x", "share", "% of the blocks' loss change", reach, nice=True, ticks=None, stack="zero")
+    bars = draw(
+        "bar",
+        base,
+        height={"band": 0.78},
         x=x,
-        y=alt.Y("layer:O", title="layer", sort=layers, axis=alt.Axis(labelPadding=6)),
-        color=alt.Color(**values_of("name", *zip(*COMPONENTS.values(), strict=True))),
-        order=alt.Order("order:Q"),
+        y=channel("y", "layer:O", title="layer", sort=layers, axis={"labelPadding": 6}),
+        color=by_key("color", "name", *zip(*COMPONENTS.values(), strict=True)),
+        order="order:Q",
         tooltip=tips("layer:O", "name:N|component", "share:Q|% of the loss change|.2f", "update:Q|until update|,"),
     )
-    zero = level(0.0, {"color": "var(--control)"}, x=alt.X("share:Q"))
+    zero = draw("rule", pd.DataFrame({"share": [0.0]}), color="var(--control)", x="share:Q")
     return finished([bars, zero], 24 * len(layers) + 10, frame=len(moments) - 1, shown=0)
 
 
@@ -130,7 +114,7 @@ def _rows(tables: list[pd.DataFrame], num_moments: int) -> list[dict[str, Any]]:
 
 
 def _held_out_sentence(tables: dict[str, dict[ModelStack, pd.DataFrame]]) -> list[str]:
-    """How far the final shares on held-out sentences are from those on training sentences."""
+    """The difference between the final shares on held-out and on training sentences."""
     if "held-out" not in tables:
         return []
     gaps = []
@@ -158,7 +142,7 @@ def _blocks_sentence(tables: dict[ModelStack, pd.DataFrame]) -> str:
 
 
 def _words(steps: dict[ModelStack, pd.DataFrame], groups: pd.DataFrame) -> str:
-    """Where feed-forward blocks did most and least of what blocks did, beside their share of the weights."""
+    """Where feed-forward blocks contributed most and least, compared with their share of the weights."""
     found, sizes = [], []
     for part, rows in steps.items():
         inside = _in_blocks(rows)
@@ -174,7 +158,7 @@ def _words(steps: dict[ModelStack, pd.DataFrame], groups: pd.DataFrame) -> str:
 
 
 def _in_blocks(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the components that are drawn."""
+    """The rows of the drawn components."""
     rows = rows.loc[rows["layer"] >= 0].assign(component=shown_component(rows))
     return rows.loc[rows["component"].isin(COMPONENTS)]
 
@@ -188,3 +172,22 @@ def _outside_sentence(groups: pd.DataFrame, models: ShownModels) -> str:
         largest = shares.sort_values(ascending=False).head(2)
         texts.append(f"{series.label} {listed([f'{name} {100 * value:.0f}%' for name, value in largest.items()])}")
     return f"Outside the blocks, of the whole loss change: {'; '.join(texts)}."
+
+
+BARS = DeclaredFigure(
+    name="dynamics/components",
+    id="allocation-bars",
+    question="Which layers and components lowered the loss?",
+    how_to_read=(
+        "One bar per layer (0 is the lowest block), cut into components: what that part of the weights contributed "
+        "to the fall of the loss. Raw sums: W1 and W2 hold four times as many weights as query, key, value or "
+        "output, and the data has each group's number of parameters.",
+        "Move the slider to replay training: bars grow from the start to the chosen update. Shares within a stack "
+        "say nothing about how much a stack as a whole contributed; the sentence below does.",
+    ),
+    method=LOSS_CHANGE,
+    tables=(ALLOCATION_STEPS.name, ALLOCATION_GROUPS.name),
+    findings=("dynamics:V2", "dynamics:V5", "dynamics:V9"),
+    template="replay.html.jinja",
+    draw=_bars,
+)

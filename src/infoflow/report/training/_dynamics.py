@@ -1,13 +1,22 @@
-"""How training did it: which parts of the models lowered the loss, when, and which hurt."""
+"""Training dynamics: which parts of the models lowered the loss, when, and which raised it."""
 
 import math
 from dataclasses import replace
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
-from .._figure import Panel, ReportFigure, Section
+from infoflow.dynamics import (
+    ALLOCATION_CORPORA,
+    ALLOCATION_HISTOGRAM,
+    ALLOCATION_RELIABILITY,
+    ALLOCATION_SIMILARITY,
+    ALLOCATION_WINDOWS,
+)
+
+from .._bands import band_words, seed_bands
+from .._declared import DeclaredFigure, Drawn, names_of
+from .._figure import Panel, Section
 from .._in_words import Candidate, extreme, percent_over_models, sentence
 from .._model_tables import ModelTables
 from .._numbers import listed, number
@@ -15,109 +24,46 @@ from .._series import Series
 from .._shown_models import ShownModels
 from ..forms._chart import HEIGHT, NAME, amount, lit, one_at_a_time, tips, with_field
 from ..forms._lines import lines, looks_of
-from ._allocation_heads import allocation_heads_figure
-from ._bars import bars_figure
-from ._corpora import corpora_figure
-from ._histogram import histogram_figure
-from ._hurting import hurting_figure
-from ._rows import LOSS_CHANGE, SETS, by_set, on_train
-from ._share_similarity import share_similarity_figure
+from ..forms._marks import draw
+from ._allocation_heads import HEADS
+from ._bars import BARS
+from ._histogram import HISTOGRAM
+from ._hurting import HURTING
+from ._rows import LOSS_CHANGE, SETS, by_set, of_sets, on_train
+from ._similarity import CORPORA, OBJECTIVES
 
 _BY_SET, _ON_TRAIN = ("windows", "steps", "heads"), ("groups", "hurting", "reliability")
 _TABLES = tuple(f"allocation_{name}" for name in (*_BY_SET, *_ON_TRAIN))
 
 
-DYNAMICS = Section(
-    id="dynamics",
-    title="Which parts of the model did the learning?",
-    lead="Each update moves every parameter a little, and the loss falls or rises. Loss change allocation divides "
-    "that change among the parameters, so that their parts add up to it exactly.",
-    names={
-        "allocation-bars": "dynamics/components",
-        "allocation-loss": "dynamics/loss",
-        "allocation-heads": "dynamics/heads",
-        "allocation-hurting": "dynamics/hurting",
-        "allocation-histogram": "dynamics/parameters",
-        "allocation-similarity": "dynamics/objectives",
-        "allocation-corpora": "dynamics/corpora",
-    },
-)
-
-
-def dynamics_section(tables: ModelTables) -> Section | None:
-    """The section, or None where no training was recorded."""
-    models = tables.models
-    if "allocation_corpora" in tables:
-        figures = [corpora_figure(tables["allocation_corpora"], models)]
-        return replace(DYNAMICS, figures=figures, keys=list(models.series))
-    if len(tables.some(_TABLES)) < len(_TABLES):
-        return None
-    windows, steps, heads = (by_set(tables[f"allocation_{name}"]) for name in _BY_SET)
-    groups, hurting, reliability = (on_train(tables[f"allocation_{name}"]) for name in _ON_TRAIN)
-    if windows["train"].empty:
-        return None
-    figures = [
-        bars_figure(steps, groups, models),
-        _loss_figure(windows, reliability, models),
-        allocation_heads_figure(heads, models),
-        hurting_figure(hurting, reliability, models),
-    ]
-    for frame in tables.some(["allocation_histogram"]).values():
-        histogram = histogram_figure(on_train(frame), models)
-        figures += [] if histogram is None else [histogram]
-    for frame in tables.some(["allocation_similarity"]).values():
-        figures.append(share_similarity_figure(frame, models))
-    return replace(DYNAMICS, figures=figures, keys=models.present(windows["train"]))
-
-
-def _loss_figure(windows: dict[str, pd.DataFrame], reliability: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _loss(windows: dict[str, pd.DataFrame], reliability: pd.DataFrame, models: ShownModels) -> Drawn:
     curves = {name: _curves(frame) for name, frame in windows.items()}
     table = curves["train"]
     series = models.present(table)
     residuals = reliability[reliability["statistic"] == "residual of the total"]
-    return ReportFigure(
-        id="allocation-loss",
-        question="Do the parts add up to the loss?",
+    points = int(table.groupby("series")["update"].nunique().max())
+    return Drawn(
+        data=of_sets(curves),
+        panels=[Panel(spec=_loss_chart(list(curves.values()), series))],
         answer=[_loss_sentence(table, residuals, series), *_held_out_sentence(curves, series)],
         words=_loss_words(residuals, series),
-        panels=[Panel(spec=_loss_chart(list(curves.values()), series))],
-        caption=f"Loss on fixed sentences with frozen noise and without dropout; "
-        f"{_seeds_text(table)} {int(table.groupby('series')['update'].nunique().max())} points.",
-        how_to_read=[
-            "Solid: the loss. Dots: the loss at the start plus all allocations until then. Where dots leave the line, "
-            "the gradient bends more between two updates than the rule follows.",
-            "Losses of different objectives cannot be compared with each other.",
-        ],
-        method=LOSS_CHANGE,
-        data=pd.concat([curve.assign(set=name) for name, curve in curves.items()], ignore_index=True),
-        tables=("allocation_windows", "allocation_reliability"),
-        findings=("dynamics:L6",),
-        template="evaluated.html.jinja",
+        caption=f"Loss on fixed sentences with frozen noise and without dropout. "
+        f"{band_words(int(table['seeds'].max()), over='')}. {points} points.",
         payload={"sets": [SETS[name] for name in curves]},
     )
 
 
 def _curves(windows: pd.DataFrame) -> pd.DataFrame:
-    """Loss and its reconstruction after each window: mean, lowest and highest seed."""
+    """Loss and its reconstruction after each window: mean over seeds and its interval."""
     windows = windows.sort_values(["series", "seed", "window"])
     runs = windows.groupby(["series", "seed"])
     rebuilt = runs["loss_start"].transform("first") + runs["allocated"].cumsum()
     starts = runs.head(1).assign(end=lambda f: f["begin"], loss_end=lambda f: f["loss_start"])
     points = pd.concat([windows.assign(rebuilt=rebuilt), starts.assign(rebuilt=starts["loss_start"])])
-    grouped: Any = points.groupby(["series", "end"], sort=True)
-    table = grouped.agg(
-        value=("loss_end", "mean"),
-        low=("loss_end", "min"),
-        high=("loss_end", "max"),
-        rebuilt=("rebuilt", "mean"),
-        seeds=("seed", "nunique"),
-    )
-    return table.reset_index().rename(columns={"end": "update"})
-
-
-def _seeds_text(table: pd.DataFrame) -> str:
-    seeds = int(table["seeds"].max())
-    return f"means over {seeds} seeds, bands from the lowest to the highest." if seeds > 1 else "one seed."
+    keys = ["series", "end"]
+    rebuilt = points.groupby(keys, sort=True)["rebuilt"].mean().reset_index()
+    table = rebuilt.merge(seed_bands(points, keys, "loss_end", positive=True), on=keys)
+    return table.rename(columns={"end": "update"})
 
 
 def _loss_sentence(table: pd.DataFrame, residuals: pd.DataFrame, series: list[Series]) -> str:
@@ -135,7 +81,7 @@ def _loss_sentence(table: pd.DataFrame, residuals: pd.DataFrame, series: list[Se
 
 
 def _loss_words(residuals: pd.DataFrame, series: list[Series]) -> str:
-    """How far the sum of the allocations is off by the rule that was used, beside the first order."""
+    """The error of the summed allocations under the rule that was used, compared with the first order."""
     used, first = [], []
     for one in series:
         own = residuals[residuals["series"] == one.key]
@@ -158,7 +104,7 @@ def _percent(share: float) -> str:
 
 
 def _held_out_sentence(curves: dict[str, pd.DataFrame], series: list[Series]) -> list[str]:
-    """What is left of the fall on sentences that no update saw."""
+    """How much of the loss reduction remains on held-out sentences."""
     if "held-out" not in curves:
         return []
     parts = []
@@ -176,18 +122,66 @@ def _loss_chart(tables: list[pd.DataFrame], series: list[Series]) -> dict[str, A
     table = pd.concat([table.assign(set=number) for number, table in enumerate(tables)], ignore_index=True)
     values = table[["low", "high", "rebuilt"]].to_numpy(dtype=float)
     at = {
-        "x": alt.X(**amount("update", "updates", ticks=6, format="~s", zero=alt.Undefined)),
-        "y": alt.Y(**amount("value", "loss (nats per item)", [values.min(), values.max()], ticks=6, nice=True)),
+        "x": amount("x", "update", "updates", ticks=6, format="~s", zero=None),
+        "y": amount("y", "value", "loss (nats per item)", [values.min(), values.max()], ticks=6, nice=True),
     }
     look = looks_of(series)
     tooltip = tips("series:N", "update:Q", "value:Q|loss|.3f", "rebuilt:Q|from allocations|.3f")
     dots = {"x": at["x"], "y": with_field(at["y"], "rebuilt"), "color": look["color"], "opacity": lit()}
-    rebuilt = alt.Chart(table).mark_point(size=14, filled=True).encode(**dots)
+    rebuilt = draw("point", table, dots, size=14, filled=True)
     ends = table.loc[table.groupby(["set", "series"])["update"].idxmax()]
     ends = ends.assign(name=ends["series"].map({one.key: one.label for one in series}))
-    names = alt.Chart(ends).mark_text(align="right", dy=-8, **NAME)
     layers = [
         *lines(table, at, look, width=2.0, size=0, touch=200, tooltip=tooltip, over=[rebuilt]),
-        names.encode(**at, text=alt.Text("name:N"), color=look["color"], opacity=lit(1.0, 0.25)),
+        draw("text", ends, NAME, at, align="right", dy=-8, text="name:N", color=look["color"], opacity=lit(1.0, 0.25)),
     ]
     return one_at_a_time(layers, HEIGHT)
+
+
+LOSS = DeclaredFigure(
+    name="dynamics/loss",
+    id="allocation-loss",
+    question="Do the parts add up to the loss?",
+    how_to_read=(
+        "Solid: the loss. Dots: the loss at the start plus all allocations until then. Where dots leave the line, "
+        "the gradient bends more between two updates than the rule follows.",
+        "Losses of different objectives cannot be compared with each other.",
+    ),
+    method=LOSS_CHANGE,
+    tables=(ALLOCATION_WINDOWS.name, ALLOCATION_RELIABILITY.name),
+    findings=("dynamics:L6",),
+    template="evaluated.html.jinja",
+    draw=_loss,
+)
+
+
+DYNAMICS = Section(
+    id="dynamics",
+    title="Which parts of the model did the learning?",
+    lead="Each update moves every parameter a little, and the loss falls or rises. Loss change allocation divides "
+    "that change among the parameters, so that their parts add up to it exactly.",
+    names=names_of([BARS, LOSS, HEADS, HURTING, HISTOGRAM, OBJECTIVES, CORPORA]),
+)
+
+
+def dynamics_section(tables: ModelTables) -> Section | None:
+    """The section, or None if no training was recorded."""
+    models = tables.models
+    if ALLOCATION_CORPORA.name in tables:
+        found = CORPORA.of(tables[ALLOCATION_CORPORA.name], models)
+        return replace(DYNAMICS, figures=[found], keys=list(models.series))
+    if len(tables.some(_TABLES)) < len(_TABLES):
+        return None
+    windows, steps, heads = (by_set(tables[f"allocation_{name}"]) for name in _BY_SET)
+    groups, hurting, reliability = (on_train(tables[f"allocation_{name}"]) for name in _ON_TRAIN)
+    if windows["train"].empty:
+        return None
+    figures = [
+        BARS.of(steps, groups, models),
+        LOSS.of(windows, reliability, models),
+        HEADS.of(heads, models),
+        HURTING.of(hurting, reliability, models),
+        *(HISTOGRAM.of(on_train(frame), models) for frame in tables.some([ALLOCATION_HISTOGRAM.name]).values()),
+        *(OBJECTIVES.of(frame, models) for frame in tables.some([ALLOCATION_SIMILARITY.name]).values()),
+    ]
+    return replace(DYNAMICS, figures=[one for one in figures if one], keys=models.present(windows["train"]))

@@ -1,65 +1,54 @@
-"""How large single parameters' shares in the loss change are: helped to the left, hurt to the right, by component."""
+"""Sizes of single parameters' shares in the loss change: helping to the left, hurting to the right, by component."""
 
 import json
 import math
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Panel, ReportFigure
+from infoflow.dynamics import ALLOCATION_HISTOGRAM
+
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Panel
 from .._in_words import Candidate, extremes_words, percent_over_models
 from .._numbers import count_text
 from .._shown_models import ShownModels
-from ..forms._chart import CONTROL, finished, tips, values_of, with_field
-from ._rows import COMPONENTS, LOSS_CHANGE, ModelStack, of_part, parts_of, shown_component
+from ..forms._chart import CONTROL, by_key, finished, tips, with_field
+from ..forms._marks import channel, draw
+from ._rows import COMPONENTS, LOSS_CHANGE, ModelStack, joined, of_part, parts_of, shown_component
 
-_DEPTH = 6  # decades of shares that a row is high: from one in a million to all
-_CUT = 0.002  # share of a component below which bins of the smallest changes are left out
+_DEPTH = 6  # height of a row in decades of shares: from one in a million to all
+_CUT = 0.002  # share of a component below which bins of the smallest changes are dropped
 _ZERO = 0.5  # half the width of the bar for exactly 0, in decades
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def histogram_figure(histogram: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
-    """Counts of single parameters by the size of their loss change, both sides beside each other's mirror image; None
-    where no parameter of a block changed the loss (of a term that is not theirs)."""
+def _histogram(histogram: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    """Counts of single parameters by the size of their loss change, each side with the mirror image of the other.
+
+    None if no parameter of a block changed the loss (for a term that does not depend on them).
+    """
     every = {part: _shares(of_part(histogram, part)) for part in parts_of(histogram, models)}
     tables = {part: table for part, table in every.items() if set(table["side"]) - {"zero"}}
     if not tables:
         return None
     smallest, largest = _decades(list(tables.values()))
-    data = pd.concat([t.assign(series=p.series, stack=p.stack) for p, t in tables.items()], ignore_index=True)
     counted = float(histogram.groupby("model")["count"].sum().mean())
-    return ReportFigure(
-        id="allocation-histogram",
-        question="How many parameters help, and how much does a single one do?",
+    return Drawn(
+        data=joined(tables),
+        panels=[Panel(spec=_chart(table, smallest, largest), title=part.label) for part, table in tables.items()],
         answer=[f"{'; '.join(_sentence(part, table) for part, table in every.items())}."],
         words=_words({part: of_part(histogram, part) for part in tables}),
-        panels=[Panel(spec=_chart(table, smallest, largest), title=part.label) for part, table in tables.items()],
         caption=f"On training sentences; {count_text(counted)} changes of single parameters in each of "
         f"{int(histogram['model'].nunique())} trainings, counted in {int(histogram['chords'].max())} steps spread over "
         "the training. Rows are logarithmic: a row is full where all parameters of the component are in one bin, half "
         "full for one in a thousand.",
-        how_to_read=[
-            "Each row is a component, over all layers; what is counted is how much one parameter changed the loss in "
-            "one step. A bar is half a decade of sizes: to the left of 0 changes that lowered the loss, to the right "
-            "those that raised it, the larger the further out; the grey bar in the middle is parameters that changed "
-            "nothing at all.",
-            "The dashed grey line is the mean of both sides, which is where bars would end if signs were drawn at "
-            "random: where blue stays below it and orange rises above, changes of that size hurt more often than they "
-            "help.",
-            "Long tails mean that few parameters do most of the work. The sizes nearest to 0 are left out.",
-        ],
-        method=LOSS_CHANGE,
-        data=data,
-        tables=("allocation_histogram",),
-        findings=("dynamics:L1", "dynamics:L4"),
     )
 
 
 def _shares(rows: pd.DataFrame) -> pd.DataFrame:
-    """Share of each component's parameters and steps in each bin, and the mean of it and of its mirror image."""
+    """Share of each component's parameters and steps in each bin, and its mean with the mirrored bin."""
     rows = rows.loc[rows["layer"] >= 0].assign(component=shown_component(rows))
     rows = rows.loc[rows["component"].isin(COMPONENTS)]
     counts: Any = rows.groupby(["component", "low", "high"], sort=False)["count"].sum()
@@ -75,11 +64,11 @@ def _shares(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _decades(tables: list[pd.DataFrame]) -> tuple[int, int]:
-    """Exponents of the smallest and the largest size that is drawn, the same in all panels."""
+    """Exponents of the smallest and largest drawn size, shared by all panels."""
     moved = pd.concat(tables).loc[lambda t: t["side"] != "zero"]
     low, high = _sizes(moved)
     seen = moved["share"] >= _CUT
-    # Of the outermost bins one end is 0 or infinite.
+    # One end of the outermost bins is 0 or infinite.
     smallest = low.where(low > 0, high / 10)[seen if seen.any() else slice(None)].min()
     largest = high.where(np.isfinite(high), 10 * low)[moved["share"] > 10.0**-_DEPTH].max()
     first = math.floor(math.log10(smallest) + 1e-6)
@@ -87,13 +76,13 @@ def _decades(tables: list[pd.DataFrame]) -> tuple[int, int]:
 
 
 def _sizes(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Lower and upper end of each bin without signs."""
+    """Lower and upper end of each bin, without signs."""
     ends = table[["low", "high"]].abs()
     return ends.min(axis=1), ends.max(axis=1)
 
 
 def _drawn(table: pd.DataFrame, smallest: int, largest: int) -> pd.DataFrame:
-    """Corners of the bars: decades from the middle across; rows upward, heights by the logarithm of shares."""
+    """Corners of the bars: decades from the middle across, rows upwards, heights by the logarithm of shares."""
     zero = table["side"] == "zero"
     low, high = _sizes(table)
     with np.errstate(divide="ignore"):
@@ -126,16 +115,15 @@ def _chart(table: pd.DataFrame, smallest: int, largest: int) -> dict[str, Any]:
     drawn = _drawn(table, smallest, largest)
     rows = drawn.drop_duplicates("floor").set_index("floor")["name"]
     reach = largest - smallest + 1
-    across = alt.Scale(domain=[-reach, reach], nice=False)
-    x = alt.X("left:Q", title="← helped · nats · hurt →", scale=across, axis=_axis(smallest, reach))
+    across = {"domain": [-reach, reach], "nice": False}
+    x = channel("x", "left:Q", title="← helped · nats · hurt →", scale=across, axis=_axis(smallest, reach))
     names = json.dumps({str(floor): name for floor, name in rows.items()}, ensure_ascii=False)
-    labels = alt.Axis(values=sorted(rows.index), labelExpr=f"{names}[datum.label]", format="d", labelOffset=-9)
-    y = alt.Y("floor:Q", title=None, scale=alt.Scale(domain=[-0.05, len(rows)], nice=False), axis=labels)
+    labels = {"values": sorted(rows.index), "labelExpr": f"{names}[datum.label]", "format": "d", "labelOffset": -9}
+    y = channel("y", "floor:Q", title=None, scale={"domain": [-0.05, len(rows)], "nice": False}, axis=labels)
     fields = ["name", "side", "left", "right", "floor", "top", "share", "text", "count"]
     colors = ["var(--above)", "var(--below)", "var(--control)"]
-    bars = alt.Chart(drawn.loc[drawn["share"] > 0, fields].round({"share": 7})).mark_rect(opacity=0.85)
     look = {
-        "color": alt.Color(**values_of("side", ["helped", "hurt", "zero"], colors)),
+        "color": by_key("color", "side", ["helped", "hurt", "zero"], colors),
         "tooltip": tips(
             "name:N|component",
             "side:N|the loss change",
@@ -145,26 +133,27 @@ def _chart(table: pd.DataFrame, smallest: int, largest: int) -> dict[str, Any]:
         ),
     }
     seen = (drawn["side"] != "zero") & (drawn["expected_top"] > drawn["floor"])
-    expected = alt.Chart(drawn.loc[seen, ["left", "right", "expected_top"]]).mark_rule(**CONTROL)
+    shares = drawn.loc[drawn["share"] > 0, fields].round({"share": 7})
+    expected = drawn.loc[seen, ["left", "right", "expected_top"]]
     layers = [
-        bars.encode(x=x, x2=alt.X2("right:Q"), y=y, y2=alt.Y2("top:Q"), **look),
-        expected.encode(x=x, x2=alt.X2("right:Q"), y=with_field(y, "expected_top")),
+        draw("rect", shares, look, opacity=0.85, x=x, x2="right:Q", y=y, y2="top:Q"),
+        draw("rule", expected, CONTROL, x=x, x2="right:Q", y=with_field(y, "expected_top")),
     ]
     return finished(layers, 44 * len(rows) + 20)
 
 
-def _axis(smallest: int, reach: int) -> alt.Axis:
-    """0 in the middle and up to four powers of ten to both sides: half of them, or the outermost, in narrow panels."""
+def _axis(smallest: int, reach: int) -> dict[str, Any]:
+    """0 in the middle and up to four powers of ten on each side; narrow panels show half of them, or the outermost."""
     places = list(range(reach, 0, -math.ceil(reach / 4)))
     places = places[: 4 if len(places) > 3 else 2]  # so that dropping every other label keeps 0 and the ends
     labels = {place: "10" + str(smallest + place - 1).translate(_SUPERSCRIPT) for place in places}
     by_place = {str(side * place): text for place, text in labels.items() for side in (-1, 1)} | {"0": "0"}
     expression = f"{json.dumps(by_place, ensure_ascii=False)}[toString(datum.value)]"
-    return alt.Axis(values=sorted(int(place) for place in by_place), labelExpr=expression, labelOverlap="parity")
+    return {"values": sorted(int(place) for place in by_place), "labelExpr": expression, "labelOverlap": "parity"}
 
 
 def _words(rows: dict[ModelStack, pd.DataFrame]) -> str:
-    """Of the parameters that changed the loss, the share that helped; half would if signs were drawn at random."""
+    """Share of loss-changing parameters that helped; random signs would give one half."""
     found = []
     for part, own in rows.items():
         own = own.loc[(own["layer"] >= 0) & shown_component(own).isin(COMPONENTS)]
@@ -196,3 +185,24 @@ def _power(value: float) -> str:
     factor = value / 10.0**exponent
     power = "10" + str(exponent).translate(_SUPERSCRIPT)
     return power if round(factor) == 1 else f"{factor:.0f}·{power}"
+
+
+HISTOGRAM = DeclaredFigure(
+    name="dynamics/parameters",
+    id="allocation-histogram",
+    question="How many parameters help, and how much does a single one do?",
+    how_to_read=(
+        "Each row is a component, over all layers; what is counted is how much one parameter changed the loss in "
+        "one step. A bar is half a decade of sizes: to the left of 0 changes that lowered the loss, to the right "
+        "those that raised it, the larger the further out; the grey bar in the middle is parameters that changed "
+        "nothing at all.",
+        "The dashed grey line is the mean of both sides, which is where bars would end if signs were drawn at "
+        "random: where blue stays below it and orange rises above, changes of that size hurt more often than they "
+        "help.",
+        "Long tails mean that few parameters do most of the work. The sizes nearest to 0 are left out.",
+    ),
+    method=LOSS_CHANGE,
+    tables=(ALLOCATION_HISTOGRAM.name,),
+    findings=("dynamics:L1", "dynamics:L4"),
+    draw=_histogram,
+)

@@ -1,26 +1,28 @@
-"""Which components hurt, and how often: as sums over layers, and parameter by parameter."""
+"""Which components raise the loss, and how often: as sums over layers, and parameter by parameter."""
 
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
-from .._figure import Panel, ReportFigure
+from infoflow.dynamics import ALLOCATION_HURTING, ALLOCATION_RELIABILITY
+
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Panel
 from .._in_words import Candidate, extremes_words, percent_over_models, percent_span
 from .._numbers import count_text
 from .._shown_models import ShownModels
 from ..forms._chart import tips
 from ..forms._dots import interval_dots
-from ._rows import COMPONENTS, LOSS_CHANGE, ModelStack, of_part, parts_of, shown_component
+from ..forms._marks import Constant, draw
+from ._rows import COMPONENTS, LOSS_CHANGE, ModelStack, joined, of_part, parts_of, shown_component
 
 _NAMES = {"embeddings": "embeddings", "positions": "positions"} | {key: label for key, (label, _) in COMPONENTS.items()}
 
 
-def hurting_figure(hurting: pd.DataFrame, reliability: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    """Share of steps in which a component raised the loss, beside the share of its parameters that did."""
+def _hurting(hurting: pd.DataFrame, reliability: pd.DataFrame, models: ShownModels) -> Drawn:
+    """Share of steps in which a component raised the loss, compared with the share of its parameters that did."""
     parts = parts_of(hurting, models)
     tables = {part: _table(_rows_of(hurting, part)) for part in parts}
-    data = pd.concat([t.assign(series=p.series, stack=p.stack) for p, t in tables.items()], ignore_index=True)
     every = int(hurting["updates_per_chord"].max())
     step = "steps" if every == 1 else f"stretches of {every} updates"
     agreement = float(reliability.loc[reliability["statistic"] == "sign agreement of parameters", "value"].mean())
@@ -29,25 +31,13 @@ def hurting_figure(hurting: pd.DataFrame, reliability: pd.DataFrame, models: Sho
         if agreement == agreement
         else ""
     )
-    return ReportFigure(
-        id="allocation-hurting",
-        question="Which components hurt, and how often?",
+    return Drawn(
+        data=joined(tables),
+        panels=[Panel(spec=_chart(table, step), title=part.label) for part, table in tables.items()],
         answer=[f"{'; '.join(_sentence(part, table) for part, table in tables.items())}.{sure}"],
         words=_words({part: _rows_of(hurting, part) for part in parts}, step),
-        panels=[Panel(spec=_chart(table, step), title=part.label) for part, table in tables.items()],
         caption=f"On training sentences; means over {int(hurting['seed'].nunique())} seeds, "
         f"{count_text(float(hurting['chords'].max()))} {step} each; bars go from the lowest seed to the highest.",
-        how_to_read=[
-            "Filled: the share of steps in which a component, added up over all layers, raised the loss. Hollow: the "
-            "share of its single parameters that did so in an average step. A component may help at every step "
-            "while half of its parameters hurt.",
-            "Single parameters are told apart from noise only by many examples: see how far halves of these agree.",
-            "The data has when a component hurt last, its largest rise of the loss, and steps without any change.",
-        ],
-        method=LOSS_CHANGE,
-        data=data,
-        tables=("allocation_hurting", "allocation_reliability"),
-        findings=("dynamics:L1", "dynamics:V6"),
     )
 
 
@@ -78,7 +68,7 @@ def _table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _words(rows: dict[ModelStack, pd.DataFrame], step: str) -> str:
-    """Which component of which model hurt most often and which least, beside its single parameters."""
+    """The components that hurt most and least often, compared with their single parameters."""
     found, single = [], []
     for part, own in rows.items():
         for component, of in own[own["level"] == "block"].groupby("component", sort=False):
@@ -111,23 +101,44 @@ def _chart(table: pd.DataFrame, step: str) -> dict[str, Any]:
         "last:Q|last at update|,.0f",
         "largest:Q|largest rise, nats|.3g",
     )
-    single = alt.Chart(table.assign(value=table["parameters"], hurt=table["value"]))
-    single = single.mark_point(filled=False, size=55, strokeWidth=1.6, stroke="var(--soft)")
+    single = draw(
+        "point",
+        table.assign(value=table["parameters"], hurt=table["value"]),
+        filled=False,
+        size=55,
+        strokeWidth=1.6,
+        stroke="var(--soft)",
+        tooltip=[*tips("name:N|component", "hurt:Q|hurt, as a sum|.1%"), *tooltip[2:]],
+    )
     return interval_dots(
         table,
-        {"color": alt.ColorValue("var(--above)")},
+        {"color": Constant("var(--above)")},
         row="name",
         title=f"share of {step} that hurt",
         domain=[0, max(0.6, float(table[["high", "parameters"]].max().max()))],
         nice=False,
         format="%",
         size=60,
-        more=[
-            single.encode(
-                tooltip=[alt.Tooltip("name:N", title="component"), *tips("hurt:Q|hurt, as a sum|.1%"), *tooltip[2:]]
-            )
-        ],
+        more=[single],
         tooltip=tooltip,
         step=21,
         dim=False,
     )
+
+
+HURTING = DeclaredFigure(
+    name="dynamics/hurting",
+    id="allocation-hurting",
+    question="Which components hurt, and how often?",
+    how_to_read=(
+        "Filled: the share of steps in which a component, added up over all layers, raised the loss. Hollow: the "
+        "share of its single parameters that did so in an average step. A component may help at every step "
+        "while half of its parameters hurt.",
+        "Single parameters are told apart from noise only by many examples: see how far halves of these agree.",
+        "The data has when a component hurt last, its largest rise of the loss, and steps without any change.",
+    ),
+    method=LOSS_CHANGE,
+    tables=(ALLOCATION_HURTING.name, ALLOCATION_RELIABILITY.name),
+    findings=("dynamics:L1", "dynamics:V6"),
+    draw=_hurting,
+)

@@ -1,19 +1,24 @@
-"""How the loss fell in training: one line per objective over the tokens it read."""
+"""Loss over training: one line per objective, by tokens read."""
 
 import math
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Method, Panel, ReportFigure
+from infoflow.results import LEARNING_CURVES
+from infoflow.results import TASK_SCORES as TASK_SCORES_TABLE
+
+from .._bands import band_words, seed_bands
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Method, Panel
 from .._in_words import Candidate, both_extremes, extreme, plain, sentence
 from .._numbers import listed, number
 from .._series import Series
 from .._shown_models import ShownModels
 from ..forms._chart import CONTROL, HEIGHT, LABEL_GAP, NAME, amount, finished, lit, spread, tips, with_field
 from ..forms._lines import lines, looks_of
+from ..forms._marks import Constant, draw
 
 TASK_SCORES = Method(
     id="task-scores",
@@ -24,55 +29,37 @@ TASK_SCORES = Method(
     """,
 )
 
-_POINTS = 80  # of a line
-_LABEL_ROOM = 1.6  # factor by which the logarithmic axis goes on behind the last point
+_POINTS = 80  # points per line
+_LABEL_ROOM = 1.6  # factor by which the log axis extends after the last point
 
 
-def learning_figure(frame: pd.DataFrame, scores: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    """Training loss by tokens read, beside the loss of unigram frequencies."""
+def _learning(frame: pd.DataFrame, scores: pd.DataFrame, models: ShownModels) -> Drawn:
+    """Training loss by tokens read, with the loss of unigram frequencies as the reference."""
     table = _seed_means(frame)
     table = table.merge(_unigram(scores), on="series", how="left")
     series = models.present(table)
     seeds = int(table["seeds"].max())
-    return ReportFigure(
-        id="learning-curves",
-        question="How did the loss fall?",
+    return Drawn(
+        data=table,
+        panels=[Panel(spec=_chart(table, series))],
         answer=[_sentence(table, series)],
         words=_words(table, series),
-        panels=[Panel(spec=_chart(table, series))],
         caption="Training loss, each point the mean since the one before"
-        + (f"; lines are means over {seeds} seeds, bands go from the lowest seed to the highest." if seeds > 1 else ".")
-        + " Both axes are logarithmic.",
-        how_to_read=[
-            "Across: how many source tokens the model had read. Up: the loss it was trained on, under dropout and the "
-            "objective's own noise (and label smoothing in translation), so it lies above the loss on unseen text.",
-            "The dashed grey lines are what token frequencies alone would score; a curve that stays near its line has "
-            "learned no more than that. A curve that is still falling at its end would gain from a longer training.",
-            "Losses of different objectives cannot be compared with each other.",
-        ],
-        method=TASK_SCORES,
-        data=table,
-        tables=("learning_curves", "task_scores"),
+        f". {band_words(seeds, over='')}. Both axes are logarithmic.",
     )
 
 
 def _seed_means(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean, lowest and highest seed at each point of a line."""
+    """Mean over seeds and its interval at each point of a line."""
     frame = _thinned(frame.assign(point=frame.groupby(["series", "seed"]).cumcount()))
-    lines: Any = frame.groupby(["series", "point"], sort=False)
-    table = lines.agg(
-        source_tokens=("source_tokens", "mean"),
-        update=("step", "mean"),
-        value=("value", "mean"),
-        low=("value", "min"),
-        high=("value", "max"),
-        seeds=("seed", "nunique"),
-    )
-    return table.reset_index()
+    keys = ["series", "point"]
+    lines: Any = frame.groupby(keys, sort=False)
+    places = lines.agg(source_tokens=("source_tokens", "mean"), update=("step", "mean")).reset_index()
+    return places.merge(seed_bands(frame, keys, positive=True), on=keys)
 
 
 def _thinned(frame: pd.DataFrame) -> pd.DataFrame:
-    """At most `_POINTS` points a line, evenly spread over the logarithmic axis: means of those they stand for."""
+    """At most `_POINTS` points per line, evenly spread over the log axis; each is a mean of those it represents."""
     num = int(frame["point"].max()) + 1
     if num <= _POINTS:
         return frame
@@ -89,35 +76,37 @@ def _unigram(scores: pd.DataFrame) -> pd.DataFrame:
     return losses.groupby("series", as_index=False)["baseline"].mean()
 
 
-def _sentence(table: pd.DataFrame, series: list[Series]) -> str:
-    parts = []
+def _falls(table: pd.DataFrame, series: list[Series]) -> list[tuple[str, float, float, float]]:
+    """Each line's name, first and last loss, and the gain from the second half of its tokens."""
+    found = []
     for one in series:
         own = table[table["series"] == one.key].sort_values("source_tokens")
         first, last, before = (float(own["value"].iloc[at]) for at in (0, -1, _half(own)))
-        parts.append(
-            f"{one.label} from {number(first)} to {number(last)} nats per token "
-            f"(the last half of its tokens brought {number(max(before - last, 0.0))})"
-        )
+        found.append((one.label, first, last, max(before - last, 0.0)))
+    return found
+
+
+def _sentence(table: pd.DataFrame, series: list[Series]) -> str:
+    parts = [
+        f"{label} from {number(first)} to {number(last)} nats per token (the last half of its tokens brought "
+        f"{number(late)})"
+        for label, first, last, late in _falls(table, series)
+    ]
     return f"Training loss fell: {listed(parts)}."
 
 
 def _words(table: pd.DataFrame, series: list[Series]) -> str:
-    """Which loss fell by the largest part, and which was still falling most at the end."""
-    falls, late = [], []
-    for one in series:
-        own = table[table["series"] == one.key].sort_values("source_tokens")
-        first, last, before = (float(own["value"].iloc[at]) for at in (0, -1, _half(own)))
-        falls.append(Candidate(f"in {one.label}", plain(first - last)))
-        if first > last:
-            late.append(Candidate(f"in {one.label}", plain(round(100 * max(before - last, 0.0) / (first - last)))))
-    fall, end = both_extremes(falls, "nats per token"), extreme(late)
+    """Which loss fell by the largest share, and which was still falling most at the end."""
+    found = _falls(table, series)
+    falls = [Candidate(f"in {label}", plain(first - last)) for label, first, last, _ in found]
+    shares = [(label, 100 * late / (first - last)) for label, first, last, late in found if first > last]
+    fall = both_extremes(falls, "nats per token")
+    end = extreme([Candidate(f"in {label}", plain(round(share))) for label, share in shares])
     if not fall:
         return ""
-    much = ""
-    if end:
-        part = f"{number(end.candidate.estimate.value, 0)}%, {end.candidate.name}"
-        much = f"; the last half of the tokens brought at most {part}"
-    return sentence(f"the fall of the training loss is {fall}{much}")
+    much = f"{number(end.candidate.estimate.value, 0)}%, {end.candidate.name}" if end else ""
+    late = f"; the last half of the tokens brought at most {much}" if end else ""
+    return sentence(f"the fall of the training loss is {fall}{late}")
 
 
 def _half(own: pd.DataFrame) -> int:
@@ -129,28 +118,25 @@ def _chart(table: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
     table = table.assign(name=table["series"].map({one.key: one.label for one in series}))
     low, high = float(table["source_tokens"].min()), float(table["source_tokens"].max())
     span = _span(table)
-    log = {"type": "log", "zero": alt.Undefined, "ticks": 6}
+    log = {"type": "log", "zero": None, "ticks": 6}
     reach = [low, high * _LABEL_ROOM]
     at = {
-        "x": alt.X(**amount("source_tokens", "source tokens read", reach, format="~s", **log)),
-        "y": alt.Y(**amount("value", "training loss (nats per token)", span, **log)),
+        "x": amount("x", "source_tokens", "source tokens read", reach, format="~s", **log),
+        "y": amount("y", "value", "training loss (nats per token)", span, **log),
     }
     look = looks_of(series)
     tooltip = tips("name:N|model", "update:Q|updates|,.0f", "source_tokens:Q|source tokens|,.0f", "value:Q|loss|.3f")
     ends = _apart(table.loc[table.groupby("series")["source_tokens"].idxmax()], span)
     references = ends.dropna(subset=["baseline"]).sort_values("baseline", ascending=False)
     baseline = with_field(at["y"], "baseline")
-    names = alt.Chart(ends).mark_text(align="left", dx=6, limit=110, **NAME)
     note = {"align": "left", "baseline": "bottom", "dy": -3, "color": "var(--soft)", "fontSize": 10.5}
+    note |= {"fontStyle": "italic", "x": Constant(4), "text": Constant("unigram frequencies")}
+    name = {"align": "left", "dx": 6, "limit": 110, "text": "name:N", "opacity": lit(1.0, 0.25)}
     layers = [
-        alt.Chart(references).mark_rule(**CONTROL).encode(y=baseline, opacity=lit()),
+        draw("rule", references, CONTROL, y=baseline, opacity=lit()),
         *lines(table, at, look, size=0, touch=300, tooltip=tooltip),
-        names.encode(
-            x=at["x"], y=with_field(at["y"], "at"), text=alt.Text("name:N"), color=look["color"], opacity=lit(1.0, 0.25)
-        ),
-        alt.Chart(references.head(1))
-        .mark_text(fontStyle="italic", **note)
-        .encode(x=alt.XValue(4), y=baseline, text=alt.TextValue("unigram frequencies")),
+        draw("text", ends, NAME, name, x=at["x"], y=with_field(at["y"], "at"), color=look["color"]),
+        draw("text", references.head(1), note, y=baseline),
     ]
     return finished(layers, HEIGHT)
 
@@ -165,3 +151,20 @@ def _apart(ends: pd.DataFrame, span: list[float]) -> pd.DataFrame:
 def _span(table: pd.DataFrame) -> list[float]:
     values = table[["low", "high", "baseline"]].stack()
     return [0.95 * float(values.min()), 1.05 * float(values.max())]
+
+
+LEARNING = DeclaredFigure(
+    name="training/learning-curves",
+    id="learning-curves",
+    question="How did the loss fall?",
+    how_to_read=(
+        "Across: how many source tokens the model had read. Up: the loss it was trained on, under dropout and the "
+        "objective's own noise (and label smoothing in translation), so it lies above the loss on unseen text.",
+        "The dashed grey lines are what token frequencies alone would score; a curve that stays near its line has "
+        "learned no more than that. A curve that is still falling at its end would gain from a longer training.",
+        "Losses of different objectives cannot be compared with each other.",
+    ),
+    method=TASK_SCORES,
+    tables=(LEARNING_CURVES.name, TASK_SCORES_TABLE.name),
+    draw=_learning,
+)

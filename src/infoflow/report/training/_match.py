@@ -1,10 +1,13 @@
-"""What was the same for all models of a study and what was not: the table that every comparison rests on."""
+"""What the models of a study share and what they do not: the table behind every comparison."""
 
 from typing import Any
 
 import pandas as pd
 
-from .._figure import Method, Panel, ReportFigure
+from infoflow.results import MATCH as MATCH_TABLE
+
+from .._declared import DeclaredFigure, Drawn
+from .._figure import Method, Panel
 from .._numbers import listed, number
 from .._series import objective_label
 from .._shown_models import ShownModels
@@ -36,8 +39,8 @@ _TITLES = {
 _Z = 1.96
 
 
-def match_figure(match: pd.DataFrame, models: ShownModels) -> ReportFigure:
-    """Operations of every model beside the first's, and the table of what else a comparison holds fixed."""
+def _match(match: pd.DataFrame, models: ShownModels) -> Drawn:
+    """Operations of every model relative to the first one's, and the table of what else is held fixed."""
     rows = _means(match, models)
     known = [series for series in models.series if series.key in set(rows["series"])]
     chart = interval_dots(
@@ -50,34 +53,19 @@ def match_figure(match: pd.DataFrame, models: ShownModels) -> ReportFigure:
         zero=True,
         format="~s",
     )
-    return ReportFigure(
-        id="match",
-        question="What did each model cost, and what did all share?",
-        answer=_sentences(rows),
+    return Drawn(
+        data=rows.drop(columns=["series", "label"]),
         panels=[Panel(spec=chart)],
+        answer=_sentences(rows),
         caption="One row per objective"
         + (" and architecture" if len(set(rows["architecture"])) > 1 else "")
         + ", means over seeds; lines are 95% intervals of the count, from the updates that were counted.",
-        how_to_read=[
-            "Objectives of a study share the text, its order, the number of updates, optimiser, tokenizer and, where "
-            "shapes allow, the first weights. They cannot share everything: an encoder beside a decoder has more "
-            "parameters, a generator or a teacher costs operations of its own, and a loss on all tokens supervises "
-            "more of them.",
-            "Where a claim is about efficiency, compare operations, not updates. Of a model whose operations were more "
-            "than another's, a better score says little.",
-            "First weights are matched where all that were drawn at random are those of the masked LM; of a reading "
-            "side where the blocks that read the text are, and a decoder or a head has no counterpart.",
-        ],
-        method=MATCH,
-        data=rows.drop(columns=["series", "label"]),
-        tables=("match",),
-        template="match.html.jinja",
         payload={"columns": [_TITLES[name] for name in _COLUMNS], "rows": _table(rows, models), "notes": _notes(rows)},
     )
 
 
 def _means(match: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    """A row for each objective and architecture: means over seeds, and what the first seed says of its weights."""
+    """One row per objective and architecture: means over seeds, and the first seed's statement on initial weights."""
     order = {series.key: place for place, series in enumerate(models.series)}
     several = len(set(match["architecture"])) > 1
     rows = []
@@ -133,20 +121,41 @@ def _table(rows: pd.DataFrame, models: ShownModels) -> list[dict[str, Any]]:
 
 
 def _kind(told: str) -> str:
-    """What is told of first weights, up to the reason."""
+    """The statement on initial weights, up to the reason."""
     return told.partition(":")[0].replace("matched on the side that reads the text", "of the reading side")
 
 
 def _notes(rows: pd.DataFrame) -> list[str]:
-    """Why first weights are not the masked LM's, where they are not."""
+    """Why initial weights differ from the masked LM's, if they do."""
     others = rows[~rows["initialisation"].str.startswith("matched")]
     return [f"{row['label']}: {row['initialisation'].partition(': ')[2]}." for row in others.to_dict("records")]
 
 
 def _short(value: float) -> str:
-    """Three digits: 1.23 × 10¹² from a billion on, 4.56 million below, then whole numbers."""
+    """Three digits: 1.23 × 10¹² from a billion on, 4.56 million below, then integers."""
     if value >= 1e9:
         exponent = int(f"{value:e}".split("e")[1])
         power = str(exponent).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
         return f"{value / 10**exponent:.2f} × 10{power}"
     return f"{value / 1e6:.2f} million" if value >= 1e6 else f"{value:,.0f}"
+
+
+MATCH_FIGURE = DeclaredFigure(
+    name="training/cost",
+    id="match",
+    question="What did each model cost, and what did all share?",
+    how_to_read=(
+        "Objectives of a study share the text, its order, the number of updates, optimiser, tokenizer and, where "
+        "shapes allow, the first weights. They cannot share everything: an encoder beside a decoder has more "
+        "parameters, a generator or a teacher costs operations of its own, and a loss on all tokens supervises "
+        "more of them.",
+        "Where a claim is about efficiency, compare operations, not updates. Of a model whose operations were more "
+        "than another's, a better score says little.",
+        "First weights are matched where all that were drawn at random are those of the masked LM; of a reading "
+        "side where the blocks that read the text are, and a decoder or a head has no counterpart.",
+    ),
+    method=MATCH,
+    tables=(MATCH_TABLE.name,),
+    template="match.html.jinja",
+    draw=_match,
+)

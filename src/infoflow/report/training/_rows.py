@@ -1,5 +1,6 @@
-"""Rows of the allocation tables as the report shows them: by model and stack, with names for components."""
+"""Rows of the allocation tables as the report shows them: by model and stack, with component names."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import pandas as pd
@@ -22,7 +23,7 @@ LOSS_CHANGE = Method(
     """,
 )
 
-# The order of the bars; colours keep clear of those of the three objectives.
+# Order of the bars; the colours differ from those of the three objectives.
 COMPONENTS = {
     "query": ("query", "var(--series-5)"),
     "key": ("key", "var(--series-3)"),
@@ -36,7 +37,7 @@ COMPONENTS = {
 
 
 class ModelStack(NamedTuple):
-    """A stack of the models of one line."""
+    """One stack of a line's models."""
 
     series: str
     stack: str
@@ -47,26 +48,28 @@ SETS = {"train": "training sentences", "held-out": "held-out sentences"}
 
 
 def on_train(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of training sentences and of each model's first term of the loss."""
+    """The rows of training sentences and of each model's first loss term."""
     return on_set(frame, "train")
 
 
 def on_set(frame: pd.DataFrame, name: str) -> pd.DataFrame:
-    """The rows of a set of sentences and of each model's first term of the loss; readers of facts, which have parts of
-    their own, are in the section on retrieval."""
+    """The rows of a set of sentences and of each model's first loss term.
+
+    Fact readers, whose parts differ, are covered by the section on retrieval.
+    """
     frame = frame.loc[(frame["set"] == name) & ~frame["objective"].isin(RETRIEVAL_OBJECTIVES)]
     return frame.loc[frame["term"] == frame.groupby("model")["term"].transform("first")]
 
 
 def by_set(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The rows of each set that all models were evaluated on, training sentences first."""
+    """The rows of each set on which all models were evaluated, training sentences first."""
     sets = {name: on_set(frame, name) for name in SETS}
     models = set(sets["train"]["model"])
     return {name: rows for name, rows in sets.items() if set(rows["model"]) == models}
 
 
 def parts_of(frame: pd.DataFrame, models: ShownModels) -> list[ModelStack]:
-    """The stacks that have blocks, in reading order; a stack is named where a model has two."""
+    """The stacks with blocks, in reading order; a stack is named if its model has two."""
     found = []
     for series in models.present(frame):
         own = frame[(frame["series"] == series.key) & (frame["layer"] >= 0)]
@@ -80,6 +83,16 @@ def of_part(frame: pd.DataFrame, part: ModelStack) -> pd.DataFrame:
 
 
 def shown_component(frame: pd.DataFrame) -> pd.Series:
-    """Cross-attention is one component; everything else keeps its own."""
+    """Cross-attention becomes one component; all others stay."""
     cross = (frame["kind"] == "cross") & frame["component"].isin(["query", "key", "value", "output"])
     return frame["component"].astype(str).mask(cross, "cross")
+
+
+def joined(tables: Mapping[ModelStack, pd.DataFrame]) -> pd.DataFrame:
+    """Join the tables of all stacks, with the columns `series` and `stack`."""
+    return pd.concat([t.assign(series=p.series, stack=p.stack) for p, t in tables.items()], ignore_index=True)
+
+
+def of_sets(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Join the tables of all sets of sentences, with the column `set`."""
+    return pd.concat([table.assign(set=name) for name, table in tables.items()], ignore_index=True)

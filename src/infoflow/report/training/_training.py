@@ -1,11 +1,15 @@
-"""How training went: scores on the task, beside what a model that ignores context would score."""
+"""Training results: task scores, compared with those of a model that ignores context."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from .._figure import Panel, ReportFigure, Section
+from infoflow.results import LEARNING_CURVES, MATCH
+from infoflow.results import TASK_SCORES as TASK_SCORES_TABLE
+
+from .._declared import DeclaredFigure, Drawn, names_of
+from .._figure import Panel, Section
 from .._in_words import Candidate, extreme, sentence
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number, two_digits
@@ -15,15 +19,15 @@ from ..forms._chart import color_of, shape_of, tips
 from ..forms._dots import interval_dots
 from ..forms._hollow import HOLLOW
 from ..forms._lines import POSITIVE, SHARE
-from ._learning import TASK_SCORES, learning_figure
-from ._match import match_figure
+from ._learning import LEARNING, TASK_SCORES
+from ._match import MATCH_FIGURE
 
 
 class _Metric(NamedTuple):
     label: str
     unit: str
     lower_is_better: bool
-    reference: str  # what the baseline is
+    reference: str  # name of the baseline
     bounds: tuple[float, float] = POSITIVE
 
     @property
@@ -32,11 +36,12 @@ class _Metric(NamedTuple):
         return f"{self.label}{f' ({self.unit})' if self.unit else ''}: {better} is better"
 
 
-# Perplexity is the loss once more (its exponential): it stays in the data and out of the picture.
+_COPIED = "a copy of the source (or one sentence for all, where words have no spaces between them)"
+# Perplexity is the exponential of the loss: it is in the data, but not in the picture.
 _METRICS = {
     "loss": _Metric("loss", "nats per token", True, "unigram frequencies"),
     "accuracy": _Metric("accuracy", "", False, "always the most frequent token", SHARE),
-    "bleu": _Metric("BLEU", "", False, "a copy of the source"),
+    "bleu": _Metric("BLEU", "", False, _COPIED),
     "rougeL": _Metric("ROUGE-L", "", False, "a copy of what the encoder reads", SHARE),
     "next-sentence accuracy": _Metric("next-sentence accuracy", "", False, "the more frequent answer", SHARE),
     "sentence-order accuracy": _Metric("sentence-order accuracy", "", False, "the more frequent answer", SHARE),
@@ -45,34 +50,7 @@ _METRICS = {
 }
 
 
-TRAINING = Section(
-    id="training",
-    title="How did training make it so?",
-    lead="What a model's layers hold means little before it has learned its task. These scores say whether it has.",
-    names={
-        "task-scores": "training/task-scores",
-        "learning-curves": "training/learning-curves",
-        "match": "training/cost",
-    },
-)
-
-
-def training_section(tables: ModelTables) -> Section | None:
-    """The section, or None where no task was scored."""
-    if "task_scores" not in tables or "corpus" in tables["task_scores"]:  # losses on several corpora have no mean
-        return None
-    models, scores = tables.models, tables["task_scores"]
-    scores = scores[scores["split"] == ("test" if "test" in set(scores["split"]) else scores["split"].iloc[0])]
-    if not set(_METRICS) & set(scores["metric"]):
-        return None
-    learning = tables.some(["learning_curves"]).values()
-    figures = [_score_figure(scores, models), *(learning_figure(frame, scores, models) for frame in learning)]
-    match = tables.whole("match") if models.by == "objective" else None
-    figures += [] if match is None else [match_figure(match, models)]
-    return replace(TRAINING, figures=figures, keys=models.present(scores))
-
-
-def _score_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure:
+def _scores(scores: pd.DataFrame, models: ShownModels) -> Drawn:
     table = _score_table(scores, models)
     metrics = [metric for metric in _METRICS if metric in set(table["metric"])]
     seeds = int(table["seeds"].max())
@@ -80,11 +58,8 @@ def _score_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure:
     bars = bars if seeds > 1 else f"values with 95% intervals over sentences, {HOLLOW}"
     signatures = sorted({str(s) for s in scores["signature"] if s}) if "signature" in scores else []
     signature = f" sacreBLEU signature: {listed(signatures)}." if signatures else ""
-    return ReportFigure(
-        id="task-scores",
-        question="Did the models learn their tasks?",
-        answer=[_score_sentence(table[table["metric"] == metric], metric) for metric in metrics],
-        words=_score_words(table[table["metric"] == metrics[0]], metrics[0]),
+    return Drawn(
+        data=table,
         panels=[
             Panel(
                 spec=_score_chart(table[table["metric"] == name], models, _METRICS[name].bounds),
@@ -92,22 +67,16 @@ def _score_figure(scores: pd.DataFrame, models: ShownModels) -> ReportFigure:
             )
             for name in metrics
         ],
+        answer=[_score_sentence(table[table["metric"] == metric], metric) for metric in metrics],
+        words=_score_words(table[table["metric"] == metrics[0]], metrics[0]),
         caption=f"Points are {bars}, on the {scores['split'].iloc[0]} part of the corpus "
         f"({int(table['count'].median()):,} tokens or sentences).{signature}",
-        how_to_read=[
-            "One panel per score, one line per model. The dashed grey mark is a reference that ignores context: "
-            f"{_references(metrics)}.",
-            "Losses of different objectives cannot be compared with each other: predicting the next token, a hidden "
-            "token and a translation are different tasks. Compare each with its own reference.",
-        ],
-        method=TASK_SCORES,
-        data=table,
-        tables=("task_scores",),
+        facts={"references": _references(metrics)},
     )
 
 
 def _references(metrics: list[str]) -> str:
-    """What stands for each score without context."""
+    """The context-free reference of each score."""
     return "; ".join(f"{_METRICS[name].reference} for {_METRICS[name].label}" for name in metrics)
 
 
@@ -127,7 +96,7 @@ def _score_table(scores: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
 
 
 def _score_words(table: pd.DataFrame, name: str) -> str:
-    """Who is clearly better than the reference of the first score, by how much at least, and who is not."""
+    """Which models clearly beat the reference of the first score, by at least how much, and which do not."""
     metric = _METRICS[name]
     ahead, unclear = [], []
     for row in table[table["group"] == "trained"].to_dict("records"):
@@ -179,3 +148,45 @@ def _score_chart(table: pd.DataFrame, models: ShownModels, bounds: tuple[float, 
     return interval_dots(
         trained, {"color": color_of(series), "shape": shape_of(series)}, bounds=bounds, tooltip=tooltip
     )
+
+
+SCORES = DeclaredFigure(
+    name="training/task-scores",
+    id="task-scores",
+    question="Did the models learn their tasks?",
+    how_to_read=(
+        "One panel per score, one line per model. The dashed grey mark is a reference that ignores context: "
+        "{references}.",
+        "Losses of different objectives cannot be compared with each other: predicting the next token, a hidden "
+        "token and a translation are different tasks. Compare each with its own reference.",
+    ),
+    method=TASK_SCORES,
+    tables=(TASK_SCORES_TABLE.name,),
+    draw=_scores,
+)
+
+
+TRAINING = Section(
+    id="training",
+    title="How did training make it so?",
+    lead="What a model's layers hold means little before it has learned its task. These scores say whether it has.",
+    names=names_of([SCORES, LEARNING, MATCH_FIGURE]),
+)
+
+
+def training_section(tables: ModelTables) -> Section | None:
+    """The section, or None if no task was scored."""
+    # Losses on several corpora have no mean.
+    if TASK_SCORES_TABLE.name not in tables or "corpus" in tables[TASK_SCORES_TABLE.name]:
+        return None
+    models, scores = tables.models, tables[TASK_SCORES_TABLE.name]
+    scores = scores[scores["split"] == ("test" if "test" in set(scores["split"]) else scores["split"].iloc[0])]
+    if not set(_METRICS) & set(scores["metric"]):
+        return None
+    match = tables.whole(MATCH.name) if models.by == "objective" else None
+    figures = [
+        SCORES.of(scores, models),
+        *(LEARNING.of(frame, scores, models) for frame in tables.some([LEARNING_CURVES.name]).values()),
+        None if match is None else MATCH_FIGURE.of(match, models),
+    ]
+    return replace(TRAINING, figures=[one for one in figures if one], keys=models.present(scores))

@@ -1,1 +1,1 @@
-"""Figures of fresh models that hold heads of a trained one."""
+"""Figures of fresh models with heads of a trained one."""

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.foundation import block_effects, block_interval
 from infoflow.heads import ARMS, log_mean
 
 from .._samples import Samples
@@ -18,7 +17,7 @@ WAYS = {False: "heads learn on", True: "frozen heads"}
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ArmCurve:
-    """Scores of one arm, by seed: at each step, with their replicates."""
+    """Scores of one variant by seed, at each step, with their replicates."""
 
     steps: tuple[int, ...]
     values: dict[object, np.ndarray]  # (P,)
@@ -26,19 +25,20 @@ class ArmCurve:
     count: int
 
     def at(self, index: int) -> Samples:
-        """The score at one point."""
+        """The score at one step."""
         values = {seed: float(own[index]) for seed, own in self.values.items()}
-        return _samples(values, {seed: own[:, index] for seed, own in self.replicates.items()}, self.count)
+        drawn = {seed: own[:, index] for seed, own in self.replicates.items()}
+        return Samples.by_key(values, drawn, count=self.count)
 
     def over(self) -> Samples:
         """The mean over the logarithm of updates."""
         values = {seed: float(log_mean(self.steps, own[None])[0]) for seed, own in self.values.items()}
         drawn = {seed: log_mean(self.steps, own) for seed, own in self.replicates.items()}
-        return _samples(values, drawn, self.count)
+        return Samples.by_key(values, drawn, count=self.count)
 
 
 def curve_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str = "loss") -> ArmCurve | None:
-    """The scores of an arm from the first update on, as means over its draws; None where there are none."""
+    """A variant's scores from the first update on, as means over its draws; None if there are none."""
     own = frame[(frame["arm"] == arm) & (frame["frozen"] == frozen) & (frame["metric"] == metric) & (frame["step"] > 0)]
     if own.empty:
         return None
@@ -47,7 +47,7 @@ def curve_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str = "loss") 
     for seed, rows in own.groupby("seed"):
         wide = rows.pivot_table(index="draw", columns="step", values="value").reindex(columns=steps)
         if wide.isna().to_numpy().any():
-            continue  # a seed without some of the points
+            continue  # a seed with missing steps
         values[seed] = wide.to_numpy().mean(axis=0)
         drawn = [
             np.stack([np.asarray(one, dtype=float) for one in part.sort_values("step")["replicates"]], axis=1)
@@ -58,13 +58,13 @@ def curve_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str = "loss") 
 
 
 def last_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str) -> Samples | None:
-    """An arm's score at the end; None where there is none."""
+    """A variant's final score; None if there is none."""
     curve = curve_of(frame, arm, frozen, metric)
     return None if curve is None else curve.at(-1)
 
 
 def curve_rows(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
-    """One row per line, way, arm and step: the loss, and how far it lies below that of the fresh model's own heads."""
+    """One row per line, freezing, variant and step: the loss, and the gain over the fresh model's own heads."""
     rows: list[dict[str, Any]] = []
     for series, own in frame.groupby("series", sort=False):
         for frozen in WAYS:
@@ -80,12 +80,3 @@ def curve_rows(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
                         rows.append({**row, "what": "gain", **asdict(gain)})
     columns = ["series", "frozen", "arm", "step", "what", "value", "low", "high", "seeds", "count"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def _samples(values: dict[object, float], replicates: dict[object, np.ndarray], count: int) -> Samples:
-    intervals = {
-        seed: tuple(block_interval(values[seed], block_effects(values[seed], own)))
-        for seed, own in replicates.items()
-        if len(own) > 1
-    }
-    return Samples(values=values, replicates=replicates, intervals=intervals, count=count)

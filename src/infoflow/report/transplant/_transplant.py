@@ -1,21 +1,25 @@
-"""Fresh models that hold heads of a trained one: do they learn faster?"""
+"""Fresh models with heads of a trained one: do they learn faster?"""
 
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
-from .._figure import Method, Panel, ReportFigure, Section
+from infoflow.heads import TRANSPLANT_CURVES, TRANSPLANTED_HEADS
+
+from .._declared import DeclaredFigure, Drawn, names_of
+from .._figure import Method, Panel, Section
 from .._model_tables import ModelTables
 from .._numbers import number, size_text
 from .._samples import Estimate
 from .._series import Series
 from .._shown_models import ShownModels
-from ..forms._chart import CONTROL, amount, finished, lit, tips, values_of
+from ..forms._chart import CONTROL, amount, by_key, finished, lit, tips
 from ..forms._lines import LineKind, dash_of, level, lines, shape_of
+from ..forms._marks import Channel
 from ..forms._names import names_above
+from ..forms._span import span
 from ..pruning._rows import several, signature
 from ._rows import NONE, RANDOM, SHUFFLED, SPECIALISED, WAYS, curve_of, curve_rows, last_of
 
@@ -29,16 +33,7 @@ _ARMS = (
     LineKind(key=NONE, label="its own heads", dash=(12, 3, 2, 3), shape="diamond", mark="◆"),
 )
 _UNIT = "nats per token"
-
-TRANSPLANT = Section(
-    id="transplant",
-    title="Do heads keep what they have learned in another model?",
-    lead="Heads of a trained model are put into a fresh one. If what they do is of use by itself, it learns faster "
-    "than with other heads of the same model.",
-    names={
-        "transplanted-heads": "transplant/heads",
-    },
-)
+_TITLES = {"loss": f"held-out loss ({_UNIT})", "gain": f"gain ({_UNIT})"}
 
 METHOD = Method(
     id="transplant",
@@ -56,51 +51,26 @@ METHOD = Method(
 )
 
 
-def transplant_section(tables: ModelTables) -> Section | None:
-    """The section, or None where no heads were put into fresh models."""
-    if "transplant_curves" not in tables:
-        return None
-    frame, models = tables["transplant_curves"], tables.models
-    frame = frame[frame["trained"]]
-    arms = [arm for arm in _ARMS if bool((frame["arm"] == arm.key).any())]
-    if not any(arm.key == SPECIALISED for arm in arms):
-        return None
-    table = curve_rows(frame, [arm.key for arm in arms])
-    return replace(TRANSPLANT, figures=[_figure(frame, table, arms, models)], keys=models.present(table))
-
-
-def _figure(frame: pd.DataFrame, table: pd.DataFrame, arms: list[LineKind], models: ShownModels) -> ReportFigure:
-    panels = [
-        Panel(
-            spec=_chart(own, series, what, arms, _span(both)), title=_title(series, frozen, what, models.present(table))
-        )
-        for series in models.present(table)
-        for what in ("loss", "gain")
-        for both in [table[(table["series"] == series.key) & (table["what"] == what)]]
-        for frozen in WAYS
-        if len(own := both[both["frozen"] == frozen])
-    ]
-    return ReportFigure(
-        id="transplanted-heads",
-        question="Does a fresh model learn faster with specialised heads of a trained one?",
-        answer=[text for series in models.present(table) for text in _sentences(frame, series)],
-        panels=panels,
-        caption=f"{several(frame)}; {int(table['count'].median()):,} held-out sentences, the same at every point. "
-        f"{_placed(frame)}{signature(frame)}",
-        how_to_read=[
-            "Upper panels: held-out loss of fresh models by the updates they have had. In colour: with the trained "
-            "model's specialised heads in place of some of their own. Grey: with as many other heads of it in the same "
-            "layers, drawn at random; with the specialised ones after the numbers of each matrix were shuffled; and "
-            "with their own heads. Either the heads learn on with all other weights, or they are frozen: they stay "
-            "as they were put in (their own: as they were initialised).",
-            "Lower panels: how far each of these lies below the fresh model with its own heads, sentence by sentence; "
-            "above 0 is better. If specialised heads are of use for what they do, their line lies above the random "
-            "ones' and the shuffled ones' stays near 0. It would be surprising if shuffled heads helped.",
-        ],
-        method=METHOD,
+def _heads(
+    frame: pd.DataFrame, table: pd.DataFrame, arms: list[LineKind], models: ShownModels, heads: pd.DataFrame | None
+) -> Drawn:
+    panels, every = [], models.present(table)
+    for series in every:
+        for what in ("loss", "gain"):
+            both = table[(table["series"] == series.key) & (table["what"] == what)]
+            zero = [0.0] if what == "gain" else []
+            y = amount("y", "value", _TITLES[what], span(both[["value", "low", "high"]], zero, margin=0.06))
+            for frozen in WAYS:
+                own = both[both["frozen"] == frozen]
+                if len(own):
+                    chart = _chart(own, series, what, arms, y)
+                    panels.append(Panel(spec=chart, title=_title(series, frozen, what, every)))
+    return Drawn(
         data=table.round({"value": 5, "low": 5, "high": 5}),
-        tables=("transplant_curves",),
-        findings=("heads:H1",),
+        panels=panels,
+        answer=[text for series in every for text in _sentences(frame, series)],
+        caption=f"{several(frame)}; {int(table['count'].median()):,} held-out sentences, the same at every point. "
+        f"{_placed(frame)}{_roles(heads)}{signature(frame)}",
     )
 
 
@@ -110,7 +80,7 @@ def _title(series: Series, frozen: bool, what: str, every: list[Series]) -> str:
 
 
 def _placed(frame: pd.DataFrame) -> str:
-    """How many heads were put in, and how many draws of random ones."""
+    """The number of transplanted heads, and of draws of random ones."""
     counts = sorted({int(count) for count in frame.loc[frame["arm"] == SPECIALISED, "heads"]})
     heads = " or ".join(map(str, counts))
     draws = int(frame.loc[frame["arm"] == RANDOM, "draw"].nunique())
@@ -118,17 +88,25 @@ def _placed(frame: pd.DataFrame) -> str:
     return f"{heads} head{'' if counts == [1] else 's'} put into each fresh model{random}."
 
 
-def _chart(own: pd.DataFrame, series: Series, what: str, arms: list[LineKind], span: list[float]) -> dict[str, Any]:
+def _roles(heads: pd.DataFrame | None) -> str:
+    """How many specialised heads hold a role, and how many roles chance explains; "" if none were chosen by role."""
+    own = pd.DataFrame() if heads is None else heads[heads["arm"] == SPECIALISED]
+    if "by_chance" not in own or not bool(own["by_chance"].notna().any()):
+        return ""
+    holding = int((own["roles"] != "").sum())
+    chance = own["by_chance"].max()
+    said = f"{holding} of the {len(own)} specialised heads hold a role"
+    return f" {said}; at most {chance:.1f} roles of a model hold by chance."
+
+
+def _chart(own: pd.DataFrame, series: Series, what: str, arms: list[LineKind], y: Channel) -> dict[str, Any]:
     shown = [arm for arm in arms if bool((own["arm"] == arm.key).any())]
     colors = [series.color if arm.key == SPECIALISED else "var(--control)" for arm in shown]
-    title = f"held-out loss ({_UNIT})" if what == "loss" else f"gain ({_UNIT})"
     steps = [int(own["step"].min()), int(own["step"].max())]
-    at = {
-        "x": alt.X(**amount("step", "updates of the fresh model", steps, type="log", zero=alt.Undefined, format="~s")),
-        "y": alt.Y(**amount("value", title, span)),
-    }
+    x = amount("x", "step", "updates of the fresh model", steps, type="log", zero=None, format="~s")
+    at = {"x": x, "y": y}
     look = {
-        "color": alt.Color(**values_of(_FIELD, [arm.key for arm in shown], colors)),
+        "color": by_key("color", _FIELD, [arm.key for arm in shown], colors),
         "strokeDash": dash_of(shown, _FIELD),
         "shape": shape_of(shown, _FIELD),
     }
@@ -141,18 +119,8 @@ def _chart(own: pd.DataFrame, series: Series, what: str, arms: list[LineKind], s
     return finished([*layers, names], _HEIGHT)
 
 
-def _span(own: pd.DataFrame) -> list[float]:
-    """The axis of both ways, which stand side by side."""
-    drawn = own[["value", "low", "high"]].stack()
-    low, high = float(drawn.min()), float(drawn.max())
-    if bool((own["what"] == "gain").all()):
-        low, high = min(low, 0.0), max(high, 0.0)
-    margin = 0.06 * (high - low) or 0.1
-    return [low - margin, high + margin]
-
-
 def _sentences(frame: pd.DataFrame, series: Series) -> list[str]:
-    """Specialised against random heads, shuffled ones against the fresh model's own; the first also in BLEU."""
+    """Compare specialised with random heads, and shuffled heads with the fresh model's own; the first also in BLEU."""
     own = frame[frame["series"] == series.key]
     told = {frozen: _against(own, frozen, SPECIALISED, RANDOM, "random ones") for frozen in WAYS}
     control = {frozen: _against(own, frozen, SHUFFLED, NONE, "the model's own") for frozen in WAYS}
@@ -162,13 +130,13 @@ def _sentences(frame: pd.DataFrame, series: Series) -> list[str]:
 
 
 def _ways(told: dict[bool, str]) -> str:
-    """What heads do that learn on, and what frozen ones do, as it goes on behind "heads"."""
+    """Effects of heads that continue to learn and of frozen ones, to follow "heads" in a sentence."""
     learning, frozen = told[False], told[True]
     return (f" {learning}; frozen, they {frozen}" if learning else f", frozen, {frozen}") if frozen else f" {learning}"
 
 
 def _against(own: pd.DataFrame, frozen: bool, arm: str, other: str, name: str) -> str:
-    """What one arm gains on another over the curve and at its end; "" where one of them was not trained."""
+    """One variant's gain over another, over the curve and at its end; "" if either was not trained."""
     first, second = curve_of(own, other, frozen), curve_of(own, arm, frozen)
     if first is None or second is None or first.steps != second.steps:
         return ""
@@ -182,7 +150,7 @@ def _gains(gain: Estimate, unit: str = "") -> str:
 
 
 def _bleu_sentence(own: pd.DataFrame) -> list[str]:
-    """What specialised heads gain on random ones in BLEU; none without BLEU."""
+    """Gain of specialised over random heads in BLEU; none without BLEU."""
     told = dict.fromkeys(WAYS, "")
     for frozen in WAYS:
         first, second = (last_of(own, arm, frozen, "bleu") for arm in (SPECIALISED, RANDOM))
@@ -192,3 +160,45 @@ def _bleu_sentence(own: pd.DataFrame) -> list[str]:
         return []
     full = number(float(own.loc[own["metric"] == "bleu", "baseline"].mean()), 1)
     return [f"In BLEU at the end, specialised heads{_ways(told)} (the trained model has {full})."]
+
+
+HEADS = DeclaredFigure(
+    name="transplant/heads",
+    id="transplanted-heads",
+    question="Does a fresh model learn faster with specialised heads of a trained one?",
+    how_to_read=(
+        "Upper panels: held-out loss of fresh models by the updates they have had. In colour: with the trained "
+        "model's specialised heads in place of some of their own. Grey: with as many other heads of it in the same "
+        "layers, drawn at random; with the specialised ones after the numbers of each matrix were shuffled; and "
+        "with their own heads. Either the heads learn on with all other weights, or they are frozen: they stay "
+        "as they were put in (their own: as they were initialised).",
+        "Lower panels: how far each of these lies below the fresh model with its own heads, sentence by sentence; "
+        "above 0 is better. If specialised heads are of use for what they do, their line lies above the random "
+        "ones' and the shuffled ones' stays near 0. It would be surprising if shuffled heads helped.",
+    ),
+    method=METHOD,
+    tables=(TRANSPLANT_CURVES.name,),
+    findings=("heads:H1",),
+    draw=_heads,
+)
+TRANSPLANT = Section(
+    id="transplant",
+    title="Do heads keep what they have learned in another model?",
+    lead="Heads of a trained model are put into a fresh one. If what they do is of use by itself, it learns faster "
+    "than with other heads of the same model.",
+    names=names_of([HEADS]),
+)
+
+
+def transplant_section(tables: ModelTables) -> Section | None:
+    """The section, or None if no heads were transplanted into fresh models."""
+    if TRANSPLANT_CURVES.name not in tables:
+        return None
+    frame, models = tables[TRANSPLANT_CURVES.name], tables.models
+    frame = frame[frame["trained"]]
+    arms = [arm for arm in _ARMS if bool((frame["arm"] == arm.key).any())]
+    if not any(arm.key == SPECIALISED for arm in arms):
+        return None
+    table = curve_rows(frame, [arm.key for arm in arms])
+    figure = HEADS.of(frame, table, arms, models, tables.get(TRANSPLANTED_HEADS.name))
+    return None if figure is None else replace(TRANSPLANT, figures=[figure], keys=models.present(table))

@@ -1,32 +1,49 @@
-"""Put the tables of all stages together, and judge the published claims by them."""
+"""Combine the tables of all stages, and judge the published claims on them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+import pandas as pd
+
+from infoflow.findings import (
+    FINDINGS,
+    FINDINGS_OVER_TRAINING,
+    FINDINGS_SINCE,
+    FINDINGS_TABLE,
+    MAP_TABLES,
+    Finding,
+    evaluate,
+    findings_over_training,
+    objective_map,
+)
 from infoflow.flow import is_first, wait_for_all
-from infoflow.foundation import digest
+from infoflow.over_training import (
+    PHASES,
+    PHASES_OVER_SEEDS,
+    PRUNABLE_BY_UPDATE,
+    measured_over_training,
+    phases_over_seeds,
+    prunable_by_update,
+)
 from infoflow.results import RunFolder, TableSchema
 
-from .._derived import write_derived
 from .._workbench import stacked
 from ._stage import AbstractStage
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Check(AbstractStage):
-    """The last stage of a graph: cheap, and done again in every call, since claims may have changed."""
+    """The last stage of a graph: cheap, and repeated in every call, since claims may have changed."""
 
     kind = "check"
     runs_models = False
     folder: RunFolder
-    stages: Sequence[AbstractStage]  # whose tables make up the run's
+    stages: Sequence[AbstractStage]  # stages whose tables form the run's tables
     claims: bool = True
 
-    @cached_property
-    def key(self) -> str:
-        return digest(["check", [stage.key for stage in self.stages]])
+    def depends(self) -> list[Any]:
+        return ["check", [stage.key for stage in self.stages]]
 
     @property
     def label(self) -> str:
@@ -45,10 +62,10 @@ class Check(AbstractStage):
 
 
 def write_tables(folder: RunFolder, stages: Sequence[AbstractStage], alone: bool) -> None:
-    """The tables of the run: the rows of all stages below each other, in the stages' order.
+    """Write the tables of the run: the rows of all stages, concatenated in their order.
 
-    `alone`: other tables that infoflow wrote there are an earlier plan's, and go. Else those go that would be of these
-    stages, had their measure not failed.
+    `alone`: other tables that infoflow wrote there belong to an earlier plan and are removed. Otherwise only those
+    tables are removed that these stages would have written if no measure had failed.
     """
     schemas: dict[str, TableSchema] = {}
     for stage in stages:
@@ -59,3 +76,22 @@ def write_tables(folder: RunFolder, stages: Sequence[AbstractStage], alone: bool
     folder.tables.remove({failure.table for stage in stages for failure in stage.failures()} - tables.keys())
     for name, frame in tables.items():
         folder.tables.write(frame, schemas[name])
+
+
+def write_derived(folder: RunFolder, own: Sequence[Finding] = ()) -> None:
+    """Judge every claim and the user's `own` on the run's tables; with enough objectives, draw the objective map."""
+    prunable = prunable_by_update(measured_over_training(folder.tables))
+    _replace(folder, [PRUNABLE_BY_UPDATE], {PRUNABLE_BY_UPDATE.name: prunable} if len(prunable) else {})
+    phases = phases_over_seeds(folder.tables[PHASES.name]) if PHASES.name in folder.tables else None
+    _replace(folder, [PHASES_OVER_SEEDS], {} if phases is None else {PHASES_OVER_SEEDS.name: phases})
+    folder.tables.write(evaluate(folder.tables, [*FINDINGS.values(), *own]), FINDINGS_TABLE)
+    _replace(folder, MAP_TABLES, objective_map(folder.tables))
+    _replace(folder, (FINDINGS_OVER_TRAINING, FINDINGS_SINCE), findings_over_training(folder.tables))
+
+
+def _replace(folder: RunFolder, schemas: Sequence[TableSchema], found: Mapping[str, pd.DataFrame]) -> None:
+    """Write these tables, and remove those of `schemas` that were not found this time."""
+    folder.tables.remove(schema.name for schema in schemas)
+    for schema in schemas:
+        if schema.name in found:
+            folder.tables.write(found[schema.name], schema)

@@ -1,14 +1,14 @@
-"""Checkpoints that a plan wants of a training which has ended without them: it is done once more, to the same weights.
+"""Keep checkpoints that a plan requests after a training has ended, by repeating it to the same weights.
 
-A training keeps its checkpoints itself. What is missing afterwards, because the plan grew or a file was damaged, is put
-together again from what there is, or kept in a second training that must meet every stored hash.
+A training keeps its checkpoints itself. If some are missing afterwards, because the plan grew or a file was damaged,
+they are rebuilt from existing files or by a second training, which must match every stored hash.
 """
 
 import math
+import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +16,31 @@ import pandas as pd
 
 from infoflow.flow import agree, is_first, wait_for_all
 from infoflow.foundation import UserError, current_display, digest, file_digest
-from infoflow.over_training import CHECKPOINTS, CLOCKS
-from infoflow.results import KEYS, Recipe, Subject, TableSchema
-from infoflow.training import SNAPSHOTS, Snapshots, Step, TrainingHook
+from infoflow.over_training import CHECKPOINTS, CLOCKS, checkpoint_steps
+from infoflow.results import Recipe, Subject
+from infoflow.training import SNAPSHOTS, Snapshots, Step, TrainConfig, TrainingHook
 
-from .._checkpoint_budget import check_budget
-from .._study_models import StudyModels
+from .._study_models import TRAINED, StudyModels
 from .._workbench import Part
-from ._record import recorders, training_estimate
-from ._stage import AbstractStage
+from ._record import Record, training_estimate
+from ._stage import AbstractStage, OfRecipe
 
 _FOLDER = "keeping"
+_MOST = 10_000  # K of log:K that a message suggests
+_GRIDS = re.compile(r"(?:log|linear):([0-9]+)")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Keep(AbstractStage):
+class Keep(OfRecipe):
     """The checkpoints of one training."""
 
     kind = "keep"
-    models: StudyModels
-    recipe: Recipe
+    named = "keep {self.recipe.name}"
+    makes = (CHECKPOINTS.with_keys(*CLOCKS),)
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Keep]":
-        """One for each training.
+        """One stage for each training.
 
         Raises:
             UserError: The checkpoints do not fit into the plan's budget.
@@ -53,24 +54,19 @@ class Keep(AbstractStage):
 
     @property
     def estimate(self) -> float:
-        """A training that is still to come keeps its own."""
+        """A training that has not started keeps its own checkpoints."""
         return training_estimate(self.recipe) if self.models.is_trained(self.recipe) else 0.005
 
-    @cached_property
-    def key(self) -> str:
+    def depends(self) -> list[Any]:
         plan = self.models.plan.checkpoints
-        return digest(["keep", self.models.train_key(self.recipe), self.recipe.name, plan.schedule, plan.dtype])
-
-    @property
-    def label(self) -> str:
-        return f"keep {self.recipe.name}"
+        return ["keep", self.models.train_key(self.recipe), self.recipe.name, plan.schedule, plan.dtype]
 
     def is_done(self) -> bool:
         models, recipe = self.models, self.recipe
         return agree(models.is_trained(recipe) and not self._missing())
 
     def run(self) -> dict[str, Any]:
-        """Mend what can be mended; train once more for the rest."""
+        """Repair what can be repaired; train again for the rest."""
         models, recipe = self.models, self.recipe
         if is_first():
             kept = models.snapshots(recipe)
@@ -86,12 +82,9 @@ class Keep(AbstractStage):
         return {}
 
     def tables(self) -> Part:
-        """What the manifest says of each kept update."""
+        """Manifest entries of each kept update."""
         models, recipe = self.models, self.recipe
         return {CHECKPOINTS.name: pd.DataFrame([self._row(update) for update in models.wanted(recipe)])}
-
-    def schemas(self) -> dict[str, TableSchema]:
-        return {CHECKPOINTS.name: CHECKPOINTS.with_keys(*KEYS, *CLOCKS)}
 
     def _row(self, update: int) -> dict[str, Any]:
         models, recipe = self.models, self.recipe
@@ -114,7 +107,7 @@ class Keep(AbstractStage):
         }
 
     def _missing(self) -> list[int]:
-        """Updates that are wanted, and not kept as they are wanted."""
+        """Requested updates that are missing or kept differently."""
         models, recipe = self.models, self.recipe
         kept, plan, updates = models.snapshots(recipe), models.keeping(), models.updates(recipe)
         entries = kept.entries()
@@ -131,9 +124,9 @@ class Keep(AbstractStage):
 
     def _train_again(self) -> None:
         models, recipe, missing = self.models, self.recipe, self._missing()
-        # The same training must not go on from what another schedule left of it.
+        # The same training must not continue from leftovers of another schedule.
         folder = models.bench.path(_FOLDER, digest([self.key, missing]))
-        hooks: list[TrainingHook] = [*recorders(models, recipe, folder)]
+        hooks: list[TrainingHook] = [*Record(models=models, recipe=recipe).recorders(folder)]
         proofs = self._proofs()
         last = models.updates(recipe) if hooks else _proven(max(missing), proofs)
         current_display().note(
@@ -157,7 +150,7 @@ class Keep(AbstractStage):
         _remove(folder)
 
     def _proofs(self) -> dict[int, Mapping[str, str]]:
-        """SHA-256 of weights that the training must meet: of what was kept, and of the final model."""
+        """SHA-256 of weights that the training must match: those of kept checkpoints and of the final model."""
         models, recipe = self.models, self.recipe
         plan, updates = models.keeping(), models.updates(recipe)
         known = {
@@ -174,7 +167,7 @@ class _Enough(Exception):
 
 
 class _StopAfter(TrainingHook):
-    """Ends a training behind an update, without its model."""
+    """Ends a training after an update, without writing its model."""
 
     name = "stop"
 
@@ -187,7 +180,7 @@ class _StopAfter(TrainingHook):
 
 
 def _proven(last: int, proofs: Mapping[int, Any]) -> int:
-    """Where a training may end that is wanted to `last`: not before it has met a hash, the first weights' aside."""
+    """The update at which a training to `last` may end: once it has matched a hash other than the initial one."""
     if any(0 < update <= last for update in proofs):
         return last
     return min(update for update in proofs if update > last)
@@ -198,3 +191,83 @@ def _remove(folder: Path) -> None:
     if is_first():
         shutil.rmtree(folder, ignore_errors=True)
     wait_for_all()
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The checkpoints of one training."""
+
+    parameters: int
+    training: TrainConfig  # as long as it really is
+    dtype: str
+
+    def size(self, steps: list[int]) -> int:
+        r"""Size in bytes: \(4 P\) for the first and the last, \(4 P\) or \(2 P\) for the others."""
+        width = 4 if self.dtype == "float32" else 2
+        ends = len({0, self.training.updates} & set(steps))
+        return self.parameters * (4 * ends + width * (len(steps) - ends))
+
+
+def check_budget(models: StudyModels) -> None:
+    """Check the size of all checkpoints of a study against the plan's budget.
+
+    Raises:
+        UserError: The checkpoints exceed it, or the schedule names an update beyond a training.
+    """
+    plan = models.plan.checkpoints
+    sizes: dict[tuple[str, str], int] = {}  # the same for all seeds
+    for recipe in models.plan.recipes():
+        if _kind(recipe) not in sizes:
+            sizes[_kind(recipe)] = _parameters(models, recipe)
+    kept = [_kept(models, recipe, sizes[_kind(recipe)]) for recipe in models.plan.recipes()]
+    needed = sum(one.size(plan.steps(one.training)) for one in kept)
+    _tell_short_trainings(plan.schedule, min(one.training.updates for one in kept))
+    if needed <= plan.budget * 1e9:
+        return
+    count = len(plan.steps(kept[0].training))
+    fitting = _largest(lambda k: sum(one.size(_log(k, one)) for one in kept) <= plan.budget * 1e9)
+    way_out = f'checkpoints.schedule = "log:{fitting}" fits' if fitting else "Not even the first and the last fit"
+    share = f"of each of {len(kept)} trainings" if len(kept) > 1 else "of one training"
+    raise UserError(
+        f"checkpoints.budget must hold all checkpoints of the study: {count} {share}, {needed / 1e9:.3g} GB. Got "
+        f"{plan.budget:g} GB. {way_out}; or raise the budget."
+    )
+
+
+def _kept(models: StudyModels, recipe: Recipe, parameters: int) -> _Kept:
+    training = replace(models.plan.training, updates=models.updates(recipe))
+    return _Kept(parameters, training, models.plan.checkpoints.dtype)
+
+
+def _kind(recipe: Recipe) -> tuple[str, str]:
+    return recipe.objective.label, recipe.architecture.label
+
+
+def _parameters(models: StudyModels, recipe: Recipe) -> int:
+    """Number of stored weights; shared ones count once."""
+    if models.is_trained(recipe):
+        return models.bench.read_facts(TRAINED, models.train_key(recipe))["parameters"]
+    return sum(parameter.numel() for parameter in models.initial(recipe).parameters())
+
+
+def _log(k: int, one: _Kept) -> list[int]:
+    training = one.training
+    return checkpoint_steps(f"log:{k}", training.updates, min(training.warmup_updates, training.updates))
+
+
+def _largest(fits: Callable[[int], bool]) -> int:
+    """The largest k that fits, or 0."""
+    low, high = 0, _MOST
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def _tell_short_trainings(schedule: str, updates: int) -> None:
+    beyond = [int(number) for number in _GRIDS.findall(schedule) if int(number) > updates]
+    if beyond:
+        current_display().note(
+            f"checkpoints.schedule = {schedule}: the training has {updates:,} updates, fewer than {max(beyond):,}, so "
+            "each of them is kept."
+        )

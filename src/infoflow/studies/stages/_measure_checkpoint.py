@@ -1,9 +1,10 @@
-"""Measure a model of a study at an update that its training kept: the same sentences and sizes at every one."""
+"""Measure and probe the models of a study at kept updates, and follow each over its training."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,55 +15,80 @@ from infoflow.foundation import digest
 from infoflow.models import Model
 from infoflow.over_training import (
     CONVERGENCE,
+    COURSE_TABLES,
     EmbeddingChange,
     LayerConvergence,
     PredictionDivergence,
     SeedDivergence,
     WeightChange,
     checkpoint_steps,
+    course_tables,
     over_training,
 )
-from infoflow.results import Recipe, Subject, TableSchema
+from infoflow.results import TASK_SCORES, Recipe, Subject
 
 from .._data import at_most
 from .._measures import OF_CHECKPOINTS, OF_PROBES, OF_SEEDS, checkpoint_tables, measures_by_table, named_measures
-from .._scores import TASK_SCORES
+from .._probing import probing_measures
 from .._study_models import StudyModels
-from .._workbench import Computed, Part, Schemas
+from .._workbench import Computed, Part, Schemas, stacked
 from ._keep import Keep
-from ._loaded_once import LoadedOnce
-from ._measure import MEASURED, AbstractScoredMeasure
-from ._pairs import described
-from ._stage import AbstractStage
+from ._measure import AbstractScoredMeasure, AbstractStudyMeasure, LoadedOnce, described
+from ._measure_model import AbstractProbing
+from ._stage import AbstractStage, AbstractTableStage, OfModels
 from ._train import Train
 
 FINAL, PREVIOUS, INITIAL, OTHER_SEED = "final", "previous", "initial", "other-seed"
-_SEED = "seed"  # the next one, at the same update
+_SEED = "seed"  # the next seed at the same update
+_CONVERGENCE = CONVERGENCE.at_checkpoints
 COMPARED_WITH: Mapping[type[WeightChange | PredictionDivergence | EmbeddingChange], tuple[str, ...]] = {
     WeightChange: (INITIAL, PREVIOUS, FINAL),
     PredictionDivergence: (FINAL,),
     EmbeddingChange: (FINAL,),
 }
-"""Measures of a checkpoint beside `LayerConvergence`, and which others of its training they look at."""
+"""Measures of a checkpoint besides `LayerConvergence`, and the checkpoints of its training that each refers to."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MeasureCheckpoint(AbstractScoredMeasure):
+class AbstractCheckpoint(AbstractStudyMeasure):
+    """A model at a kept update; its rows identify the position in training."""
+
+    def columns(self) -> dict[str, Any]:
+        clock = self.models.clock(self.subject.recipe, self.subject.update or 0)
+        return {**self.subject.keys(), **clock.columns()}
+
+    def schemas(self) -> Schemas:
+        every = [over_training(schema) for schema in self.plain_schemas().values()]
+        return {schema.name: schema for schema in every}
+
+    def tables(self) -> Part:
+        schemas = self.plain_schemas()
+        return {over_training(schemas[name]).name: frame for name, frame in super().tables().items()}
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether the tables of `checkpoints.heavy` are computed at this update."""
+        return self.subject.update in heavy_updates(self.models, self.subject.recipe)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeasureCheckpoint(AbstractCheckpoint, AbstractScoredMeasure):
     """One model at one kept update.
 
-    Its rows are those of the model alone: what checkpoints share is which sentences, tokens and settings. A checkpoint
-    more or less changes no other's numbers, but for those that are compared with the one before them. The last update
-    is measured too, in the same sizes.
+    Its rows depend only on that model; checkpoints share sentences, tokens and settings. Adding or removing a
+    checkpoint changes no other's numbers, except comparisons with the preceding one. The last update is measured too,
+    with the same sample sizes.
     """
 
     kind = "checkpoint"
-    references: Mapping[str, Subject]  # that its layers are compared with
-    others: Mapping[str, Subject]  # of the same training, that its weights are compared with
-    seeds: Mapping[str, Subject]  # another seed at the same update, where a table is about both
+    guess = 0.1
+    references: Mapping[str, Subject]  # reference for its layers
+    others: Mapping[str, Subject]  # of the same training, reference for its weights
+    seeds: Mapping[str, Subject]  # another seed at the same update, if a table compares them
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[MeasureCheckpoint]":
-        """All kept updates of all models, each behind its training and those of its references."""
+        """All kept updates of all models, each after its training and those of its references."""
         if not models.plan.checkpoints.on:
             return []
         trained = {stage.recipe: stage.key for stage in before if isinstance(stage, Train)}
@@ -80,7 +106,6 @@ class MeasureCheckpoint(AbstractScoredMeasure):
                     cls(
                         models=models,
                         subject=Subject(recipe=recipe, update=update),
-                        bench=models.bench,
                         references=references,
                         others={name: one for name, one in every.items() if name != OTHER_SEED},
                         seeds=beside,
@@ -89,13 +114,8 @@ class MeasureCheckpoint(AbstractScoredMeasure):
                 )
         return stages
 
-    @property
-    def estimate(self) -> float:
-        return 0.1
-
-    @cached_property
-    def key(self) -> str:
-        return digest(["checkpoint", self.subject.name, self.subject.update, self.table_keys()])
+    def depends(self) -> list[Any]:
+        return ["checkpoint", self.subject.name, self.subject.update, self.table_keys()]
 
     @property
     def corpus(self) -> Corpus:
@@ -105,8 +125,7 @@ class MeasureCheckpoint(AbstractScoredMeasure):
     def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
         plan = self.models.plan.checkpoints
         sizes = {"occurrences": plan.occurrences, "distance_occurrences": plan.occurrences}
-        heavy = self.subject.update in heavy_updates(self.models, self.subject.recipe)
-        wanted = checkpoint_tables(self.models.plan, heavy)
+        wanted = checkpoint_tables(self.models.plan, self.is_heavy)
         names = [name for name in wanted if name not in (*OF_CHECKPOINTS, *OF_SEEDS, *OF_PROBES)]
         measures = named_measures(dataclasses.replace(self.models.plan.analysis, **sizes, tables=()), names)
         if CONVERGENCE.name in wanted:
@@ -128,11 +147,8 @@ class MeasureCheckpoint(AbstractScoredMeasure):
             name: digest([states, described(writing)]) for name, writing in self.by_table.items()
         }
 
-    def samples_key(self) -> str:
-        return ""  # no comparison draws on its sample
-
-    def measured_schemas(self) -> Schemas:
-        return {TASK_SCORES.name: TASK_SCORES} | {name: own[0].table for name, own in self.by_table.items()}
+    def plain_schemas(self) -> Schemas:
+        return {TASK_SCORES.name: TASK_SCORES} | super().plain_schemas()
 
     def scores(self, model: Model) -> pd.DataFrame:
         data = self.models.data
@@ -141,23 +157,18 @@ class MeasureCheckpoint(AbstractScoredMeasure):
         return self.scored(model, {"test": at_most(test, self.models.plan.checkpoints.sentences)})
 
     def rows(self) -> Part:
-        """By the name of the measure's table its rows, with the columns that name model and checkpoint."""
-        clock = self.models.clock(self.subject.recipe, self.subject.update or 0)
-        keys = {**self.subject.keys(), **clock.columns()}
-        stored = self.bench.read_each(MEASURED, self.table_keys())
-        return {name: frame.assign(**keys) for name, frame in stored.items()}
+        """Rows by the measure's table name, with columns that identify model and checkpoint."""
+        return self._with_columns(self.cache.read_each(self.stored, self.table_keys()))
 
     def tables(self) -> Part:
-        """Convergence is left to the course of all checkpoints."""
-        own = self.measured_schemas()
-        return {over_training(own[name]).name: frame for name, frame in self.rows().items() if name != CONVERGENCE.name}
+        """The tables without convergence, which `Course` computes over all checkpoints."""
+        return {name: frame for name, frame in super().tables().items() if name != _CONVERGENCE}
 
-    def schemas(self) -> dict[str, TableSchema]:
-        every = [over_training(each) for name, each in self.measured_schemas().items() if name != CONVERGENCE.name]
-        return {schema.name: schema for schema in every}
+    def schemas(self) -> Schemas:
+        return {name: schema for name, schema in super().schemas().items() if name != _CONVERGENCE}
 
     def measure(self, names: Sequence[str], with_sample: bool) -> Computed:
-        """Checkpoints that it is compared with are loaded once each, and held until all is measured."""
+        """Each reference checkpoint is loaded once and held until everything is measured."""
         try:
             return super().measure(names, with_sample)
         finally:
@@ -171,8 +182,79 @@ class MeasureCheckpoint(AbstractScoredMeasure):
         return [f"{name} {self.models.states_key(subject)}" for name, subject in subjects.items()]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProbeCheckpoint(AbstractCheckpoint, AbstractProbing):
+    """A model at a kept update, probed for the tasks of the section `probing`, on the same sentences.
+
+    Its tables are those of `OF_PROBES` that the plan's checkpoints name in `light` or, at heavy updates, in `heavy`.
+    """
+
+    kind = "probe checkpoint"
+    named = "probe {self.subject.label}"
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[ProbeCheckpoint]":
+        """The updates with requested probes, each after its training."""
+        if not models.plan.checkpoints.on:
+            return []
+        trained = {stage.recipe: stage.key for stage in before if isinstance(stage, Train)}
+        kept = {stage.recipe: stage.key for stage in before if isinstance(stage, Keep)}
+        stages = [
+            cls(models=models, subject=Subject(recipe=recipe, update=step), needs=(key, kept[recipe]))
+            for recipe, key in trained.items()
+            for step in models.wanted(recipe)
+        ]
+        return [stage for stage in stages if stage.by_table]
+
+    @property
+    def estimate(self) -> float:
+        return 0.05 * max(len(self.models.plan.probing.tasks), 1)
+
+    def depends(self) -> list[Any]:
+        return ["probe checkpoint", self.subject.name, self.subject.update, self.table_keys()]
+
+    @cached_property
+    def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
+        wanted = {*OF_PROBES} & {*checkpoint_tables(self.models.plan, self.is_heavy)}
+        every = measures_by_table(probing_measures(self.models.plan.probing)) if wanted else {}
+        return {name: own for name, own in every.items() if name in wanted}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Course(OfModels, AbstractTableStage):
+    """One model over its training, from checkpoint tables: settling layers, roles of heads, coinciding changes."""
+
+    kind = "course"
+    named = "follow {self.recipe.name} over its training"
+    stored = "courses"
+    makes = COURSE_TABLES
+    guess = 0.02
+    runs_models = False
+    recipe: Recipe
+    checkpoints: Sequence[MeasureCheckpoint]
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Course]":
+        measured: dict[Recipe, list[MeasureCheckpoint]] = {}
+        for stage in before:
+            if isinstance(stage, MeasureCheckpoint):
+                measured.setdefault(stage.subject.recipe, []).append(stage)
+        return [
+            cls(models=models, recipe=recipe, checkpoints=stages, needs=tuple(stage.key for stage in stages))
+            for recipe, stages in measured.items()
+        ]
+
+    def depends(self) -> list[Any]:
+        versions = [[schema.name, schema.version] for schema in COURSE_TABLES]
+        return ["course", self.recipe.name, versions, [stage.key for stage in self.checkpoints]]
+
+    def make(self) -> Part:
+        rows = stacked(stage.rows() for stage in self.checkpoints)
+        return course_tables(rows, float(self.models.plan.training.warmup_updates))
+
+
 def _references(models: StudyModels, recipe: Recipe, steps: Sequence[int], at: int) -> dict[str, Subject]:
-    """What this checkpoint can be compared with: the first has none before it, one seed no other."""
+    """Available references of this checkpoint: the first has no predecessor, a single seed no other seed."""
     seeds = [seed for seed in models.plan.seeds if seed != recipe.seed]
     there = {
         FINAL: Subject(recipe=recipe),
@@ -184,7 +266,7 @@ def _references(models: StudyModels, recipe: Recipe, steps: Sequence[int], at: i
 
 
 def _beside(models: StudyModels, recipe: Recipe, update: int) -> dict[str, Subject]:
-    """The next seed at the same update, where `OF_SEEDS` are asked for at it; each pair of three seeds comes once."""
+    """The next seed at the same update, if `OF_SEEDS` are requested there; each pair of three seeds occurs once."""
     heavy = update in heavy_updates(models, recipe)
     seeds = models.plan.seeds
     if len(seeds) < 2 or not {*OF_SEEDS} & {*checkpoint_tables(models.plan, heavy)}:
@@ -194,7 +276,7 @@ def _beside(models: StudyModels, recipe: Recipe, update: int) -> dict[str, Subje
 
 
 def heavy_updates(models: StudyModels, recipe: Recipe) -> set[int]:
-    """Of the kept updates those next to the ones of `heavy_steps`."""
+    """The kept updates nearest to `heavy_steps`."""
     kept = np.array(models.wanted(recipe))
     wanted = checkpoint_steps(models.plan.checkpoints.heavy_steps, int(kept[-1]))
     return {int(kept[np.argmin(np.abs(kept - step))]) for step in wanted}

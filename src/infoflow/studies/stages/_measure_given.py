@@ -1,4 +1,4 @@
-"""Measure a model that was given, whole or in shards."""
+"""Measure a pretrained or external model, whole or in shards."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -18,9 +18,10 @@ from infoflow.flow import (
 )
 from infoflow.foundation import UserError, digest
 from infoflow.models import Model
+from infoflow.results import GIVEN_SCORES
 
 from .._given import AnalyzeOptions, GivenModel
-from .._given_scores import GIVEN_SCORES, given_scores
+from .._given_scores import given_scores
 from .._measures import measures_by_table, pair_measures
 from .._workbench import Computed, Schemas, Workbench
 from ._measure import AbstractMeasureStage
@@ -30,11 +31,12 @@ SHARDS = "shards"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeasureGiven(AbstractMeasureStage):
-    """One model, as it is or with random weights; it is held in memory only while it is needed.
+    """One model, as it is or with random weights, held in memory only while needed.
 
-    `merging`: its tables come from the shards that other calls left.
+    `merging`: its tables come from shards of other calls.
     """
 
+    bench: Workbench
     given: GivenModel
     options: AnalyzeOptions
     passes: PassOptions
@@ -56,7 +58,7 @@ class MeasureGiven(AbstractMeasureStage):
         bench: Workbench,
         merging: bool = False,
     ) -> "MeasureGiven":
-        """The stage; the model is read for it, and stays loaded until `release`."""
+        """The stage; the model is loaded for it and stays loaded until `release`."""
         model = given.load(options)
         passes = dataclasses.replace(passes, corruption=given.corruption)
         stage = cls(
@@ -75,7 +77,7 @@ class MeasureGiven(AbstractMeasureStage):
             pass_key=job_key(model, corpus, measures, passes),
             merging=merging,
         )
-        stage.__dict__["model"] = model  # what `model` would load
+        stage.__dict__["model"] = model  # equals what `model` would load
         return stage
 
     @cached_property
@@ -83,7 +85,7 @@ class MeasureGiven(AbstractMeasureStage):
         return self.given.load(self.options)
 
     def release(self) -> None:
-        """Let go of the model; it is loaded again when it is needed."""
+        """Release the model; it is loaded again on demand."""
         self.__dict__.pop("model", None)
 
     def needed_for(self, parts: Sequence[str]) -> "MeasureGiven":
@@ -104,7 +106,11 @@ class MeasureGiven(AbstractMeasureStage):
     def samples_key(self) -> str:
         return self.pass_key
 
-    def measured_schemas(self) -> Schemas:
+    @property
+    def cache(self) -> Workbench:
+        return self.bench
+
+    def plain_schemas(self) -> Schemas:
         return {GIVEN_SCORES.name: GIVEN_SCORES} | {measure.name: measure.table for measure in self.measures}
 
     def run(self) -> dict:
@@ -115,7 +121,7 @@ class MeasureGiven(AbstractMeasureStage):
 
     def measure(self, names: Sequence[str], with_sample: bool) -> Computed:
         scores = {}
-        if GIVEN_SCORES.name in names:  # before the measures, so that no measure's failure keeps it from being told
+        if GIVEN_SCORES.name in names:  # before the measures, so that a failing measure cannot suppress the report
             scores = {GIVEN_SCORES.name: given_scores(self.model, self.corpus, self.options.max_length)}
             names = [name for name in names if name != GIVEN_SCORES.name]
         if self.merging and names:
@@ -125,7 +131,7 @@ class MeasureGiven(AbstractMeasureStage):
             return Computed(tables=scores)
         measures = [measure for measure in self.measures if measure.name in names]
         for_pairs = self.pair_measures if with_sample else []
-        # The error of the only measure that was asked for is the command's; of several, each keeps to itself.
+        # The error of a single requested measure is the command's error; among several, each fails alone.
         several = len(self.measures) > 1
         folder = self.fresh_samples_folder()
         measured = collect(self.model, self.corpus, [*measures, *for_pairs], folder, self.passes, keep_going=several)
@@ -134,7 +140,7 @@ class MeasureGiven(AbstractMeasureStage):
         return Computed(tables=scores | dict(measured.tables), failures=measured.failures)
 
     def run_shard(self, index: int, num: int) -> None:
-        """Run every `num`-th batch, and leave its sums for `merge`."""
+        """Run every `num`-th batch, and store its sums for `merge`."""
         out = self.bench.path(SHARDS, self.pass_key) / f"{index}-of-{num}"
         if not out.exists():
             measure_shard(self.model, self.corpus, self.measures, index, num, out, self.passes)
@@ -144,7 +150,7 @@ class MeasureGiven(AbstractMeasureStage):
         """The model's tables from its shards.
 
         Raises:
-            UserError: There are none for this model, corpus and settings, or not all.
+            UserError: The shards for this model, corpus and settings are missing or incomplete.
         """
         shards = shards_in(self.bench.path(SHARDS, self.pass_key))
         if not shards:
@@ -154,7 +160,7 @@ class MeasureGiven(AbstractMeasureStage):
             )
         folder = self.fresh_samples_folder()
         merged = merge_shards(self.model, self.corpus, self.measures, shards, folder, self.passes)
-        if with_sample:  # no shard holds one of all sentences
+        if with_sample:  # no shard has a sample of all sentences
             self.measure([], with_sample=True)
         return Computed(tables=merged.tables, failures=merged.failures)
 

@@ -1,8 +1,8 @@
-"""Prune a trained model: learned gates, greedy choices, exactly k heads, training from scratch, and training on.
+"""Prune a trained model: learned gates, greedy choices, exactly k heads, training from scratch, and further training.
 
-Every point is a part of its own, keyed by the model, by how its heads are chosen, and by what it is scored on: a study
-continues at the point where it was, and a plan that asks for more does only that. The published models stay as they
-are: each stage prunes a copy.
+Every sweep step is a separate part, keyed by the model, by the choice of its heads, and by its scores: a study
+continues at the step where it stopped, and a larger plan only adds steps. The published models stay unchanged: each
+stage prunes a copy.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +14,11 @@ import pandas as pd
 
 from infoflow.corpus import Corpus
 from infoflow.flow import agree
-from infoflow.foundation import current_display, digest
+from infoflow.foundation import current_display
 from infoflow.heads import Head, HeadSet
 from infoflow.models import Model
-from infoflow.pruning import PRUNED_HEADS, PRUNED_ROLES, PRUNING, point_tables, roles_left
-from infoflow.results import KEYS, Recipe, Subject, TableSchema
+from infoflow.pruning import ALL_HEADS, PRUNED_HEADS, PRUNED_ROLES, PRUNING, point_tables, roles_left
+from infoflow.results import Recipe, Subject
 
 from .._data import at_most
 from .._study_models import StudyModels
@@ -41,31 +41,29 @@ from ._pruning_curves import (
     too_many,
 )
 from ._pruning_points import Point, pass_options, points
-from ._stage import AbstractStage
-from ._train import train_stage_key
-
-_SCHEMAS = {schema.name: schema for schema in (PRUNING, PRUNED_HEADS, PRUNED_ROLES)}
+from ._stage import AbstractStage, OfRecipe
+from ._train import Train
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Prune(AbstractStage):
-    """A piece of one model's pruning: the curves of one way in one scope, or the unpruned model's scores and roles."""
+class Prune(OfRecipe):
+    """Part of one model's pruning: the curves of one method in one scope, or the unpruned model's scores and roles."""
 
     kind = "prune"
-    models: StudyModels
-    recipe: Recipe
+    named = "prune {self.recipe.name}, {self.piece}"
+    makes = (PRUNING, PRUNED_HEADS, PRUNED_ROLES)
     piece: Piece
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Prune]":
-        """The pieces that the plan asks for, each behind what it needs."""
+        """The stages that the plan requests, each after those that it needs."""
         plan, stages = models.plan, list[Prune]()
         for recipe in plan.recipes(plan.pruning.objectives) if plan.pruning.on else []:
             for piece in pieces(plan, recipe.objective):
-                need = train_stage_key(models, recipe)
+                need: AbstractStage = Train(models=models, recipe=recipe)
                 if piece.before is not None:
-                    need = prune_stage_key(models, recipe, piece.before)
-                stages.append(cls(models=models, recipe=recipe, piece=piece, needs=(need,)))
+                    need = cls(models=models, recipe=recipe, piece=piece.before)
+                stages.append(cls(models=models, recipe=recipe, piece=piece, needs=(need.key,)))
         return stages
 
     @property
@@ -74,17 +72,14 @@ class Prune(AbstractStage):
         trained |= dict.fromkeys(RECOVERING, 6.0)
         return trained.get(self.piece.way, 0.5)
 
-    @cached_property
-    def key(self) -> str:
-        return prune_stage_key(self.models, self.recipe, self.piece)
-
-    @property
-    def label(self) -> str:
-        return f"prune {self.recipe.name}, {self.piece}"
+    def depends(self) -> list[Any]:
+        """Its steps have their own keys."""
+        plan, trained = self.models.plan, self.models.train_key(self.recipe)
+        return ["prune", trained, self.recipe.name, str(self.piece), plan.pruning, plan.analysis]
 
     def is_done(self) -> bool:
         if self.piece.way == UNPRUNED:
-            return agree(all(self._bench.done(PRUNED, key) for key in self._unpruned_keys.values()))
+            return agree(all(self.cache.done(PRUNED, key) for key in self._unpruned_keys.values()))
         return agree(all(self._is_drawn(curve) for curve in self._curves))
 
     def run(self) -> dict[str, Any]:
@@ -94,17 +89,9 @@ class Prune(AbstractStage):
         return {}
 
     def tables(self) -> Part:
-        keys = Subject(recipe=self.recipe).keys()
-        return {name: frame.assign(**keys) for name, frame in stacked(self._parts()).items()}
-
-    def schemas(self) -> dict[str, TableSchema]:
-        return {name: schema.with_keys(*KEYS) for name, schema in _SCHEMAS.items()}
+        return self._with_columns(stacked(self._parts()))
 
     # -- curves -------------------------------------------------------------------------------------------------------
-
-    @property
-    def _bench(self):
-        return self.models.bench
 
     @cached_property
     def _curves(self) -> list[RemovalOrder]:
@@ -118,31 +105,31 @@ class Prune(AbstractStage):
     def _is_drawn(self, curve: RemovalOrder) -> bool:
         there = places(self.models, self.recipe, curve)
         return there is not None and all(
-            self._bench.done(PRUNED, key)
+            self.cache.done(PRUNED, key)
             for place in there
             for key in table_keys(self.models, curve, place.origin).values()
         )
 
     def _draw(self, curve: RemovalOrder, full: dict[str, float]) -> None:
-        """The missing points of a curve."""
+        """Compute the missing steps of a curve."""
         models, recipe = self.models, self.recipe
         for k in too_many(models, recipe, curve):
             current_display().warn(
                 f"{recipe.name} has fewer heads than {k} in {curve.scope}: {curve.way} leaves it out."
             )
         every = self._places(curve)
-        wanted = [place for place in every if self._bench.missing(PRUNED, table_keys(models, curve, place.origin))]
+        wanted = [place for place in every if self.cache.missing(PRUNED, table_keys(models, curve, place.origin))]
         if not wanted:
             return
         for point in points(models, recipe, curve, wanted, every):
             keys = table_keys(models, curve, point.place.origin)
-            self._bench.each_table(
-                PRUNED, keys, _SCHEMAS, lambda names, point=point: self._point(curve, point, full, names)
+            self.cache.each_table(
+                PRUNED, keys, self.plain_schemas(), lambda names, point=point: self._point(curve, point, full, names)
             )
 
     def _parts(self) -> Iterator[Part]:
-        """The points of the curves in their places, each curve behind the roles of the unpruned model."""
-        before = self._bench.read_each(PRUNED, self._unpruned_keys)
+        """The steps of the curves in order, each curve after the roles of the unpruned model."""
+        before = self.cache.read_each(PRUNED, self._unpruned_keys)
         if self.piece.way == UNPRUNED:
             scores = before[PRUNING.name]
             yield {PRUNING.name: _named(scores.assign(baseline=scores["value"]), UNPRUNED, "")}
@@ -152,20 +139,20 @@ class Prune(AbstractStage):
             if every and PRUNED_ROLES.name in table_keys(self.models, curve, ""):
                 yield {PRUNED_ROLES.name: _named(before[PRUNED_ROLES.name], curve.way, curve.scope).assign(draw=draw)}
             for place in every:
-                part = self._bench.read_each(PRUNED, table_keys(self.models, curve, place.origin))
-                # Two points may have the same heads, and so one part.
+                part = self.cache.read_each(PRUNED, table_keys(self.models, curve, place.origin))
+                # Two steps may have the same heads, and so share a part.
                 part[PRUNING.name] = part[PRUNING.name].assign(setting=place.setting)
                 named = {name: _named(frame, curve.way, curve.scope) for name, frame in part.items()}
                 yield {name: frame.assign(point=place.index) for name, frame in named.items()}
 
-    # -- one point ----------------------------------------------------------------------------------------------------
+    # -- one step -----------------------------------------------------------------------------------------------------
 
     @property
     def _unpruned_keys(self) -> dict[str, str]:
         return table_keys(self.models, None, self.models.train_key(self.recipe))
 
     def _unpruned(self) -> Part:
-        """Scores and roles of the converged model; there is nothing that its scores are compared with."""
+        """Scores and roles of the converged model, which have no reference."""
 
         def compute(names: list[str]) -> Part:
             model = self.models.load(Subject(recipe=self.recipe))
@@ -179,14 +166,14 @@ class Prune(AbstractStage):
                 part[PRUNED_ROLES.name] = self._roles(model, frozenset(), keys)
             return part
 
-        return self._bench.each_table(PRUNED, self._unpruned_keys, _SCHEMAS, compute)
+        return self.cache.each_table(PRUNED, self._unpruned_keys, self.plain_schemas(), compute)
 
     def _point(self, curve: RemovalOrder, point: Point, full: dict[str, float], names: list[str]) -> Part:
         keys = {"method": curve.way, "scope": curve.scope, "draw": curve.draw(self.recipe), "point": point.place.index}
         part: Part = {}
         if {PRUNING.name, PRUNED_HEADS.name} & set(names):
             more = {**keys, "setting": point.place.setting, "undecided": point.undecided}
-            asked = full if PRUNING.name in names else {}  # which heads are left takes no reading
+            asked = full if PRUNING.name in names else {}  # which heads remain is known without reading
             part |= self._scores(point.model, point.removed, more, asked, point.learned)
             if asked:
                 _tell(self.recipe, part[PRUNING.name])
@@ -219,20 +206,16 @@ class Prune(AbstractStage):
         return at_most(self.models.data.analysed, self.models.plan.pruning.score_sentences)
 
 
-def prune_stage_key(models: StudyModels, recipe: Recipe, piece: Piece) -> str:
-    """Key of the stage; its points have keys of their own."""
-    plan, trained = models.plan, models.train_key(recipe)
-    return digest(["prune", trained, recipe.name, str(piece), plan.pruning, plan.analysis])
-
-
 def _named(frame: pd.DataFrame, method: str, scope: str) -> pd.DataFrame:
-    """A part's rows by their own names: two curves may share one, and earlier versions wrote none for the scope."""
+    """A part's rows with their own names: two curves may share a part, and earlier versions stored no scope."""
     return frame.assign(method=method, scope=scope)
 
 
 def _tell(recipe: Recipe, rows: pd.DataFrame) -> None:
     first = rows.iloc[0]
     scores = ", ".join(f"{row.metric} {row.value:.3g} (was {row.baseline:.3g})" for row in rows.itertuples())
-    kept = f"{first['kept']} of {first['total']} heads"
+    kinds = [] if first["scope"] in ("", ALL_HEADS) else str(first["scope"]).split(", ")
+    left = sum(int(first[f"kept_{kind.replace('-', '_')}"]) for kind in kinds) if kinds else int(first["kept"])
     where = f" in {first['scope']}" if first["scope"] else ""
+    kept = f"{left} of {left + first['total'] - first['kept']} heads that can go are left"
     current_display().note(f"{recipe.name}, {first['method']}{where}, point {first['point']}: {kept}, {scores}")

@@ -1,4 +1,4 @@
-"""The curves of a study's pruning, which of them are drawn together, and what each point depends on."""
+"""The curves of a study's pruning: how they are grouped, and what each step depends on."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,33 +10,36 @@ from infoflow.pruning import ALL_HEADS, PRUNED_HEADS, PRUNED_ROLES, PRUNING, rol
 from infoflow.results import Recipe, Spec
 
 from .._plan import StudyPlan
+from .._plan_checks import kinds_of, layers_in
 from .._plan_sections import PruningPlan
-from .._scopes import kinds_of, layers_in
 from .._study_models import StudyModels
 
 PRUNED = "pruned"
 UNPRUNED = "unpruned"
-"""The way of the piece that every other one is compared with: the converged model."""
+"""The method of the piece with which all others are compared: the converged model."""
 LEARNED, SUBSET, SCRATCH, RANDOM, GREEDILY = "hard-concrete", "subset", "scratch", "random", "greedy"
 STRAIGHT = "straight-through"
 EXACTLY = (SUBSET, STRAIGHT)
-"""Gates that let exactly k heads pass: in the limit of a falling temperature, or in every update."""
+"""Gates that pass exactly k heads: in the limit of a falling temperature, or in every update."""
 RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL = "recovered", "recovered-random", "recovered-all"
 RECOVERING = (RECOVERED, RECOVERED_RANDOM, RECOVERED_ALL)
-"""Trained on without gates: what a sweep's point left; from the converged model and for as many updates in all, as many
-random heads, drawn by the seed, and all heads."""
+"""Further training without gates, and its controls.
 
-_VERSION = 1  # raise when the same plan prunes or scores otherwise
+The heads of a sweep step; as many random heads, drawn by the seed; and all heads. The controls start from the converged
+model and get the same total number of updates.
+"""
+
+_VERSION = 1  # increase when the same plan prunes or scores differently
 _TRAINED = (LEARNED, *EXACTLY, SCRATCH, *RECOVERING)
 _WITH_ROLES = (LEARNED, *EXACTLY, SCRATCH, RANDOM)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RemovalOrder:
-    """One way of choosing heads, among those of one scope."""
+    """A method of choosing heads within one scope."""
 
     way: str  # "hard-concrete", "subset", "straight-through", "scratch", of `RECOVERING`, or of `GREEDY`
-    scope: str  # empty: no head goes
+    scope: str  # empty: no head is removed
     order: int = 0  # number of the random order
 
     @property
@@ -44,18 +47,18 @@ class RemovalOrder:
         return None if self.scope == ALL_HEADS else (self.scope,)
 
     def draw(self, recipe: Recipe) -> int:
-        """Its number in tables: of the random order, or the seed of what was trained."""
+        """Its number in tables: that of the random order, or the seed of what was trained."""
         return recipe.seed if self.way in _TRAINED else self.order
 
     @property
     def piece(self) -> "Piece":
-        """The piece that draws it: greedy choices, which cost little, go together."""
+        """The piece that contains it: greedy choices are cheap and share one."""
         return Piece(self.way if self.way in _TRAINED else GREEDILY, self.scope)
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Curves that one stage draws: of one way, or all greedy ones, in one scope."""
+    """Curves of one stage: of one method, or all greedy ones, in one scope."""
 
     way: str
     scope: str = ""
@@ -65,7 +68,7 @@ class Piece:
 
     @property
     def before(self) -> "Piece | None":
-        """The piece that must be there first; None: the trained model."""
+        """The piece that must exist first; None: the trained model suffices."""
         if self.way == UNPRUNED:
             return None
         return Piece(UNPRUNED) if self.way in (LEARNED, *EXACTLY, RECOVERED_ALL) else Piece(LEARNED, self.scope)
@@ -73,15 +76,15 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedPoint:
-    """A point of a curve before it is there."""
+    """A planned step of a curve."""
 
     index: int
     setting: float
-    origin: str  # digest of all that the heads and weights of this point follow from
+    origin: str  # digest of everything that determines the step's heads and weights
 
 
 def curves(plan: StudyPlan, objective: Spec) -> list[RemovalOrder]:
-    """What the plan asks for of a model of the objective, in an order in which each finds what it needs."""
+    """The curves that the plan requests for a model of the objective, in order of dependency."""
     pruning, found = plan.pruning, list[RemovalOrder]()
     for scope in scopes(plan, objective):
         exactly = (SUBSET, *([STRAIGHT] if pruning.straight_through else [])) if pruning.subset else ()
@@ -99,7 +102,7 @@ def curves(plan: StudyPlan, objective: Spec) -> list[RemovalOrder]:
 
 
 def scopes(plan: StudyPlan, objective: Spec) -> list[str]:
-    """The plan's scopes that such a model has; "all" only where it is more than another one of them."""
+    """The plan's scopes that such a model has; "all" only if it differs from the others."""
     kinds = _kinds(plan, objective)
     there = [scope for scope in dict.fromkeys(plan.pruning.scopes) if scope in (*kinds, ALL_HEADS)]
     return [scope for scope in there if scope != ALL_HEADS or len(kinds) > 1 or there == [ALL_HEADS]]
@@ -110,17 +113,17 @@ def _kinds(plan: StudyPlan, objective: Spec) -> tuple[str, ...]:
 
 
 def pieces(plan: StudyPlan, objective: Spec) -> list[Piece]:
-    """The pieces for a model of the objective, each behind what it needs."""
+    """The pieces for a model of the objective, each after those that it needs."""
     return [Piece(UNPRUNED), *dict.fromkeys(curve.piece for curve in curves(plan, objective))]
 
 
 def num_heads(plan: StudyPlan, objective: Spec, scope: str) -> int:
-    """Heads of a scope of a model."""
+    """Number of heads in a scope of a model."""
     return plan.model.heads * layers_in(plan.model, plan.match, plan.objective(objective.label).layout, scope)
 
 
 def places(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[PlannedPoint] | None:
-    """The points of a curve; None as long as the sweep that they follow from is not there."""
+    """The steps of a curve; None while the sweep that they depend on is missing."""
     plan = models.plan.pruning
     if curve.way == LEARNED:
         base = learning_key(models, recipe, curve)
@@ -143,19 +146,19 @@ def places(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[Pla
         return _at_penalties(plan, plan.scratch_points, lambda at: [_VERSION, SCRATCH, trained, sorted(left[at])])
     if curve.way in (RECOVERED, RECOVERED_RANDOM):
         every = _at_penalties(plan, plan.recover_points, lambda at: _begun(models, recipe, curve, left, at))
-        return [place for place in every if left[place.index]]  # else there is nothing to recover from
+        return [place for place in every if left[place.index]]  # otherwise there is nothing to recover from
     return _greedy_places(models, recipe, curve, left)
 
 
 def too_many(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[int]:
-    """Numbers of heads that the plan asks for and the scope does not have."""
+    """Requested numbers of heads that exceed the scope."""
     plan = models.plan.pruning
     asked = plan.subset if curve.way in EXACTLY else () if curve.way in _TRAINED else plan.keep
     return _counts(models, recipe, curve, asked)[1] if asked else []
 
 
 def learning_key(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> str:
-    """What learned gates depend on beside their penalties or number."""
+    """Key of learned gates apart from their penalties or number."""
     plan = models.plan.pruning
     return digest(
         [_VERSION, curve.way, curve.scope, models.train_key(recipe), plan.updates, plan.learning_rate, plan.gate_rate]
@@ -163,7 +166,7 @@ def learning_key(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> st
 
 
 def table_keys(models: StudyModels, curve: RemovalOrder | None, origin: str) -> dict[str, str]:
-    """What each table of a point depends on; without a curve, of the converged model."""
+    """Keys of a step's tables; without a curve, those of the converged model."""
     plan, analysis = models.plan.pruning, models.plan.analysis
     scored = [origin, plan.metric, analysis.sentences, plan.score_sentences, analysis.beams]
     keys = {
@@ -178,7 +181,7 @@ def table_keys(models: StudyModels, curve: RemovalOrder | None, origin: str) -> 
 
 
 def swept(models: StudyModels, recipe: Recipe, scope: str) -> list[HeadSet] | None:
-    """The heads that went at each point of the scope's sweep of learned gates; None before they are all there."""
+    """The heads removed at each step of the scope's sweep of learned gates; None until all exist."""
     curve, removed = RemovalOrder(way=LEARNED, scope=scope), list[HeadSet]()
     for place in places(models, recipe, curve) or []:
         key = table_keys(models, curve, place.origin)[PRUNED_HEADS.name]
@@ -191,9 +194,9 @@ def swept(models: StudyModels, recipe: Recipe, scope: str) -> list[HeadSet] | No
 
 
 def recovering_updates(models: StudyModels, curve: RemovalOrder, point: int) -> int:
-    """Updates of a model that recovers, those of the sweep counted in for what does not begin where it ended.
+    """Updates of recovery, which include those of the sweep if training does not start from its end.
 
-    All heads learn as long as at the last point that is trained on.
+    The control with all heads trains as long as at the last recovered step.
     """
     plan = models.plan.pruning
     if curve.way == RECOVERED_ALL:
@@ -203,7 +206,7 @@ def recovering_updates(models: StudyModels, curve: RemovalOrder, point: int) -> 
 
 
 def _recovering(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> list[object]:
-    """What a model that recovers depends on beside the heads and weights to begin with, and how long it learns."""
+    """Dependencies of a recovering model besides its initial heads and weights, and its training length."""
     rate = models.plan.pruning.recover_learning_rate
     return [_VERSION, curve.way, curve.scope, models.train_key(recipe), rate]
 
@@ -211,8 +214,8 @@ def _recovering(models: StudyModels, recipe: Recipe, curve: RemovalOrder) -> lis
 def _begun(
     models: StudyModels, recipe: Recipe, curve: RemovalOrder, left: Sequence[HeadSet], point: int
 ) -> list[object]:
-    """What a model that recovers from a point of the sweep depends on."""
-    first: str | int = len(left[point])  # of its heads; which ones, the seed says
+    """Dependencies of a model that recovers from a sweep step."""
+    first: str | int = len(left[point])  # number of heads; the seed determines which
     if curve.way == RECOVERED:
         sweep = places(models, recipe, RemovalOrder(way=LEARNED, scope=curve.scope)) or []
         first = sweep[point].origin
@@ -220,7 +223,7 @@ def _begun(
 
 
 def _at_penalties(plan: PruningPlan, asked: Sequence[int], origin: Callable[[int], object]) -> list[PlannedPoint]:
-    """The points asked for of the sweep, all for none, each with what its heads and weights follow from."""
+    """The requested steps of the sweep (default: all), each with what determines its heads and weights."""
     points = sorted(set(asked or range(len(plan.penalties))))
     return [PlannedPoint(index=at, setting=plan.penalties[at], origin=digest(origin(at))) for at in points]
 
@@ -233,14 +236,14 @@ def _greedy_places(
     counts, _ = _counts(models, recipe, curve, plan.keep or [float(total - len(removed)) for removed in left])
     ranked_on = [] if curve.way == RANDOM else [plan.rank_sentences]
     base = [_VERSION, curve.way, curve.scope, curve.order, models.train_key(recipe), ranked_on]
-    # Iterative choices follow from the larger ones before.
+    # Iterative choices depend on the preceding larger ones.
     return _numbered(counts, [[base, counts[: i + 1] if curve.way == "iterative" else k] for i, k in enumerate(counts)])
 
 
 def _counts(
     models: StudyModels, recipe: Recipe, curve: RemovalOrder, asked: Sequence[float]
 ) -> tuple[list[int], list[int]]:
-    """Numbers of heads, the largest first: those that the scope has, and those that are too many."""
+    """Numbers of heads in decreasing order: those that the scope allows, and those that exceed it."""
     total = num_heads(models.plan, recipe.objective, curve.scope)
     counts = sorted({round(k * total) if k < 1 else int(k) for k in asked}, reverse=True)
     return [k for k in counts if k <= total], [k for k in counts if k > total]

@@ -1,11 +1,11 @@
-"""The points of each way of pruning, one after the other, each with its model as it is there."""
+"""The steps of each pruning method in sequence, each with its model in that state."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infoflow.flow import PassOptions
-from infoflow.foundation import digest, make_display, use_display
+from infoflow.foundation import digest, hash64, make_display, use_display
 from infoflow.heads import Head, HeadSet, ablate
 from infoflow.models import Model
 from infoflow.pruning import GatedPoint, greedy_removals, learn_gates, learn_subset, rank_heads, recover
@@ -13,7 +13,6 @@ from infoflow.results import UNTRAINED, Recipe, Subject
 from infoflow.training import TrainConfig
 
 from .._data import at_most
-from .._seeds import derived_seed
 from .._study_models import StudyModels
 from ._pruning_curves import (
     EXACTLY,
@@ -36,7 +35,7 @@ _FOLDER = "pruning"
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Point:
-    """A point of a curve: its model, until the next one is asked for, and the heads that are to be ablated in it."""
+    """A sweep step: its model, valid until the next step is requested, and the heads to ablate in it."""
 
     place: PlannedPoint
     model: Model
@@ -52,8 +51,10 @@ def points(
     wanted: Sequence[PlannedPoint],
     every: Sequence[PlannedPoint],
 ) -> Iterator[Point]:
-    """The points `wanted` of a curve whose points are `every`; what goes on from point to
-    point passes through those before as well."""
+    """The steps `wanted` of a curve whose steps are `every`.
+
+    Methods that continue from step to step also pass through the earlier ones.
+    """
     last = max(place.index for place in wanted)
     passed = [place for place in every if place.index <= last] if curve.way in (LEARNED, "iterative") else wanted
     ways: dict[str, Callable[..., Iterator[Point]]] = {LEARNED: _swept, SCRATCH: _from_scratch}
@@ -126,7 +127,7 @@ def _chosen(
 def _from_scratch(
     models: StudyModels, recipe: Recipe, curve: RemovalOrder, places: Sequence[PlannedPoint]
 ) -> Iterator[Point]:
-    """Fixed gates from the first update on: those of the sweep's point. Where no head went, the model itself."""
+    """Train from scratch with fixed gates of the sweep step; if no head was removed, the model itself."""
     left = swept(models, recipe, curve.scope)
     assert left is not None, "its sweep comes before"
     for place in places:
@@ -146,7 +147,7 @@ def _from_scratch(
 def _recovered(
     models: StudyModels, recipe: Recipe, curve: RemovalOrder, places: Sequence[PlannedPoint]
 ) -> Iterator[Point]:
-    """Trained on from the weights of the sweep's point, with gates wide open, or from those of the converged model."""
+    """Train further from the weights of the sweep step, with gates wide open, or from those of the converged model."""
     for place in places:
         model, removed = _to_recover(models, recipe, curve, place)
         objective, data = models.objective(recipe), models.training_data(recipe)
@@ -158,7 +159,7 @@ def _recovered(
 
 
 def _to_recover(models: StudyModels, recipe: Recipe, curve: RemovalOrder, place: PlannedPoint) -> tuple[Model, HeadSet]:
-    """The model to begin with, and its heads that are removed."""
+    """The model to start from, and its removed heads."""
     model = models.load(Subject(recipe=recipe))
     if curve.way == RECOVERED_ALL:
         return model, frozenset()
@@ -167,7 +168,7 @@ def _to_recover(models: StudyModels, recipe: Recipe, curve: RemovalOrder, place:
     removed = left[place.index]
     if curve.way == RECOVERED:
         sweep = RemovalOrder(way=LEARNED, scope=curve.scope)
-        with use_display(make_display("silent")):  # it was told when it was learned
+        with use_display(make_display("silent")):  # reported when it was learned
             for _ in _sweep(models, recipe, sweep, model, models.plan.pruning.penalties[: place.index + 1]):
                 pass  # finished runs are read: the model has the last one's weights
         return model, removed
@@ -176,7 +177,7 @@ def _to_recover(models: StudyModels, recipe: Recipe, curve: RemovalOrder, place:
 
 
 def _falling(models: StudyModels, recipe: Recipe, curve: RemovalOrder, place: PlannedPoint) -> TrainConfig:
-    """The rate rises over the same share of updates as in the first training, and falls to 0; batches are others."""
+    """The rate warms up over the same share of updates as in the first training and decays to 0; batches differ."""
     training, plan = models.plan.training, models.plan.pruning
     return dataclasses.replace(
         training,
@@ -195,7 +196,7 @@ def _falling(models: StudyModels, recipe: Recipe, curve: RemovalOrder, place: Pl
 
 def pass_options(models: StudyModels, recipe: Recipe) -> PassOptions:
     """How sentences are run through pruned models."""
-    return PassOptions(tokens_per_batch=models.plan.analysis.tokens_per_batch, corruption=models.objective(recipe))
+    return models.plan.analysis.passes(corruption=models.objective(recipe))
 
 
 def _config(models: StudyModels, recipe: Recipe) -> TrainConfig:
@@ -223,3 +224,8 @@ def _gated(place: PlannedPoint, model: Model, point: GatedPoint) -> Point:
         undecided=point.undecided,
         learned=dict(zip(point.heads, zip(point.gates, point.values, strict=True), strict=True)),
     )
+
+
+def derived_seed(purpose: str, seed: int) -> int:
+    """A seed of at least 2³¹, outside the range of plans, derived from the purpose and the trained model's seed."""
+    return 2**31 + hash64(purpose, seed) % 2**31

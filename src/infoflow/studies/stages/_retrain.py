@@ -1,20 +1,20 @@
-"""Train a converged model on with closed self-attention, beside the same training with all of it open.
+"""Train a converged model further with closed self-attention, with a fully open control.
 
-What is lost at test time a model may have had no reason to do elsewhere; what is still lost after it was trained on
-that way, only the closed context can give. The published models stay as they are: each stage trains a copy.
+A loss at test time may only show that the model had no reason to get the information elsewhere; a loss that remains
+after retraining shows what only the closed context provides. The published models stay unchanged: each stage trains a
+copy.
 """
 
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from infoflow.corpus import Corpus
-from infoflow.flow import Reader, agree
+from infoflow.flow import Reader
 from infoflow.foundation import current_display, digest
 from infoflow.heads import (
     ENCODER_CONTEXT,
@@ -27,42 +27,41 @@ from infoflow.heads import (
     context_scores,
 )
 from infoflow.models import Model
-from infoflow.results import KEYS, Recipe, Subject, TableSchema
+from infoflow.results import Recipe, Subject
 
 from .._data import at_most
-from .._scopes import kinds_of
+from .._plan_checks import kinds_of
 from .._study_models import StudyModels
-from .._workbench import Part
 from ._pruning_points import pass_options
-from ._stage import AbstractStage
-from ._train import train_stage_key
+from ._stage import AbstractStage, AbstractTableStage, OfRecipe
+from ._train import Train
 
 _OPEN = ""
 """In place of a kind: nothing is closed, the control of all kinds."""
-_RETRAINED = "retrained"
-_FOLDER = "retraining"
 _WARMUP = 0.1  # share of the updates
-_VERSION = 1  # raise when the same plan trains or scores otherwise
+_VERSION = 1  # increase when the same plan trains or scores differently
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Retrain(AbstractStage):
-    """One model trained on with one kind of self-attention closed at all blocks, or, the control, with none.
+class Retrain(OfRecipe, AbstractTableStage):
+    """One model trained further with one kind of self-attention closed at all blocks, or none as control.
 
-    The control's stage also translates with the converged model, each kind closed at all blocks and at the upper half.
+    The control's stage also translates with the converged model, with each kind closed at all blocks and at the upper
+    half.
     """
 
     kind = "retrain"
-    models: StudyModels
-    recipe: Recipe
+    named = "retrain {self.recipe.name}, {self.how}"
+    stored = "retrained"
+    makes = (ENCODER_CONTEXT,)
     closed: str  # kind of self-attention, or `_OPEN`
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Retrain]":
-        """For each model that the plan names the control, then each of its kinds behind it."""
+        """For each model that the plan names, the control and then each of its kinds."""
         plan, stages = models.plan, list[Retrain]()
         for recipe in plan.recipes(plan.context.objectives) if plan.context.on else []:
-            control = cls(models=models, recipe=recipe, closed=_OPEN, needs=(train_stage_key(models, recipe),))
+            control = cls(models=models, recipe=recipe, closed=_OPEN, needs=(Train(models=models, recipe=recipe).key,))
             kinds = _kinds(models, recipe)
             stages += [control, *(dataclasses.replace(control, closed=k, needs=(control.key,)) for k in kinds)]
         return stages
@@ -72,36 +71,19 @@ class Retrain(AbstractStage):
         plan = self.models.plan
         return 0.1 + 1.5 * plan.context.updates / plan.training.updates  # two stacks, and eager attention
 
-    @cached_property
-    def key(self) -> str:
+    def depends(self) -> list[Any]:
         plan, analysis = self.models.plan.context, self.models.plan.analysis
         scored = [analysis.sentences, plan.sentences, plan.bleu_sentences]
-        more = [] if self.closed else [_kinds(self.models, self.recipe)]  # those it translates with
-        return digest([_VERSION, ENCODER_CONTEXT.version, self._trained_key(self.closed), scored, *more])
+        more = [] if self.closed else [_kinds(self.models, self.recipe)]  # for the translation
+        return [_VERSION, ENCODER_CONTEXT.version, self._trained_key(self.closed), scored, *more]
 
     @property
-    def label(self) -> str:
-        how = f"{self.closed} closed" if self.closed else "all open"
-        return f"retrain {self.recipe.name}, {how}"
+    def how(self) -> str:
+        return f"{self.closed} closed" if self.closed else "all open"
 
-    def is_done(self) -> bool:
-        return agree(self.models.bench.done(_RETRAINED, self.key))
+    # -- measurement --------------------------------------------------------------------------------------------------
 
-    def run(self) -> dict[str, Any]:
-        schemas = {ENCODER_CONTEXT.name: ENCODER_CONTEXT}
-        self.models.bench.tables(_RETRAINED, self.key, schemas, lambda: {ENCODER_CONTEXT.name: self._rows()})
-        return {}
-
-    def tables(self) -> Part:
-        keys = Subject(recipe=self.recipe).keys()
-        return {name: frame.assign(**keys) for name, frame in self.models.bench.read(_RETRAINED, self.key).items()}
-
-    def schemas(self) -> dict[str, TableSchema]:
-        return {ENCODER_CONTEXT.name: ENCODER_CONTEXT.with_keys(*KEYS)}
-
-    # -- what is measured ---------------------------------------------------------------------------------------------
-
-    def _rows(self) -> pd.DataFrame:
+    def make(self) -> pd.DataFrame:
         updates = self.models.plan.context.updates
         retrained = self._retrained(self.closed)
         if self.closed:
@@ -122,7 +104,7 @@ class Retrain(AbstractStage):
         return found
 
     def _translated(self, model: Model, kind: str) -> pd.DataFrame:
-        """BLEU of the converged model with all blocks of a kind closed, and with their upper half."""
+        """BLEU of the converged model with a kind closed at all blocks, and at the upper half."""
         every = closings_of(model, kind)
         half = every[0].number // 2
         wanted = [one for one in every if one.which == "all" or (one.which, one.number) == ("upper", half)]
@@ -142,17 +124,17 @@ class Retrain(AbstractStage):
     # -- training -----------------------------------------------------------------------------------------------------
 
     def _trained_key(self, closed: str) -> str:
-        """What the weights depend on; of the control it is the same for every kind."""
+        """Key of the weights; the control's is the same for every kind."""
         plan = self.models.plan.context
         return digest([_VERSION, self.models.train_key(self.recipe), closed, plan.updates, plan.learning_rate])
 
     def _retrained(self, closed: str) -> Model:
-        """The converged model trained on, or as far as it was trained on before; then it is read from its folder."""
+        """The further trained converged model, continued if interrupted and then read from its folder."""
         models, plan = self.models, self.models.plan.context
-        folder = models.bench.path(_FOLDER, self._trained_key(closed))
+        folder = self.cache.path("retraining", self._trained_key(closed))
         model = models.load(Subject(recipe=self.recipe))
         blocks = closings_of(model, closed)[0].blocks if closed else frozenset()
-        # The control too runs through infoflow's attention: its dropout then draws the same numbers.
+        # The control also uses infoflow's attention, so that its dropout draws the same numbers.
         with closed_attention(model, sorted(blocks)):
             models.train_into(
                 self.recipe,
@@ -181,7 +163,7 @@ def _kinds(models: StudyModels, recipe: Recipe) -> list[str]:
 
 
 def _losses(stage: Retrain, model: Model, closings: Sequence[Closing]) -> VariantScores:
-    """Of the analysed sentences, those that every model of the study is scored on."""
+    """Losses on the analysed sentences that score every model of the study."""
     models, options = stage.models, pass_options(stage.models, stage.recipe)
     reader = Reader(
         model,
@@ -196,8 +178,10 @@ def _losses(stage: Retrain, model: Model, closings: Sequence[Closing]) -> Varian
 
 
 def _against(before: VariantScores, after: VariantScores) -> VariantScores:
-    """Scores of one model as the scores before those of another, on the same sentences: `before` has none closed, and
-    the last scores of losses, of frequencies, are the same in both."""
+    """Combine the open scores of one model with the scores of another, on the same sentences.
+
+    `before` has none closed; the last scores of losses, those of frequencies, are equal in both.
+    """
     sums_VKS = np.concatenate([before.sums_VKS[:1], after.sums_VKS[1:2], before.sums_VKS[1:]])
     return dataclasses.replace(after, sums_VKS=sums_VKS)
 

@@ -1,56 +1,63 @@
-"""What a stage of a study is: a piece of work that is keyed by what it depends on, and done once."""
+"""Base classes of a study's stages, which declare results, models and dependencies and share the rest.
+
+A stage is a dataclass that declares its `kind`, its label (`named`), the tables that it `makes`, their dependencies
+(`depends`) and a `guess` of its cost, and does its work in `make`. This file does the rest, once for each kind of
+result: tables that are made together (`AbstractTableStage`), tables that are kept one by one (`AbstractMeasuring`), and
+plain values, with or without files (`AbstractFactStage`, `AbstractModelStage`). `OfModels` and `OfRecipe` define which
+models a stage covers.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
-from infoflow.flow import Failure
-from infoflow.results import TableSchema
+import pandas as pd
+
+from infoflow.flow import Failure, agree
+from infoflow.foundation import digest
+from infoflow.results import KEYS, PAIR_KEYS, Recipe, Subject, TableSchema
 
 from .._study_models import StudyModels
-from .._workbench import Part
+from .._workbench import Computed, Part, Schemas, Workbench
 
 AnyStage = TypeVar("AnyStage", bound="AbstractStage")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AbstractStage(ABC):
-    """A stage of a graph: an engine runs it in any process that sees the run folder.
+    """A stage of a graph, which an engine runs in any process with access to the run folder.
 
-    `needs` are the keys of stages that must be done before. Results lie in files that are named after what they depend
-    on, so a stage that is done stays done, in every later graph that holds it.
+    `needs` are the keys of stages that must be done before. Result files are named after their dependencies, so a
+    finished stage stays finished in every later graph that contains it.
     """
 
     kind: ClassVar[str]
-    """The first word of its label; stages of one kind tell of each other what they cost."""
+    """The first word of its label; the recorded cost of a stage scales the estimates of its kind."""
+    named: ClassVar[str]
+    """Its label, for people: "train {self.recipe.name}"."""
+    makes: ClassVar[Sequence[TableSchema]] = ()
+    """Its tables, without the columns that identify models."""
+    guess: ClassVar[float] = 0.05
+    """Rough cost relative to the training of a masked LM, until one of its kind is recorded."""
     runs_models: ClassVar[bool] = True
-    """Whether it takes the plan's threads and, where there is one, the GPU."""
+    """Whether it uses the plan's threads and, if available, the GPU."""
 
     needs: tuple[str, ...] = ()
-    cost: float = 1.0  # seconds: on record, else estimated
+    cost: float = 1.0  # seconds: recorded, else estimated
     threads: int = 1
     resources: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence["AbstractStage"]) -> "Sequence[AbstractStage]":
-        """Those that the plan (`models.plan`) asks for, with their `needs`: keys of stages among those `before`."""
+        """The stages that the plan (`models.plan`) requests; their `needs` are keys of stages in `before`."""
         return []
 
-    @property
     @abstractmethod
-    def key(self) -> str:
-        """What the result depends on, as a hash; no two stages of a graph share one."""
-
-    @property
-    @abstractmethod
-    def label(self) -> str:
-        """For people: "train causal-lm/seed-0"."""
-
-    @property
-    def estimate(self) -> float:
-        """Rough cost relative to the training of a masked LM, for as long as none of its kind is on record."""
-        return 0.05
+    def depends(self) -> list[Any]:
+        """Everything that its result depends on, different for any two stages of a graph."""
 
     @abstractmethod
     def is_done(self) -> bool:
@@ -58,24 +65,210 @@ class AbstractStage(ABC):
 
     @abstractmethod
     def run(self) -> dict[str, Any]:
-        """Do what is missing; returns facts about it, as plain values."""
+        """Do what is missing, and return facts about it as plain values."""
+
+    @cached_property
+    def key(self) -> str:
+        """The hash of its dependencies, which identifies it on every machine."""
+        return digest(self.depends())
+
+    @property
+    def label(self) -> str:
+        return self.named.format(self=self)
+
+    @property
+    def estimate(self) -> float:
+        """Its `guess`, or a better estimate."""
+        return self.guess
+
+    def check(self) -> None:  # noqa: B027 (most need nothing)
+        """Refuse what would make it fail hours later; called before any stage of a graph is run.
+
+        Raises:
+            UserError: A requirement is not installed, or foreign files occupy the place of its results.
+        """
+
+    def columns(self) -> Mapping[str, Any]:
+        """The key columns that identify the models of its rows, with their values."""
+        return {}
+
+    def plain_schemas(self) -> Schemas:
+        """The schemas of its tables, without the columns that identify models."""
+        return {schema.name: schema for schema in self.makes}
+
+    def schemas(self) -> Schemas:
+        """The schemas of `tables`, including key columns."""
+        return {name: self._keyed(schema) for name, schema in self.plain_schemas().items()}
 
     def tables(self) -> Part:
-        """Its rows of the run's tables, with the columns that say which models they are about."""
+        """Its rows of the run's tables, with the columns that identify models."""
         return {}
 
     def failures(self) -> list[Failure]:
-        """Measures that failed in it: each has cost a table of its own and no other."""
+        """Measures that failed in it; each lost only its own table."""
         return []
 
-    def schemas(self) -> dict[str, TableSchema]:
-        """The schemas of `tables`, key columns included."""
+    def _keyed(self, schema: TableSchema) -> TableSchema:
+        columns = self.columns()
+        keys = PAIR_KEYS if PAIR_KEYS[0].name in columns else KEYS
+        return schema.with_keys(*(key for key in keys if key.name in columns and key.name not in schema.column_names))
+
+    def _with_columns(self, part: Part) -> Part:
+        """Add key columns; a table that has one itself, such as updates over a training, keeps its own."""
+        columns = self.columns()
+        return {
+            name: frame.assign(**{one: value for one, value in columns.items() if one not in frame})
+            for name, frame in part.items()
+        }
+
+
+class AbstractKept(AbstractStage):
+    """Stores its result in the run folder, under a name and a key."""
+
+    stored: ClassVar[str]
+    """The name under which the result is stored."""
+
+    @property
+    @abstractmethod
+    def cache(self) -> Workbench:
+        """The result cache."""
+
+    @property
+    def content(self) -> str:
+        """The key of the result: the stage's, unless stages of several models share one."""
+        return self.key
+
+    def is_done(self) -> bool:
+        return agree(self.cache.done(self.stored, self.content))
+
+
+class AbstractTableStage(AbstractKept):
+    """Makes its tables together, once."""
+
+    @abstractmethod
+    def make(self) -> pd.DataFrame | Part:
+        """The tables of `makes`; only the rows if it makes one."""
+
+    def run(self) -> dict[str, Any]:
+        self.cache.tables(self.stored, self.content, self.plain_schemas(), self._made)
         return {}
+
+    def tables(self) -> Part:
+        return self._with_columns(self.cache.read(self.stored, self.content))
+
+    def _made(self) -> Part:
+        made = self.make()
+        if isinstance(made, dict):
+            return made
+        (name,) = self.plain_schemas()
+        return {name: made}
+
+
+class AbstractMeasuring(AbstractKept):
+    """Makes tables that are stored one by one, so that a new one leaves the others unchanged; each may fail alone."""
+
+    @abstractmethod
+    def table_keys(self) -> Mapping[str, str]:
+        """The key of each table."""
+
+    @abstractmethod
+    def make(self, names: list[str]) -> Computed:
+        """The tables called `names`."""
+
+    def is_done(self) -> bool:
+        return agree(all(self.cache.done(self.stored, key) for key in self.table_keys().values()))
+
+    def run(self) -> dict[str, Any]:
+        """Make the missing tables."""
+        self.cache.each_table(self.stored, self.table_keys(), self.plain_schemas(), self.make)
+        return {"failures": len(self.failures())}
+
+    def tables(self) -> Part:
+        return self._with_columns(self.cache.read_each(self.stored, self.table_keys()))
+
+    def failures(self) -> list[Failure]:
+        """Measures that failed; their tables are missing, and the stage is not done."""
+        return self.cache.failures(self.stored, self.table_keys())
+
+
+class AbstractFactStage(AbstractKept):
+    """Stores plain values, once."""
+
+    @abstractmethod
+    def make(self) -> dict[str, Any]:
+        """The values."""
+
+    def run(self) -> dict[str, Any]:
+        return self.cache.facts(self.stored, self.content, self.make)
+
+    def facts(self) -> dict[str, Any]:
+        """The values of a finished stage."""
+        return self.cache.read_facts(self.stored, self.content)
+
+
+@runtime_checkable
+class TrainedInFolder(Protocol):
+    """A model that a stage trains in its own folder."""
+
+    @property
+    def models(self) -> StudyModels: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def folder(self) -> Path: ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AbstractModelStage(AbstractFactStage):
+    """Trains a model in its own folder; done once its facts are recorded, as long as its weights exist."""
+
+    model: TrainedInFolder
+
+    @property
+    def cache(self) -> Workbench:
+        return self.model.models.bench
+
+    @property
+    def content(self) -> str:
+        return self.model.key
+
+    def is_done(self) -> bool:
+        there = (self.model.folder / "model" / "model.safetensors").is_file()
+        return agree(there and self.cache.done(self.stored, self.content))
+
+    def run(self) -> dict[str, Any]:
+        if not self.is_done():
+            self.cache.remove(self.stored, self.content)  # the weights are gone
+        return super().run()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OfModels(AbstractStage):
+    """A stage of the models of a study."""
+
+    models: StudyModels
+
+    @property
+    def cache(self) -> Workbench:
+        return self.models.bench
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OfRecipe(OfModels):
+    """A stage of one trained model: its rows are about that model."""
+
+    recipe: Recipe
+
+    def columns(self) -> Mapping[str, Any]:
+        return Subject(recipe=self.recipe).keys()
 
 
 def firsts(stages: Sequence[AnyStage], result: Callable[[AnyStage], str]) -> list[AnyStage | None]:
-    """For each stage the first of those before it that have the same `result`, if there are: whoever comes second waits
-    for it and finds what it left. Two processes that made it at once would take each other's files away."""
+    """For each stage the first preceding one with the same `result`, or None.
+
+    The later stage waits for it and reuses its result, since two processes that make it at once would remove each
+    other's files.
+    """
     known: dict[str, AnyStage] = {}
     found: list[AnyStage | None] = []
     for stage in stages:

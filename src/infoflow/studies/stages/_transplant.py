@@ -1,7 +1,7 @@
-"""Train fresh models with heads of a trained one in place of their own, and draw their learning curves.
+"""Train fresh models with transplanted heads of a trained one, and compute their learning curves.
 
-Each arm is a stage: the same first weights and the same batches in the same order, other heads. Its weights are kept at
-the points of the curve until these are scored, then go.
+Each variant is a stage with the same initial weights and the same batches in the same order, but other heads. Its
+weights are kept at the steps of the curve until these are scored.
 """
 
 import shutil
@@ -15,42 +15,40 @@ from typing import Any
 import pandas as pd
 
 from infoflow.corpus import Corpus
-from infoflow.flow import agree, is_first, wait_for_all
+from infoflow.flow import is_first, wait_for_all
 from infoflow.foundation import current_display, digest
 from infoflow.heads import TRANSPLANT_CURVES, Head, head_slices, shuffled_heads, transplant
 from infoflow.models import Model, load_model
 from infoflow.pruning import quality
-from infoflow.results import KEYS, UNTRAINED, Recipe, Subject, TableSchema, estimate
+from infoflow.results import UNTRAINED, Subject, estimate
 from infoflow.training import SNAPSHOTS, SnapshotPlan, Snapshots, TrainingHook, frozen_slices
 
 from .._data import at_most
 from .._study_models import StudyModels
-from .._workbench import Part
-from ._choose_heads import choice_stage_key, donor_scores, head_scores, metrics
+from ._choose_heads import NONE, SHUFFLED, Arm, ChooseHeads, arms, fresh_recipe, heads_of
 from ._pruning_points import pass_options
 from ._record import training_estimate
-from ._stage import AbstractStage
-from ._transplant_arms import NONE, SHUFFLED, Arm, arm_keys, arms, curve_key, fresh_recipe, heads_of, training_key
+from ._stage import AbstractStage, AbstractTableStage, OfRecipe
 
-_CURVES, _FOLDER = "transplanted", "transplanting"
-_SCHEMAS = {TRANSPLANT_CURVES.name: TRANSPLANT_CURVES}
+_VERSION = 1  # increase when the same plan trains or scores other fresh models
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Transplant(AbstractStage):
-    """One arm of one trained model: a fresh model from first weights to the end of its learning curve."""
+class Transplant(OfRecipe, AbstractTableStage):
+    """One variant for one trained model: a fresh model from initial weights to the end of its learning curve."""
 
     kind = "transplant"
-    models: StudyModels
-    recipe: Recipe
+    named = "transplant {self.recipe.name}, {self.arm}"
+    stored = "transplanted"
+    makes = (TRANSPLANT_CURVES,)
     arm: Arm
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Transplant]":
-        """Every arm of each model whose heads the plan puts into fresh ones."""
+        """Every variant for each model whose heads the plan transplants."""
         asked = models.plan.transplant
         return [
-            cls(models=models, recipe=recipe, arm=arm, needs=(choice_stage_key(models, recipe),))
+            cls(models=models, recipe=recipe, arm=arm, needs=(ChooseHeads(models=models, recipe=recipe).key,))
             for recipe in (models.plan.recipes(asked.objectives) if asked.on else [])
             for arm in arms(models.plan)
         ]
@@ -61,35 +59,36 @@ class Transplant(AbstractStage):
         share = self.models.plan.transplant.num_updates(training) / training.updates
         return training_estimate(self.recipe) * share + 0.02 * len(self._steps)
 
+    def depends(self) -> list[Any]:
+        return ["transplant", self.recipe.name, self.content]
+
     @cached_property
-    def key(self) -> str:
-        return digest(["transplant", self.recipe.name, curve_key(self.models, self.recipe, self.arm)])
+    def content(self) -> str:
+        """Key of the learning curve."""
+        schedule = self.models.plan.transplant.schedule
+        parts = [self._training_key, str(self.arm), self._choice.content, schedule]
+        return digest([_VERSION, TRANSPLANT_CURVES.version, parts])
 
     @property
-    def label(self) -> str:
-        return f"transplant {self.recipe.name}, {self.arm}"
-
-    def is_done(self) -> bool:
-        return agree(self.models.bench.done(_CURVES, self._curve_key))
+    def _training_key(self) -> str:
+        """Key of the fresh model's weights, regardless of which updates are kept."""
+        models, asked, arm = self.models, self.models.plan.transplant, self.arm
+        settings: list[object] = [asked.num_updates(models.plan.training)]
+        if arm.needs_heads:
+            chosen = [asked.scope, asked.heads, asked.choose, asked.rank_sentences, asked.role_sentences]
+            settings += [models.train_key(self.recipe), chosen, arm.name, arm.frozen, arm.draw]
+        return digest([_VERSION, "training", models.train_key(fresh_recipe(self.recipe)), settings])
 
     def run(self) -> dict[str, Any]:
-        self.models.bench.tables(_CURVES, self._curve_key, _SCHEMAS, lambda: {TRANSPLANT_CURVES.name: self._curve()})
+        super().run()
         if is_first():
             shutil.rmtree(self._folder, ignore_errors=True)
         wait_for_all()
         return {}
 
-    def tables(self) -> Part:
-        keys = Subject(recipe=self.recipe).keys()
-        found = self.models.bench.read(_CURVES, self._curve_key)
-        return {name: frame.assign(**keys) for name, frame in found.items()}
-
-    def schemas(self) -> dict[str, TableSchema]:
-        return {name: schema.with_keys(*KEYS) for name, schema in _SCHEMAS.items()}
-
-    @cached_property
-    def _curve_key(self) -> str:
-        return curve_key(self.models, self.recipe, self.arm)
+    @property
+    def _choice(self) -> ChooseHeads:
+        return ChooseHeads(models=self.models, recipe=self.recipe)
 
     @cached_property
     def _steps(self) -> list[int]:
@@ -97,21 +96,21 @@ class Transplant(AbstractStage):
 
     @property
     def _folder(self) -> Path:
-        return self.models.bench.path(_FOLDER, training_key(self.models, self.recipe, self.arm))
+        return self.cache.path("transplanting", self._training_key)
 
     @cached_property
     def _heads(self) -> list[Head]:
-        return heads_of(self.models.plan, self.recipe, head_scores(self.models, self.recipe), self.arm)
+        return heads_of(self.models.plan, self.recipe, self._choice.head_scores(), self.arm)
 
     # -- the curve ----------------------------------------------------------------------------------------------------
 
-    def _curve(self) -> pd.DataFrame:
-        """Train, then score every kept point; no rows where the trained model has no heads to put in."""
+    def make(self) -> pd.DataFrame:
+        """Train, then score every kept step; no rows if the trained model has no heads to transplant."""
         if self.arm.needs_heads and not self._heads:
             return TRANSPLANT_CURVES.conform(pd.DataFrame(columns=TRANSPLANT_CURVES.column_names))
         kept = Snapshots(self._folder / SNAPSHOTS)
         if is_first() and (self._folder / "model").exists() and not set(self._steps) <= set(kept.kept()):
-            shutil.rmtree(self._folder)  # finished for other points, or damaged
+            shutil.rmtree(self._folder)  # finished for other steps, or damaged
         wait_for_all()
         self._train()
         rows = [row for step in self._steps for row in self._points(kept, step)]
@@ -120,14 +119,16 @@ class Transplant(AbstractStage):
 
     def _points(self, kept: Snapshots, step: int) -> Iterator[dict[str, Any]]:
         """The rows of one update."""
-        models, full = self.models, donor_scores(self.models, self.recipe)
+        models, full = self.models, self._choice.facts()["scores"]
         loaded = load_model(kept.path(step), device=models.plan.training.device)
         model = models.named(loaded, self.recipe, str(self.arm))
         options, beams = pass_options(models, self.recipe), models.plan.analysis.beams
-        for metric in metrics(models, self.recipe) if step == self._steps[-1] else ["loss"]:
+        for metric in self._choice.metrics() if step == self._steps[-1] else ["loss"]:
             found = quality(model, self._held_out, frozenset(), metric, beams=beams, options=options)
             yield {
-                **arm_keys(self.arm),
+                "arm": self.arm.name,
+                "frozen": self.arm.frozen,
+                "draw": self.arm.draw,
                 "step": step,
                 "source_tokens": kept.entries()[step].source_tokens,
                 "heads": len(self._heads),
@@ -165,7 +166,7 @@ class Transplant(AbstractStage):
             )
 
     def _placed(self, fresh: Model) -> Model:
-        """The fresh model with the arm's heads in place of its own."""
+        """The fresh model with the variant's heads in place of its own."""
         if self.arm.name == NONE:
             return fresh
         donor = self.models.load(Subject(recipe=self.recipe))

@@ -1,57 +1,89 @@
-"""Tune one model of a study for one task in one way, with all seeds."""
+"""Tune one model of a study for one task by one method with all seeds, and examine its layers and heads."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from infoflow.adaptation import TASK_ANSWERS, TASK_SCORES, TUNING_ALLOCATION, AllocationHooks, make_task, tune
+from infoflow.adaptation import (
+    INSIDE_TABLES,
+    TASK_ANSWERS,
+    TASK_SCORES,
+    TUNING_ALLOCATION,
+    AllocationHooks,
+    InsideSizes,
+    TunedModel,
+    inside_view,
+    load_tuned,
+    make_task,
+    tune,
+)
 from infoflow.flow import agree, is_first, wait_for_all
 from infoflow.foundation import digest
-from infoflow.results import KEYS, TableSchema
 
 from .._quiet import without_notes
 from .._study_models import StudyModels
 from .._tuned_subject import TunedSubject, tuned_subjects
 from .._tuning_plan import FROZEN
-from .._workbench import Part
-from ._specialise import specialise_key
-from ._stage import AbstractStage, firsts
-from ._train import train_stage_key
+from .._workbench import Part, Schemas, Workbench
+from ._specialise import Specialise
+from ._stage import AbstractStage, AbstractTableStage, firsts
+from ._train import Train
 
-TUNED = "tuned"
-_SCHEMAS = {schema.name: schema for schema in (TASK_SCORES, TASK_ANSWERS, TUNING_ALLOCATION)}
-_TOKENS = 20  # of an example, for costs
+_TOKENS = 20  # tokens of an example, for cost estimates
+_INSIDE_VERSION = 2  # increase when the same models are examined differently
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Tune(AbstractStage):
+class OfTuned(AbstractStage):
+    """A stage of one pretrained model that is tuned for one task."""
+
+    tuned: TunedSubject
+
+    @property
+    def models(self) -> StudyModels:
+        return self.tuned.models
+
+    @property
+    def cache(self) -> Workbench:
+        return self.models.bench
+
+    def columns(self) -> Mapping[str, Any]:
+        return self.tuned.columns()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tune(OfTuned, AbstractTableStage):
     """One pretrained model × task × method × size × control × strategy.
 
-    Tuned models are removed when they are scored, but for those that stay to be looked at.
+    Tuned models are removed once they are scored, except those kept for examination.
     """
 
     kind = "tune"
-    tuned: TunedSubject
-    again: bool = False  # whether an earlier stage of another model's name leaves the same tables
-    last: bool = False  # of those that share the features of a frozen body: they are removed behind it
+    named = "tune {self.tuned.name}"
+    stored = "tuned"
+    makes = (TASK_SCORES, TASK_ANSWERS, TUNING_ALLOCATION)
+    again: bool = False  # whether an earlier stage, under another model's name, writes the same tables
+    last: bool = False  # last of the stages that share features of a frozen body, which are then removed
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Tune]":
-        """Frozen ones of a model wait for each other, so that its features are computed once; so do those of models
-        that are the same before training, which are tuned once."""
+        """Stages in an order that shares work.
+
+        Frozen ones of a model wait for each other, so that its features are computed once; models that are equal before
+        training are tuned once.
+        """
         stages = [cls(tuned=tuned) for tuned in tuned_subjects(models)]
         alike = firsts(stages, lambda stage: stage.tuned.key)
         around = zip(stages, [None, *stages], [*stages, None][1:], alike, strict=False)
         return [stage._among(before, after, first) for stage, before, after, first in around]
 
     def _among(self, before: "Tune | None", after: "Tune | None", first: "Tune | None") -> "Tune":
-        """The stage with what it waits for: the one before it and the first of those that leave the same tables."""
+        """The stage with its dependencies: the preceding stage, and the first one with the same tables."""
         earlier = before if before is not None and _share_features(before.tuned, self.tuned) else None
         waits = dict.fromkeys(one.key for one in (earlier, first) if one)
-        return replace(self, needs=(*_needs(self.tuned), *waits), again=first is not None, last=_is_last(self, after))
+        return replace(self, needs=(*self._begins_with(), *waits), again=first is not None, last=_is_last(self, after))
 
     @property
     def estimate(self) -> float:
@@ -63,24 +95,32 @@ class Tune(AbstractStage):
         tokens = 1000 * thousands * config.epochs * runs * _TOKENS
         return tokens / (training.updates * training.batch_tokens) / (4 if tuned.method == FROZEN else 1)
 
-    @cached_property
-    def key(self) -> str:
-        return tune_stage_key(self.tuned)
+    def _begins_with(self) -> tuple[str, ...]:
+        """The key of the stage that trains the pretrained model, if there is one."""
+        tuned = self.tuned
+        if tuned.special is not None:
+            return (Specialise(model=tuned.special).key,)
+        return (Train(models=self.models, recipe=tuned.subject.recipe).key,) if tuned.subject.trained else ()
+
+    def depends(self) -> list[Any]:
+        """Includes the name, since models with two names may be equal."""
+        return ["tune", self.tuned.key, self.tuned.strategy, self.tuned.subject.label]
 
     @property
-    def label(self) -> str:
-        return f"tune {self.tuned.name}"
+    def content(self) -> str:
+        """Key of the tables, which do not name the model."""
+        versions = [[schema.name, schema.version] for schema in self.makes]
+        return digest([versions, self.tuned.strategy, self.tuned.key])
 
     def is_done(self) -> bool:
-        tuned = self.tuned
-        there = not tuned.stays or tuned.folder.is_dir()
-        return agree(there and tuned.models.bench.done(TUNED, self._results))
+        there = not self.tuned.stays or self.tuned.folder.is_dir()
+        return agree(there and self.cache.done(self.stored, self.content))
 
     def run(self) -> dict[str, Any]:
-        tuned, bench = self.tuned, self.tuned.models.bench
+        tuned = self.tuned
         if tuned.stays and not tuned.folder.is_dir():
-            bench.remove(TUNED, self._results)  # its models are gone
-        bench.tables(TUNED, self._results, _SCHEMAS, self._tune)
+            self.cache.remove(self.stored, self.content)  # its models are gone
+        super().run()
         if is_first():
             if not tuned.stays:
                 shutil.rmtree(tuned.folder, ignore_errors=True)
@@ -89,21 +129,7 @@ class Tune(AbstractStage):
         wait_for_all()
         return {}
 
-    def tables(self) -> Part:
-        columns = self.tuned.columns()
-        stored = self.tuned.models.bench.read(TUNED, self._results)
-        return {name: frame.assign(**columns) for name, frame in stored.items()}
-
-    def schemas(self) -> dict[str, TableSchema]:
-        return {name: schema.with_keys(*KEYS) for name, schema in _SCHEMAS.items()}
-
-    @property
-    def _results(self) -> str:
-        """Key of the tables, which do not say whose model it is."""
-        versions = [[schema.name, schema.version] for schema in _SCHEMAS.values()]
-        return digest([versions, self.tuned.strategy, self.tuned.key])
-
-    def _tune(self) -> Part:
+    def make(self) -> Part:
         tuned = self.tuned
         data, model, config = tuned.models.tasks.data(tuned.asked), tuned.load(), tuned.config
         task, folder = make_task(data, trained=tuned.objective), tuned.folder
@@ -111,7 +137,7 @@ class Tune(AbstractStage):
         if tuned.followed:
             kept = folder / "allocation"
             hooks = AllocationHooks(model=model, data=data, task=task, config=config, folder=kept)
-        # What is said of texts and heads is the same for all ways of tuning a model: it is told of one.
+        # Reports on texts and heads are the same for all tuning methods of a model, so one of them reports.
         with nullcontext() if tuned.plain else without_notes():
             result = tune(
                 model,
@@ -130,19 +156,77 @@ class Tune(AbstractStage):
         return found
 
 
-def tune_stage_key(tuned: TunedSubject) -> str:
-    """Key of the stage: models of two names may be the same."""
-    return digest(["tune", tuned.key, tuned.strategy, tuned.subject.label])
+@dataclass(frozen=True, kw_only=True, eq=False)
+class InsideTuned(OfTuned, AbstractTableStage):
+    """A pretrained model and its full tunings on all examples of one task, with all seeds.
 
+    For tunings on shuffled labels, only how far spaces moved.
+    """
 
-def _needs(tuned: TunedSubject) -> tuple[str, ...]:
-    if tuned.special is not None:
-        return (specialise_key(tuned.special),)
-    return (train_stage_key(tuned.models, tuned.subject.recipe),) if tuned.subject.trained else ()
+    kind = "inside"
+    named = "look inside {self.tuned.subject.name} tuned for {self.tuned.asked.name}{self.control}"
+    stored = "inside"
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[InsideTuned]":
+        stages = [stage for stage in before if isinstance(stage, Tune) and stage.tuned.inside]
+        return [cls(tuned=stage.tuned, needs=(stage.key,)) for stage in stages]
+
+    def depends(self) -> list[Any]:
+        versions = [[schema.name, schema.version] for schema in INSIDE_TABLES.values()]
+        sizes, plan = asdict(InsideSizes()), self.models.plan.analysis
+        passes = [plan.tokens_per_batch, *plan.budget]
+        tuning = Tune(tuned=self.tuned).key
+        return ["inside", _INSIDE_VERSION, versions, tuning, sizes, *passes, self.models.data_key]
+
+    @property
+    def control(self) -> str:
+        return f" on {self.tuned.control}" if self.tuned.control else ""
+
+    @property
+    def estimate(self) -> float:
+        return 0.3 if len(self.tuned.inside) > 1 else 0.05
+
+    def plain_schemas(self) -> Schemas:
+        return {name: INSIDE_TABLES[name] for name in self.tuned.inside}
+
+    def run(self) -> dict[str, Any]:
+        with without_notes():
+            return super().run()
+
+    def make(self) -> Part:
+        models, subject, tuned = self.models, self.tuned.subject, self.tuned
+        found = self._tuned_models()
+        task, device = found[0].task, models.plan.training.device
+        asked = models.data.analysed
+        options = models.plan.analysis.passes(
+            max_length=found[0].max_length, corruption=models.objective(subject.recipe)
+        )
+        tables = inside_view(
+            tuned.load(),
+            [one.load(device) for one in found],
+            task,
+            models.tasks.data(tuned.asked),
+            untrained=models.load(subject.before_training()),
+            pretraining=asked,
+            tagged=asked if "upos" in asked.columns else None,
+            options=options,
+            sizes=InsideSizes(),
+            seeds=[one.seed for one in found],
+            only=tuned.inside,
+        )
+        shared = self.tuned.tuned_columns(task.shape, int(found[0].facts["examples"]))
+        return {name: frame.assign(**shared) for name, frame in tables.items()}
+
+    def _tuned_models(self) -> list[TunedModel]:
+        """The tuned models of all seeds, as `tune` left them."""
+        config = self.tuned.config
+        home = self.tuned.folder / self.tuned.asked.name / config.way
+        return [load_tuned(home / f"seed-{seed}") for seed in config.seeds]
 
 
 def _is_last(stage: Tune, after: Tune | None) -> bool:
-    """Whether no stage behind it reads the same features."""
+    """Whether no later stage reads the same features."""
     return stage.tuned.method == FROZEN and (after is None or not _share_features(stage.tuned, after.tuned))
 
 

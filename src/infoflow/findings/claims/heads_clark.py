@@ -1,0 +1,239 @@
+"""Claims about heads: C1, C2, C3, C4, C5."""
+
+from infoflow.heads import HEAD_COREFERENCE, HEAD_LAYER_DISTANCE, HEAD_RELATIONS, HEAD_SPECIAL_GRADIENT, HEAD_SURFACE
+from infoflow.probing import HEAD_PROBE
+
+from .._condition import GAIN, SHARE, Condition, exceeds, stays_below
+from .._finding import Control, Curves, claim
+from .._head_numbers import best_heads, busiest_layer, heads
+from .._held_out import CHOSEN
+from .._model_group import MASKED
+from .._sources import CLARK
+from .._table import Reading, Table, untrained
+
+_RELATIONS = {"determiners": ("det",), "objects": ("obj", "dobj"), "subjects": ("nsubj",), "adjectives": ("amod",)}
+
+
+_C1_READS: dict[str, Reading] = {
+    "gain": best_heads(
+        *(
+            heads(HEAD_RELATIONS.name, MASKED, convention="clark", relation=relation)
+            for relation in _RELATIONS.values()
+        ),
+        less="baseline",
+    )
+}
+
+
+@claim(
+    "heads:C1",
+    "Single heads of a masked LM find the head of a word in certain dependency relations, far better than a fixed "
+    "offset does.",
+    source=CLARK,
+    published="BERT-base on Stanford Dependencies, best head over best offset, in per cent: det 94.3 over 51.7, dobj "
+    "86.8 over 40.0, nsubj 58.5 over 45.5, amod 75.6 over 68.3; no head does well on all relations (34.5)",
+    statistic="for determiners, objects, subjects and adjectives the best head (in the better direction) is above "
+    "the best "
+    f"offset of -3 to 2, and by over ten points on average; heads are {CHOSEN}",
+    reads=_C1_READS,
+    controls=(Control(name="untrained model", reads=untrained(_C1_READS)),),
+    learned=(MASKED,),
+    minimum_seeds=1,
+)
+def c1(curves: Curves) -> list[Condition]:
+    """Heads of the masked LM that follow one dependency relation each."""
+    each = exceeds(
+        "accuracy of the relation's best head above that of the best fixed offset",
+        curves["gain"],
+        0.0,
+        "share of words",
+        list(_RELATIONS),
+        bounds=GAIN,
+        published=0.073,
+    )
+    mean = exceeds(
+        "the same, averaged over these relations",
+        curves["gain"].mean(axis=1, keepdims=True),
+        0.1,
+        "share of words",
+        bounds=GAIN,
+        published=0.274,
+    )
+    return [each, mean]
+
+
+def _score(probe: str, less: str = "") -> Reading:
+    return best_heads(Table(HEAD_PROBE.name, MASKED, known=True).where(probe=(probe,)), less=less)
+
+
+_C2_READS: dict[str, Reading] = {
+    "attention": _score("attention", less="baseline"),
+    "words": _score("attention+words"),
+    "distance": _score("distance+words"),
+}
+
+
+@claim(
+    "heads:C2",
+    "The attention of all heads of a masked LM together holds much of a sentence's dependency tree.",
+    source=CLARK,
+    published="unlabelled attachment score on the Penn Treebank, in per cent: attention 61, attention and GloVe 77, "
+    "distances and GloVe 58, an untrained BERT and GloVe 30, right-branching 26",
+    statistic="a linear combination of attention maps attaches more words rightly than attaching each to the word "
+    "beside it (on the better side) does, and attention with word vectors more than distances with word vectors",
+    reads=_C2_READS,
+    controls=(Control(name="untrained model", reads=untrained(_C2_READS)),),
+    learned=(MASKED,),
+    minimum_seeds=1,
+)
+def c2(curves: Curves) -> list[Condition]:
+    """The masked LM's attention, with all heads together, contains syntax."""
+    return [
+        exceeds(
+            "unlabelled attachment of the attention-only probe above that of the word beside",
+            curves["attention"],
+            0.0,
+            "share of words",
+            published=0.35,
+        ),
+        exceeds(
+            "the attention-and-words probe above the distance-and-words probe",
+            curves["words"] - curves["distance"],
+            0.0,
+            "share of words",
+            published=0.19,
+        ),
+    ]
+
+
+def _gain(less: str) -> Reading:
+    return best_heads(heads(HEAD_COREFERENCE.name, MASKED, mention="all"), less=less)
+
+
+_C3_READS: dict[str, Reading] = {"nearest": _gain("baseline"), "match": _gain("head_match")}
+
+
+@claim(
+    "heads:C3",
+    "A head of a masked LM attends from a mention to its antecedent, more often right than simple rules.",
+    source=CLARK,
+    published="BERT-base on CoNLL-2012, in per cent: head 5-4 65, head-word match 52, nearest mention 27, a "
+    "rule-based system 69",
+    statistic="the best head picks an antecedent's head word more often than the nearest mention and than head match; "
+    f"it is {CHOSEN}",
+    reads=_C3_READS,
+    controls=(Control(name="untrained model", reads=untrained(_C3_READS)),),
+    learned=(MASKED,),
+    minimum_seeds=1,
+)
+def c3(curves: Curves) -> list[Condition]:
+    """A coreference head of the masked LM."""
+    return [
+        exceeds(
+            f"accuracy of the best head above that of {control}",
+            curves[name],
+            0.0,
+            "share of mentions",
+            bounds=GAIN,
+            published=gain,
+        )
+        for name, control, gain in (
+            ("nearest", "the nearest mention", 0.38),
+            ("match", "the last mention with the same head word", 0.13),
+        )
+    ]
+
+
+def _surface(statistic: str) -> Table:
+    return heads(HEAD_SURFACE.name, MASKED, statistic=statistic)
+
+
+_C4_READS: dict[str, Reading] = {
+    "layer": busiest_layer(_surface("sep"), _surface("sep_to_sep"), relative=heads(HEAD_SPECIAL_GRADIENT.name, MASKED))
+}
+
+
+@claim(
+    "heads:C4",
+    "Heads of a masked LM attend to SEP where their function does not apply: much attention, little effect.",
+    source=CLARK,
+    published="over half of BERT's attention in layers 6 to 10 is on SEP; SEP attends to SEP with over 90 % there; "
+    "the loss's gradient with respect to that attention is small from layer 5 on (a figure)",
+    statistic="in the layer with most attention on SEP, more than half of all attention and of SEP's own falls on "
+    "it, and "
+    "the gradient of the loss there is smaller than with respect to attention on the most frequent other tokens; "
+    f"the layer is {CHOSEN}",
+    reads=_C4_READS,
+    controls=(Control(name="untrained model", reads=untrained(_C4_READS)),),
+    learned=(MASKED,),
+    minimum_seeds=1,
+)
+def c4(curves: Curves) -> list[Condition]:
+    """The masked LM's attention to SEP has no effect."""
+    at = ["the block where SEP has most attention"]
+    mass, own, gradient = (curves["layer"][:, column : column + 1] for column in range(3))
+    return [
+        exceeds("attention to SEP", mass, 0.5, "share of attention", at, bounds=SHARE),
+        exceeds("attention of SEP to SEP", own, 0.5, "share of attention", at, bounds=SHARE),
+        stays_below(
+            "gradient of the loss with respect to attention to SEP, relative to other frequent tokens",
+            gradient,
+            1.0,
+            "ratio",
+            at,
+        ),
+    ]
+
+
+def _c5_surface(statistic: str) -> Table:
+    return heads(HEAD_SURFACE.name, MASKED, statistic=statistic)
+
+
+_C5_READS: dict[str, Reading] = {
+    "positions": best_heads(_c5_surface("previous"), _c5_surface("next")),
+    "broad": best_heads(_c5_surface("entropy"), less="baseline"),
+    "layers": best_heads(heads(HEAD_LAYER_DISTANCE.name, MASKED, pairs="difference"), less="baseline"),
+}
+
+
+BROAD = -1.05
+
+
+@claim(
+    "heads:C5",
+    "A masked LM has heads for the previous and for the next token and heads that attend broadly, and heads of one "
+    "layer attend alike.",
+    source=CLARK,
+    published="BERT-base: 4 heads (layers 2, 4, 7, 8) with over 50 % on the previous token, 5 (layers 1, 2, 2, 3, 6) "
+    "on the next; broad heads in the lowest layers; heads of one layer lie together in a map of their distances",
+    statistic="some head has over half of its attention on the previous token and some on the next, some head's "
+    "entropy is "
+    "within 1.05 nats of uniform attention, and heads of one layer diverge less than heads with permuted layers; "
+    f"the heads are {CHOSEN}",
+    reads=_C5_READS,
+    controls=(Control(name="untrained model", reads=untrained(_C5_READS)),),
+    learned=(MASKED,),
+    minimum_seeds=1,
+)
+def c5(curves: Curves) -> list[Condition]:
+    """Positional and broad heads of the masked LM, and similar heads within a layer."""
+    return [
+        exceeds(
+            "mean attention of the most positional head",
+            curves["positions"],
+            0.5,
+            "share of attention",
+            ["previous token", "next token"],
+            bounds=SHARE,
+        ),
+        exceeds(
+            "entropy of the broadest head, less that of uniform attention",
+            curves["broad"],
+            BROAD,
+            "nats",
+            alone=False,  # all heads attend broadly before training
+        ),
+        exceeds(
+            "divergence of heads between layers less that within, beyond permuted layers", curves["layers"], 0.0, "nats"
+        ),
+    ]

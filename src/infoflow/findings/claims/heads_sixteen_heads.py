@@ -1,0 +1,314 @@
+"""Claims about heads: M1, M2, M3, M4, M5, M6, M7."""
+
+import numpy as np
+
+from infoflow.heads import ABLATION_TRANSFER
+
+from .._condition import SHARE, Condition, exceeds, stays_below
+from .._finding import Control, Curves, claim
+from .._head_numbers import MATTERS, SHARES, ablations, best_head_left, mattering_share, removal_curve
+from .._held_out import CHOSEN
+from .._model_group import TRANSLATION
+from .._over_time import prunable
+from .._sources import SIXTEEN_HEADS
+from .._table import Reading, Table, baselines, one_number, untrained
+
+TOGETHER = 0.05
+
+
+_M1_READS: dict[str, Reading] = {
+    "share": mattering_share(ablations("encoder", "self", "head")),
+    "together": removal_curve("random", kind="encoder-self"),
+}
+
+
+KEPT_ALONE = ablations("decoder", "cross", "others")
+
+
+@claim(
+    "heads:M1",
+    "Most heads of a translation encoder can be removed, one at a time, without a change that matters.",
+    source=SIXTEEN_HEADS,
+    published="8 of 96 encoder heads change BLEU (36.05) significantly when removed, 4 of them upwards",
+    statistic=f"share of the encoder's self-attention heads whose own ablation changes the loss by more than "
+    f"{MATTERS} nats "
+    "per predicted token (1 % of the perplexity), below half; while removing 80 % of them in random order raises "
+    f"it by over {TOGETHER}; significance of each head, corrected for their number, is in the table",
+    reads=_M1_READS,
+    controls=(
+        Control(name="untrained model", reads=untrained(_M1_READS)),
+        Control(
+            name="all but one cross-attention head of a layer removed",
+            reads={**_M1_READS, "share": mattering_share(KEPT_ALONE)},
+            decisive=False,
+        ),
+    ),
+    learned=(TRANSLATION,),
+    minimum_seeds=1,
+)
+def m1(curves: Curves) -> list[Condition]:
+    """Self-attention heads of the translation encoder, each ablated alone.
+
+    If attention as a whole does not matter, no single head does, so all heads together must matter.
+    """
+    return [
+        stays_below(
+            f"share of ablations that change the loss by more than {MATTERS} nats per token",
+            curves["share"][:, :1],
+            0.5,
+            "share of heads",
+            bounds=SHARE,
+            of=int(curves["share"][0, 1]),
+            alone=False,
+        ),
+        exceeds(
+            "rise of the loss with 80 % of these heads removed, in random order",
+            curves["together"][:, -1:] - curves["together"][:, :1],
+            TOGETHER,
+            "nats per token",
+        ),
+    ]
+
+
+ENOUGH = 0.05
+
+
+_M2_READS: dict[str, Reading] = {
+    "encoder": best_head_left("encoder", "self"),
+    "decoder": best_head_left("decoder", "self"),
+    "cross": best_head_left("decoder", "cross"),
+}
+
+
+@claim(
+    "heads:M2",
+    "One head is enough in most layers, but not in the late cross-attention.",
+    source=SIXTEEN_HEADS,
+    published="BLEU with the best single head: worst encoder layer −1.31, cross-attention layer 6 −13.56 and layer 5 "
+    "−1.55, decoder self-attention none significant",
+    statistic=f"the best single head costs less than {ENOUGH} nats per predicted token in over half of the layers, "
+    f"and more "
+    f"in the last cross-attention than in any self-attention, by over {MATTERS}; heads are {CHOSEN}",
+    reads=_M2_READS,
+    controls=(
+        Control(name="untrained model", reads=untrained(_M2_READS)),
+        Control(name="a random head left", reads=baselines(_M2_READS), decisive=False),
+    ),
+    learned=(TRANSLATION,),
+    minimum_seeds=1,
+)
+def m2(curves: Curves) -> list[Condition]:
+    """Every layer of the translation model with one head left, all other layers intact."""
+    others = np.concatenate([curves["encoder"], curves["decoder"]], axis=1)
+    layers = np.concatenate([others, curves["cross"]], axis=1)
+    return [
+        exceeds(
+            f"share of layers that lose less than {ENOUGH} nats per token with one head left",
+            (layers < ENOUGH).mean(axis=1, keepdims=True),
+            0.5,
+            "share of layers",
+            bounds=SHARE,
+            alone=False,  # an untrained model loses nothing: it counts with the heads that do cost
+        ),
+        exceeds(
+            "loss of the last cross-attention with one head left, less that of the worst self-attention",
+            curves["cross"][:, -1:] - others.max(axis=1, keepdims=True),
+            MATTERS,
+            "nats per token",
+        ),
+    ]
+
+
+CHEAP = 0.05
+
+
+_M3_READS: dict[str, Reading] = {
+    "importance": removal_curve("importance"),
+    "random": removal_curve("random"),
+}
+
+
+@claim(
+    "heads:M3",
+    "A large share of the heads can be removed without training, if the least important go first.",
+    source=SIXTEEN_HEADS,
+    published="about 20 % (WMT), 40 % (MNLI), 50 % (CoLA, MRPC) and 60 % (SST-2) go at no significant cost",
+    statistic=f"removing 20 % of all heads costs less than {CHEAP} nats per predicted token, and at 20, 40 and 60 % "
+    f"the "
+    f"order of importance costs less than random orders, by over {MATTERS}",
+    reads=_M3_READS,
+    controls=(
+        Control(
+            name="one random order for the order of importance",
+            reads={**_M3_READS, "importance": removal_curve("random", draw=0)},
+        ),
+        Control(name="untrained model", reads=untrained(_M3_READS)),
+    ),
+    learned=(TRANSLATION,),
+    minimum_seeds=1,
+)
+def m3(curves: Curves) -> list[Condition]:
+    """Heads of the translation model ablated in the order of their importance, without training."""
+    importance, random = curves["importance"], curves["random"]
+    return [
+        stays_below(
+            "rise of the loss with a fifth of the heads removed",
+            importance[:, 1:2] - importance[:, :1],
+            CHEAP,
+            "nats per token",
+            alone=False,  # an untrained model loses nothing: it counts with the cost of other heads
+        ),
+        exceeds(
+            "loss in random order less that in order of importance",
+            (random - importance)[:, 1:4],
+            MATTERS,
+            "nats per token",
+            [f"{share:.0%}" for share in SHARES[1:4]],
+        ),
+    ]
+
+
+KINDS = {"encoder": "encoder-self", "decoder": "decoder-self", "cross": "decoder-cross"}
+
+
+_M4_READS: dict[str, Reading] = {name: removal_curve("importance", kind) for name, kind in KINDS.items()}
+
+
+RANDOM: dict[str, Reading] = {name: removal_curve("random", kind) for name, kind in KINDS.items()}
+
+
+@claim(
+    "heads:M4",
+    "Cross-attention is the kind of attention that needs its heads.",
+    source=SIXTEEN_HEADS,
+    published="beyond 60 % of its heads cross-attention collapses; the other kinds keep about 30 BLEU with 20 % left",
+    statistic="with 60 and 80 % of a kind's heads removed in order of importance, the loss is higher for "
+    "cross-attention "
+    f"than for the encoder's and the decoder's self-attention, by over {MATTERS} nats per token",
+    reads=_M4_READS,
+    controls=(
+        Control(name="untrained model", reads=untrained(_M4_READS)),
+        Control(name="random orders", reads=RANDOM, decisive=False),
+    ),
+    learned=(TRANSLATION,),
+    minimum_seeds=1,
+)
+def m4(curves: Curves) -> list[Condition]:
+    """Heads of one kind of attention ablated, in the order of their importance."""
+    gaps = [curves["cross"][:, 3:] - curves[name][:, 3:] for name in ("encoder", "decoder")]
+    return [
+        exceeds(
+            "loss without cross-attention heads less that without as many of another kind",
+            np.concatenate(gaps, axis=1),
+            MATTERS,
+            "nats per token",
+            [f"{share:.0%}, {name} self-attention" for name in ("encoder", "decoder") for share in SHARES[3:]],
+        )
+    ]
+
+
+TRANSFER = Table(ABLATION_TRANSFER.name, TRANSLATION).where(kind="all")
+
+
+_M5_READS: dict[str, Reading] = {"correlation": TRANSFER.reduce(one_number)}
+
+
+@claim(
+    "heads:M5",
+    "Heads that matter on one domain matter on another.",
+    source=SIXTEEN_HEADS,
+    published="Pearson's r .56 (WMT, news and TED talks), .68 (BERT, matched and mismatched MNLI)",
+    statistic="correlation over heads of the change of the loss that each one's ablation makes on two corpora, above "
+    ".3 (a plan whose [corpus] has a transfer_name, or heads.ablation_transfer)",
+    reads=_M5_READS,
+    controls=(Control(name="shuffled heads", reads=baselines(_M5_READS)),),
+    learned=(TRANSLATION,),
+    minimum_seeds=1,
+)
+def m5(curves: Curves) -> list[Condition]:
+    """Effects of single ablations on two domains: the study's own sentences and those of `transfer_name`."""
+    return [
+        exceeds(
+            "correlation of the effects of ablation between two domains",
+            curves["correlation"],
+            0.3,
+            "Pearson's r",
+            published=0.56,
+        )
+    ]
+
+
+_M6_READS: dict[str, Reading] = {
+    "importance": removal_curve("importance"),
+    "oracle": removal_curve("oracle"),
+}
+
+
+@claim(
+    "heads:M6",
+    "Importance by gradient orders heads better for removal than what each one's ablation costs alone.",
+    source=SIXTEEN_HEADS,
+    published="the curve by importance lies above the one by single ablations; no number is given",
+    statistic="area between the two curves of the loss over 20 to 80 % of all heads removed, above .01 nats per token",
+    reads=_M6_READS,
+    controls=(
+        Control(
+            name="a random order for the order of importance",
+            reads={**_M6_READS, "importance": removal_curve("random", draw=0)},
+        ),
+        Control(name="untrained model", reads=untrained(_M6_READS)),
+    ),
+    learned=(TRANSLATION,),
+    minimum_seeds=1,
+)
+def m6(curves: Curves) -> list[Condition]:
+    """Order of importance compared with the order of each head's ablation cost."""
+    gap = (curves["oracle"] - curves["importance"])[:, 1:]
+    return [
+        exceeds(
+            "mean loss over 20 to 80 % of the heads removed: in order of single ablations less in order of importance",
+            gap.mean(axis=1, keepdims=True),
+            MATTERS,
+            "nats per token",
+        )
+    ]
+
+
+_M7_READS: dict[str, Reading] = {"prunable": prunable("importance")}
+
+
+@claim(
+    "heads:M7",
+    "That many heads can go shows early in training.",
+    source=SIXTEEN_HEADS,
+    published="IWSLT: from about epoch 10 on, 40 % of the heads can go at 85 to 90 % of the BLEU; in epochs 1 and 2 "
+    "every head costs alike",
+    statistic="largest share of heads, in order of importance, that goes at 90 % of the model's gain over unigrams: "
+    "over .1 higher at the middle checkpoint than at the first with a gain, and there at three quarters of the last "
+    "checkpoint's",
+    reads=_M7_READS,
+    controls=(Control(name="random order", reads={"prunable": prunable("random")}),),
+    learned=(TRANSLATION,),
+    minimum_seeds=1,
+)
+def m7(curves: Curves) -> list[Condition]:
+    """Share of removable heads at each checkpoint; only a study that keeps checkpoints can test it."""
+    share = curves["prunable"]
+    middle = share.shape[1] // 2
+    return [
+        Condition(
+            name="rise of the prunable share from the first checkpoint to the middle one",
+            values=share[:, [middle]] - share[:, :1],
+            labels=["middle"],
+            threshold=0.1,
+            unit="share of heads",
+        ),
+        Condition(
+            name="share prunable at the middle checkpoint less three quarters of the last one's",
+            values=share[:, [middle]] - 0.75 * share[:, -1:],
+            labels=["middle"],
+            threshold=0.0,
+            unit="share of heads",
+            alone=False,  # a constant share has its last value early: it counts with the rise
+        ),
+    ]

@@ -1,0 +1,217 @@
+"""Claims about probing: P1, P2, P4, P5, P6."""
+
+from infoflow.probing import BERT_SCORE as BERT_SCORE_TABLE
+
+from .._condition import CORRELATION, Condition, Verdict, exceeds
+from .._finding import Control, Curves, Given, claim
+from .._model_group import CAUSAL, MASKED, TRANSLATION
+from .._probing import TOKEN_TASKS, WHOLE, accuracy, at_best, trees
+from .._shapes import layer_names
+from .._sources import BERT_SCORE, CONTROL_TASKS, HIERARCHICAL_SYNTAX, LESSONS, STRUCTURAL_PROBE
+from .._table import Reading, Table, untrained
+
+_P1_READS: dict[str, Reading] = {"selectivity": accuracy(MASKED, TOKEN_TASKS, metric="selectivity")}
+
+
+@claim(
+    "probing:P-1",
+    "A linear probe is less selective on the embeddings than on some contextual layer: word identity lets it learn "
+    "random labels of word types too.",
+    source=CONTROL_TASKS,
+    published="layer 0 has the lowest selectivity of ELMo's layers",
+    statistic="accuracy on the task less that on the control task, of a linear probe: some layer above layer 0",
+    reads=_P1_READS,
+    controls=(Control(name="untrained model", reads=untrained(_P1_READS)),),
+    learned=(MASKED,),
+    given=Given(),
+    minimum_seeds=1,
+)
+def p1(curves: Curves) -> list[Condition]:
+    """Selectivity over layers."""
+    selectivity = curves["selectivity"]
+    return [
+        exceeds(
+            "highest selectivity of a contextual layer above that of layer 0",
+            (selectivity[:, 1:] - selectivity[:, :1]),
+            0.0,
+            "accuracy",
+            [f"layer {layer}" for layer in range(1, selectivity.shape[1])],
+            over="any",
+        )
+    ]
+
+
+SMALL = 0.01
+
+
+def _reads(labels: str) -> dict[str, Reading]:
+    found = {}
+    for name, share in (("few", SMALL), ("all", WHOLE)):
+        reading = at_best(MASKED, TOKEN_TASKS, share, labels=labels)
+        found |= {f"trained, {name}": reading, **untrained({f"untrained, {name}": reading})}
+    return found
+
+
+_P2_READS: dict[str, Reading] = _reads("task")
+
+
+@claim(
+    "probing:P-2",
+    "What pretraining gives shows where a probe has little training data of its own.",
+    source=LESSONS,
+    published="frozen LSTMs of random weights do strikingly well, an effect that disappears with less training data "
+    "(no number)",
+    statistic=f"accuracy of the best layer, trained less untrained, larger with {SMALL:.0%} of the probe's training "
+    "sentences than with all",
+    reads=_P2_READS,
+    controls=(Control(name="control task", reads=_reads("control")),),
+    learned=(MASKED,),
+    given=Given(),
+    minimum_seeds=1,
+)
+def p2(curves: Curves) -> list[Condition]:
+    """The gain of training by the size of the probe's own training data."""
+    few, whole = (curves[f"trained, {name}"] - curves[f"untrained, {name}"] for name in ("few", "all"))
+    return [
+        exceeds(
+            f"gain of training with {SMALL:.0%} of the probe's data above that with all", few - whole, 0.0, "accuracy"
+        )
+    ]
+
+
+_P4_READS: dict[str, Reading] = {
+    "uuas": trees(MASKED, "uuas"),
+    "spearman": trees(MASKED, "spearman"),
+    "beyond": trees(MASKED, "uuas", beyond_chain=True),
+}
+
+
+@claim(
+    "probing:P-4",
+    "Dependency trees lie in the geometry of a masked LM's states, up to a linear map.",
+    source=STRUCTURAL_PROBE,
+    published="undirected attachment of BERT-large 82.5 against 48.9 for a chain and 26.8 at layer 0 of ELMo "
+    "(unverified)",
+    statistic="structural probe: some contextual layer above a chain by five points of undirected attachment, and "
+    "above layer 0 in attachment and in rank correlation of distances",
+    reads=_P4_READS,
+    controls=(Control(name="untrained model", reads=untrained(_P4_READS)),),
+    learned=(MASKED,),
+    given=Given(),
+    minimum_seeds=1,
+)
+def p4(curves: Curves) -> list[Condition]:
+    """Trees in the geometry of states."""
+    uuas, spearman = curves["uuas"], curves["spearman"]
+    names = layer_names(uuas.shape[1] - 1, 1)
+    return [
+        exceeds(
+            "edges of a contextual layer beyond those of a chain of neighbours",
+            curves["beyond"][:, 1:],
+            0.05,
+            "share of edges",
+            names,
+            over="any",
+        ),
+        exceeds("edges beyond layer 0", uuas[:, 1:] - uuas[:, :1], 0.0, "share of edges", names, over="any"),
+        exceeds(
+            "rank correlation of distances beyond layer 0",
+            spearman[:, 1:] - spearman[:, :1],
+            0.0,
+            "",
+            names,
+            over="any",
+        ),
+    ]
+
+
+FEWEST = 4
+
+
+def _agreement(labels: str) -> Reading:
+    """Correlation of F with human scores over layers 0..L."""
+    return Table(BERT_SCORE_TABLE.name, MASKED).where(score="f", labels=labels).by(first=0)
+
+
+_P5_READS: dict[str, Reading] = {"correlation": _agreement("human")}
+
+
+def too_shallow(curves: Curves, verdict: Verdict) -> str | None:
+    """Report that the model is too shallow: the claim is about models of four layers or more."""
+    layers = curves["correlation"].shape[1] - 1
+    return f"it is about encoders of {FEWEST} layers or more, and this one has {layers}" if layers < FEWEST else None
+
+
+@claim(
+    "probing:P-5",
+    "BERTScore agrees with people best in a layer below the top.",
+    source=BERT_SCORE,
+    published="best layers: BERT-base 9 of 12, BERT-large 18 of 24, RoBERTa-large 17 of 24; but BART-base 6 of 6",
+    statistic="Pearson's correlation of BERTScore (F) with human scores of the same pairs: some layer below the top "
+    f"above the top; encoders alone, of {FEWEST} layers or more",
+    reads=_P5_READS,
+    controls=(
+        Control(name="permuted human scores", reads={"correlation": _agreement("permuted")}),
+        Control(name="untrained model", reads=untrained(_P5_READS), decisive=False),
+    ),
+    learned=(MASKED,),
+    hinders=too_shallow,
+    given=Given(tasks=("encoder", "masked-lm")),
+    minimum_seeds=1,
+)
+def p5(curves: Curves) -> list[Condition]:
+    """The layer whose similarity of texts agrees best with people."""
+    found = curves["correlation"]
+    return [
+        exceeds(
+            "correlation with people of a layer below the top, less that of the top",
+            found[:, :-1] - found[:, -1:],
+            0.0,
+            "correlation",
+            layer_names(found.shape[1] - 1, 0),
+            over="any",
+            bounds=(2 * CORRELATION[0], 2 * CORRELATION[1]),
+        )
+    ]
+
+
+TASKS = ("grandparent", "parent")
+
+
+_P6_READS: dict[str, Reading] = {"causal LM": accuracy(CAUSAL, TASKS), "translation": accuracy(TRANSLATION, TASKS)}
+
+
+@claim(
+    "probing:P-6",
+    "A translation encoder's states tell more of a word's constituents the higher the layer; a language model's rise "
+    "and fall.",
+    source=HIERARCHICAL_SYNTAX,
+    published="translation rises to its top layer, language models are best in the middle (unverified)",
+    statistic="label of the constituent two above (subtree of the dependency tree here), linear probe: the causal "
+    "LM's top lies below its best layer, the translation encoder's top is its best layer",
+    reads=_P6_READS,
+    controls=(Control(name="untrained models", reads=untrained(_P6_READS)),),
+    learned=(CAUSAL, TRANSLATION),
+)
+def p6(curves: Curves) -> list[Condition]:
+    """What translation keeps and language models lose: syntax at the top."""
+    causal, translation = curves["causal LM"], curves["translation"]
+    names = layer_names(causal.shape[1] - 1, 0)
+    return [
+        exceeds(
+            "causal LM: some layer above the top",
+            causal[:, :-1] - causal[:, -1:],
+            0.0,
+            "accuracy",
+            names,
+            over="any",
+            alone=False,
+        ),
+        exceeds(
+            "translation: the top above every other layer",
+            translation[:, -1:] - translation[:, :-1],
+            0.0,
+            "accuracy",
+            names,
+        ),
+    ]

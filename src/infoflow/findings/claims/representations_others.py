@@ -1,0 +1,143 @@
+"""Claims about representations: V18, Z1, Z2."""
+
+import numpy as np
+
+from .._condition import CORRELATION, Condition, exceeds, stays_below
+from .._curves import geometry, identity
+from .._finding import Control, Curves, claim
+from .._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES
+from .._shapes import depth_correlation, layer_names
+from .._sources import GEOMETRY, LESSONS_ON_WORDS
+from .._table import Reading, baselines, untrained
+
+_V18_READS = untrained({NAMES[o]: identity(o) for o in OBJECTIVES})
+
+
+TRAINED = identity(CAUSAL)
+
+
+@claim(
+    "representations:V-18",
+    "An untrained network keeps the identity of its tokens through all its layers.",
+    source=LESSONS_ON_WORDS,
+    published="no number for this measure; a trained causal LM falls from .992 to .768",
+    statistic="share of the 50 nearest neighbours that are the same token, untrained models: no layer lies .02 or "
+    "more below layer 1",
+    reads=_V18_READS,
+    controls=(Control(name="trained causal LM, which must lose it", reads=dict.fromkeys(_V18_READS, TRAINED)),),
+    learned=(CAUSAL,),
+    minimum_seeds=1,
+)
+def v18(curves: Curves) -> list[Condition]:
+    """Layers are 1..L."""
+    losses = {name: curve[:, :1] - curve[:, 1:] for name, curve in curves.items()}
+    layers = layer_names(next(iter(losses.values())).shape[1], 2)
+    return [
+        stays_below(
+            "loss of identity neighbours from layer 1, untrained",
+            np.concatenate(list(losses.values()), axis=1),
+            0.02,
+            "share of neighbours",
+            [f"{layer}, {name}" for name in losses for layer in layers],
+        )
+    ]
+
+
+_Z1_READS = {"masked": geometry(MASKED, "average_similarity")}
+
+
+@claim(
+    "representations:Z-1",
+    "In a masked LM the states of random words become more alike from layer to layer, until the last one, where they "
+    "part again.",
+    source=GEOMETRY,
+    published="BERT-base, layers 0 to 12: .105 .168 .219 .245 .327 .377 .420 .398 .399 .484 .561 .675 .477; the "
+    "study's masked LM stands in for BERT",
+    statistic="mean cosine of random word occurrences, masked LM: Spearman correlation with depth over layers 0..L−1 "
+    "above .8, and a fall of over .05 at the last layer",
+    reads=_Z1_READS,
+    controls=(
+        Control(name="isotropic Gaussian", reads=baselines(_Z1_READS)),
+        Control(name="untrained model", reads=untrained(_Z1_READS)),
+        Control(
+            name="Spearman's correlation in place of the cosine",
+            reads={"masked": geometry(MASKED, "average_similarity", space="rank")},
+            decisive=False,
+        ),
+    ),
+    learned=(MASKED,),
+    minimum_seeds=1,
+)
+def z1(curves: Curves) -> list[Condition]:
+    """Layers are 0..L; the study's masked LM represents BERT."""
+    curve = curves["masked"]
+    return [
+        exceeds(
+            "rank correlation of average similarity with depth, last layer aside",
+            depth_correlation(curve[:, :-1]),
+            0.8,
+            "Spearman's rho",
+            published=0.979,
+            bounds=CORRELATION,
+        ),
+        exceeds(
+            "fall of average similarity at the last layer",
+            curve[:, -2:-1] - curve[:, -1:],
+            0.05,
+            "cosine",
+            published=0.198,
+        ),
+    ]
+
+
+LANGUAGE_MODELS = (MASKED, CAUSAL)
+
+
+def _reads(measure: str) -> dict[str, Reading]:
+    names = {"self": measure, "average": "average_similarity"}
+    return {f"{o.name} {name}": geometry(o, each) for o in LANGUAGE_MODELS for name, each in names.items()}
+
+
+_Z2_READS = _reads("self_similarity")
+
+
+@claim(
+    "representations:Z-2",
+    "The occurrences of a word become less alike with depth, beyond what all words have in common.",
+    source=GEOMETRY,
+    published="self-similarity less average similarity, layers 0 and 11: BERT-base .849 and .164, GPT-2 .306 and "
+    ".129; the study's masked and causal LM stand in for them",
+    statistic="mean cosine within words less mean cosine of random occurrences: Spearman correlation with depth over "
+    "layers 0..L−1 below −.8, and a fall of over .05 (a quarter of the smaller published one), in both language models",
+    reads=_Z2_READS,
+    controls=(
+        Control(name="shuffled words", reads=_reads("shuffled_self_similarity")),
+        # Random attention mixes words too: it is not a null of this claim, but shows the contribution of training.
+        Control(name="untrained models", reads=untrained(_Z2_READS), decisive=False),
+    ),
+    learned=LANGUAGE_MODELS,
+    minimum_seeds=1,
+)
+def z2(curves: Curves) -> list[Condition]:
+    """Layers are 0..L; the study's masked and causal LM represent BERT and GPT-2."""
+    corrected = [(curves[f"{o.name} self"] - curves[f"{o.name} average"])[:, :-1] for o in LANGUAGE_MODELS]
+    names = [NAMES[o] for o in LANGUAGE_MODELS]
+    return [
+        stays_below(
+            "rank correlation of corrected self-similarity with depth, last layer aside",
+            np.concatenate([depth_correlation(curve) for curve in corrected], axis=1),
+            -0.8,
+            "Spearman's rho",
+            names,
+            published=-0.923,
+            bounds=CORRELATION,
+        ),
+        exceeds(
+            "fall of corrected self-similarity from layer 0 to the last layer but one",
+            np.concatenate([curve[:, :1] - curve[:, -1:] for curve in corrected], axis=1),
+            0.05,
+            "cosine",
+            names,
+            published=0.177,
+        ),
+    ]

@@ -1,0 +1,272 @@
+"""Coreference heads over a corpus with annotated mentions."""
+
+# N bootstrap block (64), L layer, H head, M mention
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from infoflow.flow import Activations, AttentionKey, Need, Reader
+from infoflow.foundation import NUM_BLOCKS, UserError
+from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+
+from ._head_measure import HEAD, HEAD_KEYS, KIND, LAYER, STACK, UNIFORM, SummedMeasure, each_head
+from ._rows import maxima, uniform_attention
+from ._words import Annotation, membership, word_attention
+
+_BRACKET = re.compile(r"(\()?([^()|\s]+)(\))?|(\))")
+_NAME = re.compile(r"^([^-\[]+)")
+_KIND = re.compile(r"^[^-\[]+(?:\[[^\]]*\])?-([^-\d\[][^-\[]*)")
+_HOLES = ("_", "-", "*", "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mention:
+    """Words start..end (both included) that refer to an entity."""
+
+    entity: str
+    start: int
+    end: int
+    head: int  # its head word
+    type: str  # pronoun, proper or nominal; "" if parts of speech are unknown
+    kind: str = ""  # of the entity, from the brackets: person, place, ...; "" if not given
+
+
+def read_mentions(
+    annotation: Sequence[str], heads: Sequence[int] | None = None, upos: Sequence[str] | None = None
+) -> list[Mention]:
+    """The mentions of a sentence, by head word.
+
+    Args:
+        annotation: For each word its opening and closing brackets: `(12` begins a mention of entity 12, `12)` ends it,
+            `(12)` is one word; several are joined by `|` or nothing. CorefUD's `(e12-person-1` has the entity before
+            the first hyphen and its kind after it. `_`, `-` and `*` mean none. Unmatched brackets are dropped.
+        heads: Governor of each word: a mention's head word is the first whose governor lies outside it. Without trees
+            it is the last word.
+        upos: Universal part of speech of each word, for the type.
+
+    >>> [(m.entity, m.start, m.end) for m in read_mentions(["(1", "1)", "(2)|(1)"])]
+    [('1', 0, 1), ('2', 2, 2), ('1', 2, 2)]
+    """
+    open_at: dict[str, list[tuple[int, str]]] = {}
+    spans: list[tuple[str, str, int, int]] = []
+    for word, text in enumerate(annotation):
+        if text in _HOLES:
+            continue
+        for begins, name, ends, _ in _BRACKET.findall(text):
+            match = _NAME.match(name)
+            if match is None:
+                continue
+            entity = match.group(1)
+            if begins:
+                kind = _KIND.match(name)
+                open_at.setdefault(entity, []).append((word, kind.group(1) if kind else ""))
+            if ends and open_at.get(entity):
+                start, named = open_at[entity].pop()
+                spans.append((entity, named, start, word))
+    found = [_mention(*span, heads, upos) for span in spans]
+    return sorted(found, key=lambda mention: mention.head)
+
+
+def _mention(
+    entity: str, named: str, start: int, end: int, heads: Sequence[int] | None, upos: Sequence[str] | None
+) -> Mention:
+    inside = range(start, end + 1)
+    head = end if heads is None else next((word for word in inside if heads[word] not in inside), end)
+    kinds = {"PRON": "pronoun", "PROPN": "proper"}
+    kind = "" if upos is None else kinds.get(upos[head], "nominal")
+    return Mention(entity=entity, start=start, end=end, head=head, type=kind, kind=named)
+
+
+def antecedents(mentions: Sequence[Mention], index: int) -> set[int]:
+    """Head words of the earlier mentions of the same entity."""
+    own = mentions[index]
+    return {m.head for m in mentions if m.entity == own.entity and m.head < own.head}
+
+
+def nearest(mentions: Sequence[Mention], index: int) -> int | None:
+    """Head word of the nearest mention before this one."""
+    return max((m.head for m in mentions if m.head < mentions[index].head), default=None)
+
+
+def head_match(mentions: Sequence[Mention], index: int, words: Sequence[str]) -> int | None:
+    """Head word of the last mention before this one with the same head word, in any case."""
+    own = words[mentions[index].head].lower()
+    return max(
+        (m.head for m in mentions if m.head < mentions[index].head and words[m.head].lower() == own), default=None
+    )
+
+
+TYPES = ("all", "pronoun", "proper", "nominal")
+CANDIDATES = ("words", "mentions")
+
+MENTION = Column("mention", "string", "", "all, pronoun, proper or nominal")
+HEAD_MATCH = Column(
+    "head_match",
+    "float64",
+    "share",
+    "a second control: the last mention before with the same head word",
+)
+HEAD_COREFERENCE = TableSchema(
+    name="head_coreference",
+    version=2,
+    description="Share of mentions with an antecedent in the sentence whose head word attends most to the head word of "
+    "one of their antecedents; m words with the same largest weight count 1/m each.",
+    made_by="it needs a corpus with coreference annotation, such as CoNLL-2012 or CorefUD, and a plan that does "
+    "not leave it out",
+    columns=(
+        *HEAD_KEYS,
+        MENTION,
+        HEAD_MATCH,
+        UNIFORM,
+        *estimate_columns("share", "share of mentions", "the nearest mention before", "mentions"),
+    ),
+)
+
+
+class Coreference(SummedMeasure):
+    """How often a head attends from a mention to one of its antecedents.
+
+    Attention is merged into words, with the diagonal set to 0. A mention's head word follows from the tree if the
+    corpus has trees, else it is its last word. In causal attention the antecedent is always visible.
+
+    Args:
+        column: The corpus's per-word column with coreference brackets, see `read_mentions`: a column of
+            `Corpus.from_tagged`, or of `Corpus.from_conllu(path, misc=("Entity",))`. Without it the table is empty.
+        candidates: `"words"`: all other words; `"mentions"`: the head words of the mentions before.
+
+    Source: [@clark2019], whose code was never released.
+    """
+
+    table: ClassVar[TableSchema] = HEAD_COREFERENCE
+    needs: frozenset[Need] = frozenset({"attention"})
+
+    def __init__(self, column: str = "entity", candidates: str = "words") -> None:
+        super().__init__()
+        if candidates not in CANDIDATES:
+            raise UserError(f'candidates must be "words" or "mentions". Got {candidates}.')
+        self.column, self.candidates = column, candidates
+        self._annotation: Annotation | None = None
+        self._stack = ""
+
+    def prepare(self, reader: Reader) -> None:
+        self._stack = reader.source_stack
+        optional = [name for name in ("head", "upos") if name in reader.corpus.columns]
+        self._annotation = Annotation.of(reader.corpus, ("words", self.column, *optional))
+
+    def update(self, activations: Activations) -> None:
+        key: AttentionKey = (self._stack, "self")
+        stream = activations.streams[self._stack]
+        if self._annotation is None or key not in activations.attention or int(stream.words.max()) < 0:
+            return
+        present = membership(stream.words).any(1)
+        questions = _Questions(self._mentions(activations.sentence_ids), present, activations.blocks.numpy())
+        for name, sums in questions.controls().items():
+            self._add(name, sums)
+        if questions.empty:
+            return
+        allowed = questions.allowed(self.candidates).to(stream.words.device)
+        masks = activations.visible_keys(key)
+        uniform = {id(mask): word_attention(uniform_attention(mask), stream.words) for mask in masks}
+        of_mask = {mask: questions.hits(one, one, allowed) for mask, one in uniform.items()}
+        hits = [
+            questions.hits(word_attention(weights.float(), stream.words), uniform[id(mask)], allowed)
+            for weights, mask in zip(activations.attention[key], masks, strict=True)
+        ]
+        self._add_layers("uniform", [of_mask[id(mask)] for mask in masks])
+        self._add_layers("hits", hits)
+
+    def _mentions(self, sentence_ids: np.ndarray) -> list[tuple[list[Mention], Sequence[str]]]:
+        assert self._annotation is not None
+        names = self._annotation.names
+        sentences = (dict(zip(names, row, strict=True)) for row in self._annotation.rows(sentence_ids))
+        return [(read_mentions(s[self.column], s.get("head"), s.get("upos")), s["words"]) for s in sentences]
+
+    def result(self) -> pd.DataFrame:
+        rows = self._rows() if "hits.0" in self._sums else []
+        return pd.DataFrame(rows, columns=self.table.column_names)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        count, near, match = (self._sums[name] for name in ("count", "nearest", "match"))
+        rows = []
+        for number, kind in enumerate(TYPES):
+            total = count[:, number].sum()
+            if total == 0:
+                continue
+            uniform = [sums[:, 0, number].sum() / total for sums in self._layers("uniform")]
+            for layer, head, hits in each_head(self._layers("hits")):
+                estimate = ratio_estimate(hits[:, number], count[:, number], near[:, number].sum() / total, "share")
+                where = {STACK: self._stack, KIND: "self", LAYER: layer, HEAD: head}
+                controls = {HEAD_MATCH: match[:, number].sum() / total, UNIFORM: uniform[layer]}
+                rows.append(where | {MENTION: kind} | controls | estimate)
+        return rows
+
+
+class _Questions:
+    """The mentions of a batch with an antecedent, and the right answers for each."""
+
+    def __init__(
+        self,
+        sentences: list[tuple[list[Mention], Sequence[str]]],
+        present: Bool[Tensor, "sentence word"],
+        blocks: np.ndarray,
+    ) -> None:
+        self._present, self._blocks = present.cpu(), blocks
+        self._asked: list[tuple[int, Mention, set[int], set[int], bool, bool]] = []
+        for b, (mentions, words) in enumerate(sentences):
+            there = [m for m in mentions if m.head < present.shape[1] and bool(present[b, m.head])]
+            for index, mention in enumerate(there):
+                right = antecedents(there, index)
+                if right:
+                    before = {m.head for m in there if m.head < mention.head}
+                    near, match = nearest(there, index), head_match(there, index, words)
+                    self._asked.append((b, mention, right, before, near in right, match in right))
+
+    @property
+    def empty(self) -> bool:
+        return not self._asked
+
+    def controls(self) -> dict[str, np.ndarray]:
+        """(64, type) numbers of mentions, and of those that each control predicts correctly."""
+        sums = {name: np.zeros((NUM_BLOCKS, len(TYPES))) for name in ("count", "nearest", "match")}
+        for b, mention, _, _, near, match in self._asked:
+            for number in _types(mention):
+                for name, score in (("count", 1), ("nearest", near), ("match", match)):
+                    sums[name][self._blocks[b], number] += score
+        return sums
+
+    def allowed(self, candidates: str) -> Bool[Tensor, "mention word"]:
+        """The candidate words of each mention."""
+        rows = self._present[[b for b, *_ in self._asked]].clone()
+        for row, (_, mention, _, before, _, _) in zip(rows, self._asked, strict=True):
+            row[mention.head] = False
+            if candidates == "mentions":
+                row &= torch.isin(torch.arange(len(row)), torch.tensor(sorted(before)))
+        return rows
+
+    def hits(
+        self,
+        merged: Float[Tensor, "sentence head word word"],
+        uniform: Float[Tensor, "sentence head=1 word word"],
+        allowed: Bool[Tensor, "mention word"],
+    ) -> Float[np.ndarray, "block head type"]:
+        asked = [b for b, *_ in self._asked], slice(None), [mention.head for _, mention, *_ in self._asked]
+        rows, visible = merged[asked], uniform[asked] > 0  # mention, head, word
+        chosen = maxima(rows.unsqueeze(2), (visible & allowed.unsqueeze(1)).unsqueeze(2)).squeeze(2).cpu().numpy()
+        sums = np.zeros((NUM_BLOCKS, merged.shape[1], len(TYPES)))
+        for (b, mention, right, *_), answers in zip(self._asked, chosen, strict=True):
+            hit = answers[:, list(right)].sum(1)
+            for number in _types(mention):
+                sums[self._blocks[b], :, number] += hit
+        return sums
+
+
+def _types(mention: Mention) -> list[int]:
+    return [0, TYPES.index(mention.type)] if mention.type else [0]

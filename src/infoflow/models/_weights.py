@@ -1,0 +1,198 @@
+"""Checks that the weights of a checkpoint are complete, fit the model, and are all used."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from infoflow.foundation import UserError, current_display
+
+from ._first_pass import output_embeddings
+
+# Buffers saved by older versions of transformers; today they are computed.
+_COMPUTED = re.compile(
+    r"(position_ids|token_type_ids|inv_freq|masked_bias|relative_position_index|attn\.bias|attention\.bias|"
+    r"attn_bias|causal_mask|scale_attn|pos_emb(ed)?\.(sin|cos)|(sin|cos)_cached|num_batches_tracked)$"
+)
+
+
+def check_loaded(model: PreTrainedModel, report: Mapping[str, Any], home: Path | str) -> None:
+    """Compare the loaded weights with the model's, and remove an unsaved, unused pooler.
+
+    Args:
+        model: The module as it was loaded.
+        report: The loading info of `from_pretrained(..., output_loading_info=True, ignore_mismatched_sizes=True)`.
+        home: Where the checkpoint is.
+
+    Raises:
+        UserError: Weights are missing or have another shape, so that they would be random; or the model ignores weights
+            of its blocks in the checkpoint.
+    """
+    mismatched = {name: (tuple(found), tuple(wanted)) for name, found, wanted in report["mismatched_keys"]}
+    missing = _without_unused_poolers(model, set(report["missing_keys"]) - mismatched.keys())
+    _check_names(model, missing, set(report["unexpected_keys"]), home)
+    _check_missing(model, missing, home)
+    _check_shapes(mismatched, home)
+    _check_unexpected(model, {key for key in report["unexpected_keys"] if not _COMPUTED.search(key)}, home)
+
+
+def _without_unused_poolers(model: PreTrainedModel, missing: set[str]) -> set[str]:
+    """Drop poolers that were not saved; `EncoderDecoderModel.from_pretrained` always builds its encoder with one."""
+    if model.base_model is not model and output_embeddings(model) is None:
+        return missing  # a classifier uses its pooler
+    for name, child in list(model.named_modules()):
+        pooler = getattr(child, "pooler", None)
+        if not isinstance(pooler, nn.Module):
+            continue
+        start = f"{name}.pooler." if name else "pooler."
+        weights = {f"{start}{key}" for key, _ in pooler.named_parameters()}
+        if weights and weights <= missing:
+            child.pooler = None
+            missing = missing - weights
+    return missing
+
+
+def _check_names(model: PreTrainedModel, missing: set[str], unexpected: set[str], home: Path | str) -> None:
+    """Refuse a file with other names, as when the state of a wrapper or trainer was saved."""
+    ends = tuple(f".{name}" for name in missing)
+    wrapped = {name for name in unexpected if name.endswith(ends)}
+    nothing = missing >= {name for name, _ in model.named_parameters()}
+    if strange := wrapped if 2 * len(wrapped) >= len(missing) else unexpected if nothing else set():
+        raise UserError(
+            f"The weights in {home} must have the names that {type(model).__name__} gives them. They are called "
+            f"{listed(strange)}. If a wrapper or a trainer wrote them (DataParallel, torch.compile, Lightning), save "
+            "the model inside it with save_pretrained; otherwise correct `architectures` in its config.json."
+        )
+
+
+def _check_missing(model: PreTrainedModel, missing: set[str], home: Path | str) -> None:
+    if not missing:
+        return
+    layers = whole_layers(missing, {name for name, _ in model.named_parameters()} - missing)
+    what = f"the layers {listed(layers)}" if layers else f"{len(missing)} weights"
+    body = f"{model.base_model_prefix}."
+    if layers:
+        advice = "Correct the number of layers in its config.json, so that it says what was saved"
+    elif model.base_model is not model and not any(name.startswith(body) for name in missing):
+        advice = "Correct the `architectures` in its config.json, so that it says what was saved"
+    else:
+        advice = "Save or download the model again, or correct its config.json, so that it says what was saved"
+    raise UserError(
+        f"The checkpoint {home} lacks {what} of {type(model).__name__}, which would be random: {listed(missing)}. "
+        f"{advice}."
+    )
+
+
+def _check_shapes(mismatched: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]], home: Path | str) -> None:
+    if not mismatched:
+        return
+    name, (found, wanted) = min(mismatched.items())
+    more = f" (and {len(mismatched) - 1} more weights)" if len(mismatched) > 1 else ""
+    raise UserError(
+        f"The weights in {home} have other shapes than its config.json says: {name} is {_sizes(found)}, but must be "
+        f"{_sizes(wanted)}{more}. Correct its config.json, or save or download the model again."
+    )
+
+
+def _sizes(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "a single number"
+
+
+def _check_unexpected(model: PreTrainedModel, unexpected: set[str], home: Path | str) -> None:
+    """Warn of unused weights outside the model's blocks; unused ones inside would change the function."""
+    if not unexpected:
+        return
+    lists = [name for name, child in model.named_modules() if isinstance(child, nn.ModuleList)]
+    used = {name for name, _ in model.named_parameters()}
+    ignored = [
+        layer
+        for layer in whole_layers(unexpected, used)
+        if any(_same_list(layer.rpartition(".")[0], one) for one in lists)
+    ]
+    if ignored:
+        raise UserError(
+            f"The checkpoint {home} holds layers that its config.json does not count, and that would be ignored: "
+            f"{listed(ignored)}. Correct the number of layers there, so that it says what was saved."
+        )
+    if parts := {name for name in unexpected if _is_inside(name, model, used)}:
+        raise UserError(
+            f"The checkpoint {home} holds weights of layers that {type(model).__name__}, as its config.json describes "
+            f"it, does not have, so the model would compute something else: {listed(parts)}. Correct its config.json, "
+            "so that it says what was saved."
+        )
+    current_display().warn(
+        f"{len(unexpected)} weights of the checkpoint {home} have no place in {type(model).__name__} and are left out: "
+        f"{listed(unexpected)}. If they matter, correct `architectures` in its config.json."
+    )
+
+
+def _is_inside(name: str, model: PreTrainedModel, used: set[str]) -> bool:
+    """Whether a weight belongs to a block of the model, or to a module with other used weights."""
+    start = f"{model.base_model_prefix}."
+    own = {one.removeprefix(start) for one in used}
+    blocks, name = {layer for one in own for layer in _layers_of(one)}, name.removeprefix(start)
+    if not blocks.isdisjoint(_layers_of(name)):
+        return True
+    parent, _, leaf = name.rpartition(".")
+    return (
+        leaf in ("weight", "bias")
+        and name not in own
+        and any(
+            isinstance(child, nn.Linear | nn.LayerNorm) and path == parent
+            for path, child in ((path.removeprefix(start), child) for path, child in model.named_modules())
+            if path
+        )
+    )
+
+
+def whole_layers(names: Iterable[str], others: Iterable[str]) -> list[str]:
+    """Layers, as `encoder.layer.3`, whose weights are in `names` and not in `others`."""
+    there = {layer for name in others for layer in _layers_of(name)}
+    found = dict.fromkeys(layer for name in names for layer in _layers_of(name)[:1])
+    return sorted(
+        (layer for layer in found if not any(_same_list(layer, one) for one in there)), key=lambda layer: _order(layer)
+    )
+
+
+def check_finite(model: PreTrainedModel, home: Path | str) -> None:
+    """Refuse weights that are not finite: they would make every result NaN.
+
+    Raises:
+        UserError: NaN or infinity is among them.
+    """
+    for name, parameter in model.named_parameters():
+        if not parameter.is_floating_point() or parameter.is_meta:
+            continue
+        finite = int(parameter.isfinite().sum())
+        if finite < parameter.numel():
+            bad = parameter.numel() - finite
+            raise UserError(
+                f"Weights must be finite numbers. In {home} {bad:,} of {parameter.numel():,} values of {name} are NaN "
+                "or infinite: the file is damaged, or the training diverged. Save or download the model again, or "
+                "take an earlier checkpoint."
+            )
+
+
+def _layers_of(name: str) -> list[str]:
+    """`a.3` and `a.3.b.0` for `a.3.b.0.weight`, the outermost first."""
+    parts = name.split(".")
+    return [".".join(parts[: i + 1]) for i, part in enumerate(parts) if i and part.isdecimal()]
+
+
+def _same_list(first: str, second: str) -> bool:
+    """Whether two paths are equal up to a model prefix in one of them."""
+    return first == second or first.endswith("." + second) or second.endswith("." + first)
+
+
+def _order(layer: str) -> tuple[str, int]:
+    before, _, index = layer.rpartition(".")
+    return before, int(index)
+
+
+def listed(names: Iterable[str]) -> str:
+    """The first five names, and the number of further ones."""
+    names = names if isinstance(names, list) else sorted(names)
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

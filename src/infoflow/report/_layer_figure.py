@@ -1,0 +1,168 @@
+"""Declarative layer figures: their drawing and wording are data, and one builder makes the figure."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infoflow.results import TableSchema
+
+from ._curves import curves, interval_note, sample_note
+from ._figure import Method, Panel, ReportFigure
+from ._in_words import Candidate, both_extremes, sentence
+from ._series import Series
+from ._shown_models import ShownModels
+from ._trends import Wording, change, control_sentence, order_sentence, trend_sentences, trend_words
+from .forms._layer_chart import LayerChart, panel_scales
+from .forms._lines import ANY
+
+HOW_BANDS = (
+    "A band is a 95% interval: where two bands lie apart, the difference is not noise. "
+    "The dashed grey line is a model of the same shape that was never trained."
+)
+
+_TOLD = 3  # panels that the text describes
+
+
+def moves(noun: str, unit: str = "") -> Wording:
+    """Wording such as "the share in causal LM rises by 0.21"."""
+    return Wording(unit, "rises by", "falls by", subject=lambda series: f"{noun} in {series.label}")
+
+
+def no_caption(rows: pd.DataFrame) -> str:
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class LayerFigure:
+    """A figure with one line per model, and sentences about these lines.
+
+    Its axis title and reading guide may name columns of the table: "{neighbours} nearest neighbours".
+    """
+
+    id: str
+    question: str
+    table: TableSchema
+    axis: Mapping[str, Any]  # the chart's description of its values (see `LayerChart`)
+    how_to_read: Sequence[str]
+    method: Method
+    noun: str  # what changes with depth, without a number: "the share of neighbours that are the same token"
+    wording: Wording  # the same with numbers
+    top: str = ""  # start of a sentence on the order of the lines at the top layer
+    caption: Callable[[pd.DataFrame], str] = no_caption  # follows the note on the bands
+    claims: Sequence[str] = ()
+    panels: str = ""  # a column of the table: one panel per value
+    titles: Mapping[str, str] = field(default_factory=dict)  # panel titles in order; other panels follow
+    zero: float = math.inf  # see `panel_scales`
+
+    def drawn(self, rows: pd.DataFrame, series: list[Series], **own: Any) -> ReportFigure:
+        """The figure of rows with the column `series`; `own` overrides parts of the declaration."""
+        parts = self._parts(rows)
+        tables = {title: with_convergence(curves(part), part) for title, part in parts.items()}
+        axis, scale = {**self.axis, "y_title": filled(self.axis["y_title"], rows)}, ""
+        if self.panels:
+            named = [one.assign(**{self.panels: parts[title][self.panels].iloc[0]}) for title, one in tables.items()]
+            panels, scale = shared_panels(tables, lambda _: series, zero=self.zero, **axis)
+        else:
+            named = [tables[""]]
+            panels = [Panel.of(LayerChart(table=tables[""], series=series, **axis))]
+        data = pd.concat(named, ignore_index=True)
+        caption = " ".join(filter(None, (interval_note(data), self.caption(rows), scale))) + sample_note(rows)
+        figure = ReportFigure(
+            id=self.id,
+            question=self.question,
+            answer=self._answer(parts, series),
+            words=trend_words(rows, series, self.noun) if not self.panels else _panel_words(parts, series, self.noun),
+            panels=panels,
+            caption=caption,
+            how_to_read=[filled(text, rows) for text in self.how_to_read],
+            method=self.method,
+            data=data,
+            tables=(self.table.name,),
+            findings=tuple(self.claims),
+        )
+        return replace(figure, **own)
+
+    def _parts(self, rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+        if not self.panels:
+            return {"": rows}
+        measured = list(dict.fromkeys(rows[self.panels]))
+        values = [*(value for value in self.titles if value in measured)]
+        values += [value for value in measured if value not in self.titles]
+        return {self.titles.get(value, str(value)): rows[rows[self.panels] == value] for value in values}
+
+    def _answer(self, parts: Mapping[str, pd.DataFrame], series: list[Series]) -> list[str]:
+        if not self.panels:
+            order = order_sentence(parts[""], series, self.top) if self.top else ""
+            return [*([order] if order else []), *trend_sentences(parts[""], series, self.wording)]
+        told = []
+        for title, own in list(parts.items())[:_TOLD]:
+            first = trend_sentences(own, series, self.wording)[0]
+            told.append(f"{title[:1].upper()}{title[1:]}: {first[:1].lower()}{first[1:]}")
+        control = control_sentence(parts.values(), series, self.wording.unit)
+        return [*told, control] if control else told
+
+
+def _panel_words(parts: Mapping[str, pd.DataFrame], series: list[Series], noun: str) -> str:
+    """The largest and smallest changes of lines from bottom to top, in the first panels."""
+    told = []
+    for title, own in list(parts.items())[:_TOLD]:
+        lines = [line for line in series if len(own[(own["series"] == line.key) & own["trained"]])]
+        gains = both_extremes([Candidate(f"in {line.label}", change(own, line.key)) for line in lines])
+        told += [f"{title}, {gains}"] if gains else []
+    return sentence(f"the change of {noun} from bottom to top is, for {'; for '.join(told)}") if told else ""
+
+
+def filled(text: str, rows: pd.DataFrame) -> str:
+    """Fill in the first value of each column that the text names."""
+    return text.format_map(rows.iloc[0]) if "{" in text else text
+
+
+def layer_panels(
+    tables: Mapping[Any, pd.DataFrame],
+    lines: ShownModels | Callable[[Any], list[Series]],
+    title: Callable[[Any], str] = str,
+    **axis: Any,
+) -> list[Panel]:
+    """One panel per table; `lines`: each panel's lines by key, or the models whose trained ones it shows.
+
+    `axis` applies to all panels (see `LayerChart`).
+    """
+
+    def shown(key: Any) -> list[Series]:
+        table = tables[key]
+        return lines.present(table[table["group"] == "trained"]) if isinstance(lines, ShownModels) else lines(key)
+
+    return [Panel.of(LayerChart(table=own, series=shown(key), **axis), title(key)) for key, own in tables.items()]
+
+
+def shared_panels(
+    tables: Mapping[str, pd.DataFrame],
+    lines: ShownModels | Callable[[Any], list[Series]],
+    zero: float = math.inf,
+    **axis: Any,
+) -> tuple[list[Panel], str]:
+    """The same panels on one scale unless their spans differ greatly, and a note on it; `zero`: see `panel_scales`."""
+    shared = "Panels share one scale." if len(tables) > 1 else ""
+    scales = panel_scales(tables.values(), shared, axis.get("bounds", ANY), zero)
+    return layer_panels(tables, lines, y_range=scales.shared, **axis), scales.note
+
+
+def stacked(tables: Mapping[Any, pd.DataFrame], *columns: str) -> pd.DataFrame:
+    """All rows, with their tables' keys in these columns."""
+    keys = {key: key if isinstance(key, tuple) else (key,) for key in tables}
+    parts = [table.assign(**dict(zip(columns, keys[key], strict=True))) for key, table in tables.items()]
+    return pd.concat(parts, ignore_index=True)
+
+
+def with_convergence(table: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
+    """`curves(frame)`; if `frame` has a column `converged`, so does the result: whether every seed has converged."""
+    if "converged" not in frame:
+        return table
+    groups = frame.assign(group=np.where(frame["trained"], "trained", "untrained"))
+    found = groups.groupby(["series", "group", "layer"])["converged"].all()
+    keys = pd.MultiIndex.from_frame(table[["series", "group", "layer"]])
+    return table.assign(converged=found.reindex(keys, fill_value=True).to_numpy(dtype=bool))

@@ -1,0 +1,292 @@
+"""How hard a task is to read: the bits that its labels take given the vectors, and the required probe size."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infoflow.probing import PROBE_CODELENGTH
+
+from .._curves import interval_note, samples_at
+from .._figure import ReportFigure
+from .._in_words import Candidate, extremes_words
+from .._layer_figure import layer_panels, stacked
+from .._numbers import estimate_text, listed, number
+from .._samples import Estimate
+from .._series import Series
+from .._shown_models import ShownModels
+from ..forms._lines import POSITIVE, SHARE
+from ._methods import CODELENGTH
+from ._rows import (
+    CONTROL_TASK,
+    SHUFFLED,
+    Case,
+    alike_text,
+    any_trained,
+    best_layer,
+    case_name,
+    cases_of,
+    curves_with,
+    held_out_at,
+    left_out_note,
+    most_layered,
+    of,
+    one_probe,
+    probe_label,
+    ratio,
+    sentence_start,
+    task_label,
+    tasks_of,
+    times,
+    told_of,
+)
+
+CODES = ("online", "variational")
+_CONTROLS = {"control": CONTROL_TASK, "shuffled": SHUFFLED}
+_TOLD = 4  # tasks with their own sentence
+MOST_CODED = 6  # tasks with panels
+CODED = {"bounds": POSITIVE, "controls": tuple(_CONTROLS.values())}
+_METRICS = {
+    "compression": {**CODED, "y_title": "compression (times shorter)", "baseline_name": "uniform code"},
+    "accuracy": {**CODED, "y_title": "accuracy of the same probe", "baseline_name": "majority class", "bounds": SHARE},
+}
+_LEVEL = 0.02  # a negligible difference of accuracy
+
+
+def bits_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """Compression over layers, next to the same probe's accuracy; None without either."""
+    every = one_probe(in_bits(frame))
+    code = next((name for name in CODES if len(of(every, code=name, labels="task", metric="compression"))), "")
+    rows = of(every, code=code)
+    own = of(rows, labels="task", metric="compression")
+    if not any_trained(own):
+        return None
+    tasks = tasks_of(own)
+    shown = most_layered(own, tasks, MOST_CODED)
+    tables = {(task, metric): coded_table(of(rows, metric=metric), task) for task in tasks for metric in _METRICS}
+    tables = {key: table for key, table in tables.items() if len(table)}
+    data = stacked(tables, "task", "metric").assign(code=code)
+    return ReportFigure(
+        id="probe-bits",
+        question="How hard is each task to read?",
+        answer=[
+            *(_task_sentence(of(rows, metric="compression", task=task), task, models) for task in shown[:_TOLD]),
+            *_beside_accuracy(rows, shown),
+            *_codes_agree(of(every, metric="compression"), code, models),
+        ],
+        words=_words(own, of(rows, labels="control", metric="compression"), models),
+        panels=[
+            panel
+            for (task, metric), table in tables.items()
+            if task in shown
+            for panel in layer_panels({f"{task_label(task)}: {metric}": table}, models, **_METRICS[metric])
+        ],
+        caption=f"{interval_note(data)} {_how_coded(own, code)} Each panel has its own scale."
+        f"{left_out_note(tasks, shown)}",
+        how_to_read=[
+            "Compression: how many times shorter the labels are for someone who has this layer's vectors than for "
+            "someone who knows nothing but how many classes there are. Higher is easier: fewer bits in all, for the "
+            "labels and for the probe that reads them.",
+            "Accuracy asks whether a probe gets there in the end; bits also count how many examples, or how large a "
+            "probe, it took. So a task may be learned as well as its control in accuracy, and be far cheaper in bits.",
+            "Grey: the control task (every type of word has one label by chance), labels shuffled over all examples, "
+            "and, dashed, a model that was never trained. Shuffled labels cannot be compressed: their line lies at 1 "
+            "or slightly below, and above it something would be wrong.",
+        ],
+        method=CODELENGTH,
+        data=data,
+        tables=(PROBE_CODELENGTH.name,),
+        findings=tuple(f"probing:M-{n}" for n in range(1, 6)),
+        payload={"apart": True, "layout": "wide"},
+    )
+
+
+def _words(own: pd.DataFrame, control: pd.DataFrame, models: ShownModels) -> str:
+    """Compression relative to the control task in the same layer; without a control, at the best layer."""
+    cases = cases_of(own, models)
+
+    def over_control(case: Case) -> Estimate | None:
+        beside = held_out_at(of(control, task=case.task), case.series.key, case.best.layer)
+        return ratio(case.samples, beside) if beside else None
+
+    told = told_of("compression, as a multiple of the control task's in the same layer,", cases, over_control, 1.0)
+    return told or told_of("compression at its best layer", cases, lambda case: case.best.estimate, 1.0)
+
+
+def in_bits(frame: pd.DataFrame) -> pd.DataFrame:
+    """Drop lengths in mixed units if there are others."""
+    if "units" not in frame or not bool((frame["units"].astype(str) == "bits").any()):
+        return frame
+    return frame[frame["units"].astype(str) == "bits"]
+
+
+def coded_table(rows: pd.DataFrame, task: str) -> pd.DataFrame:
+    """The curves of a task, with its control and shuffled labels; none if it was not measured."""
+    of_task = of(rows, task=task)
+    own = of(of_task, labels="task")
+    if len(own) and bool((of_task["labels"].astype(str) == "shuffled").any()):
+        own = own.assign(baseline=own["baseline"].where(own["metric"].astype(str) != "compression"))
+    return curves_with(own, {name: of(of_task, labels=labels) for labels, name in _CONTROLS.items()})
+
+
+def _how_coded(own: pd.DataFrame, code: str) -> str:
+    probes = listed([probe_label(name) for name in dict.fromkeys(own["probe"].astype(str))])
+    units = " Units are mixed, as in the reference's code." if "mixed" in set(own.get("units", pd.Series())) else ""
+    return f"The {code} code of {probes} probes.{units}"
+
+
+def _task_sentence(rows: pd.DataFrame, task: str, models: ShownModels) -> str:
+    """The layer with the shortest labels, compared with the embeddings, the control and an untrained model."""
+    own, control = of(rows, labels="task"), of(rows, labels="control")
+    lines = models.present(own[own["trained"]])
+    found = {one: best for one in lines if (best := best_layer(own, one.key)) is not None}
+    series, best = max(found.items(), key=lambda one: one[1].first)
+    here = held_out_at(own, series.key, best.layer)
+    told = [times(ratio(here, held_out_at(own, series.key, 0)), "its embeddings")] if best.layer else []
+    if beside := held_out_at(control, series.key, best.layer):
+        told.append(times(ratio(here, beside), "the control task"))
+    if other := best_layer(own, series.key, trained=False):
+        grey = held_out_at(own, series.key, other.layer, trained=False)
+        told.append(times(ratio(here, grey), f"an untrained model's best layer ({other.layer})"))
+    shorter = f"labels are {estimate_text(best.estimate)} times shorter than without vectors"
+    place = f"in layer {best.layer} of {series.label}{alike_text(best)}"
+    return f"{sentence_start(task_label(task))}: {shorter} {place}{f', {listed(told)}' if told else ''}."
+
+
+def _beside_accuracy(rows: pd.DataFrame, tasks: Iterable[str]) -> list[str]:
+    """Tasks that bits separate from their control, while accuracy hardly does or favours the control."""
+    told = []
+    for task in tasks:
+        (own, control), (bits, more) = (_at_embeddings(rows, task, metric) for metric in ("accuracy", "bits"))
+        if own - control < _LEVEL and more > bits:  # false for missing measurements
+            how = "lower" if control - own > _LEVEL else "as high"
+            told.append(
+                f"on {task_label(task)} accuracy is {how} ({number(own, 2)} and {number(control, 2)}) while the "
+                f"control takes {number(more / bits, 2)} times the bits"
+            )
+    return [f"From the embeddings, beside the control task: {'; '.join(told)}."] if told else []
+
+
+def _at_embeddings(rows: pd.DataFrame, task: str, metric: str) -> tuple[float, float]:
+    """The task and its control at layer 0, means over trained models; NaN if missing."""
+    first = of(rows[(rows["layer"] == 0) & rows["trained"]], task=task, metric=metric)
+    own, control = (of(first, labels=labels)["value"].mean() for labels in ("task", "control"))
+    return float(own), float(control)
+
+
+def _codes_agree(every: pd.DataFrame, code: str, models: ShownModels) -> list[str]:
+    """In how many cases the other code is also shortest at the same layer."""
+    other = next((name for name in CODES if name != code and len(of(every, code=name, labels="task"))), "")
+    if not other:
+        return []
+    same, near, cases = 0, 0, 0
+    for task in tasks_of(every):
+        rows = [of(every, task=task, code=name, labels="task") for name in (code, other)]
+        for series in _both(rows, models):
+            first, second = (best_layer(each, series.key) for each in rows)
+            if first is not None and second is not None:
+                cases += 1
+                same += first.layer == second.layer
+                near += abs(first.layer - second.layer) == 1
+    beside = f", and a neighbour of it in {near}" if near else ""
+    return [f"The {other} code is shortest at the same layer in {same} of {cases} cases{beside}."] if cases else []
+
+
+def _both(rows: list[pd.DataFrame], models: ShownModels) -> list[Series]:
+    keys = [{one.key for one in models.present(each[each["trained"]])} for each in rows]
+    return [one for one in models.series if all(one.key in own for own in keys)]
+
+
+_SIZES = {
+    "surviving": ("units of the probe that survive", "units"),
+    "model_bits": ("model part of the code (kbit)", "kbit"),
+}
+_SIZE_TOLD = 5
+
+
+def size_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """Number of hidden units left in a Bayesian probe, or the bits of the probe itself."""
+    metric, rows = _sized(one_probe(in_bits(frame)))
+    own = of(rows, labels="task")
+    if not any_trained(own):
+        return None
+    tasks = tasks_of(own)
+    shown = most_layered(own, tasks, MOST_CODED)
+    tables = {task: coded_table(rows, task) for task in tasks}
+    title, unit = _SIZES[metric]
+    drawn, axis = {task: tables[task] for task in shown}, {**CODED, "y_title": title, "baseline_name": "all units"}
+    data = stacked(tables, "task").assign(metric=metric)
+    return ReportFigure(
+        id="probe-size",
+        question="How large a probe does it take?",
+        answer=_sentences(rows, shown, unit, models),
+        words=_size_words(rows, shown, unit, models),
+        panels=layer_panels(drawn, models, task_label, **axis),
+        caption=f"{interval_note(data)} The {rows['code'].iloc[0]} code. Each panel has its own scale."
+        f"{left_out_note(tasks, shown)}",
+        how_to_read=[
+            "Up: how much of the probe is needed. A linguistic task that the vectors show openly takes a small probe; "
+            "a control task has to be learned by heart, type by type, and takes a large one.",
+            "Grey: the control task, shuffled labels and untrained models, as in the figure above.",
+        ],
+        method=CODELENGTH,
+        data=data,
+        tables=(PROBE_CODELENGTH.name,),
+        findings=("probing:M-6",),
+    )
+
+
+def _sized(every: pd.DataFrame) -> tuple[str, pd.DataFrame]:
+    """Surviving units of the first hidden layer, or the model part of a code, preferably the variational one."""
+    surviving = of(every, metric="surviving")
+    if len(of(surviving, labels="task")):
+        if "probe_layer" in surviving:
+            layers = sorted(surviving["probe_layer"].unique())
+            surviving = surviving[surviving["probe_layer"] == layers[min(1, len(layers) - 1)]]
+        return "surviving", surviving
+    bits = of(every, metric="model_bits")
+    code = next((name for name in reversed(CODES) if len(of(bits, code=name, labels="task"))), "")
+    return "model_bits", _in_kilobits(of(bits, code=code))
+
+
+def _in_kilobits(rows: pd.DataFrame) -> pd.DataFrame:
+    """In thousands of bits, without the uniform code, which has no model."""
+    scaled: dict[str, Any] = {name: rows[name] / 1000 for name in ("value", "low", "high")}
+    if "replicates" in rows:
+        scaled["replicates"] = [None if each is None else np.asarray(each) / 1000 for each in rows["replicates"]]
+    return rows.assign(**scaled, baseline=np.nan)
+
+
+def _size_words(rows: pd.DataFrame, tasks: Iterable[str], unit: str, models: ShownModels) -> str:
+    """The largest and smallest minimal probes, and how many are clearly smaller than the control's."""
+    found, gaps = [], []
+    for task in tasks:
+        own, control = (of(rows, task=task, labels=labels) for labels in ("task", "control"))
+        for key, layer in _smallest(own):
+            here, beside = samples_at(own, key, layer), samples_at(control, key, layer)
+            found.append(Candidate(case_name(task, models[key].label), here.estimate()))
+            gaps += [(beside - here).estimate()] if beside else []
+    smaller = f"clearly smaller than its control's in {sum(gap.sign > 0 for gap in gaps)} of {len(gaps)} cases"
+    return extremes_words("the smallest probe that a task takes", found, unit, end=smaller if gaps else "")
+
+
+def _smallest(own: pd.DataFrame) -> Iterator[tuple[str, int]]:
+    """For each trained model, the layer with the smallest probe."""
+    means = own[own["trained"]].groupby(["series", "layer"])["value"].mean()
+    for key, layers in means.groupby(level=0, sort=False):
+        yield str(key), int(layers.idxmin()[1])  # type: ignore[index]
+
+
+def _sentences(rows: pd.DataFrame, tasks: Iterable[str], unit: str, models: ShownModels) -> list[str]:
+    """Each task's smallest probe, compared with the control's in the same layer."""
+    told = []
+    for task in list(tasks)[:_SIZE_TOLD]:
+        own, control = (of(rows, task=task, labels=labels) for labels in ("task", "control"))
+        means = own[own["trained"]].groupby(["series", "layer"])["value"].mean()
+        key, layer = (str(part) for part in means.idxmin())  # type: ignore[union-attr]
+        size = estimate_text(samples_at(own, key, int(layer)).estimate(), unit)
+        text = f"{task_label(task)} {size} in layer {layer} of {models[key].label}"
+        beside = samples_at(control, key, int(layer))
+        told.append(f"{text}, its control {number(beside.estimate().value)}" if beside else text)
+    return [f"The smallest probes: {'; '.join(told)}."]

@@ -1,0 +1,264 @@
+"""What a probe reads from each layer, and its margin over the control task, which words alone could solve."""
+
+from functools import partial
+
+import pandas as pd
+
+from infoflow.probing import PROBE_SCORES
+
+from .._curves import curves, interval_note
+from .._figure import ReportFigure
+from .._layer_figure import layer_panels, stacked
+from .._numbers import estimate_text, listed, number
+from .._series import Series
+from .._shown_models import ShownModels
+from ..forms._lines import COSINE, SHARE
+from ._methods import PROBES
+from ._rows import (
+    CONTROL_TASK,
+    Best,
+    against,
+    alike_text,
+    all_examples,
+    any_trained,
+    best_layer,
+    cases_of,
+    control_curve,
+    curves_with,
+    gain_words,
+    held_out_at,
+    left_out_note,
+    most_layered,
+    of,
+    one_probe,
+    probe_label,
+    sentence_start,
+    task_label,
+    tasks_of,
+    told_of,
+)
+
+AXIS = {"y_title": "accuracy", "baseline_name": "majority class", "bounds": SHARE, "controls": (CONTROL_TASK,)}
+_TOLD = 4  # tasks with their own sentence
+HOW_UNTRAINED = (
+    "The dashed grey line is a model of the same shape that was never trained: what a probe finds there comes from "
+    "the words themselves and from the shape of the network, not from training."
+)
+
+
+def accuracy_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """One panel per task, over layers; None without accuracies."""
+    scores = all_examples(one_probe(of(frame, metric="accuracy", words="all")))
+    own, control = (of(scores, labels=name) for name in ("task", "control"))
+    if not any_trained(own):
+        return None
+    tasks = tasks_of(own)
+    shown = most_layered(own, tasks)
+    tables = {task: curves_with(of(own, task=task), {CONTROL_TASK: of(control, task=task)}) for task in tasks}
+    data = stacked(tables, "task")
+    return ReportFigure(
+        id="probe-accuracy",
+        question="How well can each task be read from each layer?",
+        answer=_sentences(own, control, shown, models),
+        words=gain_words("accuracy", cases_of(own, models)),
+        panels=layer_panels({task: tables[task] for task in shown}, models, partial(_title, own), **AXIS),
+        caption=f"{interval_note(data)} Test part; {_probe_note(own)}. Each panel has its own scale."
+        f"{left_out_note(tasks, shown)}",
+        how_to_read=[
+            "Across: layers, from the embeddings (0) on. Up: the share of test examples that a probe labels rightly "
+            "when it sees the vectors of this layer alone.",
+            f"{HOW_UNTRAINED} Dash and dots in grey: the control task, in which every type of word has one label by "
+            "chance. The dotted line always names the most frequent label.",
+            "A probe that does as well on the control task has learned words by heart: only what a task has above its "
+            "control speaks of the vectors. It would be surprising if an untrained model did as well in upper layers "
+            "as a trained one.",
+        ],
+        method=PROBES,
+        data=data,
+        tables=(PROBE_SCORES.name,),
+        findings=tuple(f"probing:P-{n}" for n in (1, 2, 3, 6)),
+        payload={"apart": True},
+    )
+
+
+def _title(own: pd.DataFrame, task: str) -> str:
+    """The task, and the probe unless it is the linear one."""
+    probe = str(of(own, task=task)["probe"].iloc[0])
+    return task_label(task) if probe == "linear" else f"{task_label(task)} ({probe_label(probe)})"
+
+
+def _probe_note(own: pd.DataFrame) -> str:
+    """The probe, its seeds and its number of training examples."""
+    probes = listed(
+        ["linear" if name == "linear" else name.upper() for name in dict.fromkeys(own["probe"].astype(str))]
+    )
+    text = f"{probes} probes"
+    if "seeds" in own:
+        text += f", means over {int(own['seeds'].max())} seeds of the probe" if int(own["seeds"].max()) > 1 else ""
+    if "training" in own:
+        fewest, most = int(own["training"].min()), int(own["training"].max())
+        text += f", trained on {fewest:,}" + (f" to {most:,}" if most > fewest else "") + " examples"
+    return text
+
+
+def _sentences(own: pd.DataFrame, control: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
+    """How often the best layer is an inner one; each task's best layer, and its margin over the controls."""
+    told = [_task_sentence(of(own, task=task), of(control, task=task), task, models) for task in tasks[:_TOLD]]
+    others = [_short(of(own, task=task), task, models) for task in tasks[_TOLD:]]
+    rest = [f"Best layers of the other tasks: {'; '.join(others)}."] if others else []
+    return [*_between(own, tasks, models), *told, *rest]
+
+
+def _best_of_all(own: pd.DataFrame, models: ShownModels) -> tuple[Series, Best]:
+    """The line with the highest value of all, and its layer."""
+    found = [(series, best_layer(own, series.key)) for series in models.present(own[own["trained"]])]
+    return max([(series, best) for series, best in found if best is not None], key=lambda one: one[1].first)
+
+
+def _task_sentence(own: pd.DataFrame, control: pd.DataFrame, task: str, models: ShownModels) -> str:
+    series, best = _best_of_all(own, models)
+    floor = number(float(own.loc[own["series"] == series.key, "baseline"].mean()), 2)
+    compared = [*_above_embeddings(own, best), *_above_untrained(own, best), *_above_control(own, control, best)]
+    place = f"in layer {best.layer} of {series.label}{alike_text(best)}"
+    beside = f", {listed(compared)}" if compared else ""
+    return (
+        f"{sentence_start(task_label(task))}: {estimate_text(best.estimate)} {place}{beside}. Majority class: {floor}."
+    )
+
+
+def _above_embeddings(own: pd.DataFrame, best: Best) -> list[str]:
+    if best.layer == 0:
+        return []
+    here, first = (held_out_at(own, best.series, layer) for layer in (best.layer, 0))
+    return [against((here - first).estimate(), "its embeddings")] if first else []
+
+
+def _above_untrained(own: pd.DataFrame, best: Best) -> list[str]:
+    """Comparison with the best layer of the untrained model."""
+    other = best_layer(own, best.series, trained=False)
+    if other is None:
+        return []
+    gap = held_out_at(own, best.series, best.layer) - held_out_at(own, best.series, other.layer, trained=False)
+    return [against(gap.estimate(), f"an untrained model's best layer ({other.layer})")]
+
+
+def _above_control(own: pd.DataFrame, control: pd.DataFrame, best: Best) -> list[str]:
+    beside = held_out_at(control, best.series, best.layer)
+    gap = held_out_at(own, best.series, best.layer) - beside
+    return [against(gap.estimate(), "the control task there")] if beside else []
+
+
+def _short(own: pd.DataFrame, task: str, models: ShownModels) -> str:
+    series, best = _best_of_all(own, models)
+    return f"{task_label(task)} {number(best.estimate.value, 2)} in layer {best.layer} of {series.label}"
+
+
+def _between(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
+    """How many best layers are clearly neither the embeddings nor the top layer."""
+    by_task = [of(own, task=task) for task in tasks]
+    found = [best_layer(rows, series.key) for rows in by_task for series in models.present(rows[rows["trained"]])]
+    bests = [best for best in found if best is not None]
+    if len(bests) < 3:
+        return []
+    below = sum(best.top != best.layer and best.top not in best.alike for best in bests)
+    above = sum(best.layer != 0 and 0 not in best.alike for best in bests)
+    return [
+        f"Of {len(bests)} cases (tasks and models), the best layer is clearly above the embeddings in {above}, and the "
+        f"top layer clearly below the best in {below}."
+    ]
+
+
+_AXIS = {"y_title": "selectivity (accuracy less control)", "bounds": COSINE, "baseline_name": "as the control"}
+_SELECTIVITY_TOLD = 5  # tasks whose seen and unseen types get their own sentence
+
+
+def selectivity_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """A task's margin over its control, for word types seen and unseen in training; None without it."""
+    scores = all_examples(one_probe(of(frame, metric="selectivity")))
+    own = of(scores, words="all")
+    if not any_trained(own):
+        return None
+    tasks = tasks_of(own)
+    shown = most_layered(own, tasks)
+    control = all_examples(one_probe(of(frame, metric="accuracy", labels="control")))
+    tables = {task: _table(of(scores, task=task)) for task in tasks}
+    drawn = {task: tables[task].query("words == 'all'") for task in shown}
+    data = stacked(tables, "task")
+    return ReportFigure(
+        id="probe-selectivity",
+        question="Is it in the vectors, or has the probe learned words by heart?",
+        answer=[*_layer_sentences(own, shown, models), *_type_sentences(scores, control, shown, models)],
+        words=told_of("selectivity at its best layer", cases_of(own, models), lambda case: case.best.estimate, 0.0),
+        panels=layer_panels(drawn, models, task_label, **_AXIS),
+        caption=f"{interval_note(data)} Each panel has its own scale; words of types that training had and had not are "
+        f"apart under the pointer and in the data.{left_out_note(tasks, shown)}",
+        how_to_read=[
+            "Up: accuracy on the task less accuracy on its control, in which each type of word has one label by "
+            "chance. A probe with enough weights learns both; selectivity counts only what it could not have learned "
+            "from the word alone. The dotted line is no better than the control.",
+            "Embeddings tell words apart best, so layer 0 is where control tasks are easiest. Negative: the control "
+            "task is the easier one.",
+        ],
+        method=PROBES,
+        data=data,
+        tables=(PROBE_SCORES.name,),
+        findings=("probing:P-1",),
+    )
+
+
+def _table(scores: pd.DataFrame) -> pd.DataFrame:
+    """Curves of all words, with seen and unseen types in the tooltip, and the curves of these types."""
+    words = [name for name in ("all", "seen", "unseen") if name in set(scores["words"].astype(str))]
+    tables = {name: curves(of(scores, words=name).assign(baseline=0.0)) for name in words}
+    keys = ["series", "group", "layer"]
+    every = tables["all"]
+    for name in words[1:]:
+        told = every[keys].merge(tables[name][[*keys, "shown"]], on=keys, how="left")["shown"]
+        beside = told.map(lambda text, name=name: f"; {name} types {text}" if isinstance(text, str) else "")
+        every = every.assign(shown=[a + b for a, b in zip(every["shown"], beside, strict=True)])
+    parts = [(every if name == "all" else tables[name]).assign(words=name) for name in words]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _layer_sentences(own: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
+    """The number of cases where the embeddings are less selective than the best layer above them."""
+    lower, cases, most = 0, 0, []
+    for task in tasks:
+        rows = of(own, task=task)
+        upper = rows[rows["layer"] > 0]
+        for series in models.present(rows[rows["trained"]]):
+            best, first = best_layer(upper, series.key), held_out_at(rows, series.key, 0)
+            if best is None or not first:
+                continue
+            gap = (held_out_at(upper, series.key, best.layer) - first).estimate()
+            cases, lower = cases + 1, lower + (gap.sign > 0)
+            most.append((gap, task, series, best))
+    if not most:
+        return []
+    gap, task, series, best = max(most, key=lambda one: one[0].value)
+    return [
+        f"Embeddings are clearly less selective than the best layer above them in {lower} of {cases} cases. The "
+        f"difference is largest for {task_label(task)} in {series.label}, where layer {best.layer} is "
+        f"{against(gap, 'layer 0')}."
+    ]
+
+
+def _type_sentences(scores: pd.DataFrame, control: pd.DataFrame, tasks: list[str], models: ShownModels) -> list[str]:
+    """Selectivity and control accuracy for words that were not in the training data."""
+    parts = []
+    for task in tasks[:_SELECTIVITY_TOLD]:
+        found = {}
+        for words in ("seen", "unseen"):
+            rows = of(scores, task=task, words=words)
+            beside = control_curve(of(control, task=task, words=words), words)
+            if len(rows[rows["trained"]]) and len(beside):
+                found[words] = (control_curve(rows, words)["value"].mean(), beside["value"].mean())
+        if len(found) == 2:
+            (seen, by_heart), (unseen, chance) = found["seen"], found["unseen"]
+            parts.append(
+                f"{task_label(task)}: {number(seen, 2)} and {number(unseen, 2)} (control {number(by_heart, 2)} "
+                f"and {number(chance, 2)})"
+            )
+    if not parts:
+        return []
+    return [f"Selectivity for types of words that training had and had not, over all layers: {'; '.join(parts)}."]

@@ -1,0 +1,335 @@
+"""Numbers measured under several seeds: differences stay paired, and intervals cover seeds and sentences."""
+
+# U units (a seed, or a pair of seeds), R bootstrap replicates over sentences, K numbers, such as the points of a curve,
+# N rows of a table
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from infoflow.foundation import (
+    Scale,
+    block_effects,
+    block_interval,
+    bounds_of,
+    interval_over_seeds,
+    on_halves,
+    replicate_weights,
+)
+
+from ._estimate import scale_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """A number with its 95% interval (NaN if unknown)."""
+
+    value: float
+    low: float
+    high: float
+    seeds: int
+    count: int  # observations behind each measurement
+
+    @property
+    def has_interval(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @property
+    def sign(self) -> int:
+        """1 or −1 if the interval lies on one side of zero, else 0 (also without an interval)."""
+        if not self.has_interval:
+            return 0
+        return 1 if self.low > 0 else -1 if self.high < 0 else 0
+
+    def within(self, bounds: tuple[float, float]) -> "Estimate":
+        """The same, with its interval clipped to the number's range."""
+        if not self.has_interval:
+            return self
+        low, high = (min(max(end, bounds[0]), bounds[1]) for end in (self.low, self.high))
+        return Estimate(value=self.value, low=low, high=high, seeds=self.seeds, count=self.count)
+
+    def negated(self) -> "Estimate":
+        return Estimate(value=-self.value, low=-self.high, high=-self.low, seeds=self.seeds, count=self.count)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Samples:
+    """K numbers of each unit, with bootstrap replicates over sentences; a figure's point has one, a curve several.
+
+    A unit is the owner of a table row: one seed, or two seeds if the number is a distance between two initialisations.
+    """
+
+    units: tuple[tuple[int, ...], ...]
+    values_UK: np.ndarray
+    replicates_URK: np.ndarray  # R is 0 without a bootstrap
+    keys: tuple[object, ...]  # pair units of two samples
+    ends_U2: np.ndarray | None = None  # each number's own interval from its table; None: from its replicates
+    count: int = 0  # observations behind each number
+    scale: Scale = "any"  # range of the numbers
+    depth: int = 0  # the highest layer of a curve over layers
+    sampled: bool = True  # whether the replicates come from a bootstrap over sentences
+
+    @classmethod
+    def of(
+        cls, rows: pd.DataFrame, by: str = "seed", among: np.ndarray | None = None, scale: Scale | None = None
+    ) -> "Samples":
+        """The column `value` of one row per `by`; duplicates: the first row wins.
+
+        Args:
+            rows: Rows of a measure's table.
+            by: Column that distinguishes repetitions.
+            among: Mask of the rows to use; by default all.
+            scale: Range of the values; by default that of their metric and the table's unit.
+        """
+        values = rows["value"].to_numpy(dtype=float, na_value=math.nan)
+        known = ~np.isnan(values) if among is None else among & ~np.isnan(values)
+        candidates = np.flatnonzero(known).tolist()
+        keys = rows[by].iloc[candidates].tolist() if by in rows else [0] * len(candidates)
+        first: dict[object, int] = {}
+        for key, row in zip(keys, candidates, strict=True):
+            first.setdefault(key, row)
+        at = list(first.values())
+        ends = [rows[name].iloc[at].to_numpy(dtype=float, na_value=math.nan) for name in ("low", "high")]
+        return cls(
+            units=_units(tuple(first), seeds_of_pairs(rows, by, at)),
+            values_UK=values[at][:, None],
+            replicates_URK=replicates_of(rows.iloc[at]).T[:, :, None],
+            keys=tuple(first),
+            ends_U2=np.stack(ends, axis=1),
+            count=int(rows["count"].iloc[at].median()) if at and "count" in rows else 0,
+            scale=_scale(rows, at) if scale is None else scale,
+        )
+
+    @classmethod
+    def of_units(cls, found: Mapping[tuple[int, ...], np.ndarray], depth: int = 0, sampled: bool = True) -> "Samples":
+        """Each unit's numbers (1 + R, K), measured ones first; replicates are truncated to their common number."""
+        common = min(len(rows) for rows in found.values())
+        rows_URK = np.stack([np.asarray(rows[:common]) for rows in found.values()])
+        # Replicates of one curve point are contiguous, so that sums over them are exact to the last bit.
+        by_point_UKR = np.ascontiguousarray(rows_URK[:, 1:].transpose(0, 2, 1)) if depth else None
+        return cls(
+            units=tuple(found),
+            values_UK=rows_URK[:, 0],
+            replicates_URK=rows_URK[:, 1:] if by_point_UKR is None else by_point_UKR.transpose(0, 2, 1),
+            keys=tuple(found),
+            depth=depth,
+            sampled=sampled,
+        )
+
+    @classmethod
+    def by_key(
+        cls,
+        values: Mapping[object, float],
+        replicates: Mapping[object, np.ndarray],
+        *,
+        count: int = 0,
+        units: Mapping[object, tuple[int, ...]] | None = None,
+        scale: Scale = "any",
+    ) -> "Samples":
+        """A number for each key with its replicates; `units` maps keys to seeds, by default to the key itself."""
+        keys = tuple(values)
+        common = min((len(replicates.get(key, ())) for key in keys), default=0)
+        drawn = np.zeros((len(keys), common, 1))
+        for row, key in enumerate(keys):
+            drawn[row, :, 0] = replicates.get(key, np.zeros(0))[:common]
+        values_U1 = np.array([float(value) for value in values.values()]).reshape(-1, 1)
+        return cls(
+            units=_units(keys, units or {}),
+            values_UK=values_U1,
+            replicates_URK=drawn,
+            keys=keys,
+            count=count,
+            scale=scale,
+        )
+
+    @classmethod
+    def of_row(cls, row: Mapping[Hashable, Any], shift: float = 0.0) -> "Samples":
+        """One row of a measure's table, minus a number."""
+        replicates = np.asarray(row.get("replicates", ()), dtype=float) - shift
+        return cls(
+            units=((0,),),
+            values_UK=np.array([[row["value"] - shift]], dtype=float),
+            replicates_URK=replicates.reshape(1, -1, 1),
+            keys=(0,),
+            ends_U2=np.array([[row["low"] - shift, row["high"] - shift]], dtype=float),
+        )
+
+    @classmethod
+    def bare(cls, values: Mapping[object, float], scale: Scale = "any") -> "Samples":
+        """Values without replicates, which get an interval only from several seeds."""
+        return cls.by_key(values, {}, scale=scale)
+
+    def __bool__(self) -> bool:
+        return bool(self.keys)
+
+    @property
+    def seeds(self) -> set[int]:
+        return {seed for unit in self.units for seed in unit}
+
+    @property
+    def num_replicates(self) -> int:
+        return self.replicates_URK.shape[1]
+
+    @property
+    def values(self) -> dict[object, float]:
+        """The single number of each unit, by its key."""
+        return dict(zip(self.keys, self.values_UK[:, 0].tolist(), strict=True))
+
+    @property
+    def replicates(self) -> dict[object, np.ndarray]:
+        """The replicates of that number (R,), by key; empty without a bootstrap."""
+        return dict(zip(self.keys, self.replicates_URK[:, :, 0], strict=True)) if self.num_replicates else {}
+
+    def __sub__(self, other: "Samples") -> "Samples":
+        """Difference by unit and replicate, so that shared seeds and sentences cancel."""
+        there = {key: row for row, key in enumerate(other.keys)}
+        mine = [row for row, key in enumerate(self.keys) if key in there]
+        theirs = [there[self.keys[row]] for row in mine]
+        drawn = self.num_replicates if self.num_replicates == other.num_replicates else 0
+        return Samples(
+            units=tuple(self.units[row] for row in mine),
+            values_UK=self.values_UK[mine] - other.values_UK[theirs],
+            replicates_URK=self.replicates_URK[mine][:, :drawn] - other.replicates_URK[theirs][:, :drawn],
+            keys=tuple(self.keys[row] for row in mine),
+            count=min(self.count, other.count),
+        )
+
+    def applied(self, function: Callable[[np.ndarray], np.ndarray]) -> "Samples":
+        """The same after an elementwise function."""
+        return replace(
+            self,
+            values_UK=function(self.values_UK),
+            replicates_URK=function(self.replicates_URK),
+            ends_U2=None,
+            scale="any",
+        )
+
+    def only(self, seeds: set[int]) -> "Samples":
+        """The units whose seeds are all among `seeds`."""
+        rows = [row for row, unit in enumerate(self.units) if seeds.issuperset(unit)]
+        return replace(
+            self,
+            units=tuple(self.units[row] for row in rows),
+            values_UK=self.values_UK[rows],
+            replicates_URK=self.replicates_URK[rows],
+            keys=tuple(self.keys[row] for row in rows),
+            ends_U2=None if self.ends_U2 is None else self.ends_U2[rows],
+        )
+
+    def noise(self, num_replicates: int) -> np.ndarray:
+        """The first `num_replicates` minus their mean, (U, R, K): the spread of the numbers over sentences.
+
+        The mean replaces the number itself because a plug-in measure (mutual information, PWCCA) is biased in a
+        resample, which has fewer distinct sentences. A missing replicate counts as the mean, and the others are scaled
+        up for it.
+        """
+        noise_URK = self.replicates_URK[:, :num_replicates]
+        known_URK = np.isfinite(noise_URK)
+        if known_URK.all():
+            return noise_URK - noise_URK.mean(axis=1, keepdims=True)
+        num_U1K = np.maximum(known_URK.sum(axis=1, keepdims=True), 1)
+        mean_U1K = np.where(known_URK, noise_URK, 0.0).sum(axis=1, keepdims=True) / num_U1K
+        return np.where(known_URK, noise_URK - mean_U1K, 0.0) * np.sqrt(noise_URK.shape[1] / num_U1K)
+
+    def mean(self) -> np.ndarray:
+        """The mean over units, (1, K)."""
+        return self.values_UK.mean(axis=0, keepdims=True)
+
+    def alone(self, seed: int) -> np.ndarray:
+        """The mean over the units that involve `seed`, (1, K)."""
+        return self.values_UK[[seed in unit for unit in self.units]].mean(axis=0, keepdims=True)
+
+    def halves(self) -> "Halves":
+        """The mean of the single number on one half of the sentences, and the number on the other half.
+
+        Both use all sentences if the replicates do not come from blocks of sentences.
+        """
+        values = self.values_UK[:, 0]
+        mean = float(values.mean()) if len(values) else math.nan
+        if not len(values) or not self.num_replicates:
+            return Halves(mean, self)
+        found = on_halves(values, list(self.replicates_URK[:, :, 0]))
+        if not np.isfinite([found.first, found.second]).all() or not np.isfinite(found.effects).all():
+            return Halves(mean, self)
+        second = found.second.clip(*bounds_of(self._scale_here(values)))
+        draws = second[:, None] + found.effects @ (replicate_weights() - 1).T
+        scale, count = self._scale_here(second), self.count / 2 if self.count else math.inf
+        ends = [
+            tuple(block_interval(value, effects, scale=scale, count=count))
+            for value, effects in zip(second.tolist(), found.effects, strict=True)
+        ]
+        half = replace(self, values_UK=second[:, None], replicates_URK=draws[:, :, None], ends_U2=np.array(ends))
+        return Halves(float(found.first.mean()), half)
+
+    def estimate(self) -> Estimate:
+        """The mean of the single number over units, with the 95% interval over seeds and sentences that verdicts use.
+
+        A single unit keeps the interval of its table, over sentences.
+        """
+        values = self.values_UK[:, 0]
+        if not len(values):
+            return Estimate(value=math.nan, low=math.nan, high=math.nan, seeds=0, count=0)
+        own, least, most = list(self._own_ends()), *bounds_of(self.scale)
+        low, high = own[0]
+        if len(values) > 1:
+            drawn = self.replicates_URK[:, :, 0] if self.num_replicates else None
+            low, high = interval_over_seeds(self.units, values, drawn, own, self._scale_here(values))
+        found = Estimate(value=float(values.mean()), low=low, high=high, seeds=len(values), count=self.count)
+        return found.within((least, most)) if least <= found.value <= most else found
+
+    def _scale_here(self, values: np.ndarray) -> Scale:
+        """The scale, unless a value lies outside it."""
+        least, most = bounds_of(self.scale)
+        return self.scale if ((least <= values) & (values <= most)).all() else "any"
+
+    def _own_ends(self) -> Iterator[tuple[float, float]]:
+        """The interval of each unit's single number, over sentences."""
+        for row, value in enumerate(self.values_UK[:, 0].tolist()):
+            if self.ends_U2 is not None:
+                yield float(self.ends_U2[row, 0]), float(self.ends_U2[row, 1])
+            elif self.num_replicates > 1:
+                ends = block_interval(value, block_effects(value, self.replicates_URK[row, :, 0]))
+                yield ends.low, ends.high
+            else:
+                yield math.nan, math.nan
+
+
+class Halves(NamedTuple):
+    """A quantity on the two halves of the sentences."""
+
+    first: float
+    second: Samples
+
+
+def replicates_of(rows: pd.DataFrame) -> np.ndarray:
+    """The replicates of each row, (R, N), truncated to their common number; R is 0 if a row has none."""
+    if "replicates" not in rows.columns or rows.empty:
+        return np.empty((0, len(rows)))
+    none = (type(None), float)  # a row without replicates, as pandas joins tables
+    lists = [np.asarray([] if isinstance(row, none) else row, dtype=float).ravel() for row in rows["replicates"]]
+    common = min(len(row) for row in lists)
+    return np.stack([row[:common] for row in lists]).T
+
+
+def seeds_of_pairs(rows: pd.DataFrame, by: str, at: list[int]) -> dict[object, tuple[int, ...]]:
+    """The seeds of each pair of models if rows describe pairs; `at`: the rows to examine."""
+    if by == "seed" or not {"seed_a", "seed_b"} <= set(rows.columns):
+        return {}
+    ends = zip(*(rows[name].iloc[at] for name in (by, "seed_a", "seed_b")), strict=True)
+    return {key: tuple(sorted({int(a), int(b)})) for key, a, b in ends}
+
+
+def _units(keys: tuple[object, ...], known: Mapping[object, tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(known.get(key, (row,)) for row, key in enumerate(keys))
+
+
+def _scale(rows: pd.DataFrame, at: list[int]) -> Scale:
+    """The scale of the numbers in these rows of one table."""
+    columns = [rows[name].iloc[at] for name in ("metric", "statistic", "measure") if name in rows]
+    names = {str(name) for column in columns for name in column.unique()} or {""}
+    scales = {scale_of(name, rows.attrs.get("unit", "")) for name in names}
+    return scales.pop() if len(scales) == 1 else "any"

@@ -1,0 +1,276 @@
+"""Measure and probe the models of a study, trained and untrained, and compare them in pairs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.flow import AbstractMeasure, PairMeasure, compare_samples, describe_measure
+from infoflow.foundation import current_display, digest
+from infoflow.heads import ABLATION_TRANSFER, Ablation, ablation_transfer
+from infoflow.models import Model
+from infoflow.objectives import AbstractObjective
+from infoflow.results import TASK_SCORES, Recipe, Subject, pair_values
+
+from .._data import StudyData
+from .._measures import measures_by_table, pair_measures, standard_measures
+from .._plan import StudyPlan
+from .._plan_sections import AnalysisPlan
+from .._probing import probing_measures, probing_tables
+from .._scores import bleu_scores, content_ids_of, rouge_scores
+from .._study_models import StudyModels
+from .._workbench import Computed, Part, Schemas, Workbench
+from ._measure import AbstractMeasureStage, AbstractScoredMeasure, AbstractStudyMeasure, described
+from ._stage import AbstractStage, AbstractTableStage, firsts
+from ._train import Train
+
+Pair = tuple[Subject, Subject]
+StudyStage = TypeVar("StudyStage", bound=AbstractStudyMeasure)
+STATIC = "static"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeasureModel(AbstractScoredMeasure):
+    """A model of a study, trained or not, scored and measured on sentences that no model was trained on."""
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[MeasureModel]":
+        subjects = measured_subjects(models, [stage.recipe for stage in before if isinstance(stage, Train)])
+        parts: dict[Subject, list[str]] = {subject: [] for subject in subjects}
+        for first, second in model_pairs(models.plan, subjects):
+            part = pair_key(models, first, second)
+            parts[first].append(part)
+            parts[second].append(part)
+        stages = [cls(models=models, subject=subject, compared_in=tuple(parts[subject])) for subject in subjects]
+        return behind_each_other(stages)
+
+    @property
+    def estimate(self) -> float:
+        """A masked LM is measured both on clean text and as it was trained."""
+        relative = {"translation": 0.7, "causal-lm": 0.4, "masked-lm": 0.8}
+        return relative.get(self.subject.recipe.objective.name, 0.5)
+
+    @property
+    def corpus(self) -> Corpus:
+        return self.models.data.analysed
+
+    @cached_property
+    def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
+        probed = probing_tables(self.models.plan.probing)  # written by `ProbeModel`, on its own sentences
+        standard = standard_measures(self.models.plan.analysis)
+        return measures_by_table([measure for measure in standard if measure.name not in probed])
+
+    @property
+    def pair_measures(self) -> list[PairMeasure]:
+        return pair_measures(self.models.plan.analysis)
+
+    def table_keys(self) -> dict[str, str]:
+        plan, states = self.models.plan.analysis, self.models.states_key(self.subject)
+        of = [self.models.train_key(self.subject.recipe), self.subject.trained, plan.sentences]
+        scores = digest([digest(of), TASK_SCORES.version, plan.bleu_sentences, plan.beams])
+        keys = {name: digest([states, described(writing)]) for name, writing in self.by_table.items()}
+        return {TASK_SCORES.name: scores} | keys | transfer_keys(states, self.models.other_domain, plan)
+
+    def samples_key(self) -> str:
+        return digest([self.models.states_key(self.subject), described(self.pair_measures)])
+
+    def plain_schemas(self) -> Schemas:
+        return {schema.name: schema for schema in (TASK_SCORES, ABLATION_TRANSFER)} | super().plain_schemas()
+
+    def measured(self, model: Model, names: Sequence[str], with_sample: bool) -> Computed:
+        found = super().measured(model, names, with_sample)
+        if ABLATION_TRANSFER.name not in names:
+            return found
+        transferred = transfer(model, self.models.data, self.models.plan.analysis, self.objective)
+        return replace(found, tables={**found.tables, **transferred})
+
+    def scores(self, model: Model) -> pd.DataFrame:
+        plan, data = self.models.plan.analysis, self.models.data
+        reads = self.models.plan.reads(self.objective)
+        test = data.analysed if reads == "sentence" else data.test  # repeated sentences belong to their text
+        frames = [self.scored(model, {"validation": data.validation, "test": test})]
+        if self.objective.needs_translation and self.subject.trained:
+            current_display().note(f"Translating {plan.bleu_sentences} sentences with {model.name}.")
+            frames.append(bleu_scores(model, data.test, plan.bleu_sentences, plan.beams, "test"))
+        if self.objective.can_write and self.subject.trained:
+            held_out = self.models.held_out(self.subject.recipe, test)
+            current_display().note(f"Writing {plan.bleu_sentences} texts with {model.name}.")
+            ids = content_ids_of(held_out.source, test)
+            frames.append(rouge_scores(model, self.objective, held_out, ids, plan.bleu_sentences, plan.beams, "test"))
+        return pd.concat(frames, ignore_index=True)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AbstractProbing(AbstractStudyMeasure):
+    """Probes of one trained or untrained model, on the sentences that the plan's tasks name."""
+
+    @property
+    def corpus(self) -> Corpus:
+        probed = self.models.data.probed
+        assert probed is not None, "the plan names tasks"
+        return probed
+
+    def table_keys(self) -> dict[str, str]:
+        states = self.models.states_key(self.subject)
+        return {name: digest([states, self.models.probed, described(own)]) for name, own in self.by_table.items()}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProbeModel(AbstractProbing):
+    """A model of a study, trained or not, probed for the tasks of the section `probing`."""
+
+    kind = "probe"
+    named = "probe {self.subject.label}"
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[ProbeModel]":
+        """Every measured model; controls that are equal for many objectives run one after another."""
+        if not models.plan.probing.on:
+            return []
+        trained = [stage.recipe for stage in before if isinstance(stage, Train)]
+        subjects = measured_subjects(models, trained)
+        return behind_each_other([cls(models=models, subject=each) for each in subjects])
+
+    @property
+    def estimate(self) -> float:
+        return 0.05 * len(self.models.plan.probing.tasks)
+
+    def depends(self) -> list[Any]:
+        return ["probe", self.subject.name, self.table_keys()]
+
+    @cached_property
+    def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
+        return measures_by_table(probing_measures(self.models.plan.probing))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Compare(AbstractTableStage):
+    """One pair, both trained or both untrained: distances between the samples from the measurements."""
+
+    kind = "compare"
+    named = "compare {self.first.subject.label} and {self.second.subject.label}"
+    stored = "compared"
+    first: AbstractMeasureStage
+    second: AbstractMeasureStage
+    part: str  # key of the part that holds the numbers
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Compare]":
+        measuring = {stage.subject: stage for stage in before if isinstance(stage, MeasureModel)}
+        pairs = [(measuring[a], measuring[b]) for a, b in model_pairs(models.plan, list(measuring))]
+        stages: list[Compare] = []
+        alike: dict[str, str] = {}  # the first of equal pairs: the others wait for it and reuse its result
+        for a, b in pairs:
+            part = pair_key(models, a.subject, b.subject)
+            same = (alike[part],) if part in alike else ()
+            stages.append(cls(first=a, second=b, part=part, needs=(a.key, b.key, *same)))
+            alike.setdefault(part, stages[-1].key)
+        return stages
+
+    def depends(self) -> list[Any]:
+        return ["compare", self.part, self.first.subject.name, self.second.subject.name]
+
+    @property
+    def cache(self) -> Workbench:
+        return self.first.cache
+
+    @property
+    def content(self) -> str:
+        return self.part
+
+    def columns(self) -> Mapping[str, Any]:
+        return pair_values(self.first.subject, self.second.subject)
+
+    def plain_schemas(self) -> Schemas:
+        return {measure.name: measure.table for measure in self.first.pair_measures}
+
+    def make(self) -> Part:
+        return compare_samples(self.first.pair_measures, self.first.sample(), self.second.sample())
+
+
+def measured_subjects(models: StudyModels, recipes: Sequence[Recipe]) -> list[Subject]:
+    """Controls, then trained models; variants start like the plain objective, so they need no control."""
+    trained = [Subject(recipe=recipe) for recipe in recipes]
+    plain = [one for one in trained if not one.recipe.objective.variant]
+    controls = [one.before_training() for one in plain] if models.plan.analysis.untrained else []
+    return [*controls, *trained]
+
+
+def behind_each_other(stages: Sequence[StudyStage]) -> list[StudyStage]:
+    """Trained models after their training; of controls with equal states only the first is measured in full."""
+    found: list[StudyStage] = []
+    for stage, first in zip(stages, firsts(stages, lambda one: one.models.states_key(one.subject)), strict=True):
+        models, subject = stage.models, stage.subject
+        before = Train(models=models, recipe=subject.recipe).key if subject.trained else first and first.key
+        found.append(replace(stage, needs=(before,)) if before else stage)
+    return found
+
+
+def model_pairs(plan: StudyPlan, subjects: Sequence[Subject]) -> list[Pair]:
+    """The pairs that the plan compares: both trained or both untrained, and never different in both objective and seed.
+
+    "objectives": every two objectives of one seed and every two seeds of one objective; a variant of an objective only
+    with that objective. "neighbours": those of these pairs that are adjacent in the plan, so their number grows
+    linearly. "NAME|NAME": these two of each seed; with one name twice, its seeds. None if nothing is measured, and none
+    with static vectors, which have no layers.
+    """
+    if not pair_measures(plan.analysis):
+        return []
+    found: list[Pair] = []
+    subjects = [one for one in subjects if plan.objective(one.recipe.objective.label).family != STATIC]
+    ordered = sorted(subjects, key=lambda one: (one.recipe.objective.label, one.recipe.seed))
+    for first, second in combinations(ordered, 2):
+        alike = first.trained == second.trained and _share_one(first.recipe, second.recipe)
+        if alike and any(_asked(plan, rule, first.recipe, second.recipe) for rule in plan.pairs):
+            found.append((first, second))
+    return found
+
+
+def pair_key(models: StudyModels, first: Subject, second: Subject) -> str:
+    """Key of the comparison of two models."""
+    measures = described(pair_measures(models.plan.analysis))
+    return digest([models.states_key(first), models.states_key(second), measures])
+
+
+def _share_one(first: Recipe, second: Recipe) -> bool:
+    if first.architecture != second.architecture:
+        return False
+    return (first.objective == second.objective) + (first.seed == second.seed) == 1
+
+
+def _asked(plan: StudyPlan, rule: str, first: Recipe, second: Recipe) -> bool:
+    a, b = first.objective, second.objective
+    comparable = not (a.variant or b.variant) or a.name == b.name
+    if rule == "objectives":
+        return comparable
+    if rule == "neighbours":
+        names, seeds = list(plan.objectives), list(plan.seeds)
+        steps = names.index(a.label) - names.index(b.label), seeds.index(first.seed) - seeds.index(second.seed)
+        return comparable and max(map(abs, steps)) == 1
+    return sorted(rule.split("|")) == sorted((a.label, b.label))
+
+
+def transfer_keys(states_key: str, other: str | None, plan: AnalysisPlan) -> dict[str, str]:
+    """Keys of the table, with `other` as digest of the other domain; empty if the plan names none."""
+    if other is None:
+        return {}
+    measure = describe_measure(Ablation(sentences=plan.ablation_sentences))
+    parts = [states_key, ABLATION_TRANSFER.version, other, measure]
+    return {ABLATION_TRANSFER.name: digest(parts)}
+
+
+def transfer(model: Model, data: StudyData, plan: AnalysisPlan, corruption: AbstractObjective) -> Part:
+    """Correlation of single ablation effects between the analysed sentences and those of the other domain."""
+    assert data.other_domain is not None
+    if Ablation().why_not(model):
+        return {}
+    options = plan.passes(corruption=corruption)
+    return {
+        ABLATION_TRANSFER.name: ablation_transfer(
+            model, data.analysed, data.other_domain, sentences=plan.ablation_sentences, options=options
+        )
+    }

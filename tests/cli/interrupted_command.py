@@ -1,0 +1,43 @@
+"""Runs a command that is stopped at a published file: `SIGNAL NUMBER FOLDER COMMAND...`; 0 is none of them.
+
+The folder gets a file `published` with a byte for each. SIGINT comes behind the file, SIGKILL before it has its name.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from undrawn import undrawn
+
+from infoflow.cli import run
+
+name, number, folder, *command = sys.argv[1:]
+published = Path(folder) / "published"
+rename = Path.replace
+
+
+def publish(path: Path, target: Path) -> Path:
+    with published.open("a") as file:
+        file.write(".")
+    last = published.stat().st_size == int(number)
+    if last and name == "SIGKILL":
+        os.kill(os.getpid(), signal.SIGKILL)
+    renamed = rename(path, target)
+    if last:
+        os.kill(os.getpid(), signal.SIGINT)
+    return renamed
+
+
+os.fsync = os.fstat
+os.chdir(folder)
+os.environ["TMPDIR"] = str(Path(folder, "temporary"))
+tempfile.tempdir = None
+for descriptor, stream in ((1, "out"), (2, "err")):
+    os.dup2(os.open(f"std{stream}", os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
+with undrawn(), pytest.MonkeyPatch.context() as patch:
+    patch.setattr("infoflow.studies._prune_model.write_report", lambda run: run.report.touch() or run.report)
+    patch.setattr(Path, "replace", publish)
+    sys.exit(run(command))

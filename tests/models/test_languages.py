@@ -1,0 +1,181 @@
+"""Languages and prefixes: what a loaded model's tokenizer puts around texts, and what the model then writes."""
+
+import json
+
+import pytest
+import sentencepiece
+import tokenizers
+import torch
+import transformers
+
+from infoflow.corpus import Corpus
+from infoflow.foundation import UserError, make_display, use_display
+from infoflow.models import load_model, translate
+
+WORDS = ("a", "b", "Das", "Haus", "ist", "alt", ".", "3", "cats", "translate", "German", ":")
+SIGNS = sorted({*"".join(WORDS)})
+BEGIN = ["<s>", "<pad>", "</s>", "<unk>", "▁"]
+
+
+def tokenizer_of(family):
+    if family == "nllb":
+        return transformers.NllbTokenizer(vocab={piece: at for at, piece in enumerate(BEGIN + SIGNS)}, merges=[])
+    kind = transformers.MBartTokenizer if family == "mbart" else transformers.MBart50Tokenizer
+    return kind(vocab=[(piece, -float(at)) for at, piece in enumerate(BEGIN + SIGNS)])
+
+
+def module_of(tokenizer, family):
+    kind, config = (
+        ("M2M100ForConditionalGeneration", "M2M100Config")
+        if family == "nllb"
+        else (
+            "MBartForConditionalGeneration",
+            "MBartConfig",
+        )
+    )
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "d_model": 16}
+    sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 64}
+    ids = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2}
+    torch.manual_seed(0)
+    return getattr(transformers, kind)(getattr(transformers, config)(vocab_size=len(tokenizer), **sizes, **ids)).eval()
+
+
+SOURCE, TARGET = {"nllb": "fra_Latn", "mbart": "fr_XX", "mbart-50": "fr_XX"}, {"nllb": "deu_Latn"}
+
+
+@pytest.mark.parametrize("family", SOURCE)
+def test_texts_are_marked_and_written_in_the_languages_that_were_chosen(family):
+    tokenizer = tokenizer_of(family)
+    module = module_of(tokenizer, family)
+    source, target = SOURCE[family], TARGET.get(family, "de_DE")
+    model = load_model(module, tokenizer, source_language=source, target_language=target)
+    own = tokenizer_of(family)
+    own.src_lang, own.tgt_lang = source, target
+    assert model.tokenizer("a b")["input_ids"] == own("a b")["input_ids"]
+    assert model.tokenizer(text_target="a b")["input_ids"] == own(text_target="a b")["input_ids"]
+    code = own.convert_tokens_to_ids(target)
+    how = {"decoder_start_token_id": code} if family == "mbart" else {"forced_bos_token_id": code}
+    inputs = own("a b cats", return_tensors="pt")
+    right = module.generate(**inputs, num_beams=1, do_sample=False, max_new_tokens=20, **how)
+    assert translate(model, ["a b cats"], beams=1) == own.batch_decode(right, skip_special_tokens=True)
+    assert tokenizer.src_lang != source  # the caller's stays as it was
+    assert model.digest != load_model(module, tokenizer).digest
+
+
+def test_a_language_that_is_assumed_is_noted_once(capsys):
+    tokenizer = tokenizer_of("nllb")
+    with use_display(make_display("plain")):
+        model = load_model(module_of(tokenizer, "nllb"), tokenizer)
+        load_model(model.module, model.tokenizer)
+    text = " ".join("".join(capsys.readouterr()).split())
+    assert text.count("reads every text as eng_Latn") == text.count("--target-language") == 1
+
+
+def test_a_code_that_is_not_known_is_refused_with_those_near_it():
+    tokenizer = tokenizer_of("nllb")
+    with pytest.raises(UserError, match=r'--source-language must be one of the 202.*Got "fr". Near are.*fra_Latn'):
+        load_model(module_of(tokenizer, "nllb"), tokenizer, source_language="fr")
+    with pytest.raises(UserError, match="--target-language must be one of"):
+        load_model(module_of(tokenizer, "nllb"), tokenizer, target_language="German")
+
+
+def slow_tokenizer(family, folder):
+    """Of M2M100, or of a Marian model of two target languages: these classes encode in Python."""
+    model = str(folder / "pieces")
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([" ".join(WORDS)] * 20),
+        model_prefix=model,
+        vocab_size=60,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    pieces = sentencepiece.SentencePieceProcessor(model_file=f"{model}.model")
+    known = [pieces.id_to_piece(number) for number in range(3, len(pieces))]
+    begin = ["<s>", "<pad>", "</s>", "<unk>", *([">>fra<<", ">>deu<<"] if family == "marian" else [])]
+    vocabulary = folder / "vocab.json"
+    vocabulary.write_text(json.dumps({piece: at for at, piece in enumerate([*begin, *known])}))
+    if family == "marian":
+        return transformers.MarianTokenizer(f"{model}.model", f"{model}.model", str(vocabulary))
+    return transformers.M2M100Tokenizer(str(vocabulary), f"{model}.model")
+
+
+def test_marks_of_m2m100_are_no_words(tmp_path):
+    tokenizer = slow_tokenizer("m2m100", tmp_path)
+    vocabulary = tokenizer.vocab_size + len(tokenizer.lang_code_to_id)
+    module = module_of(range(vocabulary), "nllb")
+    model = load_model(module, tokenizer, source_language="fr", target_language="de")
+    own = slow_tokenizer("m2m100", tmp_path)
+    own.src_lang, own.tgt_lang = "fr", "de"
+    assert model.tokenizer("a b cats")["input_ids"] == own("a b cats")["input_ids"]
+    assert model.tokenizer(text_target="a b")["input_ids"] == own(text_target="a b")["input_ids"]
+    encoded = Corpus.from_sentences(["a b cats"]).encode(model.tokenizer)
+    assert encoded.flat_special.tolist() == [True, *[False] * (len(encoded.flat_ids) - 2), True]
+    assert len(model.tokenizer) == vocabulary  # tables count tokens up to there
+    assert "__" not in translate(model, ["a b cats"], beams=1)[0]
+    with pytest.raises(UserError, match=r"--prefix is for models .* use --source-language and --target-language"):
+        load_model(module, tokenizer, prefix="translate:")
+
+
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+def test_texts_of_a_marian_model_of_several_languages_say_the_language_themselves(tmp_path, capsys):
+    tokenizer = slow_tokenizer("marian", tmp_path)
+    module = module_of(tokenizer, "nllb")
+    with use_display(make_display("plain")):
+        load_model(module, tokenizer)
+    assert 'each text must begin with the code of one: ">>deu<<", ">>fra<<".' in " ".join(
+        "".join(capsys.readouterr()).split()
+    )
+    encoded = Corpus.from_sentences([">>fra<< a b"]).encode(tokenizer)
+    assert encoded.flat_ids[0] == tokenizer.convert_tokens_to_ids(">>fra<<")
+    assert encoded.flat_special.tolist() == [True, *[False] * (len(encoded.flat_ids) - 2), True]
+    with pytest.raises(UserError, match="Begin each with one of"):
+        load_model(module, tokenizer, target_language="fra")
+
+
+def t5():
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -1.0)]
+    pieces += [(f"▁{word}", -1.0) for word in WORDS] + [(sign, -3.0) for sign in SIGNS]
+    tokenizer = transformers.T5Tokenizer(vocab=pieces, extra_ids=0)
+    sizes = {"d_model": 16, "d_kv": 8, "num_layers": 1, "num_heads": 2, "d_ff": 16}
+    ids = {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
+    config = transformers.T5Config(vocab_size=len(tokenizer), **sizes, **ids)
+    return transformers.T5ForConditionalGeneration(config), tokenizer
+
+
+def test_a_prefix_stands_before_what_is_read_and_not_before_what_is_written(tmp_path):
+    module, tokenizer = t5()
+    model = load_model(module, tokenizer, prefix="translate a :")
+    read = model.tokenizer("Das Haus", return_special_tokens_mask=True)
+    assert read["input_ids"] == tokenizer("translate a : Das Haus")["input_ids"]
+    assert read["special_tokens_mask"] == [1, 1, 1, 0, 0, 1]
+    assert model.target_tokenizer("Das")["input_ids"] == tokenizer("Das")["input_ids"]
+    module.save_pretrained(tmp_path)
+    model.tokenizer.save_pretrained(tmp_path)
+    model.target_tokenizer.save_pretrained(tmp_path / "target_tokenizer")
+    again = load_model(tmp_path)
+    assert again.tokenizer("Das Haus")["input_ids"] == read["input_ids"]
+    assert again.target_tokenizer("Das")["input_ids"] == tokenizer("Das")["input_ids"]
+    with pytest.raises(UserError, match="marks none"):
+        load_model(module, tokenizer, source_language="de")
+
+
+def test_a_prefix_that_the_configuration_names_is_noted_where_none_was_given(capsys):
+    module, tokenizer = t5()
+    module.config.task_specific_params = {"translation": {"prefix": "translate a : "}, "other": {"max_length": 3}}
+    with use_display(make_display("plain")):
+        load_model(module, tokenizer)
+        load_model(module, tokenizer, prefix="translate a :")
+    assert " ".join("".join(capsys.readouterr()).split()).count("Its texts are read without one") == 1
+
+
+def test_a_prefix_before_the_texts_of_a_byte_level_tokenizer():
+    backend = tokenizers.Tokenizer(tokenizers.models.BPE())
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=330, show_progress=False, initial_alphabet=alphabet)
+    backend.train_from_iterator([" ".join((*WORDS, "query: a"))] * 5, trainer)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<e>")
+    config = transformers.GPT2Config(vocab_size=400, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
+    model = load_model(transformers.GPT2LMHeadModel(config), tokenizer, prefix="query: ")
+    assert model.tokenizer("Das Haus")["input_ids"] == tokenizer("query: Das Haus")["input_ids"]
+    assert model.target_tokenizer is None
