@@ -13,7 +13,7 @@ from undrawn import undrawn
 
 from infoflow.studies import StudyPlan, study
 
-SCRIPT = Path(__file__).parents[2] / "experiments" / "paper" / "carry.py"
+SCRIPT = Path(__file__).parents[2] / "experiments" / "studies" / "paper" / "carry.py"
 KIB = 2**-10
 
 

@@ -15,7 +15,7 @@ from invented_scales import study_tables, write_study
 from scipy import stats
 from scripts import script
 
-REASONS = Path(__file__).parents[2] / "experiments" / "reasons"
+REASONS = Path(__file__).parents[2] / "experiments" / "studies" / "reasons"
 CLAIMS, RUN = script(REASONS / "claims.py"), script(REASONS / "run.py")
 
 
