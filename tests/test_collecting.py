@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from scripts import script
+from support.scripts import script
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 put = script(EXPERIMENTS / "collecting.py").put

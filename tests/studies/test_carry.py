@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
-from scripts import script
-from undrawn import undrawn
+from support.scripts import script
+from support.undrawn import undrawn
 
 from infoflow.studies import StudyPlan, study
 

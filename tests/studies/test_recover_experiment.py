@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from scripts import script
+from support.scripts import script
 
 RECOVER = script(Path(__file__).parents[2] / "experiments" / "studies" / "pruning-scale" / "recover.py")
 COLUMNS = ["model", "method", "scope", "draw", "point", "stack", "kind", "layer", "head", "alive"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scripts import script
+from support.scripts import script
 
 from infoflow.foundation import interval_over_seeds
 from infoflow.studies import StudyPlan

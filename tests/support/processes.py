@@ -11,7 +11,7 @@ MARK = "INFOFLOW_TEST"
 
 def marked_environment(mark: Path) -> dict[str, str]:
     """For processes to be found again by `processes_with`; they can import what tests share."""
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, MARK: str(mark), "PYTHONPATH": path}
 
 
