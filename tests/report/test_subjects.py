@@ -47,7 +47,7 @@ def test_every_table_keeps_its_rows_or_is_refused(run, other) -> None:
         after = shown_tables(changed(run, other, [name]))
         if other == "name":
             assert name not in after
-            assert f"Not drawn: what the table {name} tells." in after.notes()[0]
+            assert f"Not drawn: the table {name}." in after.notes()[0]
             continue
         rows = after[name]
         for side in [side for side in ("", "_a", "_b") if f"series{side}" in rows]:
