@@ -162,7 +162,7 @@ def test_a_card_whose_interval_holds_zero_says_so(study):
     (card,) = screen_of(study, "identity_neighbours", same_everywhere).cards
     assert card.figure == "identity"
     assert not card.clear
-    assert card.sentence.startswith("No difference seen between the models in how many neighbours")
+    assert card.sentence.startswith("No difference seen between the models in the share of neighbours")
 
 
 def test_what_does_not_change_comes_last_and_is_no_number():

@@ -300,7 +300,7 @@ class Recorded(Recordings):
 
 RECORDED = {
     "allocation-bars": (
-        "The share of feed-forward in what blocks lowered the loss by is highest in causal LM, 66.7%; lowest in "
+        "The share of feed-forward in the blocks' contribution is highest in causal LM, 66.7%; lowest in "
         "masked LM, 28.6%; its share of the blocks' weights is 62%."
     ),
     # 10 × 1e-5 × (1, 1.01, 1.02): .0101% ± 4.303 × .0001% / √3; the first order is 50 times that
@@ -309,12 +309,12 @@ RECORDED = {
         "not clearly apart from that in masked LM; to first order, the error is at least 0.505% (0.493 to 0.517) "
         "in causal LM, not clearly apart from that in masked LM."
     ),
-    "allocation-heads": "The largest part of a map that a layer's heads have is 44.4% in layer 2 of masked LM; equal "
-    "layers would have 17%.",
+    "allocation-heads": "The largest share of one layer's heads is 44.4% in layer 2 of masked LM; with "
+    "equal layers it would be 17%.",
     # 3% × (1, 1.01, 1.02) ± 4.303 × .03% / √3
     "allocation-hurting": "The share of steps in which a component hurt is highest for query in masked LM, 3.03% (2.96 "
-    "to 3.11); lowest for embeddings in causal LM, 0.00%, not clearly apart from that for embeddings in masked LM; of "
-    "single parameters 47%.",
+    "to 3.11); lowest for embeddings in causal LM, 0.00%, not clearly apart from that for embeddings in masked LM; "
+    "for single parameters 47%.",
     "allocation-histogram": "Of the changes of single parameters that moved the loss, the share that helped is highest "
     "in masked LM, 100%; lowest in causal LM, 53.0%; with random signs it would be 50%.",
     "allocation-similarity": (

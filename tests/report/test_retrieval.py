@@ -136,7 +136,7 @@ def test_halves_and_centres_are_marked(figures) -> None:
     centres = [row for row in marks if "centre" in row]
     assert len(centres) == 1
     assert centres[0]["layer"] == pytest.approx(2.2, abs=0.01)
-    assert "In learned retriever evidence enters around state 2.2 (half at 2.0)." in figure.answer
+    assert "In learned retriever, evidence enters around state 2.2 (half at 2.0)." in figure.answer
     assert "In closed book, memory is read around state 3.6 (half at 4.0)." in figure.answer
     assert not any("closed book evidence" in text for text in figure.answer)
 
@@ -147,7 +147,7 @@ def test_what_a_reader_finds_stands_beside_the_right_passage(figures, tmp_path) 
     found, right = figure.panels[1], figure.panels[0]
     assert {row["series"] for row in rows_of(found) if "series" in row} == {LEARNED}, "the others find none"
     assert {row["series"] for row in rows_of(right) if "series" in row} > {LEARNED, "closed-book"}
-    assert "In learned retriever what is found enters around state 2.6 (half at 2.0)." in figure.answer
+    assert "In learned retriever, what is found enters around state 2.6 (half at 2.0)." in figure.answer
     assert "the third has none" in figure.how_to_read[1]
     given = Retrieved(seeds=(1,))
     table = given.tables(["knowledge_lens"])["knowledge_lens"]
@@ -170,7 +170,7 @@ def test_memory_is_drawn_by_exposure_beside_facts_that_stand_nowhere(run, figure
         assert drawn[f"{weight}×"] == pytest.approx(wanted)
     assert drawn["withheld"] == pytest.approx(own[own["facts"] == "withheld"]["value"].mean())
     assert drawn["16×"] > drawn["4×"] > drawn["1×"]
-    assert "In closed book, of facts asked 1× it is read around state 3.6 (half at 4.0)" in figure.answer[0]
+    assert "In closed book, facts asked 1× are read around state 3.6 (half at 4.0)" in figure.answer[0]
     assert not [row for row in rows_of(figure.panels[3]) if "centre" in row], "the control has no mark"
 
 
@@ -297,7 +297,7 @@ def test_a_centre_that_some_seeds_do_not_have_says_of_how_many_it_is(tmp_path, f
     retrieved.write_table(run, "knowledge_lens", table)
     figure = drawn_figures(run, "retrieval")["evidence-depth"]
     assert "over the seeds in which it is defined" in figure.caption
-    assert "In learned retriever evidence enters around state 2.2 (half at 2.0, in 2 of 3 seeds)." in figure.answer
+    assert "In learned retriever, evidence enters around state 2.2 (half at 2.0, in 2 of 3 seeds)." in figure.answer
     assert "In closed book, memory is read around state 3.6 (half at 4.0)." in figure.answer
 
 
@@ -505,7 +505,7 @@ NAMES = {
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([("a", 0.9, 0.8, 1.0), ("b", 0.1, 0.0, 0.2)], "most in closed book, least in right passage given."),
+        ([("a", 0.9, 0.8, 1.0), ("b", 0.1, 0.0, 0.2)], "highest in closed book, lowest in right passage given."),
         (
             [
                 ("a", 0.9, 0.8, 1.0),
@@ -514,12 +514,12 @@ NAMES = {
                 ("d", 0.5, 0.4, 0.6),
                 ("e", 0.2, 0.0, 0.3),
             ],
-            "most in closed book and random passage given, least in right passage given and frozen retriever.",
+            "highest in closed book and random passage given, lowest in right passage given and frozen retriever.",
         ),
         ([("a", 0.9, 0.0, 1.0), ("b", 0.1, 0.0, 0.2)], "in no line clearly more than in another."),
         (
             [("a", 0.9, float("nan"), float("nan")), ("b", 0.1, 0.0, 0.2)],
-            "most in closed book, least in right passage given.",
+            "highest in closed book, lowest in right passage given.",
         ),
         ([("a", 0.9, 0.8, 1.0)], ""),
         ([("a", 0.9, 0.8, 1.0), ("b", float("nan"), 0.0, 0.2)], ""),
@@ -536,7 +536,7 @@ def test_words_name_lines_together_whose_intervals_meet(tmp_path, rows, words):
     chosen = pd.DataFrame([numbers[one] for one in table["objective"]], table.index, ["value", "low", "high"])
     retrieved.write_table(run, "knowledge", table.assign(**chosen))
     told = drawn_figures(run, "retrieval")["knowledge-arms"].words
-    assert told == (f"The most frequent facts are answered rightly by heart {words}" if words else "")
+    assert told == (f"Right answers on the most frequent facts without a passage are {words}" if words else "")
 
 
 def test_lines_with_one_answer_share_a_clause_and_those_without_one_have_none(tmp_path):

@@ -75,15 +75,15 @@ def test_curves_are_means_and_gains_are_differences(run, figure) -> None:
 
 def test_frozen_stands_beside_not_frozen_and_lines_have_names(figure) -> None:
     assert [panel.title for panel in figure.panels] == [
-        "Heads learn on",
+        "Heads keep learning",
         "Frozen heads",
-        "Heads learn on, gain over its own heads",
+        "Heads keep learning, gain over its own heads",
         "Frozen heads, gain over its own heads",
     ]
     names = [json.dumps(panel.spec, ensure_ascii=False) for panel in figure.panels]
     assert all(f"{mark} {label}" in names[0] for mark, label in (("●", "specialised heads"), ("◆", "its own heads")))
     assert "its own heads" not in names[2].split('"datasets"')[1]
-    assert "4 heads put into each fresh model, random ones in 2 draws" in figure.caption
+    assert "4 heads put into each fresh model, random ones as the mean of 2 draws" in figure.caption
     assert "Means over 3 seeds" in figure.caption
     assert figure.findings == ("heads:H1",)
 
