@@ -239,7 +239,7 @@
       act("act-save", "Save page", save);
       parts.push(acts);
       if (isChanged()) {
-        const list = make("div", "", { class: "gone", role: "group", "aria-label": "Ablated" });
+        const list = make("div", "", { class: "gone", role: "group", "aria-label": "Taken away" });
         const pill = (text, does) => { const button = make("button", `${text} ×`, { type: "button", dir: "auto", "aria-label": `${text}: bring back` }); button.addEventListener("click", does); list.append(button); };
         for (const [stack, index] of places(own("hide"))) pill(`“${data.tokens[stack]?.[index]?.text ?? index}” hidden`, () => toggle("hide", [stack, index]));
         for (const [stack, kind, layer, head] of places(own("heads"))) pill(`${stack} ${kind} head ${layer}.${head} closed`, () => toggle("heads", [stack, kind, layer, head]));
