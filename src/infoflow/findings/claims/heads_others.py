@@ -18,14 +18,14 @@ _WHEN = ("over the whole learning curve", "at its end")
 
 @claim(
     "heads:H1",
-    "Specialised heads of a trained encoder, put into a fresh model, let it learn faster and better than random heads "
-    "of the same model put in the same way.",
+    "A fresh model learns faster and better with specialised heads of a trained encoder than with random heads "
+    "of the same encoder.",
     source=OURS,
-    published="none: no experiment of this kind is known to us, so the threshold, 0, is ours",
-    statistic="held-out loss of fresh translation models that hold random heads of a trained model, less that of "
-    "models that hold as many specialised heads of it in the same layers, at equal updates, first weights and "
-    "batches: above 0 as the mean over the logarithm of updates and at the last update, both where the heads learn on "
-    "and where they are frozen, as far as both were trained",
+    published="none: we know of no experiment of this kind, so the threshold, 0, is ours",
+    statistic="held-out loss of fresh translation models with random heads of a trained model, minus that of models "
+    "with as many of its specialised heads in the same layers, at equal updates, initial weights and "
+    "batches: above 0 both as the mean over the logarithm of updates and at the last update, whether the "
+    "heads keep learning or are frozen (where both were trained)",
     reads=_H1_READS,
     controls=(
         Control(
@@ -33,7 +33,7 @@ _WHEN = ("over the whole learning curve", "at its end")
             reads={"gain": gain("none", "shuffled")},
         ),
         Control(
-            name="shuffled specialised heads in place of the specialised ones",
+            name="shuffled specialised heads instead of the specialised ones",
             reads={"gain": gain("random", "shuffled")},
             decisive=False,
         ),
@@ -69,15 +69,17 @@ _UNITS = ("BLEU", "nats per token")
 
 @claim(
     "heads:H2",
-    "A translation encoder with the few heads that gates left, trained on, is as good as with all of them, and better "
-    "than with as many random ones.",
+    "A translation encoder that is trained further with the few heads that gates left is as good as with all "
+    "heads, and better than with as many random ones.",
     source=OURS,
-    published="none of models that were trained on, so the threshold, "
-    f"{LOST[0]} BLEU, is ours: twice what 10 of 48 heads cost as gates left them (heads:V1)",
-    statistic="at the point of a sweep of learned gates that left nearest to 10 of 48 encoder heads (fewer than half), "
-    "trained on without gates: BLEU (without it: the loss) beyond that of the converged model above "
-    f"−{LOST[0]} ({LOST[1]} nats per token), beyond that of all heads above the same, and beyond that of "
-    "as many random heads above 0; the last two trained on for as many updates in all, from the converged model",
+    published=f"none for models trained further, so the threshold, {LOST[0]} BLEU, is ours: twice the cost of "
+    "the 10 of "
+    "48 heads that gates left (heads:V1)",
+    statistic="at the step of a gate sweep that left closest to 10 of 48 encoder heads (fewer than half), trained "
+    "further without gates: BLEU (without it: the loss) minus that of the converged model is above "
+    f"−{LOST[0]} ({LOST[1]} nats per token), so is BLEU minus that with all heads, and BLEU minus that with "
+    "as many random heads is above 0; the last two were trained further for as many updates all, from the "
+    "converged model",
     reads=_H2_READS,
     controls=(
         Control(

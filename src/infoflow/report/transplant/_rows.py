@@ -12,7 +12,7 @@ from infoflow.heads import ARMS, log_mean
 from .._samples import Samples
 
 NONE, SPECIALISED, RANDOM, SHUFFLED = ARMS
-WAYS = {False: "heads learn on", True: "frozen heads"}
+WAYS = {False: "heads keep learning", True: "frozen heads"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
