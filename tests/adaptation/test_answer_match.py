@@ -3,8 +3,8 @@ from adaptation.squad_script import normalise, script
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infoflow.adaptation._answer_match import answer_f1, exact_match
-from infoflow.retrieval import normalise_answer
+from infoflow.objectives import normalise_answer
+from infoflow.subjects.adaptation.measures._answer_match import answer_f1, exact_match
 
 words = st.lists(
     st.sampled_from(["The", "a", "an", "cat", "Cat's", "U.S.", "—", "über", "theory", "!", "42"]), max_size=6

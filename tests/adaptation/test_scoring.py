@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, r2_score
 
-from infoflow.adaptation._scoring import (
+from infoflow.foundation import NUM_BLOCKS, replicate_weights, stream
+from infoflow.subjects.adaptation.measures._scoring import (
     class_scores,
     entity_score,
     number_scores,
@@ -13,7 +14,6 @@ from infoflow.adaptation._scoring import (
     share_right,
     weighted_ranks,
 )
-from infoflow.foundation import NUM_BLOCKS, replicate_weights, stream
 
 N = 150
 REPLICATES = (0, 17, 199)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BertTokenizerFast
 
-from infoflow.adaptation._span_rows import CUT, LEFT_OUT, UNCOVERED, SpanRows, WindowSize
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError
-from infoflow.retrieval import normalise_answer
+from infoflow.objectives import normalise_answer
+from infoflow.subjects.adaptation.measures._span_rows import CUT, LEFT_OUT, UNCOVERED, SpanRows, WindowSize
 
 SQUAD = Path(__file__).parents[3] / "shared" / "data" / "qa" / "squad-excerpt"
 PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *(f"##{letter}" for letter in "abcdefgh"), "?")

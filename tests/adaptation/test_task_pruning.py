@@ -13,9 +13,9 @@ from scipy.stats import spearmanr
 
 from infoflow.adaptation import head_overlap, task_pruning
 from infoflow.foundation import UserError
+from infoflow.heads import expected_jaccard
 from infoflow.models import load_model
 from infoflow.objectives import Vocabulary
-from infoflow.over_training import expected_jaccard
 from infoflow.training import TrainingData
 
 

@@ -6,7 +6,7 @@ import pkgutil
 
 import torch
 
-from infoflow import alignment
+from infoflow.subjects.alignment import measures as alignment
 
 
 def test_examples():

@@ -6,7 +6,7 @@ import pkgutil
 
 import torch
 
-from infoflow import dynamics
+from infoflow.subjects.allocation import measures as dynamics
 
 
 def test_examples():

@@ -7,8 +7,8 @@ import pytest
 from training.tiny import tiny_data
 
 from infoflow.dynamics import evaluation_set
-from infoflow.dynamics._evaluation_set import _CPU_PASS, _batches
 from infoflow.objectives import MaskedLM, Translation
+from infoflow.subjects.allocation.measures._evaluation_set import _CPU_PASS, _batches
 
 
 def cheapest(source: np.ndarray, target: np.ndarray, budget: int) -> float:

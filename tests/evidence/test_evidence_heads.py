@@ -8,9 +8,9 @@ from evidence.sharp_reader import facts_of_kind, inputs_of, sharp_reader
 from retrieval.tiny_arms import tiny_arm, tiny_reader, tiny_world
 
 from infoflow.evidence import TokenPart, attention_shares, evidence_heads, fact_blocks, fact_inputs
-from infoflow.evidence._evidence_heads import copy_scores, head_readings
 from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.models import load_model, tap
+from infoflow.subjects.retrieval.measures._evidence_heads import copy_scores, head_readings
 
 
 def readings_by_hand(reader, inputs, row):

@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 from infoflow.foundation import UserError, make_display, use_display
+from infoflow.heads import prune
 from infoflow.models import load_model, save_pruned
-from infoflow.pruning import prune
 
 WEIGHTS = "model.safetensors"
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from infoflow.foundation import UserError
-from infoflow.heads import ablate, all_heads
+from infoflow.heads import ablate, all_heads, prune
 from infoflow.models import load_model
 from infoflow.objectives import Vocabulary, make_objective
 from infoflow.pruning import (
@@ -18,7 +18,6 @@ from infoflow.pruning import (
     greedy_pruning,
     learn_gates,
     learn_subset,
-    prune,
     quality,
     rank_heads,
     recover,

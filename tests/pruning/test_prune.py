@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from infoflow.foundation import UserError
-from infoflow.heads import ablate
-from infoflow.models import kept_heads, load_model, model_inputs, pad_rows, tap
-from infoflow.pruning import load_pruned, prune, save_pruned
+from infoflow.heads import ablate, load_pruned, prune
+from infoflow.models import kept_heads, load_model, model_inputs, pad_rows, save_pruned, tap
 
 pytestmark = pytest.mark.slow
 

@@ -33,8 +33,8 @@ from infoflow.report.first._spark import spark as spark
 from infoflow.report.forms._chart import finished as finished
 from infoflow.report.forms._datasets import records as records
 from infoflow.report.forms._time_axis import TimeAxis
-from infoflow.report.over_training._course import CheckpointTables
 from infoflow.results import RunFolder
+from infoflow.subjects.over_training.figures._course import CheckpointTables
 
 
 def shown_tables(run: RunFolder) -> ModelTables:

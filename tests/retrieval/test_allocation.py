@@ -12,7 +12,8 @@ from infoflow.dynamics import LossChangeRecorder, RecordConfig, Recording, evalu
 from infoflow.foundation import UserError
 from infoflow.objectives import UNSUPERVISED
 from infoflow.retrieval import NULL, bm25_scores, fixed_choice, retrieval_anatomy
-from infoflow.training import IndexRefresh, TrainingHook, train
+from infoflow.subjects.retrieval.training import IndexRefresh
+from infoflow.training import TrainingHook, train
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from retrieval.tiny_arms import tiny_arm, tiny_data, tiny_library, tiny_world
 
 from infoflow.foundation import UserError
 from infoflow.retrieval import Library, Passages, bm25_scores
-from infoflow.retrieval._answer_windows import AnswerTokens, answer_places, window
+from infoflow.subjects.retrieval.models._answer_windows import AnswerTokens, answer_places, window
 
 
 def long_library(answers=True, place=300):

@@ -17,9 +17,11 @@ from retrieval.tiny_arms import (
 )
 
 from infoflow.foundation import UserError, stream
-from infoflow.objectives import UNSUPERVISED, Example, Noise, make_objective, retrieval_model
+from infoflow.objectives import UNSUPERVISED, Example, Noise, make_objective
 from infoflow.retrieval import NULL, Library, Passages
-from infoflow.training import IndexRefresh, evaluate, train
+from infoflow.subjects.retrieval.objectives import retrieval_model
+from infoflow.subjects.retrieval.training import IndexRefresh
+from infoflow.training import evaluate, train
 
 ROWS = np.arange(0, 60, 4)
 MASK = tiny_world()[2].mask

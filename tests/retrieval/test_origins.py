@@ -17,7 +17,7 @@ from infoflow.retrieval import (
     origins,
     query_leakage,
 )
-from infoflow.training import query_rows
+from infoflow.subjects.retrieval.training import query_rows
 
 TEXTS = [
     "ada lund works as a baker . she lives in oslo .",

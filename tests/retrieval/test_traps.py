@@ -9,7 +9,8 @@ from infoflow.corpus import Corpus
 from infoflow.foundation import SilentDisplay, UserError, use_display
 from infoflow.objectives import Noise
 from infoflow.retrieval import NULL, Library, Passages, build_passage_index
-from infoflow.training import IndexRefresh, Step, TrainingData, query_rows
+from infoflow.subjects.retrieval.training import IndexRefresh, query_rows
+from infoflow.training import Step, TrainingData
 
 from .tiny_arms import tiny_arm, tiny_data, tiny_library, tiny_world
 

@@ -7,18 +7,16 @@ import numpy as np
 import pytest
 
 from infoflow.foundation import UserError
+from infoflow.objectives import contains_answer, exact_match, token_f1
 from infoflow.retrieval import (
     HNSW,
     LexicalIndex,
     Passages,
     build_passage_index,
-    contains_answer,
-    exact_match,
     open_passage_index,
     query_leakage,
     save_index,
     terms_of,
-    token_f1,
 )
 
 DIFFERENT = [

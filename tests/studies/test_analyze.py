@@ -11,7 +11,8 @@ from infoflow.foundation import UserError
 from infoflow.heads import Confidence, Entropy
 from infoflow.models import load_model
 from infoflow.results import RunFolder
-from infoflow.studies import AnalysisPlan, AnalyzeOptions, MeasureGiven, Run, analyze, merge, probe, prune
+from infoflow.studies import AnalysisPlan, AnalyzeOptions, MeasureGiven, Run, analyze, merge, probe
+from infoflow.subjects.pruning.stages import prune
 
 pytestmark = pytest.mark.slow
 

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file
 
 from infoflow.foundation import UserError, file_digest, make_display, use_display
-from infoflow.over_training import learning_rate_shares
 from infoflow.results import RunFolder, Subject
 from infoflow.studies import StudyPlan, graph, train_model
-from infoflow.studies.stages import Keep, Record, Train
-from infoflow.training import Snapshots
+from infoflow.studies.stages import Keep, Train
+from infoflow.subjects.allocation.stages import Record
+from infoflow.training import Snapshots, learning_rate_shares
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import pytest
 from dynamics.synthetic import Recordings, write_run
 
 from infoflow.foundation import UserError
-from infoflow.studies import compare_recordings
+from infoflow.subjects.allocation.stages import compare_recordings
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from infoflow.studies import (
     AnalysisPlan,
     Check,
     Compare,
-    CompareRecordings,
     DynamicsPlan,
     EnginePlan,
     Graph,
@@ -30,6 +29,7 @@ from infoflow.studies import (
     stage_of,
 )
 from infoflow.studies.stages import STAGES
+from infoflow.subjects.allocation.stages import CompareRecordings
 
 pytestmark = pytest.mark.slow
 

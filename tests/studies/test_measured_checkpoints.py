@@ -16,7 +16,8 @@ from infoflow.models import load_model
 from infoflow.probing import Probe
 from infoflow.results import RunFolder
 from infoflow.studies import ProbingPlan, StudyModels, StudyPlan, graph, study
-from infoflow.studies.stages import Check, Course, Keep, MeasureCheckpoint, ProbeCheckpoint, Train
+from infoflow.studies.stages import Check, Keep, Train
+from infoflow.subjects.over_training.stages import Course, MeasureCheckpoint, ProbeCheckpoint
 
 pytestmark = pytest.mark.slow
 

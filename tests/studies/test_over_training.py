@@ -12,19 +12,10 @@ from small_hub import small_hub
 from undrawn import undrawn
 
 from infoflow.foundation import UserError
-from infoflow.over_training import SUFFIX
 from infoflow.results import RunFolder
-from infoflow.studies import (
-    AnalysisPlan,
-    AnalyzeOptions,
-    MeasureGiven,
-    Run,
-    analyze,
-    is_shard,
-    light_tables,
-    merge_over_training,
-    over_training,
-)
+from infoflow.studies import AnalysisPlan, AnalyzeOptions, MeasureGiven, Run, analyze, light_tables
+from infoflow.subjects.over_training.stages import is_shard, merge_over_training, over_training
+from infoflow.training import SUFFIX
 
 pytestmark = pytest.mark.slow
 
@@ -292,7 +283,7 @@ def test_checkpoints_are_compared_with_the_last_one(folder: Path, tmp_path, no_d
 
 
 def test_each_reference_is_loaded_once_for_a_checkpoint(folder: Path, tmp_path, no_drawing, monkeypatch) -> None:
-    from infoflow.studies import _series_stages as module
+    from infoflow.subjects.over_training.stages import _series_stages as module
 
     loaded = []
     plain = module.SeriesStages._load

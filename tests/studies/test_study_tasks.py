@@ -4,7 +4,7 @@ import pytest
 
 from infoflow.foundation import SilentDisplay, UserError, use_display
 from infoflow.studies import StudyPlan
-from infoflow.studies._study_tasks import StudyTasks
+from infoflow.subjects.adaptation.stages._study_tasks import StudyTasks
 
 
 def test_other_tags_of_the_same_words_are_another_task(tmp_path):

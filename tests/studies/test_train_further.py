@@ -15,7 +15,8 @@ from infoflow.corpus import generate_grammar, train_tokenizer
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.objectives import Bart
-from infoflow.studies import StudyPlan, train_further
+from infoflow.studies import StudyPlan
+from infoflow.subjects.adaptation.stages import train_further
 
 PLAN = {
     "objectives": ["masked-lm", "causal-lm", "translation", "span-corruption"],

@@ -15,19 +15,10 @@ from infoflow.heads import TRANSPLANT_CURVES, TRANSPLANTED_HEADS, Head, head_sli
 from infoflow.models import load_model
 from infoflow.pruning import quality, rank_heads
 from infoflow.results import KEYS, UNTRAINED, Subject
-from infoflow.studies import (
-    Check,
-    ChooseHeads,
-    StudyModels,
-    StudyPlan,
-    Train,
-    Transplant,
-    TransplantPlan,
-    at_most,
-    graph,
-    study,
-    train_model,
-)
+from infoflow.studies import Check, StudyModels, StudyPlan, Train, at_most, graph, study, train_model
+from infoflow.subjects.pruning.stages import ChooseHeads
+from infoflow.subjects.transplant.settings import TransplantPlan
+from infoflow.subjects.transplant.stages import Transplant
 from infoflow.training import Snapshots, Step, TrainingHook, TrainingInterrupted
 
 pytestmark = pytest.mark.slow
@@ -211,7 +202,7 @@ def test_a_fresh_model_is_of_another_seed_than_the_trained_one(models, watched) 
 
 
 def test_a_point_is_the_loss_of_the_weights_kept_there(plan, run, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("infoflow.studies.stages._transplant.shutil.rmtree", lambda *_, **__: None)
+    monkeypatch.setattr("infoflow.subjects.transplant.stages._transplant.shutil.rmtree", lambda *_, **__: None)
     stages = graph(plan, tmp_path / "kept")
     for stage in stages:
         if isinstance(stage, Train | ChooseHeads):

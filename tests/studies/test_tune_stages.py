@@ -13,7 +13,9 @@ from infoflow.corpus import generate_grammar
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.results import KEYS, RunFolder
-from infoflow.studies import InsideTuned, MeasureDomain, Run, Specialise, StudyPlan, Tune, TunePlan, graph, study
+from infoflow.studies import Run, StudyPlan, graph, study
+from infoflow.subjects.adaptation.settings import TunePlan
+from infoflow.subjects.adaptation.stages import InsideTuned, MeasureDomain, Specialise, Tune
 
 pytestmark = pytest.mark.slow
 

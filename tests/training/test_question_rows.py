@@ -5,9 +5,10 @@ import pytest
 
 from infoflow.corpus import train_tokenizer
 from infoflow.foundation import UserError
-from infoflow.objectives import ReadGold
 from infoflow.retrieval import Library, Passages
-from infoflow.training import TrainingData, question_rows
+from infoflow.subjects.retrieval.objectives import ReadGold
+from infoflow.subjects.retrieval.training import question_rows
+from infoflow.training import TrainingData
 
 PASSAGES = ["ada lund lives in oslo .", "ben roth works as a nurse in rome .", "the baker of the town is eva [MASK] ."]
 QUESTIONS = [

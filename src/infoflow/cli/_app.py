@@ -2,26 +2,27 @@
 
 from cyclopts import App, Group
 
+from infoflow.subjects.adaptation.command._tune import tune
+from infoflow.subjects.allocation.command import dynamics
+from infoflow.subjects.explorer.command import explore
+from infoflow.subjects.over_scale.command import over_scale
+from infoflow.subjects.over_training.command import over_training
+from infoflow.subjects.pruning.command import prune
+from infoflow.subjects.retrieval.command import index
+
 from ._analyze import analyze
 from ._bert_score import bert_score
 from ._compare import compare
 from ._data import describe, get, list_all
-from ._data_index import index
 from ._doctor import doctor
-from ._dynamics import dynamics
-from ._explore import explore
 from ._fill_in import fill_in
 from ._findings import findings
 from ._heads import heads
 from ._merge import merge
-from ._over_scale import over_scale
-from ._over_training import over_training
 from ._probe import probe
-from ._prune import prune
 from ._report import report
 from ._study import study
 from ._train import train
-from ._tune import tune
 from ._view import view
 from ._worker import worker
 

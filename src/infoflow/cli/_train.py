@@ -63,7 +63,8 @@ def train(
         seed: Initialisation, data order and noise.
     """
     with working(session):
-        from infoflow.studies import StudyPlan, train_further, train_model
+        from infoflow.studies import StudyPlan, train_model
+        from infoflow.subjects.adaptation.stages._train_further import train_further
 
         changes = [f"training.device={device}"] if device else []
         chosen = with_settings(StudyPlan.load(plan), [*settings, *changes])

@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-from infoflow.alignment import ALIGNMENT
 from infoflow.representations import (
     CONTEXT_NEIGHBOURS,
     GEOMETRY,
@@ -14,6 +13,7 @@ from infoflow.representations import (
     TAG_NEIGHBOURS,
 )
 from infoflow.results import Spec
+from infoflow.subjects.alignment.measures import ALIGNMENT
 
 from ._model_group import CAUSAL, MASKED, NAMES, TRANSLATION
 from ._table import Reading, Table, one_number

@@ -21,8 +21,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from infoflow.objectives import OBJECTIVES, RETRIEVAL_OBJECTIVES, Metric
-from infoflow.results import Spec
-from infoflow.retrieval import RETRIEVAL_SCORES
+from infoflow.results import RETRIEVAL_SCORES, Spec
 
 from ._model_group import Absent, Ambiguous, ModelGroup
 

@@ -13,7 +13,6 @@ from ._causal_lm import CausalLM as CausalLM
 from ._distillation import Distillation as Distillation
 from ._electra import Electra as Electra
 from ._example import Example as Example
-from ._inverse_cloze import InverseCloze as InverseCloze
 from ._loss import LossTerm as LossTerm
 from ._loss import supervised_cross_entropy
 from ._masked_lm import MaskedLM as MaskedLM
@@ -29,15 +28,6 @@ from ._prefix_decoder import PrefixDecoder as PrefixDecoder
 from ._prefix_decoder import prefix_mask
 from ._registry import OBJECTIVES, RETRIEVAL_OBJECTIVES, takes_token_dropout
 from ._registry import make_objective as make_objective
-from ._retrieval_lm import SOURCES, Refresh, RetrievalSettings
-from ._retrieval_lm import ClosedBook as ClosedBook
-from ._retrieval_lm import ReadGold as ReadGold
-from ._retrieval_lm import ReadRandom as ReadRandom
-from ._retrieval_lm import RetrievalLM as RetrievalLM
-from ._retrieval_lm import RetrieveBM25 as RetrieveBM25
-from ._retrieval_lm import RetrieveFrozen as RetrieveFrozen
-from ._retrieval_lm import RetrieveLearned as RetrieveLearned
-from ._retrieval_lm import retrieval_model as retrieval_model
 from ._skip_gram import SkipGram as SkipGram
 from ._spanbert import SpanBert as SpanBert
 from ._text_to_text import DenoiseFull as DenoiseFull
@@ -51,3 +41,4 @@ from ._text_to_text import SpanCorruption as SpanCorruption
 from ._token_dropout import drop_tokens
 from ._translation import Translation as Translation
 from ._word_pairs import keep_probability
+from ._written_answers import contains_answer, exact_match, memorisation_ratio, normalise_answer, stored_bits, token_f1

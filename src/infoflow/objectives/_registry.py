@@ -4,19 +4,26 @@ import dataclasses
 from typing import Any, get_type_hints
 
 from infoflow.foundation import UserError, did_you_mean, read_setting
+from infoflow.subjects.retrieval.objectives._inverse_cloze import InverseCloze
+from infoflow.subjects.retrieval.objectives._retrieval_lm import (
+    ClosedBook,
+    ReadGold,
+    ReadRandom,
+    RetrieveBM25,
+    RetrieveFrozen,
+    RetrieveLearned,
+)
 
 from ._bart import Bart
 from ._bilm import BiLM
 from ._causal_lm import CausalLM
 from ._distillation import Distillation
 from ._electra import Electra
-from ._inverse_cloze import InverseCloze
 from ._masked_lm import MaskedLM
 from ._mass import Mass
 from ._objective import AbstractObjective
 from ._pair_objectives import NextSentence, SentenceOrder
 from ._prefix_decoder import PrefixDecoder
-from ._retrieval_lm import ClosedBook, ReadGold, ReadRandom, RetrieveBM25, RetrieveFrozen, RetrieveLearned
 from ._skip_gram import SkipGram
 from ._spanbert import SpanBert
 from ._text_to_text import (

@@ -1,6 +1,5 @@
 """The report: one HTML file with a run's results, and its figures as files; the only room that knows HTML."""
 
-from ._explorer import explorer_page
 from ._files import write_figures as write_figures
 from ._flow import flow_data
 from ._output import check_output

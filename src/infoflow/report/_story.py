@@ -8,6 +8,16 @@ from altair.utils.schemapi import debug_mode
 
 from infoflow.foundation import UserError
 from infoflow.results import AmbiguousModels, RunFolder
+from infoflow.subjects.adaptation.figures._section import ADAPTATION, adaptation_section
+from infoflow.subjects.alignment.figures._alignment import ALIGNMENT, alignment_section
+from infoflow.subjects.alignment.figures._alike import ALIKE, alike_section
+from infoflow.subjects.allocation.figures._dynamics import DYNAMICS, dynamics_section
+from infoflow.subjects.over_scale.figures._section import OVER_SCALE, over_scale_section
+from infoflow.subjects.over_scale.figures._warmups import WARMUPS, warmups_section
+from infoflow.subjects.over_training.figures._section import OVER_TRAINING, over_training_section
+from infoflow.subjects.pruning.figures._pruning import PRUNING, pruning_section
+from infoflow.subjects.retrieval.figures._section import RETRIEVAL, retrieval_section
+from infoflow.subjects.transplant.figures._transplant import TRANSPLANT, transplant_section
 
 from ._damaged import kind_of, unless_damaged
 from ._facets import facets
@@ -15,11 +25,8 @@ from ._figure import ReportFigure, Section
 from ._model_tables import ModelTables
 from ._shown_models import ShownModels
 from ._summary import ScorecardRow, scorecard
-from .adaptation._section import ADAPTATION, adaptation_section
-from .alike._alike import ALIKE, alike_section
 from .first._screen import Screen, first_screen
 from .heads._heads import HEADS, heads_section
-from .knows._alignment import ALIGNMENT, alignment_section
 from .knows._change import CHANGES, change_section
 from .knows._knowledge import KNOWS, knowledge_section
 from .knows._lenses import PREDICTS, lenses_section
@@ -27,16 +34,9 @@ from .knows._neighbours import NEIGHBOURS, neighbours_section
 from .knows._similarity import SIMILARITY, similarity_section
 from .knows._space import SPACE, space_section
 from .knows._words import WORDS, words_section
-from .over_scale._section import OVER_SCALE, over_scale_section
-from .over_scale._warmups import WARMUPS, warmups_section
-from .over_training._section import OVER_TRAINING, over_training_section
 from .own._section import OWN, further_section, own_section
 from .probing._section import PROBING, probing_section
-from .pruning._pruning import PRUNING, pruning_section
-from .retrieval._section import RETRIEVAL, retrieval_section
-from .training._dynamics import DYNAMICS, dynamics_section
 from .training._training import TRAINING, training_section
-from .transplant._transplant import TRANSPLANT, transplant_section
 
 # Several runs, all objectives at once, user measures, then data-flow order; sections without tables omit themselves.
 SECTIONS = (

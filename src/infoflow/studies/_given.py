@@ -25,9 +25,9 @@ from infoflow.foundation import (
     did_you_mean,
     hash64,
 )
+from infoflow.heads import prune
 from infoflow.models import Model, kept_heads, load_model
 from infoflow.objectives import AbstractObjective, MaskedLM
-from infoflow.pruning import prune
 from infoflow.results import UNTRAINED, Recipe, Spec, Subject
 from infoflow.training import trained_objective
 

@@ -24,20 +24,6 @@ from infoflow.heads import (
     SurfaceStatistics,
     TellingSentences,
 )
-from infoflow.over_training import (
-    CONVERGENCE,
-    EMBEDDING_CHANGE,
-    PREDICTION_DIVERGENCE,
-    SEED_DIVERGENCE,
-    WEIGHT_CHANGE,
-    EffectiveRank,
-    InContextLearning,
-    LossByFrequency,
-    LossByPosition,
-    NgramAgreement,
-    SourceContribution,
-    TranslationStages,
-)
 from infoflow.probing import MINIMAL_PAIRS, PROBE_SCORES, AttentionProbe
 from infoflow.representations import (
     ChangeByFrequency,
@@ -59,6 +45,20 @@ from infoflow.representations import (
     WordNeighbours,
 )
 from infoflow.results import TABLES, TASK_SCORES
+from infoflow.subjects.over_training.measures import (
+    CONVERGENCE,
+    EMBEDDING_CHANGE,
+    PREDICTION_DIVERGENCE,
+    SEED_DIVERGENCE,
+    WEIGHT_CHANGE,
+    EffectiveRank,
+    InContextLearning,
+    LossByFrequency,
+    LossByPosition,
+    NgramAgreement,
+    SourceContribution,
+    TranslationStages,
+)
 
 from ._plan import StudyPlan
 from ._plan_sections import AnalysisPlan

@@ -11,6 +11,9 @@ from infoflow.architectures import FAMILIES
 from infoflow.foundation import Limits, Seed, UserError, as_written, check_settings, did_you_mean
 from infoflow.objectives import AbstractObjective, Reads, make_objective, takes_token_dropout
 from infoflow.results import Recipe, RunFolder, Spec
+from infoflow.subjects.adaptation.settings import DomainPlan, TunePlan, check_adaptation
+from infoflow.subjects.retrieval.settings import RetrievalPlan, check_retrieval
+from infoflow.subjects.transplant.settings import TransplantPlan, check_transplants
 from infoflow.training import Match, ModelConfig, TrainConfig
 
 from ._plan_checks import TOKEN_DROPOUT, check_plan
@@ -26,10 +29,7 @@ from ._plan_sections import (
     PruningPlan,
 )
 from ._probing_plan import ProbingPlan
-from ._retrieval_plan import RetrievalPlan, check_retrieval
 from ._settings import build_settings, parse_toml, read_plan
-from ._transplant_plan import TransplantPlan, check_transplants
-from ._tuning_plan import DomainPlan, TunePlan, check_adaptation
 
 PRESETS = ("quick", "laptop", "paper", "replicate", "zoo", "architectures", "adaptation", "retrieval")
 """Names of the plans that are part of the package."""

@@ -7,8 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 from infoflow.architectures import FAMILIES, ModelConfig
 from infoflow.foundation import UserError, as_written, did_you_mean
 from infoflow.objectives import RETRIEVAL_OBJECTIVES, AbstractObjective
-from infoflow.over_training import DEFAULT_SCHEDULE, checkpoint_steps
-from infoflow.pruning import ALL_HEADS, KINDS
+from infoflow.subjects.pruning.measures import ALL_HEADS, KINDS
+from infoflow.training import DEFAULT_SCHEDULE, checkpoint_steps
 
 _VARIANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}")
 TRAINED_ON = ("encoder", "decoder", "encoder-decoder")

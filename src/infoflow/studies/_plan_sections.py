@@ -4,7 +4,6 @@ from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
 from infoflow.corpus import Lines, SplitRule
-from infoflow.dynamics import RecordConfig, RecordSettings
 from infoflow.flow import PassOptions
 from infoflow.foundation import (
     LATER,
@@ -22,9 +21,9 @@ from infoflow.foundation import (
     check_settings,
     named_fields,
 )
-from infoflow.over_training import DEFAULT_SCHEDULE, checkpoint_steps
-from infoflow.pruning import GREEDY
-from infoflow.training import TrainConfig
+from infoflow.subjects.allocation.measures import RecordConfig, RecordSettings
+from infoflow.subjects.pruning.measures import GREEDY
+from infoflow.training import DEFAULT_SCHEDULE, TrainConfig, checkpoint_steps
 
 from ._plan_checks import one_of
 

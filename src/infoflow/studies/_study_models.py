@@ -17,10 +17,12 @@ from infoflow.flow import first_then_others, is_first, wait_for_all
 from infoflow.foundation import SilentDisplay, UserError, atomic_write, digest, read_object, use_display, version
 from infoflow.models import Model, load_model
 from infoflow.objectives import AbstractObjective
-from infoflow.over_training import Clock, learning_rate_shares
 from infoflow.results import BERT, Recipe, RunFolder, Subject
+from infoflow.subjects.adaptation.stages._study_domain import StudyDomain
+from infoflow.subjects.adaptation.stages._study_tasks import StudyTasks
 from infoflow.training import (
     SNAPSHOTS,
+    Clock,
     LengthBucketSampler,
     Snapshot,
     SnapshotPlan,
@@ -30,6 +32,7 @@ from infoflow.training import (
     TrainingHook,
     TrainResult,
     build_models,
+    learning_rate_shares,
     load_weights,
     train,
 )
@@ -37,8 +40,6 @@ from infoflow.training import (
 from ._data import StudyData, prepare
 from ._plan import StudyPlan
 from ._probing import check_tasks
-from ._study_domain import StudyDomain
-from ._study_tasks import StudyTasks
 from ._workbench import Workbench
 
 TRAINED = "trained"  # result cache stage for facts of finished trainings

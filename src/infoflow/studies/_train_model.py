@@ -10,17 +10,18 @@ from infoflow.flow import is_first
 from infoflow.foundation import provenance
 from infoflow.report import check_output
 from infoflow.results import RunFolder
+from infoflow.subjects.allocation.stages._record import Record
+from infoflow.subjects.retrieval.settings import RetrievalPlan
+from infoflow.subjects.transplant.settings import TransplantPlan
 from infoflow.training import usable_device
 
 from ._clock import wall_clock
 from ._graph import Graph, graph
 from ._plan import StudyPlan
 from ._plan_sections import ContextPlan, PruningPlan
-from ._retrieval_plan import RetrievalPlan
 from ._run_stages import run_stages
 from ._study import only_one
-from ._transplant_plan import TransplantPlan
-from .stages import Keep, Record, Train
+from .stages import Keep, Train
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

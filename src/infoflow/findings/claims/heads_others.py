@@ -2,13 +2,20 @@
 
 import numpy as np
 
+from infoflow.subjects.pruning.claims._recovered_models import (
+    RECOVERED,
+    RECOVERED_ALL,
+    RECOVERED_RANDOM,
+    UNPRUNED,
+    recovered_gaps,
+)
+from infoflow.subjects.transplant.claims._transplants import WAYS, gain
+
 from .._condition import Condition, exceeds
 from .._finding import Control, Curves, claim
 from .._model_group import TRANSLATION
-from .._recovered_models import RECOVERED, RECOVERED_ALL, RECOVERED_RANDOM, UNPRUNED, recovered_gaps
 from .._sources import OURS
 from .._table import Reading
-from .._transplants import WAYS, gain
 
 _H1_READS: dict[str, Reading] = {"gain": gain("random", "specialised")}
 

@@ -3,13 +3,13 @@
 import numpy as np
 
 from infoflow.heads import ABLATION_TRANSFER
+from infoflow.subjects.over_training.claims._over_time import prunable
 
 from .._condition import SHARE, Condition, exceeds, stays_below
 from .._finding import Control, Curves, claim
 from .._head_numbers import MATTERS, SHARES, ablations, best_head_left, mattering_share, removal_curve
 from .._held_out import CHOSEN
 from .._model_group import TRANSLATION
-from .._over_time import prunable
 from .._sources import SIXTEEN_HEADS
 from .._table import Reading, Table, baselines, one_number, untrained
 

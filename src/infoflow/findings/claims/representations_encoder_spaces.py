@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from .._alignment import controls, gain, pairs
+from infoflow.subjects.alignment.claims._alignment import controls, gain, pairs
+
 from .._chance import seeds_alone
 from .._condition import Condition, exceeds
 from .._curves import geometry

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from infoflow.objectives import OBJECTIVES, Metric
-from infoflow.results import TASK_SCORES
-from infoflow.retrieval import RETRIEVAL_SCORES
+from infoflow.results import RETRIEVAL_SCORES, TASK_SCORES
 
 from .._model_tables import ModelTables
 from .._numbers import decimals, listed, number

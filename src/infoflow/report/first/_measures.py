@@ -6,7 +6,6 @@ from typing import Literal
 
 import pandas as pd
 
-from infoflow.evidence import KNOWLEDGE, KNOWLEDGE_LENS
 from infoflow.heads import HEAD_PRUNING_CURVE
 from infoflow.representations import (
     CONTEXT_NEIGHBOURS,
@@ -17,13 +16,14 @@ from infoflow.representations import (
     MUTUAL_INFORMATION,
     POSITION_NEIGHBOURS,
 )
+from infoflow.subjects.adaptation.figures._rows import of
+from infoflow.subjects.retrieval.figures._rows import by_exposure, plain_arms
+from infoflow.subjects.retrieval.measures import KNOWLEDGE, KNOWLEDGE_LENS
 
 from .._model_tables import ModelTables
 from .._shown_models import ShownModels
-from ..adaptation._rows import of
 from ..knows._knowledge import input_rows, output_rows
 from ..knows._lenses import one_choice
-from ..retrieval._rows import by_exposure, plain_arms
 
 Contrast = Literal["ends", "middle", "reached"]
 """The number that summarises a line: last minus first layer, the middle value, or the change up to `reached`."""

@@ -6,27 +6,23 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.findings import (
-    FINDINGS,
+from infoflow.findings import FINDINGS, FINDINGS_TABLE, Finding, evaluate
+from infoflow.flow import is_first, wait_for_all
+from infoflow.results import RunFolder, TableSchema
+from infoflow.subjects.alignment.claims._objective_map import MAP_TABLES, objective_map
+from infoflow.subjects.over_training.claims._over_training import (
     FINDINGS_OVER_TRAINING,
     FINDINGS_SINCE,
-    FINDINGS_TABLE,
-    MAP_TABLES,
-    Finding,
-    evaluate,
     findings_over_training,
-    objective_map,
 )
-from infoflow.flow import is_first, wait_for_all
-from infoflow.over_training import (
+from infoflow.subjects.over_training.measures import (
     PHASES,
     PHASES_OVER_SEEDS,
     PRUNABLE_BY_UPDATE,
-    measured_over_training,
     phases_over_seeds,
     prunable_by_update,
 )
-from infoflow.results import RunFolder, TableSchema
+from infoflow.training import measured_over_training
 
 from .._workbench import stacked
 from ._stage import AbstractStage

@@ -16,13 +16,21 @@ import pandas as pd
 
 from infoflow.flow import agree, is_first, wait_for_all
 from infoflow.foundation import UserError, current_display, digest, file_digest
-from infoflow.over_training import CHECKPOINTS, CLOCKS, checkpoint_steps
 from infoflow.results import Recipe, Subject
-from infoflow.training import SNAPSHOTS, Snapshots, Step, TrainConfig, TrainingHook
+from infoflow.subjects.allocation.stages._record import Record, training_estimate
+from infoflow.training import (
+    CHECKPOINTS,
+    CLOCKS,
+    SNAPSHOTS,
+    Snapshots,
+    Step,
+    TrainConfig,
+    TrainingHook,
+    checkpoint_steps,
+)
 
 from .._study_models import TRAINED, StudyModels
 from .._workbench import Part
-from ._record import Record, training_estimate
 from ._stage import AbstractStage, OfRecipe
 
 _FOLDER = "keeping"

@@ -28,11 +28,11 @@ from infoflow.heads import (
 )
 from infoflow.models import Model
 from infoflow.results import Recipe, Subject
+from infoflow.subjects.pruning.stages._pruning_points import pass_options
 
 from .._data import at_most
 from .._plan_checks import kinds_of
 from .._study_models import StudyModels
-from ._pruning_points import pass_options
 from ._stage import AbstractStage, AbstractTableStage, OfRecipe
 from ._train import Train
 

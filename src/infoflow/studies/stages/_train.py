@@ -12,12 +12,12 @@ import pandas as pd
 
 from infoflow.flow import agree, is_first, wait_for_all
 from infoflow.results import LEARNING_CURVES, TRAINING_RUNS, Recipe
+from infoflow.subjects.allocation.stages._record import Record, training_estimate
 from infoflow.training import read_log
 
 from .._study_models import TRAINED, StudyModels
 from .._weights import check_target, discard, is_intact, is_published, keep_sums, publish
 from .._workbench import Part
-from ._record import Record, training_estimate
 from ._stage import AbstractFactStage, AbstractStage, OfRecipe
 
 _POINTS = 60

@@ -1,0 +1,196 @@
+"""`infoflow tune`."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from infoflow.cli._measuring import run_name
+from infoflow.cli._reading import Reading
+from infoflow.cli._session import Anonymous, Device, Out, Session, run_folder, working
+from infoflow.cli._show import show_path
+
+from ._tune_arm import Arm, arms
+from ._tune_inside import InsideTuning
+from ._tune_options import TaskFiles, TuneOptions
+from ._tune_shown import show_tuned, tell_of_leakage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from infoflow.results import RunFolder, TableSchema
+
+    from ..measures import TaskData, TuneConfig, Tuned
+
+_KIND = "tune"
+
+
+def tune(
+    model: str,
+    /,
+    *,
+    files: TaskFiles,
+    options: TuneOptions = TuneOptions(),  # noqa: B008 (frozen)
+    controls: Annotated[bool, Parameter(negative=())] = False,
+    from_scratch: Annotated[bool, Parameter(negative=())] = False,
+    inside: Annotated[bool, Parameter(negative=())] = False,
+    corpus: Annotated[str | None, Parameter(show_default=False)] = None,
+    reading: Reading = Reading(),  # noqa: B008 (frozen)
+    settings: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--set",
+            negative=(),
+            show_default=False,
+            help="Change another setting, such as --set tune.rank=16 or tune.max_length=64. May be repeated.",
+        ),
+    ] = (),
+    device: Device = None,
+    anonymous: Anonymous = False,
+    out: Out = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Tune a model for a labelled task, with several seeds: plain Hugging Face folders, and how well they do.
+
+    The learning rate is the one of a few that does best on dev with the first seed; test is looked at once.
+
+    Args:
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
+        controls: Tune on shuffled labels too, and the same architecture with random weights.
+        from_scratch: Tune the same architecture with random weights too.
+        inside: Tell what tuning changed in layers and heads, what is forgotten and who learned the task; a report.
+        corpus: With --inside: text that the pretraining loss is taken on, to tell what is forgotten, a name or a file.
+            Default: the task's test texts; of a task of texts to write none.
+    """
+    with working(session):
+        from infoflow.report import check_output
+        from infoflow.results import RunFolder
+        from infoflow.studies import removed_if_refused
+
+        from ..measures import INSIDE, TASK_ANSWERS, TASK_LEAKAGE, TASK_SCORES
+
+        run = RunFolder(run_folder(out, run_name("tune", model, *([files.task] if files.task else []))))
+        config = options.config(settings, device)
+        _check_inside(inside, corpus, config)
+        check_output(run, _KIND, tables=[*INSIDE, *(one.name for one in (TASK_SCORES, TASK_ANSWERS, TASK_LEAKAGE))])
+        data = files.load()
+        if anonymous and files.named_by:
+            data = replace(data, name="task")
+        facts = _facts(model, data, config, files.named_by)
+        with removed_if_refused(run):
+            if not run.path.exists():  # else what lies there stays until this call is known not to be refused
+                run.update(**facts)
+            asked = _asked(model, reading, data, config, run.path, anonymous)
+            every = arms(asked, controls=controls, from_scratch=from_scratch)
+            for arm in every:
+                arm.check()
+            looks = _looks(every, corpus) if inside else {}
+            tuned = {arm: arm.tuned(looks[arm].hooks if inside else None) for arm in every}
+        shutil.rmtree(every[0].features, ignore_errors=True)
+        leaks = _leaks(data, tuned[every[0]])
+        run.update(**facts)
+        tables = _written(run, tuned, looks, leaks)
+        show_tuned(tuned)
+        tell_of_leakage(leaks)
+        show_path("Models", run.path / "models")
+        show_path("Tables", tables)
+        if inside or (run.path / "report.html").exists():  # one of an earlier call would be about other tables
+            from infoflow.report import write_report
+
+            show_path("Report", write_report(run))
+        if anonymous:
+            from infoflow.report import anonymize
+
+            anonymize(run)
+
+
+def _check_inside(inside: bool, corpus: str | None, config: "TuneConfig") -> None:
+    from infoflow.foundation import UserError
+
+    if inside and config.method == "frozen":
+        raise UserError(
+            "--inside tells what tuning changed, and a frozen body does not change. Leave out one of the two."
+        )
+    if corpus and not inside:
+        raise UserError("--corpus is the text on which --inside tells what is forgotten. Give --inside too.")
+
+
+def _facts(model: str, data: "TaskData", config: "TuneConfig", named_by: str | None) -> dict[str, Any]:
+    """What run.json says."""
+    from infoflow.foundation import absolute, provenance
+
+    source = str(absolute(model)) if Path(model).exists() else model
+    plan: dict[str, Any] = {"model": source, "task": data.name}
+    if named_by:
+        plan["task_named_by"] = str(absolute(named_by))
+    plan |= {"left_out": dict(data.left_out), "tune": config.key()}
+    title = f"Tuned for {data.name}"
+    return {"kind": _KIND, "anonymous": False, "title": title, "plan": plan, "provenance": provenance()}
+
+
+def _asked(model: str, reading: Reading, data: "TaskData", config: "TuneConfig", run: Path, anonymous: bool) -> Arm:
+    """The model before tuning, with its task."""
+    from infoflow.studies import distinct_names, given_subject
+    from infoflow.training import trained_objective
+
+    from ..measures import make_task
+
+    loaded, objective = reading.load(model, config.device), trained_objective(model)
+    if anonymous:
+        loaded = replace(loaded, name=distinct_names([model], anonymous)[0])
+    return Arm(
+        label="",
+        subject=given_subject(loaded),
+        model=loaded,
+        pretrained_for=objective,
+        data=data,
+        task=make_task(data, trained=objective),
+        config=config,
+        run=run,
+    )
+
+
+def _looks(every: list[Arm], corpus: str | None) -> dict[Arm, InsideTuning]:
+    """What is looked at of each arm."""
+    from infoflow.corpus import load_corpus
+
+    text = load_corpus(corpus) if corpus else None
+    return {arm: InsideTuning(arm=arm, text=text) for arm in every}
+
+
+def _leaks(data: "TaskData", tuned: "Tuned") -> "pd.DataFrame":
+    """What of test stands in what was trained on."""
+    from ..measures import leakage
+
+    return leakage(replace(data, train=tuned.train), {})
+
+
+def _written(
+    run: "RunFolder", tuned: "Mapping[Arm, Tuned]", looks: Mapping[Arm, InsideTuning], leaks: "pd.DataFrame"
+) -> Path:
+    """Scores and answers, what of test stands in training, then what was looked at of all, in place of the tables of an
+    earlier call; returns their folder."""
+    from ..measures import INSIDE, TASK_ANSWERS, TASK_LEAKAGE, TASK_SCORES, TUNING_ALLOCATION
+
+    run.tables.remove([*INSIDE, TUNING_ALLOCATION.name])
+    _write(run, {arm: [(TASK_SCORES, one.scores), (TASK_ANSWERS, one.answers)] for arm, one in tuned.items()})
+    folder = run.tables.write(leaks, TASK_LEAKAGE).parent
+    _write(run, {arm: list(look.tables(tuned[arm])) for arm, look in looks.items()})
+    return folder
+
+
+def _write(run: "RunFolder", of_arms: "Mapping[Arm, list[tuple[TableSchema, pd.DataFrame]]]") -> None:
+    """The tables of all arms, with the keys of the model that each began from."""
+    import pandas as pd
+
+    from infoflow.results import KEYS
+
+    found: dict[str, tuple[TableSchema, list[pd.DataFrame]]] = {}
+    for arm, tables in of_arms.items():
+        for schema, frame in tables:
+            found.setdefault(schema.name, (schema, []))[1].append(frame.assign(**arm.subject.keys()))
+    for schema, frames in found.values():
+        run.tables.write(pd.concat(frames, ignore_index=True), schema.with_keys(*KEYS))

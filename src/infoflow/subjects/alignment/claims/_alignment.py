@@ -1,0 +1,26 @@
+"""Readings of claims about alignment: scores of the encoder after and before alignment."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from infoflow.findings._curves import alignment
+from infoflow.findings._finding import Control
+from infoflow.findings._table import Reading
+
+
+def pairs(metrics: Iterable[str], states: str, aligned: str = "aligned") -> dict[str, Reading]:
+    """Scores under `{metric}, aligned` and `{metric}, unaligned`; `aligned` names the encoder."""
+    kinds = {"aligned": aligned, "unaligned": "unaligned"}
+    return {f"{metric}, {name}": alignment(kind, metric, states) for metric in metrics for name, kind in kinds.items()}
+
+
+def controls(metrics: Iterable[str], states: str) -> tuple[Control, ...]:
+    """Encoders that were trained differently, in place of the aligned one."""
+    kinds = {"trained on shuffled links": "shuffled", "trained on the regulariser only": "regulariser only"}
+    return tuple(Control(name=name, reads=pairs(metrics, states, kind)) for name, kind in kinds.items())
+
+
+def gain(curves: Mapping[str, np.ndarray], metric: str) -> np.ndarray:
+    """How much higher the aligned encoder scores, (N, 1)."""
+    return curves[f"{metric}, aligned"] - curves[f"{metric}, unaligned"]

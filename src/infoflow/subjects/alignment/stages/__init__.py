@@ -1,0 +1,3 @@
+"""Stages of a study on alignment."""
+
+from ._align import Align as Align

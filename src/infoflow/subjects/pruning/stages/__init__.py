@@ -1,0 +1,5 @@
+"""Stages of a study on pruning."""
+
+from ._choose_heads import ChooseHeads as ChooseHeads
+from ._prune import Prune as Prune
+from ._prune_model import prune as prune

@@ -1,0 +1,3 @@
+"""Stages of a study on transplant."""
+
+from ._transplant import Transplant as Transplant
