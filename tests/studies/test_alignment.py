@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from infoflow.foundation import UserError
-from infoflow.studies import AlignmentPlan, Run, StudyPlan, graph
+from infoflow.studies import Run, StudyPlan, graph
+from infoflow.subjects.alignment.settings import AlignmentPlan
 from infoflow.subjects.alignment.stages import Align
 
 

@@ -16,11 +16,9 @@ from infoflow.studies import (
     AnalysisPlan,
     Check,
     Compare,
-    DynamicsPlan,
     EnginePlan,
     Graph,
     MeasureModel,
-    PruningPlan,
     Run,
     StudyModels,
     StudyPlan,
@@ -29,7 +27,9 @@ from infoflow.studies import (
     stage_of,
 )
 from infoflow.studies.stages import STAGES
+from infoflow.subjects.allocation.settings import DynamicsPlan
 from infoflow.subjects.allocation.stages import CompareRecordings
+from infoflow.subjects.pruning.settings import PruningPlan
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,8 @@ import pytest
 
 from infoflow.foundation import Limits, UserError, as_written, describe_setting, read_setting
 from infoflow.pruning import KINDS
-from infoflow.studies import PruningPlan, StudyPlan, pair_measures, standard_measures
+from infoflow.studies import StudyPlan, pair_measures, standard_measures
+from infoflow.subjects.pruning.settings import PruningPlan
 from infoflow.subjects.transplant.settings import TransplantPlan
 
 _VALUES: dict[str, Any] = {

@@ -17,7 +17,8 @@ from infoflow.foundation import SEAL, UserError, file_digest, hash64
 from infoflow.heads import HEAD_ROLES, head_roles
 from infoflow.pruning import PRUNED_HEADS, PRUNED_ROLES, PRUNING, quality, rank_heads, role_measures
 from infoflow.results import KEYS, Subject, read_table, write_table
-from infoflow.studies import Graph, PruningPlan, StudyModels, StudyPlan, Train, at_most, graph, study, train_model
+from infoflow.studies import Graph, StudyModels, StudyPlan, Train, at_most, graph, study, train_model
+from infoflow.subjects.pruning.settings import PruningPlan
 from infoflow.subjects.pruning.stages import Prune
 from infoflow.training import train
 

@@ -1,14 +1,11 @@
 """The commands and their names. Nothing here imports torch, so that every `--help` is instant."""
 
+from collections.abc import Callable
+from importlib import import_module
+
 from cyclopts import App, Group
 
-from infoflow.subjects.adaptation.command._tune import tune
-from infoflow.subjects.allocation.command import dynamics
-from infoflow.subjects.explorer.command import explore
-from infoflow.subjects.over_scale.command import over_scale
-from infoflow.subjects.over_training.command import over_training
-from infoflow.subjects.pruning.command import prune
-from infoflow.subjects.retrieval.command import index
+from infoflow._subjects import parts
 
 from ._analyze import analyze
 from ._bert_score import bert_score
@@ -33,6 +30,8 @@ def _version() -> str:
     return f"infoflow {version('infoflow')}"
 
 
+EXPERIMENTS, RESULTS, SURROUNDINGS = "Train and measure", "Results of a run", "Data and machine"
+
 app = App(
     name="infoflow",
     help="How information flows through a Transformer: layers, heads, objectives, with error bars and controls.",
@@ -42,42 +41,46 @@ app = App(
     version_flags=["--version"],
     suppress_keyboard_interrupt=False,  # `run` says how to continue
 )
-_experiments = Group("Train and measure", sort_key=1)
-_results = Group("Results of a run", sort_key=2)
-_surroundings = Group("Data and machine", sort_key=3)
-_COMMANDS = {
-    _experiments: (
-        study,
-        train,
-        tune,
-        analyze,
-        compare,
-        heads,
-        probe,
-        fill_in,
-        bert_score,
-        prune,
-        over_training,
-        view,
-        explore,
-    ),
-    _results: (dynamics, findings, over_scale, report, merge),
-    _surroundings: (doctor, worker),
+_GROUPS = {name: Group(name, sort_key=key) for key, name in enumerate((EXPERIMENTS, RESULTS, SURROUNDINGS), 1)}
+_COMMANDS: dict[str, dict[int, Callable[..., None]]] = {
+    EXPERIMENTS: {
+        0: study,
+        1: train,
+        3: analyze,
+        4: compare,
+        5: heads,
+        6: probe,
+        7: fill_in,
+        8: bert_score,
+        11: view,
+    },
+    RESULTS: {1: findings, 3: report, 4: merge},
+    SURROUNDINGS: {0: doctor, 1: worker},
 }
 
 for _group, _functions in _COMMANDS.items():
-    for _position, _function in enumerate(_functions):
-        app.command(_function, group=_group, sort_key=_position, help_epilogue="")
+    for _position, _function in _functions.items():
+        app.command(_function, group=_GROUPS[_group], sort_key=_position, help_epilogue="")
 
 app.register_install_completion_command(
-    group=_surroundings, sort_key=9, help="Let the shell (bash, zsh, fish) complete commands and options."
+    group=_GROUPS[SURROUNDINGS], sort_key=9, help="Let the shell (bash, zsh, fish) complete commands and options."
 )
 
 _data = App(
-    name="data", help="Built-in corpora, and what a corpus holds.", group=_surroundings, sort_key=-1, help_epilogue=""
+    name="data",
+    help="Built-in corpora, and what a corpus holds.",
+    group=_GROUPS[SURROUNDINGS],
+    sort_key=-1,
+    help_epilogue="",
 )
 _data.command(list_all, name="list", sort_key=0)
 _data.command(get, sort_key=1)
 _data.command(describe, sort_key=2)
-_data.command(index, sort_key=3)
 app.command(_data)
+
+for _subject in parts(""):
+    for _command, (_group, _position) in getattr(_subject, "COMMANDS", {}).items():
+        *_above, _name = _command.split()
+        _function = getattr(import_module(f"{_subject.__name__}.command"), _name)
+        _parent = _data if _above else app
+        _parent.command(_function, group=None if _above else _GROUPS[_group], sort_key=_position, help_epilogue="")

@@ -22,9 +22,8 @@ def merge(
         if not runs:
             raise UserError("merge needs the folders that `infoflow analyze --shard i/n` wrote. Got none.")
 
+        from infoflow._subjects import provided
         from infoflow.studies import merge as merge_shards
-        from infoflow.subjects.over_training.stages._over_training import merge_over_training
-        from infoflow.subjects.over_training.stages._over_training_shards import is_shard
 
-        joined = merge_over_training if is_shard(runs[0]) else merge_shards
+        joined = next((merge for fits, merge in provided("stages", "MERGING") if fits(runs[0])), merge_shards)
         show_run(joined(runs, run_folder(out, "merged")))

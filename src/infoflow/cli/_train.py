@@ -63,8 +63,8 @@ def train(
         seed: Initialisation, data order and noise.
     """
     with working(session):
+        from infoflow._subjects import provided
         from infoflow.studies import StudyPlan, train_model
-        from infoflow.subjects.adaptation.stages._train_further import train_further
 
         changes = [f"training.device={device}"] if device else []
         chosen = with_settings(StudyPlan.load(plan), [*settings, *changes])
@@ -81,6 +81,7 @@ def train(
         else:
             _refuse_checkpoints(checkpoints)
             folder = run_folder(out, f"further/{objective}")
+            (train_further,) = provided("stages", "train_further")
             trained = train_further(objective, start, chosen, seed, folder, extend_vocabulary)
         rows = [
             [name, f"{value:,}" if isinstance(value, int) else f"{value:.4g}"] for name, value in trained.facts.items()

@@ -8,8 +8,10 @@ from pathlib import Path
 import torch
 
 from infoflow.foundation import UserError
-from infoflow.heads import ablate, head_set
 from infoflow.models import Model, is_pruned_folder, load_model, remove_heads, tiny_inputs
+
+from ._ablate import ablate
+from ._head_sets import head_set
 
 
 def prune(model: Model, heads: Iterable[Sequence[str | int]], *, incomplete: str = "refuse") -> Model:

@@ -19,6 +19,7 @@ from ._masked_lm import MaskedLM as MaskedLM
 from ._mass import Mass as Mass
 from ._metric import Metric
 from ._noise import Noise as Noise
+from ._numbers import Numbers
 from ._objective import AbstractObjective as AbstractObjective
 from ._objective import Family, Reads
 from ._pair_objectives import AbstractPairObjective as AbstractPairObjective
@@ -26,7 +27,7 @@ from ._pair_objectives import NextSentence as NextSentence
 from ._pair_objectives import SentenceOrder as SentenceOrder
 from ._prefix_decoder import PrefixDecoder as PrefixDecoder
 from ._prefix_decoder import prefix_mask
-from ._registry import OBJECTIVES, RETRIEVAL_OBJECTIVES, takes_token_dropout
+from ._registry import OBJECTIVES, further_objectives, takes_token_dropout
 from ._registry import make_objective as make_objective
 from ._skip_gram import SkipGram as SkipGram
 from ._spanbert import SpanBert as SpanBert

@@ -1,6 +1,6 @@
 """The tables of this package."""
 
-from infoflow.results import Column, TableSchema, estimate_columns
+from ._schema import Column, TableSchema, estimate_columns
 
 RETRIEVAL_SCORES = TableSchema(
     name="retrieval_scores",

@@ -16,14 +16,11 @@ from ._measures import standard_measures as standard_measures
 from ._parts import at_most as at_most
 from ._plan import PRESETS
 from ._plan import StudyPlan as StudyPlan
-from ._plan_sections import AlignmentPlan as AlignmentPlan
 from ._plan_sections import AnalysisPlan as AnalysisPlan
 from ._plan_sections import CheckpointsPlan as CheckpointsPlan
 from ._plan_sections import ContextPlan as ContextPlan
 from ._plan_sections import CorpusPlan as CorpusPlan
-from ._plan_sections import DynamicsPlan as DynamicsPlan
 from ._plan_sections import EnginePlan as EnginePlan
-from ._plan_sections import PruningPlan as PruningPlan
 from ._probe_model import probe as probe
 from ._probing_plan import ProbingPlan as ProbingPlan
 from ._run import Run as Run

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from infoflow._subjects import provided
 from infoflow.flow import AbstractMeasure, PairMeasure
 from infoflow.foundation import UserError, did_you_mean
 from infoflow.heads import (
@@ -45,20 +46,6 @@ from infoflow.representations import (
     WordNeighbours,
 )
 from infoflow.results import TABLES, TASK_SCORES
-from infoflow.subjects.over_training.measures import (
-    CONVERGENCE,
-    EMBEDDING_CHANGE,
-    PREDICTION_DIVERGENCE,
-    SEED_DIVERGENCE,
-    WEIGHT_CHANGE,
-    EffectiveRank,
-    InContextLearning,
-    LossByFrequency,
-    LossByPosition,
-    NgramAgreement,
-    SourceContribution,
-    TranslationStages,
-)
 
 from ._plan import StudyPlan
 from ._plan_sections import AnalysisPlan
@@ -67,12 +54,8 @@ from ._probing import probing_measures
 SCORES_ONLY = "task_scores"
 """In `AnalysisPlan.tables`: only the scores, which every study has."""
 
-OF_CHECKPOINTS = (CONVERGENCE.name, WEIGHT_CHANGE.name, PREDICTION_DIVERGENCE.name, EMBEDDING_CHANGE.name)
-"""Tables that compare checkpoints of one training with each other."""
 OF_PROBES = (PROBE_SCORES.name, MINIMAL_PAIRS.name)
 """Tables of the section `probing` that can be computed at checkpoints, on request."""
-OF_SEEDS = (SEED_DIVERGENCE.name,)
-"""Tables that compare checkpoints of two trainings of a study, on request."""
 
 
 def light_tables() -> list[str]:
@@ -112,7 +95,7 @@ def checkpoint_tables(plan: StudyPlan, heavy: bool) -> list[str]:
     """
     names = list(plan.checkpoints.light or light_tables()) + (list(plan.checkpoints.heavy) if heavy else [])
     wanted = list(dict.fromkeys(names))
-    elsewhere = (*OF_CHECKPOINTS, *OF_SEEDS, *OF_PROBES)
+    elsewhere = [*(name for own in provided("measures", "OF_CHECKPOINTS") for name in own), *OF_PROBES]
     named_measures(
         replace(plan.analysis, tables=()),
         [name for name in wanted if name not in elsewhere],
@@ -155,15 +138,7 @@ def named_measures(
 
 def _over_training(plan: AnalysisPlan) -> list[AbstractMeasure]:
     """Measures for training courses only; the first reads the sentences for all that need losses."""
-    return [
-        NgramAgreement(),
-        LossByPosition(),
-        LossByFrequency(),
-        InContextLearning(),
-        TranslationStages(),
-        SourceContribution(),
-        EffectiveRank(plan.distance_occurrences),
-    ]
+    return [measure for own in provided("measures", "course_measures") for measure in own(plan.distance_occurrences)]
 
 
 def pair_measures(plan: AnalysisPlan) -> list[PairMeasure]:

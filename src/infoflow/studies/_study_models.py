@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 from transformers import PreTrainedModel
 
+from infoflow._subjects import provided
 from infoflow.corpus import Corpus
 from infoflow.flow import first_then_others, is_first, wait_for_all
 from infoflow.foundation import SilentDisplay, UserError, atomic_write, digest, read_object, use_display, version
 from infoflow.models import Model, load_model
 from infoflow.objectives import AbstractObjective
 from infoflow.results import BERT, Recipe, RunFolder, Subject
-from infoflow.subjects.adaptation.stages._study_domain import StudyDomain
-from infoflow.subjects.adaptation.stages._study_tasks import StudyTasks
 from infoflow.training import (
     SNAPSHOTS,
     Clock,
@@ -42,6 +41,7 @@ from ._plan import StudyPlan
 from ._probing import check_tasks
 from ._workbench import Workbench
 
+Own = TypeVar("Own")
 TRAINED = "trained"  # result cache stage for facts of finished trainings
 _VERSION = 1  # increase when the same plan trains or scores other models
 _COPIES = 10  # passes of pairs over the training text, each with different pairs (BERT's dupe_factor)
@@ -70,8 +70,11 @@ class StudyModels:
             if self.data.probed is not None:
                 check_tasks(plan.probing, self.data.probed)
             self._write_note()
-        self.tasks = StudyTasks(plan, self.bench.folder, prepared)
-        self.domain = StudyDomain(plan, self.bench.folder, lambda: self.data, prepared)
+        self._own = {type(one): one for prepare in provided("stages", "prepared") for one in prepare(self, prepared)}
+
+    def own(self, kind: type[Own]) -> Own:
+        """What a subject prepared for these models, such as the tasks that they are tuned on."""
+        return self._own[kind]
 
     @cached_property
     def data(self) -> StudyData:

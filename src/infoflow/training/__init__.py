@@ -7,7 +7,7 @@ from ._accelerator import make_accelerator, usable_device
 from ._checkpoint import Checkpoints, load_weights, save_model
 from ._checkpoint_schedule import DEFAULT_SCHEDULE, checkpoint_steps, select_steps
 from ._checkpoint_table import CHECKPOINTS
-from ._clock import CLOCKS, SUFFIX, Clock, learning_rate_shares, measured_over_training
+from ._clock import CLOCKS, NOT_THE_SAME, SUFFIX, Clock, learning_rate_shares, measured_over_training, of_whole_course
 from ._clock import over_training as over_training
 from ._config import TrainConfig as TrainConfig
 from ._data import ExampleRows

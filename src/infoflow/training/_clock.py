@@ -9,7 +9,9 @@ from typing import Any
 import pandas as pd
 
 from infoflow.results import END, KEYS, SUFFIX, Column, TableSchema
-from infoflow.training import TrainConfig, learning_rate
+
+from ._config import TrainConfig
+from ._schedule import learning_rate
 
 _NOT_MEASURED = (f"findings{SUFFIX}",)
 NOT_THE_SAME = -1

@@ -1,9 +1,8 @@
-"""Claims about heads: M1, M2, M3, M4, M5, M6, M7."""
+"""Claims about heads: M1, M2, M3, M4, M5, M6."""
 
 import numpy as np
 
 from infoflow.heads import ABLATION_TRANSFER
-from infoflow.subjects.over_training.claims._over_time import prunable
 
 from .._condition import SHARE, Condition, exceeds, stays_below
 from .._finding import Control, Curves, claim
@@ -271,44 +270,4 @@ def m6(curves: Curves) -> list[Condition]:
             MATTERS,
             "nats per token",
         )
-    ]
-
-
-_M7_READS: dict[str, Reading] = {"prunable": prunable("importance")}
-
-
-@claim(
-    "heads:M7",
-    "That many heads can go shows early in training.",
-    source=SIXTEEN_HEADS,
-    published="IWSLT: from about epoch 10 on, 40 % of the heads can go at 85 to 90 % of the BLEU; in epochs 1 and 2 "
-    "every head costs alike",
-    statistic="largest share of heads, in order of importance, that goes at 90 % of the model's gain over unigrams: "
-    "over .1 higher at the middle checkpoint than at the first with a gain, and there at three quarters of the last "
-    "checkpoint's",
-    reads=_M7_READS,
-    controls=(Control(name="random order", reads={"prunable": prunable("random")}),),
-    learned=(TRANSLATION,),
-    minimum_seeds=1,
-)
-def m7(curves: Curves) -> list[Condition]:
-    """Share of removable heads at each checkpoint; only a study that keeps checkpoints can test it."""
-    share = curves["prunable"]
-    middle = share.shape[1] // 2
-    return [
-        Condition(
-            name="rise of the prunable share from the first checkpoint to the middle one",
-            values=share[:, [middle]] - share[:, :1],
-            labels=["middle"],
-            threshold=0.1,
-            unit="share of heads",
-        ),
-        Condition(
-            name="share prunable at the middle checkpoint less three quarters of the last one's",
-            values=share[:, [middle]] - 0.75 * share[:, -1:],
-            labels=["middle"],
-            threshold=0.0,
-            unit="share of heads",
-            alone=False,  # a constant share has its last value early: it counts with the rise
-        ),
     ]

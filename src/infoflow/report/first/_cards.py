@@ -11,7 +11,7 @@ from .._numbers import decimals, number
 from .._samples import Estimate
 from .._series import Series
 from ._effects import Effects, effects, reached
-from ._measures import MEASURES, CardMeasure, measured
+from ._measures import CardMeasure, card_measures, measured
 from ._spark import spark
 
 CARDS = 3
@@ -48,7 +48,7 @@ def cards(tables: ModelTables, figures: set[str], dull: set[str]) -> list[Card]:
         dull: Lines with models that have not learned their task, drawn in grey.
     """
     found = []
-    for measure in MEASURES:
+    for measure in card_measures():
         frame = measured(measure, tables) if measure.figure in figures else None
         if frame is not None and (told := effects(measure, frame, dull)).shown:
             found.append((measure, frame, told))
@@ -57,7 +57,7 @@ def cards(tables: ModelTables, figures: set[str], dull: set[str]) -> list[Card]:
     first = [one for place, one in enumerate(found) if one[0].section not in sections[:place]]
     more = [one for one in found if one not in first]  # if fewer sections than cards have a result
     chosen = sorted([*first, *more], key=lambda one: not one[2].clear)[:CARDS]
-    return [_card(*one, tables, dull) for one in sorted(chosen, key=lambda one: MEASURES.index(one[0]))]
+    return [_card(*one, tables, dull) for one in sorted(chosen, key=lambda one: card_measures().index(one[0]))]
 
 
 def _card(measure: CardMeasure, frame: pd.DataFrame, told: Effects, tables: ModelTables, dull: set[str]) -> Card:

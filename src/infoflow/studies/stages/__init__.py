@@ -1,5 +1,7 @@
 """The stages of a study: their results, models, dependencies and work."""
 
+from infoflow._subjects import provided
+
 from ._check import Check as Check
 from ._keep import Keep as Keep
 from ._match import MatchModel as MatchModel
@@ -13,36 +15,19 @@ from ._retrain import Retrain as Retrain
 from ._stage import AbstractStage as AbstractStage
 from ._train import Train as Train
 
-STAGES: tuple[type[AbstractStage], ...] = (
-    Train,
-    Keep,
-    Prune,
-    ChooseHeads,
-    Transplant,
-    Retrain,
-    MeasureModel,
-    ProbeModel,
-    Compare,
-    Record,
-    Align,
-    CompareRecordings,
-    MatchModel,
-    MeasureCheckpoint,
-    ProbeCheckpoint,
-    Course,
-    Specialise,
-    MeasureDomain,
-    CountLeakage,
-    Tune,
-    InsideTuned,
-    CountQuestions,
-    WarmReader,
-    WarmRetriever,
-    TrainArm,
-    SettleArm,
-    RecordArm,
-    FollowArm,
-    JoinArms,
-    MeasureArm,
+_STAGES: tuple[tuple[int, type[AbstractStage]], ...] = (
+    (0, Train),
+    (10, Keep),
+    (50, Retrain),
+    (60, MeasureModel),
+    (70, ProbeModel),
+    (80, Compare),
+    (120, MatchModel),
 )
-"""The stages of a study in order of dependency, without the last one, which checks the findings on all tables."""
+"""The core's stages, with their places in the order of work."""
+
+
+def stages() -> list[type[AbstractStage]]:
+    """The stages of a study in order of dependency, without the last one, which checks the findings on all tables."""
+    placed = [*_STAGES, *(one for own in provided("stages", "STAGES") for one in own)]
+    return [stage for _, stage in sorted(placed, key=lambda one: one[0])]

@@ -17,7 +17,6 @@ import pandas as pd
 from infoflow.flow import agree, is_first, wait_for_all
 from infoflow.foundation import UserError, current_display, digest, file_digest
 from infoflow.results import Recipe, Subject
-from infoflow.subjects.allocation.stages._record import Record, training_estimate
 from infoflow.training import (
     CHECKPOINTS,
     CLOCKS,
@@ -32,6 +31,7 @@ from infoflow.training import (
 from .._study_models import TRAINED, StudyModels
 from .._workbench import Part
 from ._stage import AbstractStage, OfRecipe
+from ._train import training_estimate, training_hooks
 
 _FOLDER = "keeping"
 _MOST = 10_000  # K of log:K that a message suggests
@@ -44,6 +44,7 @@ class Keep(OfRecipe):
 
     kind = "keep"
     named = "keep {self.recipe.name}"
+    with_training = True
     makes = (CHECKPOINTS.with_keys(*CLOCKS),)
 
     @classmethod
@@ -134,7 +135,7 @@ class Keep(OfRecipe):
         models, recipe, missing = self.models, self.recipe, self._missing()
         # The same training must not continue from leftovers of another schedule.
         folder = models.bench.path(_FOLDER, digest([self.key, missing]))
-        hooks: list[TrainingHook] = [*Record(models=models, recipe=recipe).recorders(folder)]
+        hooks = training_hooks(models, recipe, folder)
         proofs = self._proofs()
         last = models.updates(recipe) if hooks else _proven(max(missing), proofs)
         current_display().note(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infoflow.architectures import kinds_of
 from infoflow.corpus import Corpus
 from infoflow.flow import Reader
 from infoflow.foundation import current_display, digest
@@ -28,13 +29,11 @@ from infoflow.heads import (
 )
 from infoflow.models import Model
 from infoflow.results import Recipe, Subject
-from infoflow.subjects.pruning.stages._pruning_points import pass_options
 
 from .._data import at_most
-from .._plan_checks import kinds_of
 from .._study_models import StudyModels
 from ._stage import AbstractStage, AbstractTableStage, OfRecipe
-from ._train import Train
+from ._train import Train, pass_options
 
 _OPEN = ""
 """In place of a kind: nothing is closed, the control of all kinds."""

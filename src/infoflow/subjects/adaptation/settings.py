@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
+from infoflow.architectures import TRAINED_ON
+from infoflow.corpus import TextColumns
 from infoflow.foundation import (
     CountOrNone,
     File,
@@ -14,10 +16,9 @@ from infoflow.foundation import (
     UserError,
     as_written,
     check_settings,
+    one_of,
 )
 from infoflow.objectives import AbstractObjective
-from infoflow.studies._plan_checks import TRAINED_ON, one_of
-from infoflow.studies._plan_sections import TextColumns
 
 from .measures import BUILT_IN_TASKS, SHAPES, Rates, TuneConfig, TuneSettings
 
@@ -184,3 +185,6 @@ def _repeated(names: Sequence[str]) -> str:
 
 
 assert set(get_args(Shapes)) == {"", *SHAPES}
+
+SECTIONS = {"domain": DomainPlan, "tune": tuple[TunePlan, ...]}
+CHECKS = (check_adaptation,)

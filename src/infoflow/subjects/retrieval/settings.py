@@ -15,9 +15,9 @@ from infoflow.foundation import (
     UserError,
     as_written,
     check_settings,
+    one_of,
 )
 from infoflow.objectives import make_objective
-from infoflow.studies._plan_checks import one_of
 from infoflow.training import ModelConfig, TrainConfig
 
 from .objectives._retrieval_lm import SOURCES, Refresh, RetrievalLM, RetrievalSettings
@@ -247,3 +247,7 @@ def check_retrieval(plan: Retrieves) -> None:
             "retrieval.learning_rate times training.weight_decay must be below 1. Got "
             f"{asked.learning_rate} and {plan.training.weight_decay}. Lower one of them."
         )
+
+
+SECTIONS = {"retrieval": RetrievalPlan}
+CHECKS = (check_retrieval,)

@@ -4,11 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
-from infoflow.foundation import Count, CountOrNone, Limits, UserError, as_written, check_settings
+from infoflow.architectures import ALL_HEADS, TRAINED_ON, Scope, kinds_of, layers_in
+from infoflow.foundation import (
+    Count,
+    CountOrNone,
+    DistinctNames,
+    Limits,
+    UserError,
+    as_written,
+    check_settings,
+    one_of,
+)
 from infoflow.objectives import AbstractObjective
-from infoflow.studies._plan_checks import TRAINED_ON, kinds_of, layers_in, one_of
-from infoflow.studies._plan_sections import Objectives, Scope
-from infoflow.subjects.pruning.measures import ALL_HEADS
 from infoflow.training import ModelConfig, TrainConfig, checkpoint_steps
 
 Choices = Annotated[tuple[Literal["roles", "importance"], ...], Limits(filled=True, distinct=True)]
@@ -31,7 +38,7 @@ class TransplantPlan:
     """
 
     on: bool = False
-    objectives: Objectives = ("translation",)  # objectives, at every seed
+    objectives: DistinctNames = ("translation",)  # objectives, at every seed
     scope: Scope = "encoder-self"  # scope of the heads
     heads: Annotated[float, Limits(above=0, at_most=10**6)] = 0.25  # a number, or below 1 a share of the scope's heads
     # in this order: heads with a role (positional, of a relation, rarest token), most important heads
@@ -132,3 +139,7 @@ def _check_heads(plan: Transplants, name: str, objective: AbstractObjective) -> 
             f"{name}: as many others are drawn at random from the same layers. Got {as_written(asked.heads)}, which is "
             f"{num}. Lower it" + (", or raise model.heads." if most == 0 else ".")
         )
+
+
+SECTIONS = {"transplant": TransplantPlan}
+CHECKS = (check_transplants,)

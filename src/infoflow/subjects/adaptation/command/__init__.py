@@ -1,1 +1,3 @@
-"""Commands on adaptation."""
+"""`infoflow tune`."""
+
+from ._tune import tune as tune

@@ -18,14 +18,14 @@ from infoflow.studies._parts import without
 from infoflow.studies._scores import content_ids_of, rows_by_block, unigram_losses
 from infoflow.studies._study_models import StudyModels
 from infoflow.studies.stages._stage import AbstractModelStage, AbstractStage, AbstractTableStage, OfModels, OfRecipe
-from infoflow.studies.stages._train import Train
-from infoflow.subjects.allocation.stages._record import training_estimate
+from infoflow.studies.stages._train import Train, training_estimate
 from infoflow.training import TrainingData
 
 from ..measures import DOMAIN_LOSS, TASK_LEAKAGE, leakage
 from ..settings import TunePlan
 from ._specialised import Specialised, specialised
-from ._study_domain import AS_IS, SCRATCH
+from ._study_domain import AS_IS, SCRATCH, StudyDomain
+from ._study_tasks import StudyTasks
 
 TEXTS = ("domain", "general")
 _VERSION = 1  # increase when the same models are scored differently
@@ -45,7 +45,7 @@ class Specialise(AbstractModelStage):
         """All phases of each model of the domain, each after the preceding one."""
         if not models.plan.domain.on:
             return []
-        return [cls.of(one) for recipe in models.domain.recipes for one in specialised(models, recipe)]
+        return [cls.of(one) for recipe in models.own(StudyDomain).recipes for one in specialised(models, recipe)]
 
     @classmethod
     def of(cls, model: Specialised) -> "Specialise":
@@ -89,7 +89,7 @@ class MeasureDomain(OfRecipe, AbstractTableStage):
             return []
         as_is = [
             cls(models=models, recipe=recipe, model=None, needs=(Train(models=models, recipe=recipe).key,))
-            for recipe in models.domain.recipes
+            for recipe in models.own(StudyDomain).recipes
         ]
         special = [stage for stage in before if isinstance(stage, Specialise) and stage.model.task is None]
         return as_is + [
@@ -106,7 +106,7 @@ class MeasureDomain(OfRecipe, AbstractTableStage):
 
     def depends(self) -> list[Any]:
         weights = self.model.key if self.model else self.models.train_key(self.recipe)
-        texts = [self.models.domain.key(name) for name in self.models.plan.domain.strategies]
+        texts = [self.models.own(StudyDomain).key(name) for name in self.models.plan.domain.strategies]
         asked = [self.models.plan.domain.loss_sentences, self.models.plan.analysis.sentences]
         own = [self.models.data_key, weights, self.recipe.name, self.strategy]
         return [_VERSION, DOMAIN_LOSS.version, own, texts, asked]
@@ -128,7 +128,7 @@ class MeasureDomain(OfRecipe, AbstractTableStage):
 
     def _texts(self) -> dict[str, Corpus]:
         """The same sentences for every model: those of each test part that the other text's training part lacks."""
-        domain: StudyData = self.models.domain.data(self.models.plan.domain.strategies[0])
+        domain: StudyData = self.models.own(StudyDomain).data(self.models.plan.domain.strategies[0])
         general, most = self.models.data, self.models.plan.domain.loss_sentences
         parts = (without(domain.analysed, [general.train]), without(general.analysed, [domain.train]))
         return {name: at_most(part, most) for name, part in zip(TEXTS, parts, strict=True)}
@@ -152,20 +152,22 @@ class CountLeakage(OfModels, AbstractTableStage):
 
     def depends(self) -> list[Any]:
         models = self.models
-        domain = [models.domain.key(name) for name in models.plan.domain.strategies] if self._has_domain else []
-        own = [models.tasks.digest(self.asked), self.asked.name]
+        domain = (
+            [models.own(StudyDomain).key(name) for name in models.plan.domain.strategies] if self._has_domain else []
+        )
+        own = [models.own(StudyTasks).digest(self.asked), self.asked.name]
         return ["leakage", TASK_LEAKAGE.version, models.data_key, own, domain]
 
     @property
     def _has_domain(self) -> bool:
-        return bool(self.models.plan.domain.corpus and self.models.domain.recipes)
+        return bool(self.models.plan.domain.corpus and self.models.own(StudyDomain).recipes)
 
     def make(self) -> pd.DataFrame:
         models = self.models
         others = {"pretraining": models.data.train}
         if self._has_domain:
-            others["domain"] = models.domain.data(models.plan.domain.strategies[0]).train
-        found = leakage(models.tasks.data(self.asked), others)
+            others["domain"] = models.own(StudyDomain).data(models.plan.domain.strategies[0]).train
+        found = leakage(models.own(StudyTasks).data(self.asked), others)
         for row in found[found["same"] > 0].to_dict("records"):
             current_display().note(
                 f"{row['task']}: {row['same']:,} of {row['texts']:,} test texts stand in {row['within']} text too."

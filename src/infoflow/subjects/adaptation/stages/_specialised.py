@@ -21,8 +21,8 @@ from infoflow.training import TrainConfig, build_models, load_weights, train
 
 from ..measures import add_tokens
 from ..settings import TunePlan
-from ._study_domain import CONTINUED, SCRATCH, TASK_TEXTS
-from ._study_tasks import unlabelled
+from ._study_domain import CONTINUED, SCRATCH, TASK_TEXTS, StudyDomain
+from ._study_tasks import StudyTasks, unlabelled
 
 FOLDER = "specialising"
 _VERSION = 1  # increase when the same plan specialises differently
@@ -48,14 +48,14 @@ class Specialised:
     def key(self) -> str:
         """Key of everything that the weights depend on."""
         models, plan = self.models, self.models.plan
-        data, asked = models.domain.key(self.strategy), plan.domain
+        data, asked = models.own(StudyDomain).key(self.strategy), plan.domain
         if self.strategy == SCRATCH:
             training = {name: value for name, value in dataclasses.asdict(self.config).items() if name not in _FREE}
             model = [plan.model, plan.match, self.recipe.architecture, self.recipe.objective.label, self.recipe.seed]
             return digest([_VERSION, SCRATCH, data, model, models.objective(self.recipe), training])
         settings = [asked.num_updates(plan.training.updates), asked.learning_rate, asked.warmup]
         parent = self.before.key if self.before else models.train_key(self.recipe)
-        text = [] if self.task is None else [models.tasks.digest(self.task)]
+        text = [] if self.task is None else [models.own(StudyTasks).digest(self.task)]
         return digest([_VERSION, CONTINUED, parent, data, settings, asked.extend_vocabulary, *text])
 
     @cached_property
@@ -102,10 +102,10 @@ class Specialised:
     @cached_property
     def data(self) -> StudyData:
         """The domain's parts; the phase "task" trains on the task's unlabelled texts and validates on those of dev."""
-        data = self.models.domain.data(self.strategy)
+        data = self.models.own(StudyDomain).data(self.strategy)
         if self.task is None:
             return data
-        task = self.models.tasks.data(self.task)
+        task = self.models.own(StudyTasks).data(self.task)
         train_texts = Corpus.from_sentences(unlabelled(task), f"{task.name}, unlabelled")
         validation = Corpus.from_sentences(unlabelled(dataclasses.replace(task, train=task.dev)), f"{task.name}, dev")
         return dataclasses.replace(data, train=train_texts, validation=validation, target_tokenizer=None)
@@ -168,7 +168,7 @@ class Specialised:
             )
             return built[objective.name]
         module = models.initial(self.recipe)
-        if (extended := models.domain.vocabulary) is not None:
+        if (extended := models.own(StudyDomain).vocabulary) is not None:
             add_tokens(module, extended, decoder=not objective.needs_translation)
         return module
 
@@ -183,7 +183,7 @@ class Specialised:
             return module
         module = models.initial(self.recipe)
         load_weights(module, models.weights(self.recipe), objective.exported)
-        if (extended := models.domain.vocabulary) is not None:
+        if (extended := models.own(StudyDomain).vocabulary) is not None:
             add_tokens(module, extended, decoder=not objective.needs_translation)
         return module
 

@@ -15,13 +15,13 @@ from infoflow.results import Recipe
 from infoflow.studies._data import StudyData, Tokenizers, prepare
 from infoflow.studies._parts import read
 from infoflow.studies._plan import StudyPlan
-from infoflow.studies._plan_sections import ContextPlan, CorpusPlan, PruningPlan
+from infoflow.studies._plan_sections import CorpusPlan
 from infoflow.studies._probing_plan import ProbingPlan
-from infoflow.subjects.retrieval.settings import RetrievalPlan
-from infoflow.subjects.transplant.settings import TransplantPlan
+from infoflow.studies._study_models import StudyModels
 
 from ..measures import ExtendedVocabulary, extend_vocabulary
 from ..settings import DomainPlan
+from ._study_tasks import StudyTasks
 
 CONTINUED, TASK_TEXTS, SCRATCH, AS_IS = "continued", "task-texts", "scratch", "as-is"
 _NOTE = "domain.json"
@@ -143,15 +143,8 @@ def corpus_plan(plan: StudyPlan) -> CorpusPlan:
 def domain_plan(plan: StudyPlan, objectives: tuple[str, ...]) -> StudyPlan:
     """The plan of models of these objectives on the domain's corpus alone."""
     families = tuple(one for one in plan.architectures if any(plan.fits(name, one) for name in objectives))
-    others: dict[str, Any] = {
-        "pruning": PruningPlan(),
-        "transplant": TransplantPlan(),
-        "context": ContextPlan(),
-        "retrieval": RetrievalPlan(),
-    }
-    others |= {"probing": ProbingPlan(), "tune": (), "domain": DomainPlan(), "pairs": ()}
-    corpus = corpus_plan(plan)
-    return dataclasses.replace(plan, objectives=objectives, architectures=families, corpus=corpus, **others)
+    others: dict[str, Any] = {"probing": ProbingPlan(), "tune": (), "domain": DomainPlan()}
+    return plan.for_models(objectives=objectives, architectures=families, corpus=corpus_plan(plan), **others)
 
 
 def _can_read(plan: StudyPlan, name: str, corpus: Corpus) -> bool:
@@ -170,3 +163,12 @@ def _known(path: Path, of: str) -> dict[str, Any]:
         return facts["facts"] if facts["of"] == of else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
+
+
+def prepared(models: StudyModels, elsewhere: bool) -> list[StudyTasks | StudyDomain]:
+    """The tasks and the domain of a study's models; `elsewhere`: another process has checked them."""
+    folder = models.bench.folder
+    return [
+        StudyTasks(models.plan, folder, elsewhere),
+        StudyDomain(models.plan, folder, lambda: models.data, elsewhere),
+    ]

@@ -14,12 +14,9 @@ from infoflow.results import RunFolder
 from infoflow.studies._clock import wall_clock
 from infoflow.studies._data import Tokenizers, prepare
 from infoflow.studies._plan import StudyPlan
-from infoflow.studies._plan_sections import ContextPlan, PruningPlan
 from infoflow.studies._probing_plan import ProbingPlan
 from infoflow.studies._study import only_one
 from infoflow.studies._train_model import TrainedModel
-from infoflow.subjects.retrieval.settings import RetrievalPlan
-from infoflow.subjects.transplant.settings import TransplantPlan
 from infoflow.training import train, usable_device
 
 from ..measures import Parent, extend_vocabulary, load_parent
@@ -108,11 +105,5 @@ def with_new_tokens(parent: Parent, text: Corpus, objective: AbstractObjective, 
 
 def _alone(plan: StudyPlan, objective: str, seed: int) -> StudyPlan:
     """The plan without settings that name other objectives."""
-    others: dict[str, Any] = {"pairs": (), "pruning": PruningPlan(), "transplant": TransplantPlan()}
-    others |= {
-        "context": ContextPlan(),
-        "retrieval": RetrievalPlan(),
-        "probing": ProbingPlan(),
-        "architectures": ("bert",),
-    }
-    return dataclasses.replace(plan, objectives=(objective,), seeds=(seed,), **others)
+    others = {"probing": ProbingPlan(), "architectures": ("bert",)}
+    return plan.for_models(objectives=(objective,), seeds=(seed,), **others)

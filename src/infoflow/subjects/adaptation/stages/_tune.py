@@ -29,6 +29,7 @@ from ..measures import (
 )
 from ..settings import FROZEN
 from ._specialise import Specialise
+from ._study_tasks import StudyTasks
 from ._tuned_subject import TunedSubject, tuned_subjects
 
 _TOKENS = 20  # tokens of an example, for cost estimates
@@ -90,7 +91,7 @@ class Tune(OfTuned, AbstractTableStage):
         if self.again:
             return 0.0005
         tuned, training = self.tuned, self.tuned.models.plan.training
-        config, thousands = tuned.config, tuned.models.tasks.share(tuned.asked, tuned.examples)
+        config, thousands = tuned.config, tuned.models.own(StudyTasks).share(tuned.asked, tuned.examples)
         runs = len(config.seeds) + len(config.rates) - 1
         tokens = 1000 * thousands * config.epochs * runs * _TOKENS
         return tokens / (training.updates * training.batch_tokens) / (4 if tuned.method == FROZEN else 1)
@@ -131,7 +132,7 @@ class Tune(OfTuned, AbstractTableStage):
 
     def make(self) -> Part:
         tuned = self.tuned
-        data, model, config = tuned.models.tasks.data(tuned.asked), tuned.load(), tuned.config
+        data, model, config = tuned.models.own(StudyTasks).data(tuned.asked), tuned.load(), tuned.config
         task, folder = make_task(data, trained=tuned.objective), tuned.folder
         hooks = None
         if tuned.followed:
@@ -206,7 +207,7 @@ class InsideTuned(OfTuned, AbstractTableStage):
             tuned.load(),
             [one.load(device) for one in found],
             task,
-            models.tasks.data(tuned.asked),
+            models.own(StudyTasks).data(tuned.asked),
             untrained=models.load(subject.before_training()),
             pretraining=asked,
             tagged=asked if "upos" in asked.columns else None,

@@ -16,7 +16,8 @@ from infoflow.studies._study_models import StudyModels
 from ..measures import INSIDE, TUNING_CHANGE, TuneConfig, reads_both_sides
 from ..settings import FROZEN, TunePlan
 from ._specialised import Specialised, specialised
-from ._study_domain import AS_IS
+from ._study_domain import AS_IS, StudyDomain
+from ._study_tasks import StudyTasks
 
 FULL, SHUFFLED, UNTRAINED = "full", "shuffled-labels", "untrained"
 _TUNING, _FEATURES = "tuning", "tuning-features"
@@ -118,8 +119,14 @@ class TunedSubject:
     def key(self) -> str:
         """Key of everything that the tuned models depend on."""
         config = self.config
-        content = [self.model_key, self.models.tasks.digest(self.asked), config.key(), config.seeds, config.answers]
-        both = reads_both_sides(self.models.tasks.shape(self.asked), self.objective)
+        content = [
+            self.model_key,
+            self.models.own(StudyTasks).digest(self.asked),
+            config.key(),
+            config.seeds,
+            config.answers,
+        ]
+        both = reads_both_sides(tasks.shape(self.asked), self.objective)
         return digest([*content, *(["two-sided"] if both else [])])
 
     @property
@@ -161,7 +168,7 @@ def tuned_subjects(models: StudyModels) -> Iterator[TunedSubject]:
 
 
 def _of_task(models: StudyModels, asked: TunePlan) -> Iterator[TunedSubject]:
-    tasks = models.tasks
+    tasks = models.own(StudyTasks)
     recipes, sizes = tasks.fitting(asked, models.plan.recipes()), tasks.sizes(asked)
     methods = tasks.methods(asked)
     for recipe in recipes:
@@ -177,7 +184,7 @@ def _pretrained(models: StudyModels, recipe: Recipe, asked: TunePlan) -> Iterato
         models=models, subject=Subject(recipe=recipe), special=None, asked=asked, method=FULL, examples=0
     )
     yield first
-    if models.plan.domain.on and recipe in models.domain.recipes:
+    if models.plan.domain.on and recipe in models.own(StudyDomain).recipes:
         for one in specialised(models, recipe):
             if one.task is None or one.task is asked:
                 yield dataclasses.replace(first, special=one)

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from infoflow.findings._curves import alignment
 from infoflow.findings._finding import Control
-from infoflow.findings._table import Reading
+from infoflow.findings._model_group import MASKED
+from infoflow.findings._table import Reading, Table, one_number
+
+from ..measures import ALIGNMENT
 
 
 def pairs(metrics: Iterable[str], states: str, aligned: str = "aligned") -> dict[str, Reading]:
@@ -24,3 +26,8 @@ def controls(metrics: Iterable[str], states: str) -> tuple[Control, ...]:
 def gain(curves: Mapping[str, np.ndarray], metric: str) -> np.ndarray:
     """How much higher the aligned encoder scores, (N, 1)."""
     return curves[f"{metric}, aligned"] - curves[f"{metric}, unaligned"]
+
+
+def alignment(kind: str, metric: str, states: str) -> Reading:
+    """Score of the masked LM's encoder on held-out words, aligned or of another kind."""
+    return Table(ALIGNMENT.name, MASKED).where(kind=kind, metric=metric, states=states).reduce(one_number)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from infoflow.objectives import RETRIEVAL_OBJECTIVES
+from infoflow.objectives import further_objectives
 from infoflow.report._figure import Method
 from infoflow.report._shown_models import ShownModels
 
@@ -56,7 +56,7 @@ def on_set(frame: pd.DataFrame, name: str) -> pd.DataFrame:
 
     Fact readers, whose parts differ, are covered by the section on retrieval.
     """
-    frame = frame.loc[(frame["set"] == name) & ~frame["objective"].isin(RETRIEVAL_OBJECTIVES)]
+    frame = frame.loc[(frame["set"] == name) & ~frame["objective"].isin(further_objectives())]
     return frame.loc[frame["term"] == frame.groupby("model")["term"].transform("first")]
 
 

@@ -14,13 +14,13 @@ from typing import Any
 import pandas as pd
 
 from infoflow.flow import is_first, wait_for_all
-from infoflow.foundation import current_display
+from infoflow.foundation import atomic_write, current_display
 from infoflow.models import load_model
 from infoflow.results import Recipe
 from infoflow.studies._study_models import StudyModels
 from infoflow.studies._workbench import Part, Workbench
 from infoflow.studies.stages._stage import AbstractKept, AbstractStage, AbstractTableStage, OfRecipe
-from infoflow.subjects.retrieval.stages._recording import is_begun_with
+from infoflow.studies.stages._train import training_estimate
 
 from ..measures import (
     ALLOCATION_GROUPS,
@@ -32,6 +32,7 @@ from ..measures import (
     evaluation_set,
 )
 
+_NOTE = "recording.key"  # in a training's folder: names the recording that began with it
 _VERSION = 1  # increase when the same plan records differently
 _LATER = (ALLOCATION_HISTOGRAM.name,)  # tables that older recordings lack, which does not justify training again
 
@@ -42,6 +43,7 @@ class Record(OfRecipe, AbstractKept):
 
     kind = "record"
     named = "record {self.recipe.name}"
+    with_training = True
     stored = "recorded"
     makes = TABLES
 
@@ -135,6 +137,27 @@ class CompareRecordings(AbstractTableStage):
         return compare_trainings(pd.concat(groups, ignore_index=True))
 
 
-def training_estimate(recipe: Recipe) -> float:
-    """Measured on a CPU at width 64: translation runs two stacks and longer sentences."""
-    return {"translation": 3.3, "causal-lm": 1.4, "masked-lm": 1.0}.get(recipe.objective.name, 2.0)
+def is_begun_with(folder: Path, key: str, recorded: bool) -> bool:
+    """Whether the training in `folder` records `key`: it starts now, or started with it.
+
+    Args:
+        folder: Folder of the training; created with a note if it does not exist.
+        key: Key of the recording's dependencies.
+        recorded: Whether the recording is complete.
+    """
+    note = folder / _NOTE
+    if recorded:
+        if is_first():
+            note.unlink(missing_ok=True)  # starting now would leave a gap in the recording
+        return False
+    if is_first() and not folder.exists():
+        folder.mkdir(parents=True)
+        with atomic_write(note) as temporary:
+            temporary.write_text(key, encoding="utf-8")
+    wait_for_all()
+    return note.exists() and note.read_text(encoding="utf-8") == key
+
+
+def training_hooks(models: StudyModels, recipe: Recipe, folder: Path) -> list[LossChangeRecorder]:
+    """The recorder of a training in `folder`, if its loss changes are recorded."""
+    return Record(models=models, recipe=recipe).recorders(folder)

@@ -10,3 +10,10 @@ from ._over_training_shards import is_shard
 from ._series import MeasureSuiteCheckpoint as MeasureSuiteCheckpoint
 from ._series import WeighCheckpoint as WeighCheckpoint
 from ._series_stages import series_stage_of
+
+STAGES = (
+    (130, MeasureCheckpoint),
+    (140, ProbeCheckpoint),
+    (150, Course),
+)
+MERGING = (is_shard, merge_over_training)

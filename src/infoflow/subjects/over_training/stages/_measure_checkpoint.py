@@ -16,9 +16,7 @@ from infoflow.models import Model
 from infoflow.results import TASK_SCORES, Recipe, Subject
 from infoflow.studies._data import at_most
 from infoflow.studies._measures import (
-    OF_CHECKPOINTS,
     OF_PROBES,
-    OF_SEEDS,
     checkpoint_tables,
     measures_by_table,
     named_measures,
@@ -34,8 +32,10 @@ from infoflow.studies.stages._train import Train
 from infoflow.training import checkpoint_steps, over_training
 
 from ..measures import (
+    AMONG_SEEDS,
     CONVERGENCE,
     COURSE_TABLES,
+    OF_CHECKPOINTS,
     EmbeddingChange,
     LayerConvergence,
     PredictionDivergence,
@@ -132,7 +132,7 @@ class MeasureCheckpoint(AbstractCheckpoint, AbstractScoredMeasure):
         plan = self.models.plan.checkpoints
         sizes = {"occurrences": plan.occurrences, "distance_occurrences": plan.occurrences}
         wanted = checkpoint_tables(self.models.plan, self.is_heavy)
-        names = [name for name in wanted if name not in (*OF_CHECKPOINTS, *OF_SEEDS, *OF_PROBES)]
+        names = [name for name in wanted if name not in (*OF_CHECKPOINTS, *OF_PROBES)]
         measures = named_measures(dataclasses.replace(self.models.plan.analysis, **sizes, tables=()), names)
         if CONVERGENCE.name in wanted:
             load, key = self._loaded.named(self.references), self._keys_of(self.references)
@@ -272,10 +272,10 @@ def _references(models: StudyModels, recipe: Recipe, steps: Sequence[int], at: i
 
 
 def _beside(models: StudyModels, recipe: Recipe, update: int) -> dict[str, Subject]:
-    """The next seed at the same update, if `OF_SEEDS` are requested there; each pair of three seeds occurs once."""
+    """The next seed at the same update, if `AMONG_SEEDS` are requested there; each pair of three seeds occurs once."""
     heavy = update in heavy_updates(models, recipe)
     seeds = models.plan.seeds
-    if len(seeds) < 2 or not {*OF_SEEDS} & {*checkpoint_tables(models.plan, heavy)}:
+    if len(seeds) < 2 or not {*AMONG_SEEDS} & {*checkpoint_tables(models.plan, heavy)}:
         return {}
     following = seeds[(seeds.index(recipe.seed) + 1) % len(seeds)]
     return {_SEED: Subject(recipe=dataclasses.replace(recipe, seed=following), update=update)}

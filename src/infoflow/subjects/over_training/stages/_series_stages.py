@@ -17,13 +17,21 @@ from infoflow.models import Model
 from infoflow.results import RunFolder
 from infoflow.studies._analyze import corpus_of
 from infoflow.studies._given import AnalyzeOptions, GivenModel
-from infoflow.studies._measures import OF_CHECKPOINTS, light_tables, named_measures, standard_measures
+from infoflow.studies._measures import light_tables, named_measures, standard_measures
 from infoflow.studies._settings import build_settings
 from infoflow.studies._workbench import Workbench
 from infoflow.studies.stages import AbstractStage, LoadedOnce
 from infoflow.training import checkpoint_steps
 
-from ..measures import Ahead, CheckpointSeries, LayerConvergence, SuiteCheckpoint, parse_steps, read_series
+from ..measures import (
+    AMONG_CHECKPOINTS,
+    Ahead,
+    CheckpointSeries,
+    LayerConvergence,
+    SuiteCheckpoint,
+    parse_steps,
+    read_series,
+)
 from ._measure_checkpoint import COMPARED_WITH
 from ._series import MeasureSuiteCheckpoint, WeighCheckpoint
 
@@ -240,7 +248,7 @@ def _light(options: AnalyzeOptions) -> list[AbstractMeasure]:
     """The named measures, by default the light ones of a single checkpoint."""
     if options.only == (ALL,) or (not options.only and options.measures.tables):
         return standard_measures(options.measures)
-    light = [name for name in light_tables() if name not in OF_CHECKPOINTS]
+    light = [name for name in light_tables() if name not in AMONG_CHECKPOINTS]
     return named_measures(options.measures, options.only or light)
 
 

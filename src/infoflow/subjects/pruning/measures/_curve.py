@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infoflow.architectures import ALL_HEADS, KINDS
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, Reader
 from infoflow.foundation import Scale, UserError
@@ -21,11 +22,6 @@ from infoflow.heads import (
 )
 from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
-
-KINDS = ("encoder-self", "decoder-self", "decoder-cross")
-"""The kinds of attention whose heads are selected separately."""
-ALL_HEADS = "all"
-"""The scope of a selection among the heads of all kinds of attention."""
 
 _SCALES: dict[str, Scale] = {"bleu": "percent", "loss": "positive"}
 

@@ -28,10 +28,10 @@ from infoflow.studies._plan import StudyPlan
 from infoflow.studies._study_models import StudyModels
 from infoflow.studies._workbench import Part
 from infoflow.studies.stages._stage import AbstractFactStage, AbstractStage, OfRecipe
-from infoflow.studies.stages._train import Train
+from infoflow.studies.stages._train import Train, pass_options
 
 from ..measures import ALL_HEADS, quality, role_measures
-from ._pruning_points import derived_seed, pass_options
+from ._pruning_points import derived_seed
 
 _HEAD = ["stack", "kind", "layer", "head"]
 NONE, SPECIALISED, RANDOM, SHUFFLED = ARMS

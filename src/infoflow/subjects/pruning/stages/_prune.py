@@ -22,7 +22,7 @@ from infoflow.studies._data import at_most
 from infoflow.studies._study_models import StudyModels
 from infoflow.studies._workbench import Part, stacked
 from infoflow.studies.stages._stage import AbstractStage, OfRecipe
-from infoflow.studies.stages._train import Train
+from infoflow.studies.stages._train import Train, pass_options
 
 from ..measures import ALL_HEADS, PRUNED_HEADS, PRUNED_ROLES, PRUNING, point_tables, roles_left
 from ._pruning_curves import (
@@ -42,7 +42,7 @@ from ._pruning_curves import (
     table_keys,
     too_many,
 )
-from ._pruning_points import Point, pass_options, points
+from ._pruning_points import Point, points
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from infoflow.architectures import kinds_of, layers_in
 from infoflow.flow import describe_measure
 from infoflow.foundation import digest
 from infoflow.heads import HeadSet
 from infoflow.results import Recipe, Spec
 from infoflow.studies._plan import StudyPlan
-from infoflow.studies._plan_checks import kinds_of, layers_in
-from infoflow.studies._plan_sections import PruningPlan
 from infoflow.studies._study_models import StudyModels
 
 from ..measures import ALL_HEADS, PRUNED_HEADS, PRUNED_ROLES, PRUNING, role_measures
+from ..settings import PruningPlan
 
 PRUNED = "pruned"
 UNPRUNED = "unpruned"

@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from infoflow.flow import PassOptions
 from infoflow.foundation import digest, hash64, make_display, use_display
 from infoflow.heads import Head, HeadSet, ablate
 from infoflow.models import Model
 from infoflow.results import UNTRAINED, Recipe, Subject
 from infoflow.studies._data import at_most
 from infoflow.studies._study_models import StudyModels
+from infoflow.studies.stages._train import pass_options
 from infoflow.training import TrainConfig
 
 from ..measures import GatedPoint, greedy_removals, learn_gates, learn_subset, rank_heads, recover
@@ -192,11 +192,6 @@ def _falling(models: StudyModels, recipe: Recipe, curve: RemovalOrder, place: Pl
         save_every=plan.save_every,
         keep_last=1,
     )
-
-
-def pass_options(models: StudyModels, recipe: Recipe) -> PassOptions:
-    """How sentences are run through pruned models."""
-    return models.plan.analysis.passes(corruption=models.objective(recipe))
 
 
 def _config(models: StudyModels, recipe: Recipe) -> TrainConfig:

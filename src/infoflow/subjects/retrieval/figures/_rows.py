@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.objectives import RETRIEVAL_OBJECTIVES
+from infoflow.objectives import further_objectives
 from infoflow.report._numbers import listed, number
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import color_of, shape_of
@@ -23,7 +23,7 @@ _KINDS = {"held out": "held out", "withheld": "withheld"}
 
 def of_readers(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of fact readers, from a table of all kinds of models."""
-    return frame[frame["objective"].isin(RETRIEVAL_OBJECTIVES)]
+    return frame[frame["objective"].isin(further_objectives())]
 
 
 def arms(frame: pd.DataFrame) -> pd.DataFrame:

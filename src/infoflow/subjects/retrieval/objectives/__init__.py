@@ -10,3 +10,5 @@ from ._retrieval_lm import RetrieveBM25 as RetrieveBM25
 from ._retrieval_lm import RetrieveFrozen as RetrieveFrozen
 from ._retrieval_lm import RetrieveLearned as RetrieveLearned
 from ._retrieval_lm import retrieval_model as retrieval_model
+
+OBJECTIVES = (InverseCloze, ClosedBook, ReadGold, ReadRandom, RetrieveBM25, RetrieveFrozen, RetrieveLearned)

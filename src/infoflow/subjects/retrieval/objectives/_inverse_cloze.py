@@ -57,7 +57,8 @@ class InverseCloze(AbstractObjective):
         """
         if "title" not in example.labels:
             raise UserError(
-                f"{self.name} reads passages. Got a plain sentence.\nMake rows with infoflow.subjects.retrieval.training.PassageRows."
+                f"{self.name} reads passages. Got a plain sentence.\nMake rows with "
+                "infoflow.subjects.retrieval.training.PassageRows."
             )
         sentences = list(example.texts)
         chosen = int(generator.integers(len(sentences)))

@@ -9,3 +9,15 @@ from ._train_readers import SettleArm as SettleArm
 from ._train_readers import TrainArm as TrainArm
 from ._train_readers import WarmReader as WarmReader
 from ._train_readers import WarmRetriever as WarmRetriever
+
+STAGES = (
+    (210, CountQuestions),
+    (220, WarmReader),
+    (230, WarmRetriever),
+    (240, TrainArm),
+    (250, SettleArm),
+    (260, RecordArm),
+    (270, FollowArm),
+    (280, JoinArms),
+    (290, MeasureArm),
+)

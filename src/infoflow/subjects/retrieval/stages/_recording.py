@@ -3,38 +3,15 @@
 import dataclasses
 from pathlib import Path
 
-from infoflow.flow import is_first, wait_for_all
-from infoflow.foundation import atomic_write, digest
+from infoflow.foundation import digest
 from infoflow.subjects.allocation.measures import TABLES, LossChangeRecorder, RecordConfig, evaluation_set
 
 from ..models import RetrievalModel, retrieval_anatomy
 from ._retrieval_arms import ArmModel
 
-_NOTE = "recording.key"  # in a training's folder: names the recording that began with it
 RECORDED = "reading-recorded"  # result cache stage of recordings
 _VERSION = 1  # increase when the same plan records differently
 _PASS = 1024  # padded query tokens per pass: each query is read with several passages
-
-
-def is_begun_with(folder: Path, key: str, recorded: bool) -> bool:
-    """Whether the training in `folder` records `key`: it starts now, or started with it.
-
-    Args:
-        folder: Folder of the training; created with a note if it does not exist.
-        key: Key of the recording's dependencies.
-        recorded: Whether the recording is complete.
-    """
-    note = folder / _NOTE
-    if recorded:
-        if is_first():
-            note.unlink(missing_ok=True)  # starting now would leave a gap in the recording
-        return False
-    if is_first() and not folder.exists():
-        folder.mkdir(parents=True)
-        with atomic_write(note) as temporary:
-            temporary.write_text(key, encoding="utf-8")
-    wait_for_all()
-    return note.exists() and note.read_text(encoding="utf-8") == key
 
 
 def is_recording_asked(arm: ArmModel) -> bool:

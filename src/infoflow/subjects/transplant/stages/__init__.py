@@ -1,3 +1,5 @@
 """Stages of a study on transplant."""
 
 from ._transplant import Transplant as Transplant
+
+STAGES = ((40, Transplant),)

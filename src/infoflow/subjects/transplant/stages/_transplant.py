@@ -23,7 +23,7 @@ from infoflow.results import UNTRAINED, Subject, estimate
 from infoflow.studies._data import at_most
 from infoflow.studies._study_models import StudyModels
 from infoflow.studies.stages._stage import AbstractStage, AbstractTableStage, OfRecipe
-from infoflow.subjects.allocation.stages._record import training_estimate
+from infoflow.studies.stages._train import pass_options, training_estimate
 from infoflow.subjects.pruning.measures import quality
 from infoflow.subjects.pruning.stages._choose_heads import (
     NONE,
@@ -34,7 +34,6 @@ from infoflow.subjects.pruning.stages._choose_heads import (
     fresh_recipe,
     heads_of,
 )
-from infoflow.subjects.pruning.stages._pruning_points import pass_options
 from infoflow.training import SNAPSHOTS, SnapshotPlan, Snapshots, TrainingHook, frozen_slices
 
 _VERSION = 1  # increase when the same plan trains or scores other fresh models
