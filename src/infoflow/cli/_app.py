@@ -42,7 +42,7 @@ app = App(
     suppress_keyboard_interrupt=False,  # `run` says how to continue
 )
 _GROUPS = {name: Group(name, sort_key=key) for key, name in enumerate((EXPERIMENTS, RESULTS, SURROUNDINGS), 1)}
-_COMMANDS: dict[str, dict[int, Callable[..., None]]] = {
+_COMMANDS: dict[str, dict[int, Callable[..., object]]] = {
     EXPERIMENTS: {
         0: study,
         1: train,

@@ -18,7 +18,7 @@ from ._context_measure import ENCODER_CONTEXT, Closing, closings_of, context_ble
 from ._context_measure import EncoderContext as EncoderContext
 from ._coreference import HEAD_COREFERENCE, read_mentions
 from ._coreference import Coreference as Coreference
-from ._crossings import Crossing, checked_curve, last_crossing
+from ._crossings import Crossing, checked_curve, is_finished, last_crossing
 from ._distance import HEAD_LAYER_DISTANCE
 from ._distance import HeadDistance as HeadDistance
 from ._distance import HeadLayerDistance as HeadLayerDistance

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from infoflow.foundation import UserError
 
+_ENDS = 3  # points of a level
 _EQUAL = 1e-12  # a value this close below a level has reached it, up to rounding
 
 
@@ -57,3 +58,20 @@ def checked_curve(steps: ArrayLike, values: ArrayLike) -> tuple[np.ndarray, ...]
     if times[0] < 0 or (np.diff(times) <= 0).any():
         raise UserError(f"The steps of a curve must ascend, from 0 on. Got {times[:20].tolist()}. Sort them.")
     return times, curve
+
+
+def is_finished(curve: ArrayLike, errors: ArrayLike) -> bool:
+    """Whether a curve over training has settled.
+
+    Its last three values must all be closer to their mean than a tenth of the whole change, or than two of their
+    standard errors.
+
+    Args:
+        curve: Values at ascending steps, including step 0 if known.
+        errors: Their standard errors; 0 if unknown.
+    """
+    values = np.asarray(curve, dtype=np.float64)
+    sigmas = np.broadcast_to(np.asarray(errors, dtype=np.float64), values.shape)
+    end = values[-_ENDS:].mean()
+    change = abs(end - values[:_ENDS].mean())
+    return bool((np.abs(values[-_ENDS:] - end) <= np.maximum(0.1 * change, 2 * sigmas[-_ENDS:])).all())

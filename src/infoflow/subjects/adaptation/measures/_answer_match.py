@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from infoflow import objectives
 from infoflow.objectives import normalise_answer, token_f1
-from infoflow.subjects.retrieval import models as retrieval
 
 
 def exact_match(said: str, wanted: Sequence[str]) -> float:
@@ -11,7 +11,7 @@ def exact_match(said: str, wanted: Sequence[str]) -> float:
 
     Source: [@rajpurkar2018], the evaluation script of SQuAD 2.0.
     """
-    return float(retrieval.exact_match(said, _kept(wanted)))
+    return float(objectives.exact_match(said, _kept(wanted)))
 
 
 def answer_f1(said: str, wanted: Sequence[str]) -> float:

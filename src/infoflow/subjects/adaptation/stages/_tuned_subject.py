@@ -126,7 +126,7 @@ class TunedSubject:
             config.seeds,
             config.answers,
         ]
-        both = reads_both_sides(tasks.shape(self.asked), self.objective)
+        both = reads_both_sides(self.models.own(StudyTasks).shape(self.asked), self.objective)
         return digest([*content, *(["two-sided"] if both else [])])
 
     @property

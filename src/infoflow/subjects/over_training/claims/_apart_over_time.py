@@ -4,6 +4,7 @@ from itertools import combinations
 
 import numpy as np
 
+from infoflow.findings._bounded_times import EXACT, Bound, Reach, of_crossing, of_difference, of_extremum, with_reach
 from infoflow.findings._model_group import Absent
 from infoflow.findings._table import Reading, SeedRows, Table, exact, together
 from infoflow.heads import last_crossing
@@ -11,7 +12,6 @@ from infoflow.representations import MUTUAL_INFORMATION
 from infoflow.results import Spec
 
 from ..measures import NGRAM_AGREEMENT, SEED_DIVERGENCE
-from ._bounded_times import EXACT, Bound, Reach, of_crossing, of_difference, of_extremum, with_reach
 
 _LEVEL = 3  # checkpoints averaged for the final level
 

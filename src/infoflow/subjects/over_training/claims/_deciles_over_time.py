@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from infoflow.findings._bounded_times import EXACT, Reach, of_crossing, of_order
 from infoflow.findings._finding import Control, Curves
 from infoflow.findings._model_group import Absent
 from infoflow.findings._shapes import spearman
@@ -13,7 +14,6 @@ from infoflow.heads import last_crossing
 from infoflow.results import Spec
 
 from ..measures import EMBEDDING_CHANGE, LOSS_BY_FREQUENCY, NUM_DECILES
-from ._bounded_times import EXACT, Reach, of_crossing, of_order
 
 _SETTLED_WAY = 0.9
 _NUM_REPLICAS = 1000

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau
 
+from infoflow.findings._bounded_times import EXACT, finished, limit, of_difference, of_extremum, with_reach
 from infoflow.findings._model_group import TRANSLATION, Absent
 from infoflow.findings._table import Reading, SeedRows, Table, exact
 from infoflow.results import Spec
@@ -24,7 +25,6 @@ from ..measures import (
     SOURCE_CONTRIBUTION,
     TRANSLATION_STAGES,
 )
-from ._bounded_times import EXACT, finished, limit, of_difference, of_extremum, with_reach
 
 _SETTLED_SIZE = 0.9  # share of the last checkpoint's set
 _BEGUN = 0.1  # share of the training: about the end of a warm-up

@@ -6,12 +6,12 @@ Times are bounds for curves that began to change before the first checkpoint or 
 import numpy as np
 import pandas as pd
 
+from infoflow.findings._bounded_times import EXACT, Bound, Reach, limit, of_difference, of_distance
 from infoflow.findings._model_group import Absent
 from infoflow.findings._table import Reading, SeedRows, Table, exact, together
 from infoflow.results import Spec
 
 from ..measures import IN_CONTEXT_LEARNING, PHASES
-from ._bounded_times import EXACT, Bound, Reach, limit, of_difference, of_distance
 
 INDUCTION_CURVE = "induction, best head"
 FIRST_TOKEN_CURVE = "attention to the first token, mean of heads"

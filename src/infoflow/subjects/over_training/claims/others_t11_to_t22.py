@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from infoflow.findings._bounded_times import reach_at
 from infoflow.findings._condition import SHARE, Condition, exceeds, stays_below
 from infoflow.findings._finding import Control, Curves, claim
 from infoflow.findings._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION
@@ -18,7 +19,6 @@ from infoflow.findings._table import Reading
 
 from ..measures import CHECKPOINT_STEPS
 from ._apart_over_time import seeds_apart
-from ._bounded_times import reach_at
 from ._over_time import divergence_left, language_first, lower_more_alike, order_last, rank_course, source_dip
 from ._probes_over_time import best_layer_moves
 from ._warmup import FACTOR, unigram_stage

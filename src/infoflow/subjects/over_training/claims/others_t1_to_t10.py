@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from infoflow.findings._bounded_times import reach_at
 from infoflow.findings._condition import CORRELATION, Condition, exceeds, stays_below
 from infoflow.findings._finding import Control, Curves, claim
 from infoflow.findings._model_group import CAUSAL, MASKED
@@ -17,7 +18,6 @@ from infoflow.findings._sources import (
 )
 from infoflow.findings._table import Reading
 
-from ._bounded_times import reach_at
 from ._deciles_over_time import frequency_correlation, reach_of_correlation, shuffled_deciles, times_by_frequency
 from ._over_time import ngram_minima, role_sets, settled_share, settling_order
 from ._phases import GAIN, at_once, gain_within

@@ -1,5 +1,6 @@
 """Claims about time: T9, T20, T21."""
 
+from infoflow.findings._bounded_times import reach_at
 from infoflow.findings._condition import CORRELATION, Condition, exceeds, stays_below
 from infoflow.findings._finding import Control, Curves, claim
 from infoflow.findings._model_group import CAUSAL, MASKED
@@ -7,7 +8,6 @@ from infoflow.findings._sources import OURS
 from infoflow.findings._table import Reading
 
 from ._apart_over_time import identity_dip
-from ._bounded_times import reach_at
 from ._deciles_over_time import embeddings_settled, frequency_correlation, reach_of_correlation, shuffled_deciles
 from ._phases import FIRST_TOKEN_CURVE, INDUCTION_CURVE, doublings_between
 

@@ -1,7 +1,7 @@
 """The development of a model during training: which updates to measure, and the analysis of curves over them."""
 
 from infoflow.flow import AbstractMeasure
-from infoflow.heads import Crossing, expected_jaccard, last_crossing, role_events
+from infoflow.heads import Crossing, expected_jaccard, is_finished, last_crossing, role_events
 from infoflow.training import (
     CHECKPOINTS,
     CLOCKS,
@@ -42,7 +42,7 @@ from ._loss_by_position import LossByPosition as LossByPosition
 from ._ngram_agreement import NGRAM_AGREEMENT
 from ._ngram_agreement import NgramAgreement as NgramAgreement
 from ._ngrams import NgramModel
-from ._phase import is_finished, phase
+from ._phase import phase
 from ._phase_curves import PHASE_CURVES
 from ._phase_table import PHASES
 from ._phases_over_seeds import PHASES_OVER_SEEDS, phases_over_seeds

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.isotonic import IsotonicRegression
 
 from infoflow.foundation import UserError
-from infoflow.heads import Crossing, checked_curve, last_crossing
+from infoflow.heads import Crossing, checked_curve, is_finished, last_crossing
 
 from ._fits import fit_logistic, gradual_bic
 
@@ -94,23 +94,6 @@ def phase(
         at_once = _at_once(float(ends[1]), t, found)
         verdict = ("abrupt" if _resolved(t, t10, t90) else "unresolved") if at_once else "gradual"
     return Phase(verdict=verdict, **levels, t10=t10, t50=t50, t90=t90, **found)
-
-
-def is_finished(curve: ArrayLike, errors: ArrayLike) -> bool:
-    """Whether a curve over training has settled.
-
-    Its last three values must all be closer to their mean than a tenth of the whole change, or than two of their
-    standard errors.
-
-    Args:
-        curve: Values at ascending steps, including step 0 if known.
-        errors: Their standard errors; 0 if unknown.
-    """
-    values = np.asarray(curve, dtype=np.float64)
-    sigmas = np.broadcast_to(np.asarray(errors, dtype=np.float64), values.shape)
-    end = values[-_ENDS:].mean()
-    change = abs(end - values[:_ENDS].mean())
-    return bool((np.abs(values[-_ENDS:] - end) <= np.maximum(0.1 * change, 2 * sigmas[-_ENDS:])).all())
 
 
 def checked_phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from infoflow.foundation import digest
 from infoflow.subjects.allocation.measures import TABLES, LossChangeRecorder, RecordConfig, evaluation_set
+from infoflow.subjects.allocation.stages import is_begun_with
 
 from ..models import RetrievalModel, retrieval_anatomy
 from ._retrieval_arms import ArmModel

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from infoflow.heads import Crossing
-
-from ..measures import is_finished
+from infoflow.heads import Crossing, is_finished
 
 Reach = tuple[float, float]
 """How far the truth may lie below and above the reading; NaN: without limit."""
