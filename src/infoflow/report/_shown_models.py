@@ -196,13 +196,14 @@ def seeds_of_lines(entries: pd.DataFrame) -> list[int]:
 def _first_architecture(run: RunFolder, models: pd.DataFrame) -> str:
     """The architecture that any table names for the plan's first model; "" if none does.
 
-    Then it is that of the first line whose models all have a named one, such as readers of a study whose other
-    models have none.
+    Then it is that of the first line each of whose models has one in some table, such as readers of a study whose
+    other models have none.
     """
     frames = [run.tables[name] for name in (TRAINING_RUNS.name, "task_scores") if name in run.tables]
     first = next((str(frame["model"].iloc[0]) for frame in frames if "model" in frame and len(frame)), None)
     lines, named = pd.MultiIndex.from_frame(models[["objective", "variant"]]), models["architecture"] != ""
-    known = [models[named & (models["model"] == first)], models[named & ~lines.isin(lines[~named])]]
+    unnamed = ~models["model"].isin(models.loc[named, "model"])
+    known = [models[named & (models["model"] == first)], models[named & ~lines.isin(lines[unnamed])]]
     return next((str(name) for rows in known for name in rows["architecture"]), "")
 
 
