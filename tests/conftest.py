@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import typecheck
-from checkpoint_series import train_series
 from hypothesis import settings
-from undrawn import undrawn
+from support import typecheck
+from support.checkpoint_series import train_series
+from support.undrawn import undrawn
 
 typecheck.install("infoflow")
 settings.register_profile("untimed", deadline=None)  # a busy machine is no failure

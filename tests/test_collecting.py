@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from scripts import script
+from support.scripts import script
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 put = script(EXPERIMENTS / "collecting.py").put
@@ -38,11 +38,15 @@ def test_numbers_agree_as_they_are_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "own", "order"),
     [
-        ("scale/scores.csv", ["cell"], ["cell", "objective", "seed", "metric"]),
-        *((f"reasons/{name}.csv", ["arm"], []) for name in ("findings", "scores", "distances", "by_frequency")),
-        ("settings/context.csv", ["corpus", "variation"], []),
-        ("settings/settings.csv", ["corpus", "variation", "objective", "operations_of_all"], []),
-        ("pruning-scale/recovered.csv", ["seed", "heads", "decoder", "learning_rate", "updates", "kept", "metric"], []),
+        ("studies/scale/scores.csv", ["cell"], ["cell", "objective", "seed", "metric"]),
+        *((f"studies/reasons/{name}.csv", ["arm"], []) for name in ("findings", "scores", "distances", "by_frequency")),
+        ("campaigns/settings/context.csv", ["corpus", "variation"], []),
+        ("campaigns/settings/settings.csv", ["corpus", "variation", "objective", "operations_of_all"], []),
+        (
+            "studies/pruning-scale/recovered.csv",
+            ["seed", "heads", "decoder", "learning_rate", "updates", "kept", "metric"],
+            [],
+        ),
     ],
 )
 def test_nothing_to_put_leaves_the_committed_table(

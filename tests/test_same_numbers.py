@@ -11,7 +11,7 @@ import pytest
 from infoflow.results import RunFolder
 from infoflow.studies import AnalyzeOptions, analyze
 
-RUN = Path(__file__).parents[1] / "experiments" / "same-numbers" / "run.py"
+RUN = Path(__file__).parents[1] / "experiments" / "campaigns" / "same-numbers" / "run.py"
 
 
 def run(*command: object) -> subprocess.CompletedProcess[str]:

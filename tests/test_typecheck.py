@@ -4,8 +4,8 @@ import importlib
 import sys
 
 import pytest
-import typecheck
 from jaxtyping import TypeCheckError
+from support import typecheck
 
 MODULE = '''
 """A module."""

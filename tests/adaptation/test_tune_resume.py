@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from adaptation.tune_small import tuned
-from forked import run_script
+from support.forked import run_script
 
 SCRIPT = Path(__file__).parent / "tune_small.py"
 

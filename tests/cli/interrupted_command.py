@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from undrawn import undrawn
+from support.undrawn import undrawn
 
 from infoflow.cli import run
 

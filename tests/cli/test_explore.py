@@ -10,7 +10,7 @@ from contextlib import suppress
 from http.cookiejar import CookieJar
 
 import pytest
-from processes import marked_environment
+from support.processes import marked_environment
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from forked import run_script
+from support.forked import run_script
 
 pytestmark = pytest.mark.slow
 

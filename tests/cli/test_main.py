@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from processes import marked_environment, processes_with, wait_until
+from support.processes import marked_environment, processes_with, wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from invented_scales import write_study
-from undrawn import undrawn
+from support.invented_scales import write_study
+from support.undrawn import undrawn
 
 MISTAKES = {
     "no run": ([], "take two runs or more, or one that kept checkpoints. Got 0"),

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from checkpoint_series import as_snapshots
+from support.checkpoint_series import as_snapshots
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
-OVER_TRAINING = ROOT / "experiments" / "over-training"
+OVER_TRAINING = ROOT / "experiments" / "studies" / "over-training"
 EVENTS = {
     "nearest to frequencies of single tokens": "least divergence from 1-grams (before)",
     "half of the fall of the loss": "half of: loss",
@@ -81,7 +81,7 @@ def test_what_else_the_guide_on_training_says():
 
 
 def test_answers_are_those_of_the_experiment():
-    known = pd.read_csv(ROOT / "experiments" / "retrieval" / "reading" / "knowledge.csv")
+    known = pd.read_csv(ROOT / "experiments" / "studies" / "retrieval" / "reading" / "knowledge.csv")
     known = known[known["index"] == "as-trained"].set_index(["arm", "document", "of", "metric", "reading"])
     columns = {
         "once": ("none", "trained x1", "p1", "raw"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from dynamics.recorded import SCRIPT, run
-from forked import run_together
+from support.forked import run_together
 
 from infoflow.dynamics import Recording
 

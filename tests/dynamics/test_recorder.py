@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 import torch
 from dynamics.recorded import SCRIPT, run
-from forked import run_script
 from safetensors.torch import load_file
+from support.forked import run_script
 from training.tiny import tiny_config, tiny_data, tiny_model
 
 from infoflow.dynamics import (

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from asking import KINDS, SENTENCE, TRANSLATION
-from chromium import chromium
+from support.chromium import chromium
 
 pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
 pytest.importorskip("starlette", reason='the extra is not installed: pip install "infoflow[explore]"')

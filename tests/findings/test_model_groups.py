@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from dynamics.synthetic import Recordings
 from pruning.synthetic import Sweeps, task_scores
-from transplanted import Transplants
+from support.transplanted import Transplants
 
 from infoflow.findings import FINDINGS, Finding, evaluate
 from infoflow.results import END, UNTRAINED, with_keys

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from invented_scales import scale_run, study_tables, write_study
+from support.invented_scales import scale_run, study_tables, write_study
 
 from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_BY_RUN, FINDINGS_OVER_SCALE
 from infoflow.foundation import UserError

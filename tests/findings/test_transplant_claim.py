@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from transplanted import GAIN, STEPS, Transplants
+from support.transplanted import GAIN, STEPS, Transplants
 
 from .groups import models_of
 

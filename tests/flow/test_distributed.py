@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from forked import run_here, run_together
+from support.forked import run_here, run_together
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from toy import build_toy
+from support.toy import build_toy
 from transformers import PreTrainedTokenizerBase
 
 from infoflow.corpus import train_tokenizer

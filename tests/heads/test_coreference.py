@@ -4,8 +4,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import tiny_heads as tiny
 import torch
+from support import tiny_heads as tiny
 
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tiny_heads as tiny
+from support import tiny_heads as tiny
 
 from infoflow.foundation import UserError
 from infoflow.heads import HeadDistance, HeadLayerDistance, js_distance

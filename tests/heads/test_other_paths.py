@@ -3,7 +3,7 @@
 import pytest
 import torch
 import transformers
-from toy import build_toy
+from support.toy import build_toy
 
 from infoflow.foundation import UserError
 from infoflow.heads import EncoderContext, Relevance, alti_contributions, relevance, token_relevance

@@ -5,7 +5,7 @@ In the first layer the heads that are left attend as before, so their rows are t
 
 import numpy as np
 import pytest
-import tiny_heads as tiny
+from support import tiny_heads as tiny
 
 from infoflow.heads import HeadDistance, HeadLayerDistance, RelationScores, prune
 

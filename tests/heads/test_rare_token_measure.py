@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import tiny_heads as tiny
 import torch
+from support import tiny_heads as tiny
 
 from infoflow.foundation import UserError
 from infoflow.heads import RareTokenScores, rare_token_score

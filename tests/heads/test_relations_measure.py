@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tiny_heads as tiny
 import torch
 from datasets import Dataset
+from support import tiny_heads as tiny
 
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError

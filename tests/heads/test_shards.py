@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tiny_heads as tiny
+from support import tiny_heads as tiny
 
 from infoflow.flow import PassOptions, measure, measure_shard, merge_shards
 from infoflow.heads import (

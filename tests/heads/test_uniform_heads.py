@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from inspect import signature
 
 import pytest
-import tiny_heads as tiny
 import torch
+from support import tiny_heads as tiny
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, MistralConfig, MistralForCausalLM
 
 from infoflow.corpus import Corpus

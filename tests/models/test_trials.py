@@ -3,7 +3,7 @@
 import pytest
 import torch
 import transformers
-from toy import build_toy
+from support.toy import build_toy
 
 from infoflow.foundation import UserError
 from infoflow.models import load_model, model_inputs, pad_rows, tap

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from checkpoint_series import STEPS, as_snapshots
+from support.checkpoint_series import STEPS, as_snapshots
 
 from infoflow.foundation import UserError
 from infoflow.over_training import CheckpointSeries, read_series

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from checkpoint_series import STEPS
-from small_hub import Hub, small_hub
+from support.checkpoint_series import STEPS
+from support.small_hub import Hub, small_hub
 
 from infoflow.foundation import UserError
 from infoflow.over_training import CheckpointSeries, WeighedCheckpoint, check_series, read_series, weigh

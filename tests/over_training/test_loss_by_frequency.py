@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from ngram_loops import Loops
-from predicted_tokens import OBJECTIVES, sentence_by_sentence, sequences_of
+from support.ngram_loops import Loops
+from support.predicted_tokens import OBJECTIVES, sentence_by_sentence, sequences_of
 
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, measure

@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from ngram_loops import Loops
+from support.ngram_loops import Loops
 
 from infoflow.foundation import stream
 from infoflow.over_training import NgramModel

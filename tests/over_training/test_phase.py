@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from scipy.optimize import curve_fit
-from simulated_curves import ABRUPT, GRADUAL, STEPS, UPDATES, logistic
+from support.simulated_curves import ABRUPT, GRADUAL, STEPS, UPDATES, logistic
 
 from infoflow.foundation import UserError
 from infoflow.heads import Crossing

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from checkpoint_series import STEPS
 from safetensors.torch import load_file, save_file
+from support.checkpoint_series import STEPS
 
 from infoflow.foundation import UserError
 from infoflow.over_training import (

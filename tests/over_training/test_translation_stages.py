@@ -5,8 +5,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from ngram_loops import Loops
 from sacrebleu import corpus_bleu, sentence_chrf
+from support.ngram_loops import Loops
 
 from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError, stream

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from simulated_curves import GRADUAL, STEPS, logistic
+from support.simulated_curves import GRADUAL, STEPS, logistic
 
 from infoflow.foundation import UserError
 from infoflow.over_training import turning

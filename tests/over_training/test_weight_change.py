@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tiny_heads import llama, trees
+from support.tiny_heads import llama, trees
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 

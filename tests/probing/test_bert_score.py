@@ -6,8 +6,8 @@ import warnings
 
 import numpy as np
 import pytest
-import tiny_heads as tiny
 import torch
+from support import tiny_heads as tiny
 
 from infoflow.foundation import UserError
 from infoflow.probing import BERT_SCORE, bert_baseline, bert_score, pearson_by_layer

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import tiny_heads as tiny
 from datasets import Dataset
+from support import tiny_heads as tiny
 
 import infoflow
 from infoflow.corpus import Corpus

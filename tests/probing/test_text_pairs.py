@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-import tiny_heads as tiny
+from support import tiny_heads as tiny
 
 from infoflow.foundation import UserError
 from infoflow.probing import TextPairs, bert_baseline, bert_score, bert_score_tables, read_text_pairs

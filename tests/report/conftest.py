@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from chromium import chromium
+from support.chromium import chromium
 
 sys.path.insert(0, str(Path(__file__).parent))
 

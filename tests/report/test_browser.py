@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from chromium import unfold
+from support.chromium import unfold
 
 pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -4,7 +4,7 @@ import json
 from xml.etree import ElementTree
 
 import pytest
-from invented_scales import scale_run
+from support.invented_scales import scale_run
 
 HOSTILE = "<script>alert(1)</script>"
 FACTS = {"run": HOSTILE, "width": 64, "layers": 3, "decoder_layers": 3, "corpus": HOSTILE, "tokens": 3e5}

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from drawn import drawn_section
-from transplanted import GAIN, STEPS, Transplants, write_run
+from support.transplanted import GAIN, STEPS, Transplants, write_run
 
 from infoflow.report import write_report
 from infoflow.results import RunFolder

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from forked import run_together
+from support.forked import run_together
 
 from infoflow.foundation import UserError
 from infoflow.retrieval import (

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from forked import run_here, run_together
 from retrieval.tiny_arms import tiny_arm
+from support.forked import run_here, run_together
 
 from infoflow.training import read_log
 

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from undrawn import undrawn
+from support.undrawn import undrawn
 
 TINY = """
 title = "Tiny"

@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
-from scripts import script
-from undrawn import undrawn
+from support.scripts import script
+from support.undrawn import undrawn
 
 from infoflow.studies import StudyPlan, study
 
-SCRIPT = Path(__file__).parents[2] / "experiments" / "paper" / "carry.py"
+SCRIPT = Path(__file__).parents[2] / "experiments" / "studies" / "paper" / "carry.py"
 KIB = 2**-10
 
 

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from forked import start_script
+from support.forked import start_script
 
 from infoflow.results import RunFolder
 from infoflow.studies import StudyModels, StudyPlan, train_model

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from forked import run_here
-from processes import marked_environment
+from support.forked import run_here
+from support.processes import marked_environment
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from infoflow.flow import is_first
 from infoflow.foundation import set_threads
 from infoflow.studies import AnalyzeOptions, StudyPlan, analyze, study
-from undrawn import undrawn
+from support.undrawn import undrawn
 
 set_threads(1)
 base = Path(sys.argv[1])

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from undrawn import undrawn
+from support.undrawn import undrawn
 
 from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from invented_scales import write_study
-from undrawn import undrawn
+from support.invented_scales import write_study
+from support.undrawn import undrawn
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def warmed_up(path: Path, warmup: int, minimum: int, **how) -> Path:
     """A study whose divergence from unigrams is least at that update."""
     import numpy as np
     import pandas as pd
-    from invented_scales import REPLICATES, keys
+    from support.invented_scales import REPLICATES, keys
 
     from infoflow.over_training import NGRAM_AGREEMENT
     from infoflow.results import RunFolder

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from checkpoint_series import STEPS
-from small_hub import small_hub
-from undrawn import undrawn
+from support.checkpoint_series import STEPS
+from support.small_hub import small_hub
+from support.undrawn import undrawn
 
 from infoflow.foundation import UserError
 from infoflow.results import RunFolder

@@ -161,7 +161,7 @@ def test_the_preset_of_architectures_trains_each_objective_on_what_can_take_it()
 
 
 def test_the_committed_plans_of_the_zoo_are_plans() -> None:
-    folder = Path(__file__).parents[2] / "experiments" / "zoo"
+    folder = Path(__file__).parents[2] / "experiments" / "studies" / "zoo"
     plan = StudyPlan.load(folder / "plan.toml")
     assert plan == StudyPlan.load("zoo")
     several = StudyPlan.load(folder / "three-seeds.toml")

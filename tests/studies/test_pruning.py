@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
-from undrawn import undrawn
+from support.undrawn import undrawn
 
 from infoflow.flow import PassOptions, measure
 from infoflow.foundation import SEAL, UserError, file_digest, hash64

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from studies.tiny_readers import plan_with
-from undrawn import undrawn
+from support.undrawn import undrawn
 
 from infoflow.corpus import FactConfig, fact_corpus
 from infoflow.foundation import UserError

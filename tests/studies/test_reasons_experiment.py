@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from invented_scales import study_tables, write_study
 from scipy import stats
-from scripts import script
+from support.invented_scales import study_tables, write_study
+from support.scripts import script
 
-REASONS = Path(__file__).parents[2] / "experiments" / "reasons"
+REASONS = Path(__file__).parents[2] / "experiments" / "studies" / "reasons"
 CLAIMS, RUN = script(REASONS / "claims.py"), script(REASONS / "run.py")
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from scripts import script
+from support.scripts import script
 
-RECOVER = script(Path(__file__).parents[2] / "experiments" / "pruning-scale" / "recover.py")
+RECOVER = script(Path(__file__).parents[2] / "experiments" / "studies" / "pruning-scale" / "recover.py")
 COLUMNS = ["model", "method", "scope", "draw", "point", "stack", "kind", "layer", "head", "alive"]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from undrawn import undrawn
+from support.undrawn import undrawn
 
 from infoflow.flow import PassOptions, Reader
 from infoflow.foundation import UserError, file_digest

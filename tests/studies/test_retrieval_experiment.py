@@ -1,4 +1,4 @@
-"""What `experiments/retrieval` commits: its plans belong together, and its tables are means over seeds."""
+"""What `experiments/studies/retrieval` commits: its plans belong together, and its tables are means over seeds."""
 
 import dataclasses
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scripts import script
+from support.scripts import script
 
 from infoflow.foundation import interval_over_seeds
 from infoflow.studies import StudyPlan
 
-FOLDER = Path(__file__).parents[2] / "experiments" / "retrieval"
+FOLDER = Path(__file__).parents[2] / "experiments" / "studies" / "retrieval"
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 import torch
 from studies import tiny_readers
+from support.undrawn import undrawn
 from transformers import AutoModelForSeq2SeqLM
-from undrawn import undrawn
 
 from infoflow.corpus import FACT_LANGUAGE, FactConfig, fact_corpus, generate_facts, generate_grammar
 from infoflow.dynamics import LossChangeRecorder

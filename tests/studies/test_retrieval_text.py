@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from undrawn import undrawn
+from support.undrawn import undrawn
 
 from infoflow.foundation import UserError
 from infoflow.objectives import exact_match, token_f1

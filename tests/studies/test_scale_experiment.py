@@ -1,4 +1,4 @@
-"""The grid of claims over scale (experiments/scale): what is kept of cells whose folders are gone."""
+"""The grid of claims over scale (experiments/studies/scale): what is kept of cells whose folders are gone."""
 
 import shutil
 import sys
@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from invented_scales import study_tables, write_study
-from scripts import script
-from undrawn import undrawn
+from support.invented_scales import study_tables, write_study
+from support.scripts import script
+from support.undrawn import undrawn
 
-GRID = Path(__file__).parents[2] / "experiments" / "scale" / "run.py"
+GRID = Path(__file__).parents[2] / "experiments" / "studies" / "scale" / "run.py"
 CELLS = {"w64-0.3M": (0.6, 3e5), "w64-1M": (0.9, 1e6), "w64-3M": (1.2, 3e6)}
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pandas as pd
 import pytest
-from processes import marked_environment, processes_with, wait_until
+from support.processes import marked_environment, processes_with, wait_until
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, EncoderDecoderModel
 
 from infoflow.foundation import UserError, file_digest
@@ -219,7 +219,7 @@ def test_a_study_does_not_overwrite_another_kind_of_run(tiny_plan: StudyPlan, tm
 SCRIPT = """
 import sys
 from infoflow.studies import study
-from undrawn import undrawn
+from support.undrawn import undrawn
 if __name__ == "__main__":
     with undrawn():  # reports have tests of their own
         study(sys.argv[1], sys.argv[2], num_processes=2)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from undrawn import undrawn
+from support.undrawn import undrawn
 
 from infoflow.foundation import UserError
 from infoflow.heads import TRANSPLANT_CURVES, TRANSPLANTED_HEADS, Head, head_slices

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from undrawn import undrawn
+from support.undrawn import undrawn
 
 from infoflow.adaptation import INSIDE, make_task
 from infoflow.corpus import generate_grammar

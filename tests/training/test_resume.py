@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from forked import run_script
 from safetensors.torch import load_file
+from support.forked import run_script
 from training.running_text import segment_data, window_data
 from training.tiny import tiny_config, tiny_data, tiny_model
 from training.toy_objectives import SentenceOrder, pair_model

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from forked import run_script, run_together
 from safetensors.torch import load_file, save_file
+from support.forked import run_script, run_together
 from training.tiny import EVERY, tiny_config, tiny_data, tiny_model
 from training.toy_objectives import ReplacedTokens, two_models
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM

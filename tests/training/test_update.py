@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from forked import run_together
 from safetensors.torch import load_file
+from support.forked import run_together
 from training.tiny import SHAPE, tiny_config, tiny_data, tiny_model
 
 from infoflow.objectives import CausalLM, MaskedLM, Translation

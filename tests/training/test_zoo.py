@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from forked import run_script
 from objectives.zoo import MASK, vocabulary
 from safetensors.torch import load_file
+from support.forked import run_script
 from training.any_objective import SHAPE, WORDS, OrdinaryRows, data_for, model_for
 from training.tiny import tiny_config
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForPreTraining, ElectraForMaskedLM

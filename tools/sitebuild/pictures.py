@@ -13,7 +13,8 @@ _FOLDER = "experiments"
 def brought_in(text: str, path: str) -> tuple[str, set[str]]:
     """The page at `path` with the site's addresses of such pictures, and their names in the repository.
 
-    A picture is a line of its own, with an address from the page's place in docs: `![what](../../experiments/a/b.svg)`.
+    A picture is a line of its own, with an address relative to the page in docs:
+    `![what](../../experiments/studies/a/b.svg)`.
     """
     names: set[str] = set()
 

@@ -97,7 +97,7 @@ def interval_over_seeds(
     """95% interval of the mean over units: seeds, or pairs of seeds.
 
     It lies inside the bounds of the scale, see `bounded_interval`, and covers from three seeds on; see
-    `experiments/coverage`.
+    `experiments/validation/coverage`.
 
     Args:
         units: The seeds of each number.

@@ -98,7 +98,7 @@ class CountSums:
         $$ U \left(1 - b\, e^b E_1(b)\right) $$
 
         In 72 settings of known distributions with Zipf tails and at least 20 tokens per cluster, the bias left after
-        extrapolation over halves was at most 1.9 times that (`experiments/information`).
+        extrapolation over halves was at most 1.9 times that (`experiments/validation/information`).
 
         Source: [@good1953] for U; [@chao2013] for the series.
         """

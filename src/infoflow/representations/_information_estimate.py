@@ -90,7 +90,7 @@ def estimate_information(
     blocks each (whole sentences): what is left of the bias, about proportional to 1/N, is extrapolated to no bias
     [@strong1998]. Where a half is empty, $\hat I_N$ stands alone. On the joint counts of states' clusters and tokens of
     trained models it needs a tenth of the tokens of the plug-in estimate or of Miller and Madow's, and less than the
-    quadratic extrapolation of the plug-in estimate (`experiments/information`).
+    quadratic extrapolation of the plug-in estimate (`experiments/validation/information`).
 
     Under Zipf's law the bias falls more slowly than 1/N, so that halves underestimate it. `CountSums.tail` bounds the
     rest from the share of unseen cells; `drift` adds it to intervals.

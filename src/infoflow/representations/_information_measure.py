@@ -23,7 +23,8 @@ _LEAST_PER_CLUSTER = 10
 _TOKENS_PER_CLUSTER = 100
 """Tokens per cluster from which on the fall between layers is found.
 
-Levels may still be biased by more than .03 nats, which intervals and `converged` show (experiments/information).
+Levels may still be biased by more than .03 nats, which intervals and `converged` show
+(experiments/validation/information).
 """
 _CLUSTERS = (2, 5, 10, 20, 50, 100, 200, 500)
 _TRAINING_TOKENS = _TOKENS_PER_CLUSTER * _CLUSTERS[-1]

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import synthetic_course as course
-from chromium import unfold
+from support.chromium import unfold
 
 pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

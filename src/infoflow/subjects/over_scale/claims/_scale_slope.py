@@ -16,7 +16,7 @@ of a weighted regression, with two degrees of freedom fewer than runs.
 
 Runs may share their sentences, which then shift all effects together: the interval is wider than necessary.
 
-Source: [@satterthwaite1946]; simulations in experiments/coverage.
+Source: [@satterthwaite1946]; simulations in experiments/validation/coverage.
 """
 
 # P points, S sources of chance, K checkpoints
