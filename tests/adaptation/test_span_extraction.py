@@ -1,3 +1,5 @@
+import copy
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -73,34 +75,66 @@ def test_windows_that_ask_for_nothing_weigh_nothing():
     assert TASK.counts(batch) == {"span": 1}
 
 
-def _slowly(rows, corpus, task) -> list[str]:
-    """Best pair of start and end over all windows, one window at a time."""
-    best: dict[int, tuple[float, str]] = {}
+def _slowly(rows, corpus, task, model=MODEL) -> list[list[tuple[str, float]]]:
+    """Each question's distinct answers with their sums of start and end: the best pairs of each window, joined."""
+    best: list[dict[str, float]] = [{} for _ in corpus]
     for window in rows.windows:
         ids, segments = torch.tensor(window.input_ids)[None], torch.tensor(window.segments)[None]
         with torch.no_grad():
-            output = MODEL(input_ids=ids, token_type_ids=segments)
+            output = model(input_ids=ids, token_type_ids=segments)
         start, end = output.start_logits[0].tolist(), output.end_logits[0].tolist()
-        text = corpus[window.example].text
+        text, scores, pairs = corpus[window.example].text, best[window.example], []
         for i in range(len(start)):
             for j in range(i, min(i + task.answer_length, len(start))):
                 if window.best[i] and window.offsets[j, 0] >= 0:
-                    said = text[window.offsets[i, 0] : window.offsets[j, 1]].strip()
-                    best[window.example] = max(best.get(window.example, (-1e9, "")), (start[i] + end[j], said))
-    return [best[row][1] for row in range(len(corpus))]
+                    pairs.append((start[i] + end[j], text[window.offsets[i, 0] : window.offsets[j, 1]].strip()))
+        for score, said in sorted(pairs, reverse=True)[: task.best]:
+            scores[said] = max(scores.get(said, -math.inf), score)
+        if task.nullable:
+            none = start[window.null] + end[window.null]
+            scores[""] = min(scores.get("", math.inf), none)
+    return [sorted(scores.items(), key=lambda one: -one[1]) for scores in best]
 
 
 @pytest.mark.parametrize("batch_tokens", [24, 100, 4000])
 def test_predictions_are_those_of_one_window_at_a_time(batch_tokens):
     rows = _rows()
     found = TASK.predict(MODEL, rows, CORPUS, VOCABULARY, batch_tokens)
-    assert list(found.said) == _slowly(rows, CORPUS, TASK)
+    assert list(found.said) == [answers[0][0] for answers in _slowly(rows, CORPUS, TASK)]
     assert list(found.wanted) == [one.answers[0] for one in CORPUS]
     for said, value, ranked in zip(found.said, found.values, found.alternatives, strict=True):
         assert ranked[0] == (said, pytest.approx(value))
         assert 1 <= len(ranked) <= TASK.best
         assert sum(chance for _, chance in ranked) == pytest.approx(1)
         assert [chance for _, chance in ranked] == sorted((chance for _, chance in ranked), reverse=True)
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+@pytest.mark.parametrize(("best", "longest"), [(1, 4), (3, 1), (12, 9)])
+def test_ranked_answers_are_the_best_of_all_pairs(best, longest, nullable):
+    """With and without "no answer" among them, by heads of other weights."""
+    task = replace(TASK, best=best, answer_length=longest, nullable=nullable, null_threshold=-1e6)
+    rows = _rows(task=task)
+    for seed in range(4):
+        model = copy.deepcopy(MODEL)
+        torch.nn.init.normal_(model.qa_outputs.weight, generator=torch.Generator().manual_seed(seed))
+        ranked = _slowly(rows, CORPUS, task, model)
+        found = task.predict(model, rows, CORPUS, VOCABULARY, 100)
+        for told, answers in zip(found.alternatives, ranked, strict=True):
+            answers = sorted(answers, key=lambda one: one[0] != "")[:best]  # none first, by the threshold
+            weights = np.exp(np.array([score for _, score in answers]) - max(score for _, score in answers))
+            assert [text for text, _ in told] == [text for text, _ in answers]
+            np.testing.assert_allclose([chance for _, chance in told], weights / weights.sum(), rtol=1e-4)
+
+
+def test_none_is_said_where_it_is_better_by_more_than_the_threshold():
+    rows, task = _rows(), replace(TASK, nullable=True)
+    margins = [
+        dict(answers)[""] - max(score for said, score in answers if said) for answers in _slowly(rows, CORPUS, task)
+    ]
+    for threshold in (min(margins) - 1, np.median(margins) + 1e-3, 0.0, max(margins) + 1):
+        found = replace(task, null_threshold=float(threshold)).predict(MODEL, rows, CORPUS, VOCABULARY, 100)
+        assert [said == "" for said in found.said] == [margin > threshold for margin in margins]
 
 
 def test_the_order_of_questions_changes_no_answer():

@@ -8,13 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BertTokenizerFast
 
+from infoflow.adaptation import SpanExtraction
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError
-from infoflow.objectives import normalise_answer
-from infoflow.subjects.adaptation.measures._span_rows import CUT, LEFT_OUT, UNCOVERED, SpanRows, WindowSize
+from infoflow.retrieval import normalise_answer
 
 SQUAD = Path(__file__).parents[3] / "shared" / "data" / "qa" / "squad-excerpt"
 PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *(f"##{letter}" for letter in "abcdefgh"), "?")
+
+
+def span_rows(corpus, tokenizer, max_length, doc_stride, query_length):
+    """The windows that a task makes of a corpus."""
+    task = SpanExtraction(task="spans", doc_stride=doc_stride, query_length=query_length)
+    return task.rows(corpus, tokenizer, max_length)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +63,7 @@ def test_windows_are_those_of_the_published_recipe(letters, data):
     max_length, stride = data.draw(st.integers(14, 40)), data.draw(st.integers(1, 30))
     text = " ".join(np.resize(list("abcdefgh"), num_tokens))
     corpus = asked((text, "a b?", ["a"], [0]))
-    rows = SpanRows(corpus, letters, WindowSize(max_length, stride, 64))
+    rows = span_rows(corpus, letters, max_length, stride, 64)
     room = max_length - 3 - 3
     spans = _published_windows(num_tokens, room, min(stride, room // 2))
     passage = letters(text, add_special_tokens=False)["input_ids"]
@@ -77,7 +83,7 @@ def test_windows_are_those_of_the_published_recipe(letters, data):
 
 def test_a_window_with_the_answer_marks_it_and_others_mark_nothing(letters):
     text = "a b c d e f g h a b c d e f g h a b"
-    rows = SpanRows(asked((text, "a?", ["g h a"], [12])), letters, WindowSize(14, 128, 64))
+    rows = span_rows(asked((text, "a?", ["g h a"], [12])), letters, 14, 128, 64)
     marked = []
     for window in rows.windows:
         holds_answer = ((window.offsets[:, 0] >= 12) & (window.offsets[:, 1] <= 17)).sum() == 3
@@ -89,7 +95,7 @@ def test_a_window_with_the_answer_marks_it_and_others_mark_nothing(letters):
 
 
 def test_the_question_is_cut_and_text_holds_no_control_token(letters):
-    rows = SpanRows(asked(("a [SEP] b c", "a b c d e f? [CLS]", ["b"], [8])), letters, WindowSize(40, 128, 4))
+    rows = span_rows(asked(("a [SEP] b c", "a b c d e f? [CLS]", ["b"], [8])), letters, 40, 128, 4)
     (window,) = rows.windows
     ids = window.input_ids.tolist()
     assert letters.convert_ids_to_tokens(ids[:6]) == ["[CLS]", "a", "b", "c", "d", "[SEP]"]
@@ -101,7 +107,7 @@ def test_the_question_is_cut_and_text_holds_no_control_token(letters):
 def test_rows_speak_of_their_windows():
     corpus = town_questions(6)
     tokenizer = own_tokenizer(corpus)
-    rows = SpanRows(corpus, tokenizer, WindowSize(24, 8, 64))
+    rows = span_rows(corpus, tokenizer, 24, 8, 64)
     assert len(rows.lengths) > len(corpus)
     assert rows.sentence_ids.tolist() == corpus.ids[rows.examples].tolist()
     assert np.unique(rows.examples).tolist() == list(range(len(corpus)))
@@ -109,46 +115,50 @@ def test_rows_speak_of_their_windows():
         example = rows.example(index)
         assert rows.lengths[index] == len(rows.row(index)) == len(example.labels["token_type_ids"]) <= 24
         assert (example.labels["start"], example.labels["end"]) == (window.start, window.end)
-    again = SpanRows(corpus, tokenizer, WindowSize(24, 8, 64))
+    again = span_rows(corpus, tokenizer, 24, 8, 64)
     assert again.digest == rows.digest
     moved = asked(*((one.text, one.question, ["lives"], [one.text.index("lives")]) for one in corpus))
-    assert SpanRows(moved, tokenizer, WindowSize(24, 8, 64)).digest != rows.digest
+    assert span_rows(moved, tokenizer, 24, 8, 64).digest != rows.digest
 
 
 def test_what_cannot_be_marked_asks_for_nothing_and_is_counted(letters):
     text = " ".join("abcdefgh" * 4)
-    rows = SpanRows(
+    rows = span_rows(
         asked((text, "a?", ["x"], [0]), (text, "b?", [text[:60]], [0]), (text, "c?", ["c"], [4]), (text, "d?", [], [])),
-        letters, WindowSize(16, 128, 64),
+        letters, 16, 128, 64,
     )  # fmt: skip
-    assert rows.left_out == {"answer not in the passage": 1, CUT: 1}
+    assert rows.left_out == {"answer not in the passage": 1, "answer longer than a window": 1}
     for window in rows.windows:
-        assert (window.start == LEFT_OUT) == (window.example in (0, 1))
+        assert (window.start == -1) == (window.example in (0, 1))
     nulls = [window for window in rows.windows if window.example == 3]
     assert {(window.start, window.end) for window in nulls} == {(0, 0)}
 
 
 def test_an_answer_that_the_tokenizer_drops_is_counted(letters):
     # Control characters are no token of BERT.
-    rows = SpanRows(
-        asked(("a \u200b b", "a?", ["\u200b"], [2]), ("a b", "a?", ["b"], [2])), letters, WindowSize(16, 9, 9)
-    )
-    assert rows.left_out == {UNCOVERED: 1}
+    rows = span_rows(asked(("a \u200b b", "a?", ["\u200b"], [2]), ("a b", "a?", ["b"], [2])), letters, 16, 9, 9)
+    assert rows.left_out == {"answer that no token covers": 1}
+
+
+def test_a_passage_of_one_window_is_all_context():
+    corpus = asked(("Ann lives in Oslo.", "Where?", [], []))
+    (window,) = span_rows(corpus, own_tokenizer(town_questions(1, facts=6)), 64, 128, 64).windows
+    assert window.best.tolist() == (window.offsets[:, 0] >= 0).tolist()
 
 
 def test_a_corpus_without_any_marked_answer_is_refused(letters):
     with pytest.raises(UserError, match=r"none of 1 questions has one \(answer that no token covers\)"):
-        SpanRows(asked(("a \u200b b", "a?", ["\u200b"], [2])), letters, WindowSize(16, 9, 9))
+        span_rows(asked(("a \u200b b", "a?", ["\u200b"], [2])), letters, 16, 9, 9)
 
 
 def test_a_window_without_room_is_refused(letters):
     with pytest.raises(UserError, match=r"beside a question of 9 tokens.* Got max_length 16"):
-        SpanRows(asked(("a b", "a b c d e f", ["b"], [2])), letters, WindowSize(16, 128, 64))
+        span_rows(asked(("a b", "a b c d e f", ["b"], [2])), letters, 16, 128, 64)
 
 
 def test_a_corpus_without_questions_is_refused(letters):
     with pytest.raises(UserError, match="has no column question, answers"):
-        SpanRows(Corpus.from_sentences(["a b"]), letters, WindowSize(16, 128, 64))
+        span_rows(Corpus.from_sentences(["a b"]), letters, 16, 128, 64)
 
 
 def test_gold_spans_of_real_questions_read_as_their_answers():
@@ -157,7 +167,7 @@ def test_gold_spans_of_real_questions_read_as_their_answers():
         pytest.skip("needs the excerpt of SQuAD in shared/data/qa")
     corpus = Corpus.from_squad(SQUAD / "train.json.gz").select(np.arange(0, 3600, 6))
     tokenizer = own_tokenizer(corpus, size=3000)
-    rows = SpanRows(corpus, tokenizer, WindowSize(96, 128, 64))
+    rows = span_rows(corpus, tokenizer, 96, 128, 64)
     found = collections.defaultdict(set)
     for window in rows.windows:
         if window.start > 0:

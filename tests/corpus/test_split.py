@@ -8,9 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infoflow.corpus import SPLIT_RULES, Corpus, describe_corpus, generate_grammar, leakage
-from infoflow.corpus._near_duplicates import nearly_repeats, repeats
-from infoflow.corpus._split import check_rule
+from infoflow.corpus import SPLIT_RULES, Corpus, describe_corpus, generate_grammar, leakage, repeated
 from infoflow.foundation import UserError, make_display, use_display
 
 pytestmark = pytest.mark.slow
@@ -127,9 +125,14 @@ def test_parts_do_not_depend_on_the_order_of_lines(rows, seed, order, tmp_path):
 
 @settings(max_examples=200, deadline=None)
 @given(texts=st.lists(sentences, max_size=12), others=st.lists(sentences, max_size=12))
-def test_repeats_and_near_repeats_are_those_of_all_pairs(texts, others):
-    assert repeats(texts, others).tolist() == [any(normal(a) == normal(b) for b in others) for a in texts]
-    assert nearly_repeats(texts, others).tolist() == [any(near(a, b) for b in others) for a in texts]
+def test_repeated_texts_are_those_of_all_pairs(texts, others):
+    distinct = {normal(text): text for text in texts}.values()
+    equal = sum(any(normal(a) == normal(b) for b in others) for a in distinct)
+    assert repeated(texts, lambda: others) == (
+        len(distinct),
+        equal,
+        sum(any(near(a, b) for b in others) for a in distinct),
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,16 +157,17 @@ def test_repeats_and_near_repeats_are_those_of_all_pairs(texts, others):
     ],
 )
 def test_near_duplicates(one, other, expected):
-    assert nearly_repeats([one], [other]).tolist() == nearly_repeats([other], [one]).tolist() == [expected]
+    assert repeated([one], lambda: [other])[2] == repeated([other], lambda: [one])[2] == expected
     assert near(one, other) == expected
 
 
 def test_long_batches_find_what_stands_in_another_batch(monkeypatch):
     monkeypatch.setattr("infoflow.corpus._near_duplicates._BATCH", 7)
     texts = [f"{n % 5} cats and {n % 11} dogs of {n % 7} sorts" + " today" * (n % 3 == 0) for n in range(60)]
-    found = nearly_repeats(texts[:30], texts[30:])
-    assert found.tolist() == [any(near(a, b) for b in texts[30:]) for a in texts[:30]]
-    assert 0 < found.sum() < 30
+    *_, found = repeated(texts[:30], lambda: texts[30:])
+    distinct = {normal(text): text for text in texts[:30]}.values()
+    assert found == sum(any(near(a, b) for b in texts[30:]) for a in distinct)
+    assert 0 < found < len(distinct)
 
 
 def test_the_default_split_keeps_most_of_a_generated_corpus():
@@ -172,8 +176,7 @@ def test_the_default_split_keeps_most_of_a_generated_corpus():
     assert split.rule == "near-duplicates"
     assert split.test.ids.tolist() == source.test.ids.tolist()
     assert 0.95 * len(source.train) < len(split.train) <= len(source.train)
-    assert not nearly_repeats(split.train.column("text"), split.test.column("text")).any()
-    assert not nearly_repeats(split.train.column("translation"), split.test.column("translation")).any()
+    assert set(leakage(split.test, split.train).to_json().values()) == {0.0}
 
 
 def test_a_corpus_of_near_duplicates_falls_back_to_a_weaker_rule_and_says_so(tmp_path: Path, capsys):
@@ -188,11 +191,6 @@ def test_a_corpus_of_near_duplicates_falls_back_to_a_weaker_rule_and_says_so(tmp
     rows = [(source, "le chat") for source, _ in rows]
     split = corpus_of(rows, tmp_path).split(validation=0.1, test=0.1)
     assert (split.rule, split.left_out) == ("source", {})
-
-
-def test_an_unknown_rule_is_refused():
-    with pytest.raises(UserError, match=r'must be among near-duplicates, both-sides, source\. Got "target"'):
-        check_rule("target")
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -3,8 +3,6 @@
 import pandas as pd
 import pytest
 
-from .groups import models_of
-
 
 def scores(objective="causal-lm", **metrics):
     """One test row per metric: (value, low, high, baseline)."""
@@ -16,10 +14,20 @@ def scores(objective="causal-lm", **metrics):
 
 
 def why(tables, objective="causal-lm"):
-    from infoflow.findings._learned import shortfall
+    """Why a claim about that objective's models is not tested; None: it is."""
+    from infoflow.findings import Finding, Table, evaluate, exceeds
     from infoflow.results import Spec
 
-    return shortfall(models_of(tables), Spec(objective), 1)
+    numbers = pd.DataFrame({"objective": objective, "seed": 1, "trained": True, "layer": range(3), "value": 1.0})
+    finding = Finding(
+        id="own:1", claim="A number is above 0.", source="none", published="none", statistic="the number",
+        reads={"number": Table("numbers", Spec(objective)).by("layer")},
+        test=lambda curves: [exceeds("number", curves["number"][:, :1], 0.0, "nats")],
+        controls=(), uncontrolled="nothing", learned=(Spec(objective),), minimum_seeds=1,
+    )  # fmt: skip
+    replicated = numbers.assign(replicates=[[0.9, 1.1]] * 3)
+    row = evaluate(tables | {"numbers": replicated}, [finding]).iloc[0]
+    return row["reason"] if row["verdict"] == "not testable here" else None
 
 
 @pytest.mark.parametrize(("high", "learned"), [(4.49, True), (4.51, False), (float("nan"), False)])
@@ -31,7 +39,7 @@ def test_loss_must_lie_a_tenth_below_the_unigram_loss(high, learned):
 def test_reason_names_the_model_and_its_numbers():
     reason = why(scores(loss=(4.9, 4.8, 5.0, 5.0)))
     assert reason == (
-        "the model causal-lm/seed-1 has not learned its task: 4.9 (4.8 to 5) nats per token of loss, needed below 4.5"
+        "The model causal-lm/seed-1 has not learned its task: 4.9 (4.8 to 5) nats per token of loss, needed below 4.5."
     )
 
 
@@ -42,13 +50,13 @@ def test_translation_must_beat_copying_by_ten_points(low, learned):
     assert (reason is None) == learned
     if not learned:
         assert reason == (
-            "the model translation/seed-1 has not learned its task: BLEU 13 (11.4 to 15), needed above 11.5"
+            "The model translation/seed-1 has not learned its task: BLEU 13 (11.4 to 15), needed above 11.5."
         )
 
 
 def test_unknown_scores_are_not_taken_for_learning():
     assert why({}) == (
-        "whether the model causal-lm/seed-1 has learned its task is not known: the table task_scores is absent"
+        "Whether the model causal-lm/seed-1 has learned its task is not known: the table task_scores is absent."
     )
     tables = scores("translation", loss=(2.0, 1.9, 2.1, 6.0))
     assert "task_scores has no bleu" in why(tables, "translation")

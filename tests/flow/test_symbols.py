@@ -6,7 +6,6 @@ from transformers import BertConfig, BertForMaskedLM
 
 from infoflow.corpus import Corpus, train_tokenizer
 from infoflow.flow import PassOptions, Reader, TokenSample, collect
-from infoflow.flow._symbols import symbol_ids
 from infoflow.models import load_model
 from infoflow.representations import IdentityNeighbours
 
@@ -18,19 +17,28 @@ def tokenizer():
     return train_tokenizer(TEXTS * 3, 200)
 
 
-def test_symbols_have_neither_letter_nor_digit(tokenizer):
-    texts = {tokenizer.decode([i]).strip(): i for i in range(len(tokenizer))}
-    found = {tokenizer.decode([i]).strip() for i in symbol_ids(tokenizer, np.arange(len(tokenizer)))}
-    assert {",", "?", "!", "-", "_", "@", "“"} <= found
-    assert not found & {"a", "3", "é", "日", "½", "[MASK]"}
-    assert symbol_ids(tokenizer, np.array([texts["a"], texts[","]])) == (texts[","],)
-
-
-def test_samples_know_the_symbols_of_their_corpus(tokenizer, tmp_path):
+@pytest.fixture(scope="module")
+def model(tokenizer):
     config = BertConfig(
         vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
     )
-    model = load_model(BertForMaskedLM(config), tokenizer=tokenizer)
+    return load_model(BertForMaskedLM(config), tokenizer=tokenizer)
+
+
+def symbols(model, *texts):
+    reader = Reader(model, Corpus.from_sentences(list(texts)), max_length=512, seed=0, decoder=False)
+    return {model.tokenizer.decode([i]).strip() for i in reader.symbols("encoder")}
+
+
+def test_symbols_have_neither_letter_nor_digit(model):
+    every = {model.tokenizer.decode([i]).strip() for i in range(len(model.tokenizer))}
+    found = symbols(model, *TEXTS, *every)
+    assert {",", "?", "!", "-", "_", "@", "“"} <= found
+    assert not found & {"a", "3", "é", "日", "½", "[MASK]"}
+    assert symbols(model, "a , a") - {""} == {","}
+
+
+def test_samples_know_the_symbols_of_their_corpus(model, tokenizer, tmp_path):
     (tmp_path / "text.txt").write_text("\n".join(TEXTS), encoding="utf-8")
     corpus = Corpus.from_text(tmp_path / "text.txt")
     samples = collect(model, corpus, [IdentityNeighbours(k=1, few="cap")], tmp_path, PassOptions()).samples

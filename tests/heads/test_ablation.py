@@ -9,8 +9,7 @@ import torch
 
 from infoflow.flow import NO_LABEL, PassOptions, Reader, measure
 from infoflow.foundation import NUM_BLOCKS, UserError
-from infoflow.heads import Ablation, PruningCurve, SentenceScorer, ablate, ablation, all_heads, loss_scores
-from infoflow.heads._variant_losses import DonorChoice
+from infoflow.heads import Ablation, PruningCurve, SentenceScorer, ablate, ablation, all_heads, importance, loss_scores
 from infoflow.models import bleu, load_model, model_inputs, tap, translate
 
 pytestmark = pytest.mark.slow
@@ -70,16 +69,14 @@ def some_sets(model):
 @pytest.mark.parametrize("mode", ["zero", "mean", "resample"])
 def test_fast_losses_agree_with_one_sentence_and_one_variant_at_a_time(scorer, mode):
     predicting = np.concatenate([batch.padded.rows for batch in scorer.batches(np.arange(12), 10_000)])
-    rows, variants = np.sort(predicting)[:5], some_sets(scorer.model)
+    # A sentence's donor is another one: of two, the other of the two.
+    rows, variants = np.sort(predicting)[: 2 if mode == "resample" else 5], some_sets(scorer.model)
     scores = loss_scores(scorer, rows, variants, mode, SMALL)
     everything = {int(row): keywords(scorer, int(row))[0] for row in rows}
     if mode == "mean":
         references = {row: list(everything.values()) for row in everything}
     else:
-        choice = DonorChoice(scorer, rows)
-        donors = {int(row): int(choice.rows(scorer.batch(np.array([row])).padded)[0]) for row in rows}
-        assert all(row != donor for row, donor in donors.items())
-        references = {row: [everything[donor]] for row, donor in donors.items()}
+        references = dict(zip(everything, [[one] for one in everything.values()][::-1], strict=True))
     for index, heads in enumerate([frozenset(), *variants]):
         expected = sum(
             slow_loss(scorer, int(row), heads, mode, None if mode == "zero" else references[int(row)]) for row in rows
@@ -179,23 +176,30 @@ def test_curves_remove_what_their_order_says(model, corpus):
 
 
 def test_iterative_order_ranks_again_and_protected_heads_stay(model, corpus):
-    reader = Reader(model, corpus, max_length=512, seed=0, decoder=model.task == "seq2seq")
-    from infoflow.heads import importance
-    from infoflow.heads._pruning_curve import _Rankings
+    pool = all_heads(model.anatomy)
 
-    curve = PruningCurve(shares=(0.5, 1.0), keep=1, ranked_on=None)
-    rankings, pool = _Rankings(curve, SentenceScorer(reader), SMALL), all_heads(model.anatomy)
-    table = importance(model, corpus, normalise="layer")
-    worth = dict(zip(map(tuple, table[KEYS].to_numpy().tolist()), table["value"], strict=True))
-    best = {max((h for h in pool if h[:3] == site), key=worth.get) for site in {h[:3] for h in pool}}
-    (_, half), (_, most) = rankings.removed("importance", 0, "all", pool)
-    assert most == frozenset(pool) - best
-    ascending = [head for head in sorted(pool, key=worth.get) if head not in best]
-    assert half == frozenset(ascending[: len(pool) // 2])
-    (_, first), (_, second) = rankings.removed("iterative", 0, "all", pool)
-    assert first == half
-    assert first < second
-    assert len(second) == len(most)
+    def ranked(gone):
+        """What is left in the model without these heads, but the best of each attention: least important first."""
+        with ablate(model, gone):
+            table = importance(model, corpus, normalise="layer")
+        worth = dict(zip(map(tuple, table[KEYS].to_numpy().tolist()), table["value"], strict=True))
+        left = [head for head in pool if head not in gone]
+        best = {max((h for h in left if h[:3] == site), key=worth.get) for site in {h[:3] for h in left}}
+        return [head for head in sorted(left, key=worth.get) if head not in best]
+
+    once = ranked([])
+    half = once[: len(pool) // 2]
+    again = half + ranked(half)[: len(once) - len(half)]
+    curve = PruningCurve(
+        ("importance", "iterative"), shares=(0.5, 1.0), by_kind=False, keep=1, sentences=None, ranked_on=None
+    )
+    table = measure(model, corpus, [curve], SMALL)["head_pruning_curve"].set_index(["order", "removed"])
+    scorer = SentenceScorer(Reader(model, corpus, max_length=512, seed=0, decoder=model.task == "seq2seq"))
+    sets = [frozenset(half), frozenset(once), frozenset(half), frozenset(again)]
+    steps = [(order, share) for order in ("importance", "iterative") for share in (0.5, 1.0)]
+    assert table.loc[steps, "heads"].tolist() == [len(half), len(once), len(half), len(once)]
+    expected = loss_scores(scorer, np.arange(12), sets, "zero", SMALL).scores()[1:, 0]
+    np.testing.assert_allclose(table.loc[steps, "value"], expected, rtol=1e-7)
 
 
 def test_settings_are_checked():
@@ -242,7 +246,8 @@ def test_gates_of_one_change_nothing(model, scorer):
 
 def test_pruned_models_are_measured_head_by_head(matched_models, parallel_corpus):
     """Layers with unequal numbers of heads: streams skip what is not there."""
-    from infoflow.heads import Confidence, importance, prune
+    from infoflow.heads import Confidence
+    from infoflow.pruning import prune
 
     model = matched_models["masked-lm"]
     pruned = prune(model, [("encoder", "self", 0, 1), ("encoder", "self", 0, 2)])

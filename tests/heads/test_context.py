@@ -4,7 +4,6 @@
 
 from collections import Counter
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -12,18 +11,17 @@ import torch
 
 from infoflow.corpus import Corpus
 from infoflow.flow import NO_LABEL, PassOptions, Reader, measure
-from infoflow.foundation import UserError
+from infoflow.foundation import NUM_BLOCKS, UserError, block_of
 from infoflow.heads import (
     EncoderContext,
     SentenceScorer,
+    closed_attention,
     closings_of,
     context_bleu,
     context_rows,
     context_scores,
     self_attention_blocks,
 )
-from infoflow.heads._closed_attention import closed_losses, unigram_losses
-from infoflow.heads._context_measure import every_closing
 from infoflow.models import bleu, load_model, model_inputs, translate
 from infoflow.objectives import make_objective
 
@@ -88,15 +86,20 @@ def slow_loss(scorer, row, blocks):
     ).item()  # fmt: skip
 
 
+def losses_of(reader, closings):
+    """Summed losses in each bootstrap block: open, under each closing, and of frequencies alone."""
+    return context_scores(reader, closings, None, SMALL).sums_VKS[:, :, 0]
+
+
 def test_fast_losses_agree_with_attention_by_hand(model, corpus):
     scorer = SentenceScorer(reader_of(model, corpus))
     rows = np.sort(np.concatenate([batch.padded.rows for batch in scorer.batches(np.arange(16), 10_000)]))[:4]
-    closings = every_closing(model)
-    sets = list(dict.fromkeys(closing.blocks for closing in closings))
-    batch = scorer.batch(rows)
-    open_B, closed_VB = closed_losses(scorer, batch, sets)
-    expected = [[slow_loss(scorer, int(row), blocks) for row in rows] for blocks in [(), *sets]]
-    found = torch.cat([open_B[None], closed_VB]).numpy()
+    few = corpus.select(rows)
+    closings = [closing for kind in self_attention_blocks(model) for closing in closings_of(model, kind)]
+    found = losses_of(reader_of(model, few), closings)[:-1]
+    expected = np.zeros((1 + len(closings), NUM_BLOCKS))
+    for row, block in zip(rows.tolist(), block_of(few.content_ids), strict=True):
+        expected[:, block] += [slow_loss(scorer, row, blocks) for blocks in [(), *(one.blocks for one in closings)]]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     assert np.abs(found[1:] - found[0]).max() > 1e-3
 
@@ -111,9 +114,10 @@ def test_all_closed_is_a_diagonal_mask(matched_models, corpus):
     with torch.no_grad():
         logits = model.module(ids, attention_mask=diagonal).logits
     losses = torch.nn.functional.cross_entropy(logits.mT, batch.labels, ignore_index=NO_LABEL, reduction="none")
-    (blocks,) = self_attention_blocks(model).values()
-    _, closed = closed_losses(scorer, batch, [frozenset(blocks)])
-    torch.testing.assert_close(closed[0], losses.double().sum(dim=1), rtol=1e-5, atol=1e-5)
+    expected = np.zeros(NUM_BLOCKS)
+    np.add.at(expected, batch.padded.blocks.numpy(), losses.double().sum(dim=1).numpy())
+    closed = losses_of(scorer.reader, closings_of(model, "encoder-self")[:1])[1]
+    np.testing.assert_allclose(closed, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_rows_and_what_they_say(model, corpus):
@@ -164,17 +168,23 @@ def test_share_is_of_what_is_learned_beyond_frequencies(matched_models, corpus):
     assert len(everything.loc["share", "replicates"]) == len(everything.loc["loss", "replicates"])
 
 
+def unigram(texts, size):
+    """-log p of each token by its smoothed frequency in these texts, and the counts."""
+    counts = Counter(token for text in texts for token in text)
+    total = sum(counts.values()) + size
+    return np.array([-np.log((counts[token] + 1) / total) for token in range(size)]), counts
+
+
 @pytest.mark.parametrize("task", ["causal-lm", "translation"])
 def test_frequencies_of_a_decoder_count_the_end_and_not_the_beginning(matched_models, corpus, task):
     model = matched_models[task]
-    losses = unigram_losses(reader_of(model, corpus))
     tokenizer = model.target_tokenizer or model.tokenizer
-    texts = [(s.translation if task == "translation" else s.text) for s in corpus]
-    counts = Counter(t for text in texts for t in tokenizer(text)["input_ids"][1:])
-    total = sum(counts.values()) + len(tokenizer)
-    expected = [-np.log((counts[token] + 1) / total) for token in range(len(tokenizer))]
-    np.testing.assert_allclose(losses.numpy(), expected)
+    texts = [tokenizer(s.translation if task == "translation" else s.text)["input_ids"][1:] for s in corpus]
+    losses, counts = unigram(texts, len(tokenizer))
     assert counts[tokenizer.sep_token_id] == len(corpus)
+    expected = np.zeros(NUM_BLOCKS)
+    np.add.at(expected, block_of(corpus.content_ids), [losses[text].sum() for text in texts])
+    np.testing.assert_allclose(losses_of(reader_of(model, corpus), [])[-1], expected)
 
 
 def test_a_model_that_knows_no_more_than_frequencies_has_no_share(matched_models, corpus):
@@ -183,9 +193,11 @@ def test_a_model_that_knows_no_more_than_frequencies_has_no_share(matched_models
 
 def test_frequencies_are_those_of_the_training_text_where_it_is_known(matched_models, corpus, parallel_corpus):
     model = matched_models["causal-lm"]
-    own, given = (unigram_losses(reader_of(model, corpus, ranks_from=text)) for text in (None, parallel_corpus))
-    assert not torch.allclose(own, given)
-    torch.testing.assert_close(given, unigram_losses(reader_of(model, parallel_corpus)))
+    texts, known = ([model.tokenizer(s.text)["input_ids"][1:] for s in text] for text in (corpus, parallel_corpus))
+    for ranks_from, counted in ((None, texts), (parallel_corpus, known)):
+        found = losses_of(reader_of(model, corpus, ranks_from=ranks_from), [])[-1].sum()
+        losses, _ = unigram(counted, len(model.tokenizer))
+        assert found == pytest.approx(sum(losses[text].sum() for text in texts))
 
 
 def test_the_size_of_batches_does_not_matter(model, corpus):
@@ -194,18 +206,12 @@ def test_the_size_of_batches_does_not_matter(model, corpus):
         np.testing.assert_allclose(small[name], large[name], rtol=1e-4, atol=1e-6)
 
 
-def test_a_sentence_of_one_token_loses_nothing(matched_models, corpus):
-    model = matched_models["causal-lm"]
-    scorer = SentenceScorer(reader_of(model, corpus))
-    whole = scorer.batch(np.arange(4))
-    first = {
-        f.name: getattr(whole.padded.streams["decoder"], f.name)[:, :1] for f in fields(whole.padded.streams["decoder"])
-    }
-    padded = replace(whole.padded, streams={"decoder": replace(whole.padded.streams["decoder"], **first)})
-    blocks = frozenset(self_attention_blocks(model)["decoder-self"])
-    open_B, closed = closed_losses(scorer, replace(whole, padded=padded, labels=whole.labels[:, :1]), [blocks])
-    assert (open_B > 0).all()
-    torch.testing.assert_close(closed[0], open_B, rtol=1e-6, atol=1e-6)
+def test_a_sentence_of_one_token_loses_nothing(matched_models):
+    model, ids = matched_models["causal-lm"], torch.arange(2, 40)[:, None]
+    with torch.no_grad():
+        expected = model.module(ids).logits
+        with closed_attention(model, self_attention_blocks(model)["decoder-self"]):
+            torch.testing.assert_close(model.module(ids).logits, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_one_layer_is_all_of_them(parallel_corpus):

@@ -1,12 +1,27 @@
-"""Sign flips against all 2^n signs, corrections against their definitions."""
+"""Sign flips against all 2^n signs, the paired bootstrap and corrections against their definitions."""
 
 from itertools import product
 
 import numpy as np
 import pytest
 
-from infoflow.foundation import UserError, stream
-from infoflow.heads._significance import PERMUTATIONS, correct, paired_bootstrap_p, sign_flip_p
+from infoflow.foundation import NUM_BLOCKS, replicate_weights, stream
+from infoflow.heads import VariantScores, ablation
+
+PERMUTATIONS = 20_000
+
+
+def sign_flip_p(differences):
+    """Of losses that differ from those of the whole model by these sums in each block."""
+    open_K = np.ones(differences.shape[1])
+    sums_VK = np.concatenate([open_K[None], open_K + differences])
+    return scores("loss", sums_VK).p_values()
+
+
+def scores(metric, sums_VK):
+    return VariantScores(
+        metric=metric, unit="", sums_VKS=sums_VK[:, :, None], score=lambda sums: sums[..., 0], num_sentences=1
+    )
 
 
 def test_sign_flips_agree_with_all_signs():
@@ -31,17 +46,29 @@ def test_p_values_of_noise_are_uniform():
         assert (p < level).mean() == pytest.approx(level, abs=0.05)
 
 
-def test_holm_and_benjamini_hochberg_follow_their_definitions():
-    p = np.array([0.01, 0.04, 0.03, 0.005, np.nan, 0.9])
-    # Sorted .005 .01 .03 .04 .9: times 5 4 3 2 1, then never falling; times 5/1 5/2 5/3 5/4 1, then never rising.
-    np.testing.assert_allclose(correct(p, "holm"), [0.04, 0.09, 0.09, 0.025, np.nan, 0.9])
-    np.testing.assert_allclose(correct(p, "bh"), [0.025, 0.05, 0.05, 0.025, np.nan, 0.9])
-    np.testing.assert_array_equal(correct(p, "none"), p)
-    assert correct(np.array([0.4, 0.6]), "holm").max() <= 1
-    with pytest.raises(UserError, match="holm, bh or none"):
-        correct(p, "bonferroni")
+@pytest.mark.parametrize("correction", ["holm", "bh", "none"])
+def test_holm_and_benjamini_hochberg_follow_their_definitions(matched_models, parallel_corpus, correction):
+    table = ablation(matched_models["masked-lm"], parallel_corpus.select(range(8)), correction=correction)
+    p = table["p"].to_numpy(float)
+    order, num = np.argsort(p, kind="stable"), len(p)
+    assert len(set(p.tolist())) > 3
+    if correction == "none":
+        expected = p
+    elif correction == "holm":
+        expected = [max(min(1, (num - i) * p[order[i]]) for i in range(num) if p[order[i]] <= one) for one in p]
+    else:
+        expected = [min(min(1, num / (i + 1) * p[order[i]]) for i in range(num) if p[order[i]] >= one) for one in p]
+    np.testing.assert_allclose(table["p_corrected"].to_numpy(float), expected)
 
 
 def test_paired_bootstrap_counts_the_other_side():
-    replicates = np.array([[0.1] * 99 + [-0.1], [-1.0] * 50 + [1.0] * 50])
-    np.testing.assert_allclose(paired_bootstrap_p(replicates), [2 * 2 / 101, 1.0])
+    rng = stream("paired-bootstrap-test")
+    sums_VK = rng.normal(size=(4, NUM_BLOCKS)) + np.array([0, 0.05, 0.2, -2.0])[:, None]
+    weights_RK = replicate_weights(num=1000)
+    expected = []
+    for variant in sums_VK[1:]:
+        drawn = [float(weights @ (variant - sums_VK[0])) for weights in weights_RK]
+        beyond = min(sum(one <= 0 for one in drawn), sum(one >= 0 for one in drawn))
+        expected.append(min(1, 2 * (1 + beyond) / 1001))
+    np.testing.assert_allclose(scores("bleu", sums_VK).p_values(), expected)
+    assert expected[-1] == 2 / 1001

@@ -18,9 +18,9 @@ from objectives.zoo import (
     mixed,
     same_distribution,
 )
-from scipy.stats import chisquare, poisson
+from scipy.stats import chisquare
 
-from infoflow.foundation import UserError, stream
+from infoflow.foundation import UserError
 from infoflow.objectives import Bart, Example
 
 NOTHING = {"permute": 0.0, "mask": 0.0, "rotate": 0.0}
@@ -111,19 +111,6 @@ def test_the_target_is_the_clean_text_and_what_is_left_was_in_it(length, seed, l
         assert all(token in remaining for token in left)  # in its order
         num_words, num_left = (sum(token not in PIECES for token in some) for some in (tokens[1:-1].tolist(), left))
         assert num_words - num_left <= math.ceil(0.3 * (num_words + 1))  # a text may begin within a word
-
-
-def test_span_lengths_are_poisson_and_add_up_to_the_budget() -> None:
-    from infoflow.objectives._bart import span_lengths
-
-    counts = np.zeros(30)
-    for number in range(200):
-        lengths = span_lengths(120, 3.5, stream("poisson", number))
-        assert lengths.sum() == 120
-        np.add.at(counts, lengths[:-1], 1)
-    shares = poisson.pmf(np.arange(12), 3.5)
-    observed, expected = [*counts[:12], counts[12:].sum()], [*shares, 1 - shares.sum()]
-    assert chisquare(observed, counts.sum() * np.array(expected)).pvalue > 1e-3
 
 
 def test_coverage_is_at_most_the_ratio_and_less_where_spans_meet() -> None:

@@ -32,7 +32,6 @@ from infoflow.objectives import (
     Seq2SeqLM,
     SpanCorruption,
 )
-from infoflow.objectives._span_noise import span_mask
 
 FAMILY = [Seq2SeqLM, PrefixLM, DenoiseFull, DenoiseMask, Deshuffling, ReplaceSpans, DropTokens, SpanCorruption]
 WHOLE = (Seq2SeqLM, DenoiseFull, DenoiseMask, Deshuffling)  # predict the whole text
@@ -110,7 +109,10 @@ def test_input_and_target_together_are_the_clean_text(length, seed, kind) -> Non
     tokens = mixed(length, seed)
     text = tokens[1:-1].tolist()
     objective = kind(density=0.15) if "density" in kind.__dataclass_fields__ else kind()
-    source, target = sides(check_pure(objective, Example(texts=(tokens,)), seed))
+    result = check_pure(objective, Example(texts=(tokens,)), seed)
+    source, target = sides(result)
+    if kind in (SpanCorruption, ReplaceSpans):
+        assert result.selected.tolist() == [token in SENTINELS for token in result.input_ids.tolist()]
     if kind in WHOLE:
         assert target == text
     if kind is Seq2SeqLM:
@@ -137,30 +139,22 @@ def test_input_and_target_together_are_the_clean_text(length, seed, kind) -> Non
 
 
 def test_the_published_example_of_sentinels() -> None:
-    """a b c d e f g h with noise c d g: a b S0 e f S1 h, and S0 c d S1 g S2."""
-    from infoflow.objectives._text_to_text import both_with_sentinels
-
+    """a b c d e f g h with noise c d g: a b S0 e f S1 h, and S0 c d S1 g S2, by the code that objectives agree with."""
     a, b, c, d, e, f, g, h = range(10, 18)
     text, noise = [a, b, c, d, e, f, g, h], [False, False, True, True, False, False, True, False]
-    source, target, selected = both_with_sentinels(np.array(text), np.array(noise), VOCABULARY)
     s0, s1, s2 = 119, 118, 117
-    assert source.tolist() == [a, b, s0, e, f, s1, h] == written(text, noise)
-    assert target.tolist() == [s0, c, d, s1, g, s2] == written(text, [not one for one in noise])
-    assert selected.tolist() == [False, False, True, False, False, True, False]
-    # Where the first token is noise, the target begins without a sentinel and the numbers part.
-    source, target, _ = both_with_sentinels(np.array([a, b, c]), np.array([True, False, True]), VOCABULARY)
-    assert source.tolist() == [s0, b, s1]
-    assert target.tolist() == [a, s0, c]
+    assert written(text, noise) == [a, b, s0, e, f, s1, h]
+    assert written(text, [not one for one in noise]) == [s0, c, d, s1, g, s2]
 
 
 def test_at_512_there_are_77_noise_tokens_in_26_spans() -> None:
-    lengths = np.zeros(78)
-    for number in range(400):
-        mask = span_mask(512, 0.15, 3.0, stream("spans", number))
-        runs = lengths_of_runs(mask)
-        assert (mask.sum(), len(runs)) == (77, 26)
-        assert not mask[0]
-        assert mask[-1]
+    tokens, lengths = framed(*[10] * 512), np.zeros(78)
+    for one in corrupted(SpanCorruption(), tokens, 400):
+        source, target = sides(one)
+        runs = lengths_of_runs([token not in SENTINELS for token in target])
+        assert (sum(runs), len(runs), len(source)) == (77, 26, 512 - 77 + 26)
+        assert source[0] == 10
+        assert source[-1] in SENTINELS
         np.add.at(lengths, runs, 1)
     assert round(77 / 26, 2) == 2.96
     assert (lengths / lengths.sum())[1:5] == pytest.approx([0.331, 0.223, 0.152, 0.099], abs=0.015)

@@ -8,7 +8,6 @@ from objectives.zoo import MASK, ORDINARY, VOCABULARY, check_pure, corrupted, di
 from objectives.zoo import same_distribution as check_distribution
 from scipy.stats import chisquare
 
-from infoflow.foundation import stream
 from infoflow.objectives import Example, MaskedLM
 
 PIECED = framed(10, 60, 61, 11, 12, 62, 13, 14, 63, 64, 65, 15, 16, 66, 17, 18)
@@ -97,16 +96,13 @@ def test_n_grams_are_as_frequent_as_one_over_n() -> None:
 
 
 def test_one_run_of_n_words_where_the_budget_is_one_n_gram() -> None:
-    """Budget 2 and n up to 2: P(1) = 2/3 and P(2) = 1/3, and a single word is followed by another single word."""
-    from infoflow.objectives._choosing import Words
-    from infoflow.objectives._choosing import n_grams as chosen_n_grams
-
-    singles, together = Words(np.arange(50), list(range(51))), 0
-    for number in range(4000):
-        first, second = chosen_n_grams(singles, 2, 2, stream("n-grams", number))
+    """Budget 2: P(1) = 6/11, two and three words fill it, and a single word is followed by another single word."""
+    together = 0
+    for one in corrupted(MaskedLM(selection="n-gram", max_predictions=2), distinct(50), 4000):
+        first, second = positions(one)
         together += int(second - first == 1)
     # 49 of 50 starts leave room for two words; two single words touch in 2 of 50 places.
-    start_of_two = 1 / 3 * 49 / 50
+    start_of_two = 5 / 11 * 49 / 50
     touching = (1 - start_of_two) * 2 * 49 / 50 / 49
     expected = start_of_two + touching
     assert chisquare([together, 4000 - together], [4000 * expected, 4000 * (1 - expected)]).pvalue > 1e-3

@@ -1,18 +1,20 @@
 """Loss by position, gains in context and agreement with n-grams: each against one sentence at a time."""
 
+import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from support.ngram_loops import Loops
-from support.predicted_tokens import OBJECTIVES, sentence_by_sentence, sequences_of
+from ngram_loops import Loops
+from predicted_tokens import OBJECTIVES, sentence_by_sentence, sequences_of
+from transformers.modeling_outputs import CausalLMOutput
 
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError, block_of, replicate_weights
 from infoflow.over_training import InContextLearning, LossByPosition, NgramAgreement, in_context_gain
-from infoflow.over_training import _in_context_measure as module
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -112,8 +114,6 @@ def long_texts(parallel_corpus, num=40):
 
 def wide(matched_models):
     """A causal LM with places for long texts."""
-    from dataclasses import replace
-
     from infoflow.models import load_model
 
     config = type(matched_models["causal-lm"].module.config)(
@@ -139,19 +139,16 @@ def test_gain_between_places_of_long_texts(matched_models, parallel_corpus):
     assert row["count"] == sum(length >= row["j"] for length in lengths.values()) >= 30
 
 
-def test_repeat_gain_against_one_text_at_a_time(matched_models, parallel_corpus, monkeypatch):
+def test_repeat_gain_against_one_text_at_a_time(matched_models, parallel_corpus):
     seen = []
-    plain = module.copy_gains
-
-    def watched(model, ids, *rest):
-        seen.append(ids)
-        return plain(model, ids, *rest)
-
-    monkeypatch.setattr(module, "copy_gains", watched)
     model = matched_models["causal-lm"]
+    hook = model.module.register_forward_pre_hook(
+        lambda module, args, inputs: seen.append(inputs["input_ids"]), with_kwargs=True
+    )
     options = InContextLearning(sequences=6, length=5)
     (row,) = measure(model, parallel_corpus, [options])["in_context_learning"].to_dict("records")
-    repeated, other = seen
+    hook.remove()
+    repeated, other = seen[-2:]
     assert (repeated[:, 1:6] == repeated[:, 6:11]).all()
     assert (other[:, 1:6] != other[:, 6:11]).any()
     assert (other[:, 1:6] == repeated[:, 1:6]).all()
@@ -168,22 +165,25 @@ def test_repeat_gain_against_one_text_at_a_time(matched_models, parallel_corpus,
     assert (row["measure"], row["i"], row["j"], row["length"], row["count"]) == ("repeat_gain", -1, -1, 5, 6)
 
 
-def test_a_model_that_copies_gains_by_repetition(matched_models, monkeypatch):
+def test_a_model_that_copies_gains_by_repetition(matched_models, parallel_corpus):
     """Logits that point at what followed the last occurrence of the token."""
 
-    def copying(model, inputs):
-        logits = torch.zeros(*inputs["input_ids"].shape, 60)
-        for row, text in enumerate(inputs["input_ids"].tolist()):
+    def copying(input_ids, **_):
+        logits = torch.zeros(*input_ids.shape, 60)
+        for row, text in enumerate(input_ids.tolist()):
             for place, token in enumerate(text):
                 if token in text[:place]:
                     last = max(at for at in range(place) if text[at] == token)
                     logits[row, place, text[last + 1]] = 50.0
-        return logits
+        return CausalLMOutput(logits=logits)
 
-    monkeypatch.setattr(module, "forward_logits", copying)
-    ids = torch.tensor([[2, 10, 11, 12, 10, 11, 12, 3]])
-    gains = module.copy_gains(matched_models["causal-lm"], ids, 1, 3, 100)
-    np.testing.assert_allclose(gains, math.log(60), rtol=1e-6)
+    model = matched_models["causal-lm"]
+    model = replace(model, module=copy.deepcopy(model.module))
+    model.module.forward = copying
+    options = InContextLearning(sequences=6, length=5)
+    (row,) = measure(model, parallel_corpus, [options])["in_context_learning"].to_dict("records")
+    assert row["value"] == pytest.approx(math.log(60), rel=1e-6)
+    assert row["baseline"] <= 0  # where texts share a token, what follows it is another one
 
 
 def test_what_cannot_be_measured_is_said(matched_models, parallel_corpus):

@@ -14,8 +14,6 @@ from infoflow.report._numbers import decimals as decimals
 from infoflow.report._numbers import number as number
 from infoflow.report._packed_figures import pack_figures as pack_figures
 from infoflow.report._path_data import simplified as simplified
-from infoflow.report._samples import Estimate as Estimate
-from infoflow.report._samples import Samples as Samples
 from infoflow.report._samples import chosen as chosen
 from infoflow.report._series import Series as Series
 from infoflow.report._series import objective_label as objective_label

@@ -9,7 +9,6 @@ import pytest
 from drawn import (
     MEASURES,
     Effects,
-    Estimate,
     ModelTables,
     Series,
     card_sentence,
@@ -24,7 +23,7 @@ from whole_study import InMemory
 
 from infoflow.objectives import OBJECTIVES
 from infoflow.report import write_report
-from infoflow.results import RunFolder
+from infoflow.results import Estimate, RunFolder
 
 
 @pytest.fixture(scope="module")

@@ -98,9 +98,10 @@ def test_two_nn_finds_the_dimension_of_an_embedded_cube(dimension, method):
     assert two_nn_dimension(x, method=method) == pytest.approx(dimension, rel=0.1)
 
 
-def test_two_nn_ignores_repeated_points():
-    x = gaussian(100, 3)
-    assert two_nn_dimension(torch.cat([x, x[:20]])) == pytest.approx(two_nn_dimension(x), rel=1e-9)
+def test_two_nn_ignores_repeated_points_and_no_close_ones():
+    x, rows = gaussian(100, 3), torch.randint(100, (400,), generator=torch.Generator().manual_seed(0))
+    assert two_nn_dimension(x[rows]) == pytest.approx(two_nn_dimension(x[rows.unique()]), rel=1e-9)
+    assert two_nn_dimension(torch.cat([x, x[:20] + 1e-9])) < 0.8 * two_nn_dimension(x)
 
 
 def test_two_nn_names_mistakes():

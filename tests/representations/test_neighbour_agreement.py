@@ -1,3 +1,5 @@
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infoflow.foundation import UserError
-from infoflow.representations import _nearest, neighbour_agreement
+from infoflow.representations import neighbour_agreement
 
 
 def gaussian(*shape, seed=0):
@@ -55,45 +57,44 @@ def library(request, monkeypatch):
     if request.param == "faiss":
         pytest.importorskip("faiss")
     else:
-        monkeypatch.setattr(_nearest, "find_spec", lambda name: None)
+        monkeypatch.setattr("infoflow.representations._nearest.find_spec", lambda name: None)
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 @pytest.mark.parametrize(("queries", "rows"), [(4096, 4096), (7, 11), (300, 5), (64, 100)])
-def test_blocks_find_the_nearest_in_order(monkeypatch, library, metric, queries, rows):
+def test_blocks_find_the_nearest(monkeypatch, library, metric, queries, rows):
     """Five rows to a block are fewer than the ten neighbours wanted."""
-    monkeypatch.setattr(_nearest, "_QUERIES", queries)
-    monkeypatch.setattr(_nearest, "_ROWS", rows)
-    monkeypatch.setattr(_nearest, "_ROWS_BY_FAISS", rows)
-    x = gaussian(130, 4).float() + 0.3
-    x[5] = x[40] = x[41]  # ties with the query itself
-    chosen = torch.randperm(130, generator=torch.Generator().manual_seed(0))[:100]
-    similarity = torch.nn.functional.normalize(x) @ torch.nn.functional.normalize(x).mT
-    score = similarity if metric == "cosine" else -torch.cdist(x.double(), x.double())
-    seen = []
-    for found in _nearest.nearest(x, 10, metric, chosen):
-        seen.append(found.queries)
-        for query, neighbours in zip(found.queries, found.indices, strict=True):
-            assert query not in neighbours
-            assert len(set(neighbours.tolist())) == 10
-            others = score[query].clone()
-            others[query] = -torch.inf
-            torch.testing.assert_close(score[query, neighbours], others.topk(10).values, atol=1e-5, rtol=0)
-    assert torch.equal(torch.cat(seen), chosen)
+    for name, size in (("_QUERIES", queries), ("_ROWS", rows), ("_ROWS_BY_FAISS", rows)):
+        monkeypatch.setattr(f"infoflow.representations._nearest.{name}", size)
+    x, labels = tied()
+    for k in (1, 3, 10):
+        found = neighbour_agreement(x, labels, k=k, metric=metric)
+        assert found == pytest.approx(by_sorting_all(metric, k), abs=1e-12)
+
+
+def tied():
+    """Points and their labels, three of them with each other at distance 0."""
+    x, labels = gaussian(130, 4).float() + 0.3, np.random.default_rng(0).integers(0, 5, 130)
+    x[5] = x[40] = x[41]
+    labels[[5, 40, 41]] = 0
+    return x, labels
+
+
+@cache
+def by_sorting_all(metric, k):
+    x, labels = tied()
+    return agreement_by_sorting(x.double(), labels, k, "require", metric)
 
 
 def test_rows_in_falling_order_of_score_fill_a_block(monkeypatch):
     """Every row of a later block is better than all before: nothing is cut off."""
-    monkeypatch.setattr(_nearest, "find_spec", lambda name: None)
-    monkeypatch.setattr(_nearest, "_ROWS", 10)
-    x = torch.stack([torch.cos(torch.linspace(3, 0, 50)), torch.sin(torch.linspace(3, 0, 50))], dim=1)
-    (found,) = _nearest.nearest(x, 12, "cosine", torch.tensor([49]))
-    assert found.indices[0].tolist() == list(range(48, 36, -1))
-
-
-def test_fewer_rows_than_neighbours_give_all_others(library):
-    (found,) = _nearest.nearest(gaussian(5, 3).float(), 10, "cosine", torch.arange(5))
-    assert [sorted(row) for row in found.indices.tolist()] == [[j for j in range(5) if j != i] for i in range(5)]
+    monkeypatch.setattr("infoflow.representations._nearest.find_spec", lambda name: None)
+    monkeypatch.setattr("infoflow.representations._nearest._ROWS", 10)
+    angles = torch.linspace(3, 0, 50, dtype=torch.float64)
+    x, labels = torch.stack([torch.cos(angles), torch.sin(angles)], dim=1), np.where(np.arange(50) < 36, 0, 1)
+    assert neighbour_agreement(x, labels, k=12) == pytest.approx(
+        agreement_by_sorting(x, labels, 12, "require", "cosine")
+    )
 
 
 def test_clear_groups_agree_and_noise_is_at_chance():

@@ -7,7 +7,6 @@ from retrieval.tiny_arms import tiny_arm, tiny_data, tiny_library, tiny_world
 
 from infoflow.foundation import UserError
 from infoflow.retrieval import Library, Passages, bm25_scores
-from infoflow.subjects.retrieval.models._answer_windows import AnswerTokens, answer_places, window
 
 
 def long_library(answers=True, place=300):
@@ -23,19 +22,22 @@ def long_library(answers=True, place=300):
 
 
 def test_windows_hold_the_answer_wherever_it_stands() -> None:
-    tokens = np.arange(50)
-    for room in (5, 12, 49, 50, 80):
-        for start in range(50):
-            for size in (1, 3, 8):
-                place = AnswerTokens(start, min(start + size, 50))
-                found = window(tokens, room, place)
-                assert len(found) == min(room, 50)
-                assert (np.diff(found) == 1).all()
-                wanted = set(tokens[place.start : min(place.end, place.start + room)])
-                assert wanted <= set(found.tolist())
-                if place.end <= room:
-                    assert found[0] == 0, "nothing is moved without need"
-    assert window(tokens, 0, AnswerTokens(3, 4)).tolist() == window(tokens, -2, None).tolist() == []
+    _, tokenizer, _ = tiny_world()
+    words = [word for word in tokenizer.get_vocab() if word.isalpha()][:50]
+    places = [(start, min(start + size, 50)) for start in range(50) for size in (1, 3, 8)]
+    known = {id: [" ".join(words[start:end])] for id, (start, end) in enumerate(places)}
+    library = Library(Passages.from_rows([" ".join(words)] * len(places)), tokenizer, answers=known)
+    at = {token: place for place, token in enumerate(library.body(0).tolist())}
+    assert len(at) == 50
+    for id, (start, end) in enumerate(places):
+        for room in (5, 12, 49, 50, 80):
+            found = [at[token] for token in library.body_within(id, room).tolist()]
+            assert len(found) == min(room, 50)
+            assert (np.diff(found) == 1).all()
+            assert {*range(start, min(end, start + room))} <= {*found}
+            if end <= room:
+                assert found[0] == 0, "nothing is moved without need"
+        assert library.body_within(id, 0).tolist() == library.body_within(id, -2).tolist() == []
 
 
 def test_a_passage_is_read_around_its_answer() -> None:
@@ -86,23 +88,22 @@ def test_answers_are_whole_words_of_any_case_from_the_first_to_the_last() -> Non
     _, tokenizer, _ = tiny_world()
     words = [word for word in tokenizer.get_vocab() if word.isalpha() and len(word) > 2][:4]
     text = f"{words[0]}s {words[1]} {words[0]} {words[2]} {words[3]}"
-    found = answer_places(Passages.from_rows([text]), tokenizer, {0: [words[0].upper(), words[2]]})
-    assert found == {0: AnswerTokens(2, 4)}
-    assert answer_places(Passages.from_rows([text]), tokenizer, {0: ["", "  "]}) == {}
+    known = {0: [words[0].upper(), words[2]], 1: ["", "  "]}
+    library = Library(Passages.from_rows([text] * 2), tokenizer, answers=known)
+    assert library.body_within(0, 2).tolist() == library.body(0)[2:4].tolist()
+    assert library.body_within(1, 2).tolist() == library.body(1)[:2].tolist()
+    assert library.num_unanswered == 1
 
 
-def test_bad_answers_are_told() -> None:
+def test_bad_answers_are_told(monkeypatch) -> None:
     _, tokenizer, _ = tiny_world()
     passages = Passages.from_rows(["a b", "c"])
     for id in (2, -1):
         with pytest.raises(UserError, match=f"Answers must be of passages 0 to 1. Got passage {id}"):
             Library(passages, tokenizer, answers={id: ["a"]})
-
-    class Slow:
-        is_fast = False
-
+    monkeypatch.setattr(type(tokenizer), "is_fast", False)
     with pytest.raises(UserError, match="by a fast tokenizer"):
-        answer_places(passages, Slow(), {0: ["a"]})
+        Library(passages, tokenizer, answers={0: ["a"]})
 
 
 def test_the_digest_knows_where_answers_stand():

@@ -9,8 +9,7 @@ from infoflow.foundation import UserError
 from infoflow.studies import EnginePlan, StudyPlan, Train, graph
 
 
-def plan_of(per_gpu: int, device: str = "auto") -> StudyPlan:
-    plan = StudyPlan.load("quick")
+def with_shares(plan: StudyPlan, per_gpu: int, device: str = "auto") -> StudyPlan:
     training = replace(plan.training, device=device)
     return replace(plan, training=training, engine=EnginePlan(per_gpu=per_gpu))
 
@@ -26,8 +25,8 @@ def a_gpu(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("stages", [1, 3, 7, 97])
-def test_as_many_stages_fit_as_the_plan_says(stages, a_gpu, tmp_path):
-    plan = plan_of(stages)
+def test_as_many_stages_fit_as_the_plan_says(stages, a_gpu, tiny_plan, tmp_path):
+    plan = with_shares(tiny_plan, stages)
     left, running = 1.0, 0  # as Dask counts: what is asked for is taken off while it is there
     share = resources(plan, tmp_path)["GPU"]
     while share <= left:
@@ -36,13 +35,13 @@ def test_as_many_stages_fit_as_the_plan_says(stages, a_gpu, tmp_path):
     assert running == stages
 
 
-def test_by_itself_a_stage_takes_a_whole_gpu(a_gpu, tmp_path):
-    assert resources(plan_of(1), tmp_path) == {"GPU": 1.0}
+def test_by_itself_a_stage_takes_a_whole_gpu(a_gpu, tiny_plan, tmp_path):
+    assert resources(tiny_plan, tmp_path) == {"GPU": 1.0}
     assert StudyPlan.load("quick").engine.per_gpu == 1
 
 
-def test_a_cpu_has_no_shares(a_gpu, tmp_path):
-    assert resources(plan_of(4, "cpu"), tmp_path) == {}
+def test_a_cpu_has_no_shares(a_gpu, tiny_plan, tmp_path):
+    assert resources(with_shares(tiny_plan, 4, "cpu"), tmp_path) == {}
 
 
 def test_none_is_refused():
