@@ -55,7 +55,7 @@ def test_words_are_drawn_with_their_neighbours_in_a_corpus(infoflow, folder, tmp
     answer = infoflow("view", folder, "house <script> dog", "--words=grammar:200", "--log=plain")
     assert answer.code == 0, answer.err
     text = (tmp_path / "view-bert-tiny.html").read_text(encoding="utf-8")
-    assert "What stands near a word in bert-tiny" in text
+    assert "What is near a word in bert-tiny" in text
     assert "<mark>house</mark>" in text or "<mark>dog</mark>" in text
     refused = infoflow("view", folder, "qwrtz", "--words=grammar:200", "--log=plain")
     assert refused.code == 2

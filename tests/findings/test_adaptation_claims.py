@@ -78,7 +78,7 @@ SHOWN_BY = {
     "A-1": ({"change": {False: CHANGE[True]}}, "untrained model, tuned"),
     "A-2": (
         {"shuffled": 0.6, "frozen": {"continued": 0.10}},
-        "shuffled labels, tuned in full, beside the frozen features",
+        "shuffled labels, fully tuned, against the frozen features",
     ),
     "A-3": ({"shuffled": 0.6}, "shuffled labels in place of the domain"),
     "A-4": ({"shuffled": 0.6}, "shuffled labels in place of both"),

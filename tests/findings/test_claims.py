@@ -289,7 +289,7 @@ def test_syntax_profile_that_translation_shows_too_does_not_hold(make_study):
     study.tags["ccg", "masked-lm"][0] = study.tags["ccg", "translation"][0] = 0.44
     row = verdicts(study.tables(), "representations:V-16").loc["representations:V-16"]
     assert row["verdict"] == "undetermined"
-    assert row["control_name"] == "translation encoder in place of the language models"
+    assert row["control_name"] == "translation encoder instead of the language models"
 
 
 def test_flat_untrained_network_says_nothing_where_the_trained_one_is_flat_too(make_study):

@@ -40,7 +40,7 @@ def test_all_hold_where_they_are_true(held):
     assert list(few["seeds_needed"])[3:] == [4, 5]  # of V4 16 functions, of V5 73 gates
     assert list(held["control_name"]) == [
         "random heads, as many, without further training",
-        "as many random heads of the converged model for the pruned one",
+        "converged model with as many random heads instead of the pruned one",
         "random orders of all heads",
         "as many random heads of the converged model (expected share)",
         "gates without a penalty",

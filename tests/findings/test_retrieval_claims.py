@@ -238,7 +238,7 @@ def test_nothing_stored_has_no_share():
 def test_a_stored_fact_without_effect_has_no_share_left_beside_a_document(effect):
     found = verdict("R-15", {"traced": {"none": effect, "gold": 0.3 * effect}})
     assert found["verdict"] == "not testable here", found["note"]
-    assert "no stored fact is used" in found["reason"]
+    assert "there is no use of a stored fact" in found["reason"]
 
 
 @pytest.mark.parametrize("name", ["R-15", "R-16", "R-17", "R-22"])

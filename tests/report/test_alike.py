@@ -153,7 +153,7 @@ def test_trees_join_by_average_distance(run, figures) -> None:
 
 def test_sentences_say_what_the_tables_hold(run, figures) -> None:
     first, *_ = figures["objective-map"].answer
-    assert "nearest are causal LM and prefix LM of one stack" in first
+    assert "nearest are causal LM and single-stack prefix LM" in first
     control = run.tables["objective_distances"]
     control = control[(control["aspect"] == "spaces") & ~control["trained"] & (control["first"] != control["second"])]
     assert first.endswith(f"Before training no two are farther apart than {control['value'].max():.2f}.")
@@ -203,7 +203,9 @@ def test_what_was_matched_is_a_table_beside_its_operations(tmp_path) -> None:
     assert rows["masked LM"]["told"] == "matched"
     assert rows["translation"]["told"] == "of the reading side"
     assert figure.payload["notes"] == ["causal LM: norms stand before each part."]
-    assert figure.answer[0].startswith("Operations differ by up to 3.00 times: fewest for masked LM (1.05 × 10¹²)")
+    assert figure.answer[0].startswith(
+        "Operations differ by a factor of up to 3.00: fewest for masked LM (1.05 × 10¹²)"
+    )
     assert "All had 10 updates and 5,000 source tokens" in figure.answer[1]
     page = write_report(run).read_text(encoding="utf-8")
     assert 'id="match"' in page

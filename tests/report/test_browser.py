@@ -359,7 +359,7 @@ def test_search_finds_a_claim_and_opens_it(visit, story):
     page.locator(f"[id='{finding.id}'] details[open]").wait_for()
     page.locator("#contents > summary").click()
     page.locator("#search").fill("qwrtzu")
-    assert "Nothing of that name" in page.locator("#found").inner_text()
+    assert "Nothing with that name" in page.locator("#found").inner_text()
 
 
 def test_sections_fold_on_narrow_screens_and_open_for_a_link(visit):

@@ -13,8 +13,8 @@ from infoflow.report import write_report
 from infoflow.results import RunFolder
 
 ANSWERS = {
-    "allocation-bars": "Of what blocks contributed, causal LM: feed-forward",
-    "allocation-loss": "causal LM 0.01% of a fall of 4.91 nats (trapezoid, first order would be off by 0.51%)",
+    "allocation-bars": "Shares of the blocks' contribution: causal LM: feed-forward",
+    "allocation-loss": "causal LM 0.01% of a fall of 4.91 nats (trapezoid; first order: 0.51%)",
     "allocation-heads": "causal LM: most in layer 0",
     "allocation-hurting": "masked LM: query hurt most often, in 3% of the steps (last at update 481)",
     "allocation-histogram": "causal LM: in an average step 52% of the blocks' parameters helped, 46% hurt",

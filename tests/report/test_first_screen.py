@@ -87,7 +87,7 @@ def test_a_card_says_what_each_model_does_with_interval_and_control(screen):
     card = next(card for card in screen.cards if card.figure in ("mi-input", "mi-output"))
     assert all(label in card.sentence for label in ("causal LM", "masked LM"))
     assert " to " in card.difference
-    assert " beyond the control, which reaches " in card.difference
+    assert " beyond the control (at most " in card.difference
     assert card.clear
 
 
@@ -161,7 +161,7 @@ def test_a_card_whose_interval_holds_zero_says_so(study):
     (card,) = screen_of(study, "identity_neighbours", same_everywhere).cards
     assert card.figure == "identity"
     assert not card.clear
-    assert card.sentence.startswith("No difference seen between the models in how many neighbours")
+    assert card.sentence.startswith("No difference seen between the models in the share of neighbours")
 
 
 def test_what_does_not_change_comes_last_and_is_no_number():
@@ -346,4 +346,4 @@ def test_one_seed_is_called_exploratory(tmp_path):
     run = make_study(tmp_path, seeds=(1,), objectives=("causal-lm", "masked-lm"))
     told = tell(run).screen
     assert told.badge == "one seed: exploratory"
-    assert told.trust.startswith("One seed: bands cover sentences, not first weights")
+    assert told.trust.startswith("One seed: bands cover sentences, not initial weights")

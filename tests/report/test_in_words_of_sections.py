@@ -137,8 +137,8 @@ def test_probes_that_are_not_told_apart_share_one_number(tmp_path):
     figures = drawn_figures(small_run.write_run(tmp_path, probe_scores=scores), "probing")
     assert figures["where-is-what"].words == f"The best layer is 1 {UPOS}, not clearly apart from that {CHUNKS}."
     assert figures["probe-accuracy"].words == (
-        f"The gain in accuracy over an untrained model's best layer is 0.2 (−0.4 to 0.9) {UPOS}, and not clearly "
-        "another elsewhere; clearly above 0 in 0 of 2 cases."
+        f"The gain in accuracy over an untrained model's best layer is 0.2 (−0.4 to 0.9) {UPOS}, with no clear "
+        "difference elsewhere; clearly above 0 in 0 of 2 cases."
     )
 
 
@@ -299,23 +299,29 @@ class Recorded(Recordings):
 
 
 RECORDED = {
-    "allocation-bars": "The share of feed-forward in what blocks lowered the loss by is highest in causal LM, 66.7%; "
-    "lowest in masked LM, 28.6%; of the weights of blocks it has 62%.",
+    "allocation-bars": (
+        "The share of feed-forward in the blocks' contribution is highest in causal LM, 66.7%; lowest in "
+        "masked LM, 28.6%; its share of the blocks' weights is 62%."
+    ),
     # 10 × 1e-5 × (1, 1.01, 1.02): .0101% ± 4.303 × .0001% / √3; the first order is 50 times that
-    "allocation-loss": "The sum of all allocations misses the loss change by at most 0.0101% (0.0099 to 0.0103) in "
-    "causal LM, not clearly apart from that in masked LM; to first order it would by at least 0.505% (0.493 to 0.517) "
-    "in causal LM, not clearly apart from that in masked LM.",
-    "allocation-heads": "The largest part of a map that a layer's heads have is 44.4% in layer 2 of masked LM; equal "
-    "layers would have 17%.",
+    "allocation-loss": (
+        "The sum of all allocations misses the loss change by at most 0.0101% (0.0099 to 0.0103) in causal LM, "
+        "not clearly apart from that in masked LM; to first order, the error is at least 0.505% (0.493 to 0.517) "
+        "in causal LM, not clearly apart from that in masked LM."
+    ),
+    "allocation-heads": "The largest share of one layer's heads is 44.4% in layer 2 of masked LM; with "
+    "equal layers it would be 17%.",
     # 3% × (1, 1.01, 1.02) ± 4.303 × .03% / √3
     "allocation-hurting": "The share of steps in which a component hurt is highest for query in masked LM, 3.03% (2.96 "
-    "to 3.11); lowest for embeddings in causal LM, 0.00%, not clearly apart from that for embeddings in masked LM; of "
-    "single parameters 47%.",
+    "to 3.11); lowest for embeddings in causal LM, 0.00%, not clearly apart from that for embeddings in masked LM; "
+    "for single parameters 47%.",
     "allocation-histogram": "Of the changes of single parameters that moved the loss, the share that helped is highest "
     "in masked LM, 100%; lowest in causal LM, 53.0%; with random signs it would be 50%.",
-    "allocation-similarity": "The rank correlation of the shares is highest within causal LM: decoder, 0.90 (0.84 to "
-    "0.94), not clearly apart from that within masked LM: encoder; lowest between causal LM: decoder and masked LM: "
-    "encoder, 0.20 (0.15 to 0.25); of shuffled shares it is 0.",
+    "allocation-similarity": (
+        "The rank correlation of the shares is highest within causal LM: decoder, 0.90 (0.84 to 0.94), not "
+        "clearly apart from that within masked LM: encoder; lowest between causal LM: decoder and masked LM: "
+        "encoder, 0.20 (0.15 to 0.25); for shuffled shares it is 0."
+    ),
 }
 
 

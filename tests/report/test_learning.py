@@ -65,7 +65,7 @@ def test_long_curves_are_thinned_to_means_over_the_points_they_stand_for(study, 
 def test_the_sentence_names_where_each_loss_began_and_ended(study, figure_of):
     curves = _curves(study).query("seed == seed.min()").assign(value=lambda f: 8.0 / (f["step"] / 10))
     (answer,) = figure_of(curves).answer
-    assert "causal LM from 8 to 1.6 nats per token (the last half of its tokens brought 2.4)" in answer
+    assert "causal LM from 8 to 1.6 nats per token (2.4 of it in the last half of the tokens)" in answer
 
 
 def test_names_at_the_ends_do_not_overlap(study, figure_of):

@@ -120,7 +120,7 @@ def test_the_page_holds_hostile_names_as_text(run):
 
     page = write_report(run).read_text(encoding="utf-8")
     assert HOSTILE not in page
-    assert "Which claims come nearer to what was published" in page
+    assert "Which claims come closer to the published values" in page
     assert "Over scale</b>" in page
     assert "2 studies compared: models of width 64" in page
 
@@ -201,7 +201,7 @@ def warmups(tmp_path, found, table):
 def test_two_warmups_have_a_section_in_place_of_the_empty_one(tmp_path, found):
     (section,) = warmups(tmp_path, found, stages())
     (figure,) = section.figures
-    assert figure.question == "How much later do stages come with a warm-up of 400 updates in place of 100?"
+    assert figure.question == "How much later do stages come with a warm-up of 400 updates instead of 100?"
     assert figure.answer == [
         "In causal LM, the stage of unigrams comes 1.00 doublings (0.90 to 1.10) of updates later, at 0.0 doublings "
         "(−0.2 to 0.2) more of the summed rates."

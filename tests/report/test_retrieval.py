@@ -57,7 +57,7 @@ def test_figures_come_in_order(figures) -> None:
 
 def test_every_figure_has_a_name_in_python(run) -> None:
     section = drawn_section(run, "retrieval")
-    assert section.title == "Does a model that can look things up still keep them in its layers?"
+    assert section.title == "Does a model that can look facts up still store them in its layers?"
     names = [section.name_of(one) for one in IDS]
     assert len(set(names)) == len(IDS)
     assert all(name.startswith("retrieval/") and name in section.names.values() for name in names)
@@ -65,7 +65,7 @@ def test_every_figure_has_a_name_in_python(run) -> None:
 
 def test_it_says_that_readers_came_able_to_read(run, tmp_path) -> None:
     plain = drawn_section(run, "retrieval").lead
-    assert plain.endswith("what do they find?")
+    assert plain.endswith("which heads carry it?")
     given = Retrieved(seeds=(1, 2), arms=("closed-book", LEARNED))
     able = retrieved.write_run(tmp_path, given, only=("knowledge", "retrieval_scores"))
     scores, knowledge = (given.tables([name])[name] for name in ("retrieval_scores", "knowledge"))
@@ -74,8 +74,9 @@ def test_it_says_that_readers_came_able_to_read(run, tmp_path) -> None:
     reads = ~knowledge["trained"] & (knowledge["facts"] == "held out") & (knowledge["document"] == "gold")
     retrieved.write_table(able, "knowledge", knowledge.assign(value=knowledge["value"].mask(reads, 0.875)))
     assert drawn_section(able, "retrieval").lead.removeprefix(plain) == (
-        " Their first reader learned to read right passages of another world before, in 1,250 updates, and answered "
-        "0.88 of this world's held-out questions with the right passage; it is what “untrained” means here."
+        " Before this training, their initial reader learned to read right passages of another world in 1,250 updates "
+        "and then answered 0.88 of this world's held-out questions with the right passage; “untrained” means this "
+        "reader here."
     )
 
 
@@ -96,7 +97,7 @@ def test_every_figure_says_how_to_read_it_and_how_it_was_made(figures) -> None:
 def test_right_answers_are_means_over_seeds(run, figures) -> None:
     figure, table = figures["knowledge-arms"], run.tables["knowledge"]
     assert [panel.title for panel in figure.panels] == [
-        "without a passage", "with what it finds itself", "with the right passage", "with a random passage",
+        "without a passage", "with passages it finds", "with the right passage", "with a random passage",
     ]  # fmt: skip
     own = table[(table["reading"] == "raw") & (table["metric"] == "p1") & (table["index"] == "as-trained")]
     own = own[(own["facts"] == "trained") & (own["weight"] == 16) & own["trained"] & (own["layer"] == -1)]
@@ -105,7 +106,7 @@ def test_right_answers_are_means_over_seeds(run, figures) -> None:
     ].mean()
     drawn = figure.data.query("series == 'closed-book' and trained and exposure == '16×' and document == 'none'")
     assert drawn["value"].item() == pytest.approx(mean)
-    assert "answered rightly 80% in closed book" in figure.answer[0]
+    assert "without a passage: 80% in closed book" in figure.answer[0]
     assert "97% in learned retriever" in figure.answer[1]
     assert {row["exposure"] for row in rows_of(figure.panels[0]) if "exposure" in row} == {
         "1×", "4×", "16×", "held out", "withheld",
@@ -121,7 +122,10 @@ def test_only_plain_arms_and_the_control_are_lines(figures) -> None:
 
 def test_bits_stand_raw_and_elicited(figures) -> None:
     figure = figures["stored-bits"]
-    assert [panel.title for panel in figure.panels] == ["as the reader is", "after a short training to say it"]
+    assert [panel.title for panel in figure.panels] == [
+        "before further training",
+        "after a short training to state facts",
+    ]
     assert "2.7 in closed book" in figure.answer[0]
     assert "2.9 in closed book" in figure.answer[1]
 
@@ -132,8 +136,8 @@ def test_halves_and_centres_are_marked(figures) -> None:
     centres = [row for row in marks if "centre" in row]
     assert len(centres) == 1
     assert centres[0]["layer"] == pytest.approx(2.2, abs=0.01)
-    assert "In learned retriever evidence enters around state 2.2 (half at 2.0)." in figure.answer
-    assert "In closed book memory is read around state 3.6 (half at 4.0)." in figure.answer
+    assert "In learned retriever, evidence enters around state 2.2 (half at 2.0)." in figure.answer
+    assert "In closed book, memory is read around state 3.6 (half at 4.0)." in figure.answer
     assert not any("closed book evidence" in text for text in figure.answer)
 
 
@@ -143,7 +147,7 @@ def test_what_a_reader_finds_stands_beside_the_right_passage(figures, tmp_path) 
     found, right = figure.panels[1], figure.panels[0]
     assert {row["series"] for row in rows_of(found) if "series" in row} == {LEARNED}, "the others find none"
     assert {row["series"] for row in rows_of(right) if "series" in row} > {LEARNED, "closed-book"}
-    assert "In learned retriever what is found enters around state 2.6 (half at 2.0)." in figure.answer
+    assert "In learned retriever, what is found enters around state 2.6 (half at 2.0)." in figure.answer
     assert "the third has none" in figure.how_to_read[1]
     given = Retrieved(seeds=(1,))
     table = given.tables(["knowledge_lens"])["knowledge_lens"]
@@ -166,7 +170,7 @@ def test_memory_is_drawn_by_exposure_beside_facts_that_stand_nowhere(run, figure
         assert drawn[f"{weight}×"] == pytest.approx(wanted)
     assert drawn["withheld"] == pytest.approx(own[own["facts"] == "withheld"]["value"].mean())
     assert drawn["16×"] > drawn["4×"] > drawn["1×"]
-    assert "In closed book, of facts asked 1× it is read around state 3.6 (half at 4.0)" in figure.answer[0]
+    assert "In closed book, facts asked 1× are read around state 3.6 (half at 4.0)" in figure.answer[0]
     assert not [row for row in rows_of(figure.panels[3]) if "centre" in row], "the control has no mark"
 
 
@@ -208,7 +212,7 @@ def test_readers_are_followed_over_updates(run, figures) -> None:
         assert drawn.loc[update, "low"] < values.mean() < drawn.loc[update, "high"]  # no range: an interval
     assert set(rows_of(figure.panels[2])[0]) >= {"series", "update", "value"}
     assert not rows_of(figure.panels[2], series="closed-book"), "it has no utility"
-    assert "learned retriever 93%, half of the rise by update 250" in figure.answer[0]
+    assert "learned retriever 93% (half of the rise by update 250)" in figure.answer[0]
 
 
 def test_what_retriever_and_reader_removed_adds_up(run, figures) -> None:
@@ -293,23 +297,23 @@ def test_a_centre_that_some_seeds_do_not_have_says_of_how_many_it_is(tmp_path, f
     retrieved.write_table(run, "knowledge_lens", table)
     figure = drawn_figures(run, "retrieval")["evidence-depth"]
     assert "over the seeds in which it is defined" in figure.caption
-    assert "In learned retriever evidence enters around state 2.2 (half at 2.0, in 2 of 3 seeds)." in figure.answer
-    assert "In closed book memory is read around state 3.6 (half at 4.0)." in figure.answer
+    assert "In learned retriever, evidence enters around state 2.2 (half at 2.0, in 2 of 3 seeds)." in figure.answer
+    assert "In closed book, memory is read around state 3.6 (half at 4.0)." in figure.answer
 
 
 def test_all_bits_of_a_fact_are_those_of_the_data(tmp_path, figures) -> None:
-    assert "known for sure has 4.00, the mean of log2 m" in figures["stored-bits"].how_to_read[0]
+    assert "known for certain has 4.00, the mean of log2 m" in figures["stored-bits"].how_to_read[0]
     given = Retrieved(seeds=(1,))
     table = given.tables(["knowledge"])["knowledge"]
     dates = table.assign(value=table["value"].where(table["metric"] != "nats", table["value"] - 1.06 * np.log(2)))
     run = retrieved.write_run(tmp_path, given, only=("retrieval_scores",))
     retrieved.write_table(run, "knowledge", dates)
-    assert "known for sure has 5.06," in drawn_figures(run, "retrieval")["stored-bits"].how_to_read[0]
+    assert "known for certain has 5.06," in drawn_figures(run, "retrieval")["stored-bits"].how_to_read[0]
 
 
 def test_what_heads_cost_stands_beside_random_ones(figures) -> None:
     assert (
-        "without the 4 heads that copy most 35%, without as many random ones 88%"
+        "without the 4 heads that copy most 35%, without as many random heads 88%"
         in figures["evidence-ablation"].answer[0]
     )
 
@@ -328,7 +332,7 @@ def test_few_heads_are_counted_whole(tmp_path, most) -> None:
 def test_heads_are_removed_beside_a_passage_that_contradicts(figures) -> None:
     figure = figures["evidence-ablation"]
     assert [panel.title for panel in figure.panels] == ["right passage", "no passage", "a passage that contradicts"]
-    assert "a line rises if those heads had kept memory from answering" in figure.how_to_read[1]
+    assert "a line rises if those heads had suppressed memory" in figure.how_to_read[1]
 
 
 def test_figures_of_heads_and_edges_are_about_all_exposures(run, figures) -> None:
@@ -378,11 +382,11 @@ def test_the_empty_passage_may_take_facts_instead(tmp_path) -> None:
     rows = given.tables(["retrieval_scores"])["retrieval_scores"]
     run = retrieved.write_run(tmp_path, given, only=("retrieval_scores",))
     more = drawn_figures(run, "retrieval")["null-passage"].answer
-    assert any("the empty passage gets 0.75" in text and "more for language" in text for text in more)
+    assert any("the prior of the empty passage is 0.75" in text and "higher for language" in text for text in more)
     swapped = rows.assign(queries=rows["queries"].replace({"language": "facts", "facts": "language"}))
     retrieved.write_table(run, "retrieval_scores", swapped)
     less = drawn_figures(run, "retrieval")["null-passage"].answer
-    assert any("the empty passage gets 0.75" in text and "less for language" in text for text in less)
+    assert any("the prior of the empty passage is 0.75" in text and "lower for language" in text for text in less)
 
 
 def test_learning_is_of_all_updates_and_thinned(tmp_path, figures) -> None:
@@ -416,7 +420,7 @@ def test_numbers_that_are_undefined_are_left_out(tmp_path) -> None:
     assert set(figure.data["series"]) == {"closed-book"}
     lens = given.tables(["knowledge_lens"])["knowledge_lens"]
     retrieved.write_table(run, "knowledge_lens", lens[~lens["metric"].isin(["half", "centre"])])
-    assert drawn_figures(run, "retrieval")["evidence-depth"].answer == ["No line gains enough for a depth to be told."]
+    assert drawn_figures(run, "retrieval")["evidence-depth"].answer == ["No line gains enough to determine a depth."]
 
 
 def test_text_of_passages_is_escaped(tmp_path) -> None:
@@ -501,7 +505,7 @@ NAMES = {
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([("a", 0.9, 0.8, 1.0), ("b", 0.1, 0.0, 0.2)], "most in closed book, least in right passage given."),
+        ([("a", 0.9, 0.8, 1.0), ("b", 0.1, 0.0, 0.2)], "highest in closed book, lowest in right passage given."),
         (
             [
                 ("a", 0.9, 0.8, 1.0),
@@ -510,12 +514,12 @@ NAMES = {
                 ("d", 0.5, 0.4, 0.6),
                 ("e", 0.2, 0.0, 0.3),
             ],
-            "most in closed book and random passage given, least in right passage given and frozen retriever.",
+            "highest in closed book and random passage given, lowest in right passage given and frozen retriever.",
         ),
         ([("a", 0.9, 0.0, 1.0), ("b", 0.1, 0.0, 0.2)], "in no line clearly more than in another."),
         (
             [("a", 0.9, float("nan"), float("nan")), ("b", 0.1, 0.0, 0.2)],
-            "most in closed book, least in right passage given.",
+            "highest in closed book, lowest in right passage given.",
         ),
         ([("a", 0.9, 0.8, 1.0)], ""),
         ([("a", 0.9, 0.8, 1.0), ("b", float("nan"), 0.0, 0.2)], ""),
@@ -532,7 +536,7 @@ def test_words_name_lines_together_whose_intervals_meet(tmp_path, rows, words):
     chosen = pd.DataFrame([numbers[one] for one in table["objective"]], table.index, ["value", "low", "high"])
     retrieved.write_table(run, "knowledge", table.assign(**chosen))
     told = drawn_figures(run, "retrieval")["knowledge-arms"].words
-    assert told == (f"The most frequent facts are answered rightly by heart {words}" if words else "")
+    assert told == (f"Right answers on the most frequent facts without a passage are {words}" if words else "")
 
 
 def test_lines_with_one_answer_share_a_clause_and_those_without_one_have_none(tmp_path):
@@ -606,7 +610,7 @@ def test_answers_about_real_text_are_told_by_what_is_read(tmp_path) -> None:
     assert re.search(r"(5[89]|6[0-2])% of new questions, the right passage", gold)
     data = figure.data[(figure.data["system"] == "gold") & figure.data["trained"]].query("queries == 'held out'")
     assert data["value"].tolist() == pytest.approx([0.6], abs=0.02)
-    assert not any("Training asks" in str(one) for one in figure.answer)
+    assert not any("Training also asks" in str(one) for one in figure.answer)
 
 
 def test_answers_are_told_without_the_questions_that_training_asks_too(tmp_path) -> None:
@@ -627,7 +631,7 @@ def test_answers_are_told_without_the_questions_that_training_asks_too(tmp_path)
     run = retrieved.write_run(tmp_path, given, only=("retrieval_learning",))
     retrieved.write_table(run, "retrieval_scores", pd.DataFrame(rows))
     figure = drawn_figures(run, "retrieval")["text-answers"]
-    (told,) = (str(one) for one in figure.answer if "Training asks" in str(one))
-    assert told.startswith("Training asks 40 of the 300 new questions too. Of the others: ")
+    (told,) = (str(one) for one in figure.answer if "Training also asks" in str(one))
+    assert told.startswith("Training also asks 40 of the 300 new questions. Right answers to the others: ")
     assert "25% (50% of all)" in told
     assert "70% (75% of all)" in told

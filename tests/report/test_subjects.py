@@ -47,7 +47,7 @@ def test_every_table_keeps_its_rows_or_is_refused(run, other) -> None:
         before, after = shown_tables(alone), shown_tables(changed(alone, other, [name]))
         if other == "name":
             assert name not in after
-            assert f"Not drawn: what the table {name} tells." in after.notes()[0]
+            assert f"Not drawn: the table {name}." in after.notes()[0]
             continue
         rows = after[name]
         for side in [side for side in ("", "_a", "_b") if f"series{side}" in rows]:
@@ -163,7 +163,7 @@ def test_the_page_says_what_it_does_not_draw(study, tmp_path) -> None:
     page = write_report(run).read_text(encoding="utf-8")
     notes = [part.split("<")[0] for part in page.split('<p class="small">')]
     told = [note for note in notes if note.startswith("Not drawn")]
-    assert told[0].startswith("Not drawn: what the table identity_neighbours tells. One model for each objective")
+    assert told[0].startswith("Not drawn: the table identity_neighbours. One model for each objective")
     assert told[1:] == [
         "Not drawn: the state after 500 updates.",
         "Not drawn: models that began from causal-lm/seed-1.",

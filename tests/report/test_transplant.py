@@ -37,11 +37,11 @@ def test_what_came_out_is_told_from_the_numbers(figure) -> None:
     area = float(np.trapezoid(gap, logs) / (logs[-1] - logs[0]))
     assert told.startswith("In a fresh model of translation, specialised heads gain ")
     assert f"heads gain {area:.2f}" in told
-    assert told.count("on random ones over the whole curve, and gain 0.0") == 2
+    assert told.count("against random ones over the whole curve and gain 0.0") == 2
     assert "; frozen, they gain 0.1" in told
     assert "chance" not in told
     assert control.startswith("The control: shuffled heads ")
-    assert control.count("on the model's own over the whole curve") == 2
+    assert control.count("against the model's own over the whole curve") == 2
     assert control.count(", may be chance)") >= 2
     assert bleu.startswith("In BLEU at the end, specialised heads gain 1.5")
     assert bleu.endswith("(the trained model has 25.0).")
@@ -75,15 +75,15 @@ def test_curves_are_means_and_gains_are_differences(run, figure) -> None:
 
 def test_frozen_stands_beside_not_frozen_and_lines_have_names(figure) -> None:
     assert [panel.title for panel in figure.panels] == [
-        "Heads learn on",
+        "Heads keep learning",
         "Frozen heads",
-        "Heads learn on, gain over its own heads",
+        "Heads keep learning, gain over its own heads",
         "Frozen heads, gain over its own heads",
     ]
     names = [json.dumps(panel.spec, ensure_ascii=False) for panel in figure.panels]
     assert all(f"{mark} {label}" in names[0] for mark, label in (("●", "specialised heads"), ("◆", "its own heads")))
     assert "its own heads" not in names[2].split('"datasets"')[1]
-    assert "4 heads put into each fresh model, random ones in 2 draws" in figure.caption
+    assert "4 heads put into each fresh model, random ones as the mean of 2 draws" in figure.caption
     assert "Means over 3 seeds" in figure.caption
     assert figure.findings == ("heads:H1",)
 
@@ -100,9 +100,9 @@ def test_one_way_one_draw_one_seed(tmp_path) -> None:
 def test_several_objectives_have_panels_of_their_own(tmp_path) -> None:
     both = figure_of(tmp_path, objectives=("masked-lm", "translation"))
     assert [panel.title for panel in both.panels if "gain" not in panel.title] == [
-        "masked LM, heads learn on",
+        "masked LM, heads keep learning",
         "masked LM, frozen heads",
-        "translation, heads learn on",
+        "translation, heads keep learning",
         "translation, frozen heads",
     ]
 
@@ -122,7 +122,7 @@ def test_the_page_tells_the_method_and_the_verdict(run) -> None:
 
 def test_how_many_roles_hold_by_chance_stands_below(figure, tmp_path) -> None:
     assert "by chance" not in figure.caption
-    said = "3 of the 6 specialised heads hold a role; at most 1.2 roles of a model hold by chance."
+    said = "3 of the 6 specialised heads hold a role; by chance, at most 1.2 roles would hold per model."
     assert said in figure_of(tmp_path, by_chance=1.2).caption
 
 

@@ -20,7 +20,7 @@ def studies(tmp_path_factory) -> list[Path]:
 
 def test_studies_are_compared_in_a_folder_of_their_own(studies, tmp_path: Path) -> None:
     run = compare_recordings(studies, tmp_path / "both")
-    assert "Does the corpus matter to who does the learning?" in run.folder.report.read_text()
+    assert "Does the corpus affect which parts do the learning?" in run.folder.report.read_text()
     assert list(run.findings["id"]) == ["dynamics:V3"]
     assert set(run.tables["task_scores"]["corpus"]) == {"small", "large"}
     assert run.tables["task_scores"]["model"].str.startswith(("small/", "large/")).all()

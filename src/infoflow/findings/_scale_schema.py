@@ -10,7 +10,8 @@ FINDINGS_OVER_SCALE = TableSchema(
     name="findings_over_scale",
     version=1,
     description="Published claims, each tested on every run of a grid of scales, at the end of training and at each "
-    "checkpoint; a row for each of a claim's conditions. Of those `followed` a claim has one a run and update.",
+    "checkpoint; one row per condition of a claim. A claim has one `followed` condition per run and "
+    "update.",
     columns=(
         Column(name="id", dtype="string", unit="", description="room and number of the claim"),
         Column(name="claim", dtype="string", unit="", description="the claim in plain words"),
@@ -50,7 +51,7 @@ FINDINGS_OVER_SCALE = TableSchema(
             name="condition",
             dtype="string",
             unit="",
-            description="what of the claim the effect is of; empty: nothing was measured",
+            description="condition of the claim that the effect belongs to; empty: nothing was measured",
         ),
         Column(
             name="followed",
@@ -104,7 +105,7 @@ FINDINGS_BY_RUN = replace(
     FINDINGS_TABLE,
     name="findings_by_run",
     version=2,
-    description="Published claims, each as tested on every run that was compared, at the end of its trainings.",
+    description="Published claims, each tested on every compared run at the end of its trainings.",
     columns=(*FINDINGS_TABLE.columns, _RUN),
 )
 

@@ -18,8 +18,8 @@ FINDINGS_TABLE = TableSchema(
     columns=(
         _text("id", "room and number of the claim"),
         _text("claim", "the claim in plain words"),
-        _text("model", "name of the model that was given; empty: the models of a study"),
-        _text("architecture", "family of the blocks of the models that it was tested on"),
+        _text("model", "name of the external model; empty: the models of a study"),
+        _text("architecture", "architecture of the models that it was tested on"),
         Column(
             name="update",
             dtype="int64",
@@ -32,16 +32,17 @@ FINDINGS_TABLE = TableSchema(
         _number("high", "upper end of its 95% interval"),
         _text(
             "covers",
-            "whose choice the interval covers: seeds and sentences, sentences (one seed), seeds, or nobody's: empty",
+            "what the interval covers: seeds and sentences, sentences (one seed), or seeds; empty: none",
         ),
-        _number("threshold", "what the interval must lie beyond; the reason says on which side"),
+        _number("threshold", "value that the interval must lie beyond; the reason gives the side"),
         _text("unit", "unit of effect, interval, threshold and control"),
-        _number("control", "the same number where the claim should not show: see control_name"),
+        _number("control", "the same number in the control, where the effect should be absent: see control_name"),
         _text("control_name", "what the control is"),
         _text("published", "the source's own numbers"),
         _text(
             "source",
-            "where the claim was published; what begins with ours rests on that source, but is not in what was read",
+            "where the claim was published; a source that begins with “ours” was the basis of our claim but does "
+            "not state it",
         ),
         _text(
             "source_read",
@@ -54,7 +55,9 @@ FINDINGS_TABLE = TableSchema(
             name="seeds_needed",
             dtype="int64",
             unit="seeds",
-            description="about how many of this spread would decide it; above 1000: none would; 0: decided, unknown",
+            description="approximate number of seeds with this spread that would decide it; above 1000: no "
+            "number would; "
+            "0: decided, or unknown",
         ),
         Column(
             name="effects",

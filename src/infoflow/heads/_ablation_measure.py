@@ -25,8 +25,8 @@ from ._significance import correct
 HEAD_ABLATION = TableSchema(
     name="head_ablation",
     version=1,
-    description="how the model's score changes without a head, or with no other head in its layer; same sentences with "
-    "and without, so differences are paired",
+    description="How the model's score changes without a head, or with only that head in its layer. The sentences are "
+    "the same with and without, so differences are paired.",
     columns=(
         *HEAD_KEYS,
         Column(
@@ -198,8 +198,8 @@ def _keys(head: Head) -> dict[str, Any]:
 ABLATION_TRANSFER = TableSchema(
     name="ablation_transfer",
     version=2,
-    description="correlation, over the heads of a model, of the change of the loss that each one's ablation makes on "
-    "two corpora",
+    description="Correlation over a model's heads between the loss changes that ablating each head causes on "
+    "two corpora.",
     made_by="a plan whose [corpus] has a transfer_name, a corpus of another domain, makes it",
     columns=(
         Column(name="kind", dtype="string", unit="", description="heads compared: all, or one kind (encoder-self, …)"),

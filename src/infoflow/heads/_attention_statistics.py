@@ -16,7 +16,7 @@ from infoflow.results import Column, TableSchema, estimate_columns
 from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
 from ._rows import Array, Attention, AttentionRows, largest, maxima, sum_on, sum_queries
 
-OFFSET = Column("offset", "int64", "tokens", "key less query; −1 = previous token")
+OFFSET = Column("offset", "int64", "tokens", "key minus query; −1 = previous token")
 HEAD_CONFIDENCE = TableSchema(
     name="head_confidence",
     version=2,

@@ -21,8 +21,8 @@ from ._scored import SentenceScorer, no_loss
 ENCODER_CONTEXT = TableSchema(
     name="encoder_context",
     version=1,
-    description="how the model's score changes when the self-attention of blocks is closed, so that each of their "
-    "positions sees itself alone; the same sentences open and closed, so differences are paired",
+    description="How the model's score changes when the self-attention of blocks is closed, so that each position sees "
+    "only itself. The sentences are the same open and closed, so differences are paired.",
     made_by="infoflow study on the run's folder makes it, without training again",
     columns=(
         Column(

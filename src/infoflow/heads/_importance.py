@@ -23,14 +23,16 @@ from ._scored import ScoredBatch, SentenceScorer, no_loss
 HEAD_IMPORTANCE = TableSchema(
     name="head_importance",
     version=1,
-    description="how sensitive the loss is to each head: expected absolute derivative by a gate on the head's output",
+    description="Sensitivity of the loss to each head: expected absolute derivative with respect to a gate on "
+    "the head's "
+    "output.",
     columns=(
         *HEAD_KEYS,
         Column(name="convention", dtype="string", unit="", description="paper, token or batch; see heads.importance"),
         *estimate_columns(
             "nats per token (paper: or per sentence) and unit of gate; none where normalised",
             "importance",
-            "mean over all heads of that stack and kind: what each would have if all were alike",
+            "mean over all heads of that stack and kind: the value if all heads were equal",
             "sentences (paper) or tokens (token, batch) that the mean is over",
         ),
     ),

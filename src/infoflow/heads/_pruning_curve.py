@@ -26,19 +26,22 @@ ORDERS = ("importance", "iterative", "oracle", "random")
 HEAD_PRUNING_CURVE = TableSchema(
     name="head_pruning_curve",
     version=1,
-    description="loss of the model with a share of its heads ablated, without any training, on sentences that no order "
-    "was found on",
+    description="Loss of the model with a share of its heads ablated, without any training, on sentences that were not "
+    "used to rank the heads.",
     columns=(
         Column(
             name="order",
             dtype="string",
             unit="",
-            description="which heads go first: the least important (importance: ranked once; iterative: again after "
-            "each step), those whose loss alone costs least (oracle), or any (random)",
+            description="which heads are removed first: the least important (importance: ranked once; iterative: again "
+            "after each step), those whose loss alone costs least (oracle), or any (random)",
         ),
         Column(name="draw", dtype="int64", unit="", description="number of the random order; 0 for all others"),
         Column(
-            name="kind", dtype="string", unit="", description="heads that may go: all, or one kind (encoder-self, …)"
+            name="kind",
+            dtype="string",
+            unit="",
+            description="heads that may be removed: all, or one kind (encoder-self, …)",
         ),
         Column(name="removed", dtype="float64", unit="share", description="share of these heads that is ablated"),
         Column(name="heads", dtype="int64", unit="heads", description="number of heads that is ablated"),

@@ -25,8 +25,9 @@ _SHOWN = ("value", "low", "high", "baseline", "count")
 HEAD_ROLES = TableSchema(
     name="head_roles",
     version=2,
-    description="Roles of heads: every score that a role is defined by, with what it takes to hold the role. Heads are "
-    "chosen for a role on one half of the sentences and tested on the other.",
+    description="Roles of heads: every score that defines a role, with the limit for holding it. Heads are "
+    "chosen for a "
+    "role on one half of the sentences and tested on the other.",
     columns=(
         *HEAD_KEYS,
         Column(name="role", dtype="string", unit="", description="positional, syntactic (by relation), rarest token…"),

@@ -171,17 +171,19 @@ _ARM = Column(
     name="arm",
     dtype="string",
     unit="",
-    description="what was put in the place of the fresh model's heads: none; specialised heads of the trained model; "
-    "random, as many others of its heads in the same layers; shuffled, the specialised ones with the numbers of each "
-    "matrix in random order",
+    description="what replaces the fresh model's heads: none; specialised heads of the trained model; random, as many "
+    "others of its heads in the same layers; shuffled, the specialised ones with the numbers of "
+    "each matrix "
+    "in random order",
 )
 
 TRANSPLANT_CURVES = TableSchema(
     name="transplant_curves",
     version=1,
-    description="Learning curves of fresh models into which heads of a trained model were put, each in the layer and "
-    "at the number that it had. All curves of a seed begin with the same first weights, of another seed than the "
-    "trained model's, and read the same batches in the same order. All points are scored on the same sentences.",
+    description="Learning curves of fresh models with heads of a trained model, each in its original layer and "
+    "head. All "
+    "curves of a seed start from the same initial weights, which differ from the trained model's seed, and "
+    "read the same batches in the same order. All points are scored on the same sentences.",
     made_by="a plan that says [transplant] on = true makes it",
     columns=(
         _ARM,
@@ -189,7 +191,7 @@ TRANSPLANT_CURVES = TableSchema(
             name="frozen",
             dtype="bool",
             unit="",
-            description="whether the weights of these heads stayed as they were put in (none: as initialised)",
+            description="whether these heads were frozen (none: as initialised)",
         ),
         Column(name="draw", dtype="int64", unit="", description="number of the random draw; 0 for all other arms"),
         Column(name="step", dtype="int64", unit="updates", description="optimiser steps of the fresh model so far"),
@@ -209,8 +211,8 @@ TRANSPLANT_CURVES = TableSchema(
 TRANSPLANTED_HEADS = TableSchema(
     name="transplanted_heads",
     version=2,
-    description="which heads of a trained model were put into fresh ones, by arm: each into the same layer, at the "
-    "same number. Shuffled heads are the specialised ones",
+    description="Heads of a trained model put into fresh ones, by variant, each in the same layer and head. Shuffled "
+    "heads are the specialised ones.",
     made_by="a plan that says [transplant] on = true makes it",
     columns=(
         _ARM,

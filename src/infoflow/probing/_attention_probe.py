@@ -30,9 +30,7 @@ HEAD_PROBE = TableSchema(
     columns=(
         Column(name="stack", dtype="string", unit="", description="the stack that reads the text"),
         Column(name="probe", dtype="string", unit="", description="what it reads: " + ", ".join(PROBES)),
-        *estimate_columns(
-            "share", "share of words", "every word's head is the word beside it, on the side that is better", "words"
-        ),
+        *estimate_columns("share", "share of words", "every word's head is its neighbour, on the better side", "words"),
     ),
 )
 

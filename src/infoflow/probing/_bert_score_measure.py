@@ -21,7 +21,7 @@ _LAYER = Column(name="layer", dtype="int64", unit="", description="state 0..L; 0
 BERT_SCORE_LAYERS = TableSchema(
     name="bert_score_layers",
     version=1,
-    description="Mean BERTScore of pairs of texts by layer, beside that of random pairs of the same texts.",
+    description="Mean BERTScore of text pairs by layer; the control is random pairs of the same texts.",
     columns=(
         _LAYER,
         Column(name="score", dtype="string", unit="", description=", ".join(SCORES)),
@@ -43,7 +43,7 @@ BERT_SCORE_PAIRS = TableSchema(
         Column(name="pair", dtype="int64", unit="", description="place in the file, from 0"),
         _LAYER,
         *(Column(name=name, dtype="float64", unit="cosine, or as rescaled", description=name) for name in SCORES),
-        Column(name="human", dtype="float64", unit="", description="score of people; NaN: none was given"),
+        Column(name="human", dtype="float64", unit="", description="human score; NaN: none"),
     ),
 )
 

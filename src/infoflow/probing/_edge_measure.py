@@ -47,7 +47,7 @@ _SIZES = (
 PROBE_MIXING = TableSchema(
     name="probe_mixing",
     version=2,
-    description="Edge probes on a learned mix of layers: how layers are weighed, and what each adds to the score.",
+    description="Edge probes on a learned mix of layers: the weight of each layer, and what it adds to the score.",
     columns=(
         *_KEYS,
         Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),

@@ -21,7 +21,7 @@ ALL_PAIRS = "all"
 MINIMAL_PAIRS = TableSchema(
     name="minimal_pairs",
     version=2,
-    description="Share of minimal pairs whose acceptable sentence is the likelier one by the prediction of each layer.",
+    description="Share of minimal pairs whose acceptable sentence is more likely under the prediction of each layer.",
     made_by='a plan with tasks = ["minimal-pairs"] in [probing] makes it',
     columns=(
         Column(name="stack", dtype="string", unit="", description="the stack that has the output head"),

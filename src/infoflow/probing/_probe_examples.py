@@ -18,9 +18,10 @@ from ._probe_scores import ProbePredictions
 PROBE_EXAMPLES = TableSchema(
     name="probe_examples",
     version=1,
-    description="Test examples of a task, the first by a hash of their text and one of a sentence at most, and what "
-    "the probes of each layer say of them. They are chosen before anything is trained, and the same for all models: to "
-    "look at, no finding.",
+    description="Test examples of a task, at most one per sentence, chosen by a hash of their text, and the "
+    "predictions "
+    "of each layer's probes for them. They are chosen before anything is trained and are the same for all "
+    "models. They are illustrations, not findings.",
     columns=(
         Column(name="task", dtype="string", unit="", description="what is asked"),
         Column(name="unit", dtype="string", unit="", description="what is labelled: token, span, pair or sentence"),

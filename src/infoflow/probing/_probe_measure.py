@@ -27,8 +27,8 @@ PROBES = ("linear", "mlp")
 PROBE_SCORES = TableSchema(
     name="probe_scores",
     version=3,
-    description="How well a probe that is trained on the frozen states of a layer tells the labels of a task, on "
-    "sentences that it was not trained on; beside it the control task, whose labels word types get by lot.",
+    description="How well a probe trained on the frozen states of a layer predicts the labels of a task on unseen "
+    "sentences; the control task gives random labels to word types.",
     made_by="a plan with tasks in [probing] makes it",
     columns=(
         Column(name="task", dtype="string", unit="", description="what is asked"),

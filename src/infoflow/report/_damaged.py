@@ -15,8 +15,8 @@ def unless_damaged(tell: Callable[[], _Told], otherwise: _Told, name: str, left_
         return tell()
     except DAMAGE as error:
         message = (
-            f"The report leaves out {name}: a table or run.json does not hold what it needs ({kind_of(error)}). "
-            "Run again what wrote them."
+            f"The report leaves out {name}: a table or run.json lacks data that it needs ({kind_of(error)}). "
+            "Repeat the run that wrote them."
         )
         current_display().warn(message)
         left_out.append(message)
@@ -27,4 +27,4 @@ def kind_of(error: Exception) -> str:
     """What was missing or wrong, if the error describes it."""
     if isinstance(error, KeyError) and error.args:
         return f"no {error.args[0]}"
-    return "values that do not belong there" if isinstance(error, TypeError | AttributeError) else str(error)[:120]
+    return "unexpected values" if isinstance(error, TypeError | AttributeError) else str(error)[:120]

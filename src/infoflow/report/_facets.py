@@ -51,10 +51,7 @@ def _beside(figures: Mapping[str, ReportFigure]) -> ReportFigure:
     first, *others = figures.values()
     if not others:
         return first
-    said = (
-        f"Each architecture has a panel of its own, on the axes of the others; the caption is about "
-        f"{next(iter(figures))}."
-    )
+    said = f"Each architecture has its own panel, with shared axes; the caption describes {next(iter(figures))}."
     return _joined(figures, f"{first.caption} {said}", "architecture")
 
 

@@ -76,7 +76,7 @@ def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "
     if top.candidate is bottom.candidate:
         return top.told(unit)
     if bottom.candidate.name in top.alike:
-        return f"{estimate_text(top.candidate.estimate, unit)} {top.candidate.name}, and not clearly another elsewhere"
+        return f"{estimate_text(top.candidate.estimate, unit)} {top.candidate.name}, with no clear difference elsewhere"
     return f"{most} {top.told_after(unit)}; {least} {bottom.told_after(unit)}"
 
 

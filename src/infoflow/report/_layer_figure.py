@@ -20,8 +20,8 @@ from .forms._layer_chart import LayerChart, panel_scales
 from .forms._lines import ANY
 
 HOW_BANDS = (
-    "A band is a 95% interval: where two bands lie apart, the difference is not noise. "
-    "The dashed grey line is a model of the same shape that was never trained."
+    "Bands are 95% intervals: where two bands do not overlap, the difference is unlikely to be noise. The dashed "
+    "grey line is an untrained model of the same shape."
 )
 
 _TOLD = 3  # panels that the text describes

@@ -146,11 +146,11 @@ class ModelTables:
         try:
             shown = self.models.named(frame) if len(frame) else frame
         except AmbiguousModels as error:
-            self._refused[name] = f"Not drawn: what the table {name} tells. {error}"
+            self._refused[name] = f"Not drawn: the table {name}. {error}"
             return pd.DataFrame()
         self._not_drawn[name] = _others(frame.drop(shown.index), self.models)
         if len(shown) and not bool(np.any(shown["trained"])):
-            self._refused[name] = f"Not measured yet: {name}. So far this table holds untrained controls alone."
+            self._refused[name] = f"Not measured yet: {name}. So far, this table holds only untrained controls."
             return pd.DataFrame()
         return shown
 

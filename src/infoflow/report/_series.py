@@ -33,8 +33,8 @@ _LABELS = {
     "spanbert": "SpanBERT",
     "electra": "ELECTRA",
     "prefix-lm": "prefix LM",
-    "prefix-lm-decoder": "prefix LM of one stack",
-    "seq2seq-lm": "LM of a decoder alone",
+    "prefix-lm-decoder": "single-stack prefix LM",
+    "seq2seq-lm": "decoder-only LM",
     "denoise-full": "denoising",
     "denoise-mask": "denoising of masks",
     "replace-spans": "replaced tokens",
@@ -52,7 +52,7 @@ _LABELS = {
     "retrieve-learned": "learned retriever",
 }
 _VARIANTS = {
-    "null-share": "of the null share alone",
+    "null-share": "with the null share only",
     "cold": "without warm start",
     "stale": "with a stale index",
     "random-token": "and random tokens masked",

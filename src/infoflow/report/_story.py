@@ -88,7 +88,7 @@ class Sources:
         except (KeyError, ValueError, TypeError) as error:
             raise UserError(
                 f"{run.path} is damaged: its tables or run.json do not say which models they are about "
-                f"({kind_of(error)}). Run again what wrote it."
+                f"({kind_of(error)}). Repeat the run that wrote it."
             ) from error
         return cls(ModelTables(run, models), [ModelTables(run, ShownModels.of(run, name)) for name in models.further])
 
@@ -118,7 +118,7 @@ def tell(run: RunFolder) -> Story:
     figures = [figure for section in shown_sections for figure in section.figures]
     findings = unless_damaged(partial(scorecard, run, figures), [], "the findings", left_out)
     ids = {figure.id for figure in figures}
-    screen = unless_damaged(partial(first_screen, run, sources.tables, ids), None, "the first screen", left_out)
+    screen = unless_damaged(partial(first_screen, run, sources.tables, ids), None, "the front page", left_out)
     return Story(
         models=sources.tables.models, sections=shown_sections, findings=findings, screen=screen, left_out=left_out
     )

@@ -22,7 +22,7 @@ CONTEXT_NEIGHBOURS = TableSchema(
         *estimate_columns(
             "fraction",
             "fraction of neighbours with the same token on that side",
-            "random neighbours: Σp² within a token, averaged alike",
+            "random neighbours: Σp² within a token, averaged in the same way",
         ),
         *SETTINGS,
     ),

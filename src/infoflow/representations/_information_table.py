@@ -34,8 +34,8 @@ MUTUAL_INFORMATION = TableSchema(
         Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
         *estimate_columns(
             "nats",
-            "mutual information: Chao–Wang–Jost entropies, extrapolated to endlessly many tokens; its interval carries "
-            "the choice of sentences, the clustering and what bias may be left",
+            "mutual information: Chao–Wang–Jost entropies, extrapolated to infinitely many tokens; its interval "
+            "carries the choice of sentences, the clustering and what bias may be left",
             "the same of shuffled labels, mean",
             "occurrences whose token is frequent; on the output side and in training also the token to predict",
         ),

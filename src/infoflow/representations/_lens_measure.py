@@ -23,8 +23,9 @@ _MOST_PASSES = 10  # over the training sentences of a tuned lens
 LENS = TableSchema(
     name="lens",
     version=1,
-    description="How near the prediction that is read off each layer comes to the model's own, on sentences that the "
-    "lens was not trained on.",
+    description="How close the prediction read from each layer is to the model's own, on sentences that the "
+    "lens was not "
+    "trained on.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="the stack that has the output head"),
         Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings, L = the model's output"),

@@ -12,7 +12,7 @@ from ._token_pools import SETTINGS, AbstractTokenPools, tag_key
 TAG_NEIGHBOURS = TableSchema(
     name="tag_neighbours",
     version=3,
-    description="Fraction of the nearest occurrences of the same token whose word carries the same tag.",
+    description="Fraction of the nearest occurrences of the same token whose word has the same tag.",
     made_by="it needs a corpus with tags, such as grammar, a CoNLL-U treebank or a .tagged file, and a plan that "
     "does not leave it out",
     columns=(
@@ -22,7 +22,7 @@ TAG_NEIGHBOURS = TableSchema(
         *estimate_columns(
             "fraction",
             "fraction of neighbours with the same tag",
-            "random neighbours: Σp² within a token, averaged alike",
+            "random neighbours: Σp² within a token, averaged in the same way",
         ),
         *SETTINGS,
         Column(name="subword", dtype="string", unit="", description="which token of a word carries its tag"),

@@ -24,9 +24,10 @@ _FEWEST = 2  # minimum occurrences of a word for disagreement
 WORD_NEIGHBOURS = TableSchema(
     name="word_neighbours",
     version=2,
-    description="Nearest words of a word's own vector (layer 0, occurrence −1) and of some of its occurrences in every "
-    "layer, with their sentences; the same words and occurrences for all models of one tokenizer. Examples, not "
-    "statistics.",
+    description="Nearest words to a word's own vector (layer 0, occurrence −1) and to some of its occurrences in every "
+    "layer, with their sentences; the same words and occurrences for all models of one tokenizer. "
+    "Examples, "
+    "not statistics.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="the stack that reads the text"),
         Column(name="layer", dtype="int64", unit="", description="0: the vector that the word is read with; else 1..L"),

@@ -5,11 +5,14 @@ from ._schema import Column, TableSchema, estimate_columns
 RETRIEVAL_SCORES = TableSchema(
     name="retrieval_scores",
     version=2,
-    description="How well passages are found: one row a system, group of queries, metric and cut-off. hit: share of "
-    "queries with a relevant passage among the first k; recall: share of the relevant ones found; mrr: mean of 1 / "
-    "rank of the first; collapse: entropy of the passages found over all queries, of the entropy of all passages; "
-    "nothing_found: share of queries without any; em, f1: of answers. Of an arm of a study: training_p1, of its "
-    "training queries with its own candidates; learned: 1 where that exceeds a guess by more than .05.",
+    description="How well passages are found: one row per system, group of queries, metric and cut-off. hit: share of "
+    "queries with a relevant passage among the first k; recall: share of the relevant ones found; "
+    "mrr: mean "
+    "of 1 / rank of the first; collapse: entropy of the passages found over all queries, of the entropy of "
+    "all passages; nothing_found: share of queries without any; em, f1: of answers. Of an arm of a study: "
+    "training_p1, of its training queries with its own candidates; learned: 1 where that exceeds a "
+    "guess by "
+    "more than .05.",
     made_by="a plan that says [retrieval] on = true makes it",
     columns=(
         Column(
@@ -27,7 +30,7 @@ RETRIEVAL_SCORES = TableSchema(
 QUERY_LEAKAGE = TableSchema(
     name="query_leakage",
     version=1,
-    description="Questions of the test that stand among the queries of training: one row for each of the first ten.",
+    description="Test questions that also occur among the training queries: one row for each of the first ten.",
     columns=(
         Column(name="questions", dtype="int64", unit="questions", description="of the test"),
         Column(name="leaked", dtype="int64", unit="questions", description="of them known from training"),

@@ -144,7 +144,7 @@ def estimate_columns(
             name="low",
             dtype="float64",
             unit=unit,
-            description="lower end of the 95% interval: what as many other sentences would give, see `block_interval`",
+            description="lower end of the 95% interval over the choice of sentences, see `block_interval`",
         ),
         Column(name="high", dtype="float64", unit=unit, description="upper end of the 95% interval"),
         Column(name="baseline", dtype="float64", unit=unit, description=baseline),

@@ -9,7 +9,7 @@ from ._subject import KEYS
 TASK_SCORES = TableSchema(
     name="task_scores",
     version=4,
-    description="how well each model does what it was trained for, on sentences it never saw",
+    description="How well each model does the task it was trained for, on unseen sentences.",
     light=True,
     columns=(
         Column(name="split", dtype="string", unit="", description="part of the corpus: validation or test"),
@@ -36,7 +36,7 @@ TASK_SCORES = TableSchema(
 GIVEN_SCORES = TableSchema(
     name="given_scores",
     version=1,
-    description="How well each given model predicts the tokens of sentences that it is measured on.",
+    description="How well each external model predicts the tokens of the sentences that it is measured on.",
     columns=(
         Column(name="metric", dtype="string", unit="", description="loss"),
         *estimate_columns(
@@ -51,7 +51,7 @@ GIVEN_SCORES = TableSchema(
 TRAINING_RUNS = TableSchema(
     name="training_runs",
     version=1,
-    description="what each model was trained on and what it cost",
+    description="What each model was trained on, and what that cost.",
     columns=(
         *KEYS,
         Column(name="updates", dtype="int64", unit="updates", description="optimiser steps"),
@@ -68,7 +68,8 @@ TRAINING_RUNS = TableSchema(
 LEARNING_CURVES = TableSchema(
     name="learning_curves",
     version=1,
-    description="Training loss over time, each value the mean over the updates since the one before. Measured under "
+    description="Training loss over time; each value is the mean over the updates since the previous one. "
+    "Measured with "
     "dropout and the objective's own noise, so it lies above the loss of the finished model.",
     over_training=True,
     columns=(
@@ -82,7 +83,7 @@ LEARNING_CURVES = TableSchema(
 MATCH = TableSchema(
     name="match",
     version=1,
-    description="What a comparison of models holds fixed and what it does not, side by side.",
+    description="What a comparison of models holds fixed, and what it does not.",
     made_by="infoflow study on the run's folder makes it, without training again",
     columns=(
         *KEYS,
@@ -109,13 +110,14 @@ MATCH = TableSchema(
             name="drawn_weights",
             dtype="int64",
             unit="",
-            description="random first weights of the measured part; biases, norms and what starts equal are left out",
+            description="random initial weights of the measured part; biases, norms and what starts equal are left out",
         ),
         Column(
             name="matched_weights",
             dtype="int64",
             unit="",
-            description="of these, equal bit for bit to the first weights of a masked LM of BERT's blocks of the seed",
+            description="of these, equal bit for bit to the initial weights of a masked LM with BERT's blocks and the "
+            "same seed",
         ),
         Column(name="initialisation", dtype="string", unit="", description="whether first weights match, and why"),
     ),
@@ -124,7 +126,7 @@ MATCH = TableSchema(
 RETRIEVAL_RUNS = TableSchema(
     name="retrieval_runs",
     version=1,
-    description="What the training of each reader was, what it cost, and whether it learned.",
+    description="How each reader was trained, what it cost, and whether it learned.",
     columns=(
         *KEYS,
         Column(name="updates", dtype="int64", unit="updates", description="optimiser steps"),

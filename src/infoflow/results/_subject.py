@@ -19,9 +19,9 @@ UNTRAINED = 0
 KEYS = (
     Column(name="model", dtype="string", unit="", description="name of the model"),
     Column(name="objective", dtype="string", unit="", description="what it was trained for"),
-    Column(name="variant", dtype="string", unit="", description='what sets its objective apart; "": nothing'),
+    Column(name="variant", dtype="string", unit="", description='variant of its objective; "": none'),
     Column(name="architecture", dtype="string", unit="", description="family of its blocks, as Hugging Face calls it"),
-    Column(name="start", dtype="string", unit="", description='model that it began from; "": random weights'),
+    Column(name="start", dtype="string", unit="", description='model that it started from; "": random weights'),
     Column(name="seed", dtype="int64", unit="", description="seed of initialisation, data order and noise"),
     Column(name="update", dtype="int64", unit="updates", description="optimiser steps so far; 0: none, -1: all"),
     Column(name="trained", dtype="bool", unit="", description="false: as initialised (the control)"),

@@ -21,7 +21,7 @@ CLOCKS = (
         name="tokens",
         dtype="float64",
         unit="tokens",
-        description="tokens that the loss looked at until then; NaN: unknown",
+        description="supervised tokens so far; NaN: unknown",
     ),
     Column(name="progress", dtype="float64", unit="", description="share of the training's updates: 0 to 1"),
     Column(

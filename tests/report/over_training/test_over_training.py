@@ -273,7 +273,7 @@ def test_the_information_picture_has_its_caveat_and_both_regimes(run, figures) -
     figure = figures["information-picture"]
     titles = [panel.title for panel in figure.panels]
     assert titles == ["causal LM", "masked LM", "masked LM, corrupted as in training", "translation"]
-    assert "no proof of “compression”" in figure.payload["caveat"]
+    assert "no evidence of “compression”" in figure.payload["caveat"]
     table = run.tables["mutual_information_over_training"]
     one = (table["objective"] == "causal-lm") & (table["layer"] == 6) & (table["update"] == 500)
     expected = table[one].groupby("side")["value"].mean()
@@ -535,7 +535,7 @@ def test_seeds_that_differ_are_told_apart_and_bounds_count_for_no_median(run, in
 )
 def test_an_order_is_known_where_every_seed_has_it(in_order, times, known) -> None:
     one, other = ([(time, "abrupt") for time in own] for own in ((10, 12, 14), times))
-    told = "Pairs in one order in every seed, whose checkpoints overlap in one seed at most: "
+    told = "Pairs of curves in the same order in every seed, with overlapping checkpoints in at most one seed: "
     assert in_order(x=one, y=other).answer[-1] == f"{told}causal LM {known} of 1."
     assert in_order(x=other, y=one).answer[-1] == f"{told}causal LM {known} of 1."
 

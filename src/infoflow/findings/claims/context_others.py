@@ -21,14 +21,13 @@ def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
 
 @claim(
     "context:E1",
-    "The encoder of a translation model does context that its task needs: closing its self-attention costs at "
-    f"least {LEAST:.0%} of what the model has learned beyond frequencies (our threshold).",
+    "The encoder of a translation model provides context that the task needs: closing its self-attention costs "
+    f"at least {LEAST:.0%} of what the model has learned beyond frequencies (our threshold).",
     source=OURS,
     published="no published number; the threshold is ours",
-    statistic="loss with the encoder's self-attention closed at all blocks less the loss open, as a share of the "
-    "unigram "
-    f"loss less the loss open, at least {LEAST}: of models trained on that way beside models trained on as long "
-    "with all open, or, where none was, closed at test time",
+    statistic="loss with the encoder's self-attention closed in all blocks minus the loss with it open, as a share of "
+    f"the unigram loss minus the loss with it open: at least {LEAST}. Models trained further with it closed "
+    "are compared with models trained as long with all open; without such models, it is closed at test time",
     reads=_E1_READS,
     controls=(
         Control(
@@ -62,13 +61,14 @@ def _e2_hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
 
 @claim(
     "context:E2",
-    "Of a translation model the encoder does the context: more of what it has learned hangs on the encoder's "
-    "self-attention than on the decoder's (our threshold: a difference above 0).",
+    "In a translation model, the encoder provides the context: more of what the model has learned depends on the "
+    "encoder's self-attention than on the decoder's (our threshold: a difference above 0).",
     source=OURS,
     published="no published number; that any difference above 0 counts is our choice",
     statistic="share of what the model has learned beyond frequencies that is lost with the encoder's self-attention "
-    "closed at all blocks less the share with the decoder's closed, above 0: of models trained on that way beside "
-    "models trained on as long with all open, or, where none was, closed at test time",
+    "closed in all blocks, minus the share lost with the decoder's closed: above 0. Models trained further "
+    "with it closed are compared with models trained as long with all open; without such models, it is "
+    "closed at test time",
     reads=_E2_READS,
     controls=(
         Control(

@@ -75,12 +75,12 @@ _C2_READS: dict[str, Reading] = {
 
 @claim(
     "heads:C2",
-    "The attention of all heads of a masked LM together holds much of a sentence's dependency tree.",
+    "The attention maps of all heads of a masked LM together encode much of a sentence's dependency tree.",
     source=CLARK,
     published="unlabelled attachment score on the Penn Treebank, in per cent: attention 61, attention and GloVe 77, "
     "distances and GloVe 58, an untrained BERT and GloVe 30, right-branching 26",
-    statistic="a linear combination of attention maps attaches more words rightly than attaching each to the word "
-    "beside it (on the better side) does, and attention with word vectors more than distances with word vectors",
+    statistic="a linear combination of attention maps attaches more words correctly than attaching each word to its "
+    "neighbour (on the better side), and attention with word vectors more than distances with word vectors",
     reads=_C2_READS,
     controls=(Control(name="untrained model", reads=untrained(_C2_READS)),),
     learned=(MASKED,),

@@ -23,7 +23,7 @@ EQUAL = 1.0
 
 @claim(
     "heads:V6",
-    "Few heads of a translation encoder dominate each layer, and relevant heads are confident ones, but for the "
+    "Few heads of a translation encoder dominate each layer, and relevant heads are confident, except for the "
     "rare-token head of the first layer, which is relevant too.",
     source=HEAVY_LIFTING,
     published="a few heads of each layer hold most of its relevance, in a figure without numbers; heads with high "

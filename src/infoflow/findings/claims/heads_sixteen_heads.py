@@ -26,7 +26,7 @@ KEPT_ALONE = ablations("decoder", "cross", "others")
 
 @claim(
     "heads:M1",
-    "Most heads of a translation encoder can be removed, one at a time, without a change that matters.",
+    "Most heads of a translation encoder can be removed one at a time without a change that matters.",
     source=SIXTEEN_HEADS,
     published="8 of 96 encoder heads change BLEU (36.05) significantly when removed, 4 of them upwards",
     statistic=f"share of the encoder's self-attention heads whose own ablation changes the loss by more than "
@@ -131,7 +131,7 @@ _M3_READS: dict[str, Reading] = {
     "heads:M3",
     "A large share of the heads can be removed without training, if the least important go first.",
     source=SIXTEEN_HEADS,
-    published="about 20 % (WMT), 40 % (MNLI), 50 % (CoLA, MRPC) and 60 % (SST-2) go at no significant cost",
+    published="about 20 % (WMT), 40 % (MNLI), 50 % (CoLA, MRPC) and 60 % (SST-2) go without significant cost",
     statistic=f"removing 20 % of all heads costs less than {CHEAP} nats per predicted token, and at 20, 40 and 60 % "
     f"the "
     f"order of importance costs less than random orders, by over {MATTERS}",
@@ -245,7 +245,7 @@ _M6_READS: dict[str, Reading] = {
 
 @claim(
     "heads:M6",
-    "Importance by gradient orders heads better for removal than what each one's ablation costs alone.",
+    "Gradient importance ranks heads better for removal than the cost of ablating each one alone.",
     source=SIXTEEN_HEADS,
     published="the curve by importance lies above the one by single ablations; no number is given",
     statistic="area between the two curves of the loss over 20 to 80 % of all heads removed, above .01 nats per token",

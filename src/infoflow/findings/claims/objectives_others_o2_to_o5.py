@@ -44,8 +44,8 @@ def _leads(scores: np.ndarray) -> np.ndarray:
 
 @claim(
     "objectives:O2",
-    "The architecture dictates which objective teaches most, and translation is an effective objective for an "
-    f"encoder beside a decoder. {STANDS_IN}",
+    "The architecture determines which objective teaches most, and translation is an effective objective for an "
+    f"encoder with a decoder. {STANDS_IN}",
     source=COMPARISON,
     published="the architecture dictates which pretraining objective is optimal; multilingual translation is a very "
     "effective one under the right conditions (no number in the abstract)",
@@ -99,22 +99,21 @@ def hinders(curves: Curves, verdict: Verdict) -> str | None:
     ratio = float(np.asarray(curves["electra operations"] / curves["masked operations"])[0, 0])
     if (ratio > 1 + _EQUAL and verdict != "fails") or (ratio < 1 - _EQUAL and verdict != "holds"):
         return (
-            f"ELECTRA's training took {ratio:.2f} times the operations of the masked LM's, so their compute is not "
-            "equal and the difference may be due to it"
+            f"ELECTRA's training took {ratio:.2f} times the operations of the masked LM's, so unequal compute may "
+            "explain the difference"
         )
     return None
 
 
 @claim(
     "objectives:O3",
-    "Telling replaced tokens teaches an encoder more than filling in masked ones, at equal size, data and "
+    "Detecting replaced tokens teaches an encoder more than filling in masked ones, at equal size, data and "
     f"compute. {STANDS_IN}",
     source=ELECTRA_PAPER,
     published="representations outperform BERT's given the same model size, data, and compute; the gains are "
     "particularly strong for small models",
-    statistic=f"{PROBE}: ELECTRA's discriminator lies above the masked LM. Operations are counted, and where they "
-    f"differ by "
-    "over a tenth in favour of the verdict, there is none. Two sizes take two studies",
+    statistic=f"{PROBE}: ELECTRA's discriminator lies above the masked LM. Operations are counted; if they differ by "
+    "over a tenth in favour of the verdict, there is no verdict. Two sizes need two studies",
     reads=SCORES | COST,
     controls=(
         seeds_alone(SCORES | COST, "electra", "masked"),
@@ -143,8 +142,8 @@ _O4_READS: dict[str, Reading] = {
 
 @claim(
     "objectives:O4",
-    "ELECTRA's advantage comes from a loss on all tokens: on selected ones alone it loses most of the advantage. "
-    f"{STANDS_IN}",
+    "ELECTRA's advantage comes from its loss on all tokens: with a loss on the selected tokens only, it loses "
+    f"most of the advantage. {STANDS_IN}",
     source=ELECTRA_PAPER,
     published="the gain is due to the loss being defined over all input tokens rather than just the masked subset",
     statistic=f"{PROBE}: ELECTRA lies above the masked LM, and electra+selected (selected_only = true) lies below "
@@ -174,7 +173,7 @@ _O5_READS: dict[str, Reading] = {"bart": probe(BART), **{one.variant: probe(one)
 
 @claim(
     "objectives:O5",
-    f"Of BART's noises, infilling of spans with permuted sentences teaches most. {STANDS_IN}",
+    f"Of BART's noising schemes, span infilling with permuted sentences teaches most. {STANDS_IN}",
     source=BART_PAPER,
     published="the best performance by both randomly shuffling the order of the sentences and in-filling spans",
     statistic=f"{PROBE}: bart lies above each of bart+masking, bart+deletion, bart+infilling, bart+permutation and "

@@ -35,18 +35,17 @@ _O6_READS: dict[str, Reading] = {
 
 @claim(
     "objectives:O6",
-    "Masks that are drawn anew in each epoch teach a masked LM at least as much as static ones, and nothing is "
-    f"lost without next-sentence prediction. {STANDS_IN}",
+    "Masks redrawn in each epoch teach a masked LM at least as much as static ones, and dropping next-sentence "
+    f"prediction costs nothing. {STANDS_IN}",
     source=ROBERTA,
     published="dynamic masking is comparable or slightly better than static; removing NSP matches or slightly "
     "improves downstream performance (unverified)",
-    statistic=f"{PROBE}, of masked-lm and masked-lm-nsp, each plain and +static: main effects of dynamic masks and "
-    f"of going "
-    "without next-sentence prediction, neither a loss of a point",
+    statistic=f"{PROBE}, of masked-lm and masked-lm-nsp, each plain and +static: main effects of dynamic masks and of "
+    "dropping next-sentence prediction; neither loses a point",
     reads=_O6_READS,
     controls=(
         Control(
-            name="random neighbours in place of the masked LM with dynamic masks",
+            name="random neighbours instead of the masked LM with dynamic masks",
             reads=_O6_READS | {"dynamic": _O6_READS["dynamic"].changed(number="baseline")},
         ),
     ),
@@ -67,8 +66,9 @@ _O7_READS = spans_and_words(SENTENCE_ORDER, NEXT_SENTENCE)
 
 @claim(
     "objectives:O7",
-    "Judging the order of sentences helps with what spans several of them more than judging whether one follows does. "
-    "Tasks on pairs of sentences are not trained: coreference stands in for them, tags of words for other tasks.",
+    "Predicting the order of sentences helps multi-sentence tasks more than predicting whether one sentence "
+    "follows another. Tasks on pairs of sentences are not trained: coreference stands in for them, word-level "
+    "tags for other tasks.",
     source=ALBERT_PAPER,
     published="a loss on coherence between sentences consistently helps tasks with multi-sentence inputs (no number)",
     statistic="share of mentions whose antecedent the best head attends to: with sentence order above next "
@@ -96,11 +96,11 @@ _O8_READS = spans_and_words(SPANBERT, MASKED)
 
 @claim(
     "objectives:O8",
-    "Masking spans and predicting them from their boundaries helps mainly in tasks on spans. End tasks are not "
-    "trained: coreference stands in for those on spans, tags of words for others.",
+    "Masking spans and predicting them from their boundaries helps mainly on span tasks. End tasks are not "
+    "trained: coreference stands in for span tasks, word-level tags for others.",
     source=SPANBERT_PAPER,
-    published="coreference 79.6 beside 77.1 of BERT, SQuAD 1.1 94.6 beside 91.3 (large models, README; that the gains "
-    "are mainly in such tasks is unverified)",
+    published="coreference 79.6 against 77.1 for BERT, SQuAD 1.1 94.6 against 91.3 (large models, README; that the "
+    "gains are mainly in such tasks is unverified)",
     statistic="share of mentions whose antecedent the best head attends to: SpanBERT above the masked LM, and by "
     "more than "
     f"in the tags of words ({PROBE})",
@@ -130,14 +130,15 @@ def _least(gains: np.ndarray) -> np.ndarray:
 
 @claim(
     "objectives:O9",
-    "Denoising teaches more than a language model's objective and than deshuffling, and how the text is "
-    f"corrupted matters little. {STANDS_IN}",
+    "Denoising teaches more than language modelling and deshuffling, and the kind of corruption matters little. "
+    f"{STANDS_IN}",
     source=T5_PAPER,
     published="denoising outperforms language modelling and deshuffling; variants of denoising perform similarly "
     "(unverified)",
-    statistic=f"{PROBE}, encoders beside decoders that write the whole text: denoise-full and denoise-mask above "
-    f"deshuffling "
-    "and seq2seq-lm, and less than half of the least gain apart. Objectives that write parts are not measured",
+    statistic=f"{PROBE}, encoders of models whose decoders generate the whole text: denoise-full and "
+    "denoise-mask above "
+    "deshuffling and seq2seq-lm, and less than half of the smallest gain apart. Objectives that generate "
+    "only parts are not measured",
     reads=_O9_READS,
     controls=(
         seeds_alone(_O9_READS, "random tokens", "masks", ("deshuffling", "language model")),
@@ -173,16 +174,16 @@ _O10_READS: dict[str, Reading] = {
 
 @claim(
     "objectives:O10",
-    f"A student of half the layers keeps nearly all that its teacher knows with far fewer parameters. {STANDS_IN}",
+    f"A student with half the layers keeps nearly everything its teacher knows, with far fewer parameters. {STANDS_IN}",
     source=DISTILBERT,
     published="40 % fewer parameters, over 95 % (97 %) of BERT's performances, 60 % faster",
-    statistic=f"{PROBE}, less that of random neighbours: the student above 95 % of the teacher, and it has a "
-    f"quarter fewer "
-    "parameters (at small sizes embeddings weigh more than in the published model). Speed is not measured",
+    statistic=f"{PROBE}, minus that of random neighbours: the student above 95 % of the teacher, and it has a quarter "
+    "fewer parameters (at small sizes embeddings weigh more than in the published model). Speed is not "
+    "measured",
     reads=_O10_READS,
     controls=(
         Control(
-            name="the student as initialised beside the trained teacher",
+            name="the student as initialised against the trained teacher",
             reads=_O10_READS | {"student": _O10_READS["student"].changed(trained=False)},
         ),
     ),

@@ -13,8 +13,8 @@ _M1_READS: dict[str, Reading] = {"task": bits(MASKED), "control": bits(MASKED, "
 
 @claim(
     "probing:M-1",
-    "Description length tells a linguistic task from a control task, random labels of word types, where accuracy may "
-    "not.",
+    "Description length separates a linguistic task from a control task (random labels of word types) where "
+    "accuracy may not.",
     source=DESCRIPTION_LENGTH,
     published="layer 0: the control task is the more accurate one, and its code about twice as long",
     statistic="online code of the control task at least 1.5 times that of the task at layer 0, and longer in every "
@@ -100,7 +100,7 @@ _M3_READS: dict[str, Reading] = untrained({"bits": bits(MASKED)})
 
 @claim(
     "probing:M-3",
-    "The layers of a random model do not evolve: the code is as long in each.",
+    "The layers of a random model do not evolve: the code is equally long in all of them.",
     source=DESCRIPTION_LENGTH,
     published="the layers of a random model are identical",
     statistic=f"range of the online code over layers 1 to L of an untrained model at most {MOST:.0%} of its mean (our "
@@ -135,7 +135,7 @@ _M5_READS: dict[str, Reading] = {
 
 @claim(
     "probing:M-5",
-    "Description length orders layers alike under other settings; accuracy does not.",
+    "Description length ranks layers in the same way under different settings; accuracy does not.",
     source=DESCRIPTION_LENGTH,
     published="codes order the layers of ELMo alike in all settings; accuracies of layers 1 and 2 change places with "
     "the seed (97.48 and 97.31, 97.38 and 97.48)",

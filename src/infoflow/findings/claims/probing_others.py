@@ -15,8 +15,8 @@ _P1_READS: dict[str, Reading] = {"selectivity": accuracy(MASKED, TOKEN_TASKS, me
 
 @claim(
     "probing:P-1",
-    "A linear probe is less selective on the embeddings than on some contextual layer: word identity lets it learn "
-    "random labels of word types too.",
+    "A linear probe is less selective on the embeddings than on some contextual layer, because word identity "
+    "also lets it learn random labels of word types.",
     source=CONTROL_TASKS,
     published="layer 0 has the lowest selectivity of ELMo's layers",
     statistic="accuracy on the task less that on the control task, of a linear probe: some layer above layer 0",
@@ -57,11 +57,11 @@ _P2_READS: dict[str, Reading] = _reads("task")
 
 @claim(
     "probing:P-2",
-    "What pretraining gives shows where a probe has little training data of its own.",
+    "The benefit of pretraining shows when a probe has little training data.",
     source=LESSONS,
     published="frozen LSTMs of random weights do strikingly well, an effect that disappears with less training data "
     "(no number)",
-    statistic=f"accuracy of the best layer, trained less untrained, larger with {SMALL:.0%} of the probe's training "
+    statistic=f"accuracy of the best layer, trained minus untrained, larger with {SMALL:.0%} of the probe's training "
     "sentences than with all",
     reads=_P2_READS,
     controls=(Control(name="control task", reads=_reads("control")),),
@@ -139,16 +139,16 @@ _P5_READS: dict[str, Reading] = {"correlation": _agreement("human")}
 def too_shallow(curves: Curves, verdict: Verdict) -> str | None:
     """Report that the model is too shallow: the claim is about models of four layers or more."""
     layers = curves["correlation"].shape[1] - 1
-    return f"it is about encoders of {FEWEST} layers or more, and this one has {layers}" if layers < FEWEST else None
+    return f"it concerns encoders of {FEWEST} layers or more, and this one has {layers}" if layers < FEWEST else None
 
 
 @claim(
     "probing:P-5",
-    "BERTScore agrees with people best in a layer below the top.",
+    "BERTScore agrees best with human scores in a layer below the top.",
     source=BERT_SCORE,
     published="best layers: BERT-base 9 of 12, BERT-large 18 of 24, RoBERTa-large 17 of 24; but BART-base 6 of 6",
-    statistic="Pearson's correlation of BERTScore (F) with human scores of the same pairs: some layer below the top "
-    f"above the top; encoders alone, of {FEWEST} layers or more",
+    statistic="Pearson's correlation of BERTScore (F) with human scores of the same pairs: some lower layer above the "
+    f"top layer; only encoders of {FEWEST} layers or more",
     reads=_P5_READS,
     controls=(
         Control(name="permuted human scores", reads={"correlation": _agreement("permuted")}),
@@ -183,8 +183,8 @@ _P6_READS: dict[str, Reading] = {"causal LM": accuracy(CAUSAL, TASKS), "translat
 
 @claim(
     "probing:P-6",
-    "A translation encoder's states tell more of a word's constituents the higher the layer; a language model's rise "
-    "and fall.",
+    "In a translation encoder, higher layers encode more about a word's constituents; in a language model, this "
+    "rises and falls.",
     source=HIERARCHICAL_SYNTAX,
     published="translation rises to its top layer, language models are best in the middle (unverified)",
     statistic="label of the constituent two above (subtree of the dependency tree here), linear probe: the causal "

@@ -41,7 +41,7 @@ def _finding(objectives: tuple[Spec, ...], models: str, given: Given | None = No
     reads = _reads(objectives)
     return Finding(
         id="probing:P-3",
-        claim="Models of random weights keep which word it is better than trained ones do, at the top.",
+        claim="At the top layer, models with random weights preserve word identity better than trained models.",
         source=LESSONS_ON_WORDS,
         published="random networks do better on word identity (unverified)",
         statistic=f"accuracy of a linear probe for the word at the top layer: untrained above trained, {models}",

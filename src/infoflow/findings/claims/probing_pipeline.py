@@ -33,7 +33,7 @@ def _permuted(curves: dict[str, np.ndarray]) -> dict[str, Any]:
     "coreference.",
     source=PIPELINE,
     published="expected layers of BERT-large: parts of speech 3.39, coreference 9.47; of BERT-base constituents 2.38, "
-    "dependencies 2.52, semantic roles 2.59 (roles are not tested here: no annotation is at hand)",
+    "dependencies 2.52, semantic roles 2.59 (roles are not tested here: no annotation is available)",
     statistic="expected layers of edge probes in this order, and the last above the first by half a layer "
     "(constituents are subtrees of the dependency tree here)",
     reads=_T1_READS,
@@ -86,8 +86,8 @@ _T2_READS: dict[str, Reading] = {
     published="K(s), the divergence of mixing weights from uniform, is higher for syntactic tasks than for relations "
     "and proto-roles",
     statistic="K(s) of parts of speech and dependencies above that of entities (of a treebank all mentions by their "
-    "kind) and coreference, every pair (our choice of semantic tasks: relations and proto-roles have no annotation at "
-    "hand)",
+    "kind) and coreference, every pair (our choice of semantic tasks: relations and proto-roles have no "
+    "annotation)",
     reads=_T2_READS,
     controls=(Control(name="untrained model", reads=untrained(_T2_READS)),),
     learned=(MASKED,),
@@ -114,7 +114,7 @@ _T3_READS: dict[str, Reading] = {"shape": cumulative_shape(MASKED)}
 
 @claim(
     "probing:T-3",
-    "A probe that sees one layer more is mostly no worse, but the top layer often takes a little away.",
+    "A probe that sees one more layer is mostly no worse, but the top layer often lowers the score a little.",
     source=PIPELINE,
     published="BERT-base: 9 of 11 tasks are best below layer 12, usually by at most .4 F1",
     statistic="cumulative scores: fewer than half of all steps fall, and at least half of the tasks are best below "

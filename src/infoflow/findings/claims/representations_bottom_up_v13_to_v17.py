@@ -112,8 +112,8 @@ def _rise(name: str, values: np.ndarray, threshold: float, published: float) -> 
 
 @claim(
     "representations:V-15",
-    "A causal LM trades the token before for the token after; a masked LM gathers both at the bottom; a translation "
-    "encoder gathers the token before.",
+    "A causal LM trades the previous token for the next one; a masked LM gathers both in low layers; a "
+    "translation encoder gathers the previous token.",
     source=BOTTOM_UP,
     published="causal LM left .370 .373 .351 .320 .282 .248, right .130 .131 .139 .146 .163 .161; masked LM left .223 "
     ".242 .238 .234 .229 .228, right .245 .281 .272 .266 .262 .253; translation left .142 .192 .234 .246 .250 .240",
@@ -200,8 +200,8 @@ def _plateau(curve: np.ndarray) -> np.ndarray:
 
 @claim(
     "representations:V-16",
-    "Syntax is gathered at the bottom: a masked LM's and a causal LM's past-looking part fade again towards the top, "
-    "a causal LM's future-looking part keeps rising, a translation encoder keeps what it has.",
+    "Low layers gather syntax: towards the top, it fades again in a masked LM and in the past-looking part of a "
+    "causal LM, keeps rising in the future-looking part of a causal LM, and stays level in a translation encoder.",
     source=BOTTOM_UP,
     published="CCG category: masked LM .456 .516 .543 .548 .538 .528, translation .390 .485 .543 .541 .536 .536; "
     "causal LM left part .494 .517 .527 .523 .503 .476, right part .530 .555 .569 .573 .583 .579",
@@ -212,7 +212,7 @@ def _plateau(curve: np.ndarray) -> np.ndarray:
     controls=(
         Control(name="chance", reads=baselines(_V16_READS)),
         Control(
-            name="translation encoder in place of the language models",
+            name="translation encoder instead of the language models",
             reads={
                 "masked full": tag(TRANSLATION, "ccg"),
                 "translation full": tag(TRANSLATION, "ccg"),

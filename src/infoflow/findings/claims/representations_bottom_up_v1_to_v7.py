@@ -48,8 +48,8 @@ _V2_READS = {"causal": information(CAUSAL, "input"), "translation": information(
     "A translation encoder forgets its input token too, but less than a causal language model.",
     source=BOTTOM_UP,
     published="falls of .74 (translation: 5.215 to 4.475) and 1.33 nats (causal LM: 5.30 to 3.97) over six layers",
-    statistic="mutual information with the input token falls at every layer of the translation encoder, and in total "
-    "by at least .15 nats less than in the causal LM",
+    statistic="mutual information with the input token falls at every layer of the translation encoder, and at least "
+    ".15 nats less in total than in the causal LM",
     reads=_V2_READS,
     controls=(Control(name="untrained models", reads=untrained(_V2_READS)), clustering_control(_V2_READS)),
     learned=(CAUSAL, TRANSLATION),

@@ -48,8 +48,8 @@ _Z1_READS = {"masked": geometry(MASKED, "average_similarity")}
 
 @claim(
     "representations:Z-1",
-    "In a masked LM the states of random words become more alike from layer to layer, until the last one, where they "
-    "part again.",
+    "In a masked LM, the states of random words become more alike from layer to layer, except at the last layer, "
+    "where they move apart again.",
     source=GEOMETRY,
     published="BERT-base, layers 0 to 12: .105 .168 .219 .245 .327 .377 .420 .398 .399 .484 .561 .675 .477; the "
     "study's masked LM stands in for BERT",
@@ -103,7 +103,7 @@ _Z2_READS = _reads("self_similarity")
 
 @claim(
     "representations:Z-2",
-    "The occurrences of a word become less alike with depth, beyond what all words have in common.",
+    "With depth, the occurrences of a word become less alike relative to random words.",
     source=GEOMETRY,
     published="self-similarity less average similarity, layers 0 and 11: BERT-base .849 and .164, GPT-2 .306 and "
     ".129; the study's masked and causal LM stand in for them",

@@ -22,7 +22,7 @@ from ._rule import Rule
 HEAD_RELEVANCE = TableSchema(
     name="head_relevance",
     version=1,
-    description="Share of a head among the heads of its layer and kind in what the model's predictions rest on, "
+    description="Share of a head in the contribution of its layer's heads of one kind to the model's predictions, "
     "averaged over predictions.",
     columns=(
         *HEAD_KEYS,

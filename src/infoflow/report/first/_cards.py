@@ -18,11 +18,11 @@ CARDS = 3
 _EACH = 3  # up to this number, a sentence names every line
 
 HOW_CHOSEN = (
-    "Each measure is summed up by one number per model, less its control (the untrained model, or the measure's "
-    "own baseline). The cards are those where two models that have learned their task differ most against the "
-    "interval of their difference, one per section of the report as far as that is clear; of a single model, those "
-    "whose own number is largest against its interval. The choice is among many measures and no interval allows for "
-    "it: read the figures behind the cards."
+    "Each measure is summarised by one number per model, minus its control (the untrained model, or the "
+    "measure's own baseline). The cards show where two models that have learned their task differ most, relative "
+    "to the interval of their difference; where possible, one card per section of the report. For a single "
+    "model, they show where its own number is largest relative to its interval. The cards are picked from many "
+    "measures, and no interval corrects for that: read the figures behind them."
 )
 
 
@@ -159,7 +159,7 @@ def _amount(value: float, measure: CardMeasure, estimate: Estimate | None = None
 
 
 def _difference(measure: CardMeasure, told: Effects, series: list[Series]) -> str:
-    """`causal LM − masked LM: −0.26 nats (−0.28 to −0.24) beyond the control, which reaches 0.01`."""
+    """`causal LM − masked LM: −0.26 nats (−0.28 to −0.24) beyond the control (at most 0.01)`."""
     estimate, scale = told.deciding, 100 if measure.percent else 1
     labels = {line.key: line.label for line in series}
     who = f"{labels[told.pair[0]]} − {labels[told.pair[1]]}: " if told.pair else ""
@@ -172,5 +172,5 @@ def _difference(measure: CardMeasure, told: Effects, series: list[Series]) -> st
     if told.control == told.control:
         reached = _amount(told.control, measure, told.deciding)
         reached = f"{reached.removesuffix(' %')} points" if points else reached
-        control = f" beyond the control, which reaches {reached}"
+        control = f" beyond the control (at most {reached})"
     return f"{who}{number(value, places)}{unit}{span}{control}"

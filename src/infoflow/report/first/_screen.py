@@ -64,11 +64,13 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
     if len(tested):
         told = [_of_studies(tested)]
     elif not study:
-        told = ["Bands cover the choice of sentences; these models were given, so nothing covers how they were trained"]
+        told = [
+            "Bands cover the choice of sentences; these external models were trained elsewhere, and no band covers that"
+        ]
     elif seeds == 1:
-        told = ["One seed: bands cover sentences, not first weights, and marks are hollow"]
+        told = ["One seed: bands cover sentences, not initial weights, and marks are hollow"]
     else:
-        told = [f"{seeds} seeds: bands cover first weights and sentences" + (" (wide: two)" if seeds == 2 else "")]
+        told = [f"{seeds} seeds: bands cover initial weights and sentences" + (" (wide: two)" if seeds == 2 else "")]
     models = entries_with_readers(run)
     if "parameters" in models and len(models):
         sizes = [float(size) for size in models["parameters"] if pd.notna(size)]
@@ -81,7 +83,7 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
         not bool(frame["trained"].all())
         for frame in tables.some([MUTUAL_INFORMATION.name, HEAD_CONFIDENCE.name]).values()
     )
-    told.append("untrained models beside every number" if untrained else "each measure beside its own baseline")
+    told.append("untrained models as control" if untrained else "each measure compared with its own baseline")
     count = len(run.read().get("warnings", []))
     if count:
         told.append(f"{count} warning{'s' if count > 1 else ''} (see Methods)")
@@ -92,10 +94,10 @@ def _of_studies(seeds: pd.Series) -> str:
     """What the intervals of several studies allow for."""
     least, most = int(seeds.min()), int(seeds.max())
     if most == 1:
-        return "One seed a study: bars cover sentences, not first weights"
+        return "One seed per study: bars cover sentences, not initial weights"
     if least == most:
-        return f"{most} seeds a study: bars cover first weights and sentences"
-    return f"{least} to {most} seeds a study: hollow marks (one seed) cover sentences alone"
+        return f"{most} seeds per study: bars cover initial weights and sentences"
+    return f"{least} to {most} seeds per study: hollow marks (one seed) cover only sentences"
 
 
 def verdict_words(claims: ClaimsLine) -> str:

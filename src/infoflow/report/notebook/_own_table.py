@@ -25,7 +25,7 @@ from ._given import GivenRun
 _ESTIMATE = ("value", "low", "high", "baseline", "count", "replicates", "seeds")
 _AXES = ("layer", "head", "stack", "kind")
 _MOST_PANELS, _MOST_ROWS, _MOST_NUMBERS = 8, 40, 6  # columns of heads with room for numbers
-_METHOD = Method(id="own-table", title="A table of one's own", text="")
+_METHOD = Method(id="own-table", title="Your own table", text="")
 
 
 def own_figure(frame: pd.DataFrame, schema: TableSchema | None, name: str) -> ReportFigure:

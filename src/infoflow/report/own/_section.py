@@ -16,16 +16,16 @@ from ..notebook._own_table import own_figure
 OWN = Section(
     id="own",
     title="What do your own measures find?",
-    lead="Measures that were given beside those of the package, each with the interval and the control that it states.",
+    lead="Measures that you added to those of the package, each with its own interval and control.",
     names={"own": "own/table"},
 )
 _METHOD = Method(
     id="own-measures",
-    title="Measures of one's own",
+    title="Your own measures",
     text="""
-    These measures do not belong to the package: they were given with the command, as a file or as objects. They read
-    the same sentences in the same pass as the others, in the model and in its untrained control. What each computes
-    stands in its own code, and in the description of its table; a drawing is chosen by the columns of the table.
+    These measures are not part of the package: they were passed to the command, as a file or as objects. They read
+    the same sentences in the same pass as the others, in the model and in its untrained control. The code of each
+    measure and the description of its table say what it computes. The columns of a table determine how it is drawn.
     """,
 )
 
@@ -33,16 +33,15 @@ _METHOD = Method(
 FURTHER = Section(
     id="further",
     title="What else was measured?",
-    lead="Tables that no figure above shows, drawn by their columns: some are read by claims alone, others need a "
-    "second table beside them.",
+    lead="Tables that no figure above shows: some serve only claims, others need a second table.",
     names={"further": "further/table"},
 )
 _FURTHER_METHOD = Method(
     id="further-tables",
     title="Further tables",
     text="""
-    What each number is, and its unit, stands in the description of its table and in the documentation of its measure.
-    A drawing is chosen by the columns of the table.
+    The description of each table and the documentation of its measure say what a number is, and in which unit. The
+    columns of a table determine how it is drawn.
     """,
 )
 _WORDS_ONLY = "findings"  # tables of verdicts are shown as cards

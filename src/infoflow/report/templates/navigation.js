@@ -84,7 +84,7 @@ page.ready(() => {
       link.append(make("span", hit.kind, { class: "kind" }), make("bdi", hit.text));
       row.append(link);
       return row;
-    }), ...(hits.length > MOST ? [make("li", `${hits.length - MOST} more: write another word`, { class: "small" })] : hits.length ? [] : [make("li", "Nothing of that name in this report.", { class: "small" })]));
+    }), ...(hits.length > MOST ? [make("li", `${hits.length - MOST} more: add another word`, { class: "small" })] : hits.length ? [] : [make("li", "Nothing with that name in this report.", { class: "small" })]));
   };
   search.addEventListener("input", look);
   search.addEventListener("keydown", (event) => {

@@ -254,7 +254,7 @@ page.ready(() => {
       panel.append(close, make("h4", `${own.label}${seeds}: ${own.kind}, layer ${layer}, head ${head}`));
       if (map.roles) {
         const held = own.roles[index] || [];
-        panel.append(make("p", held.length ? `Roles: ${held.join(" · ")}` : "It holds none of the roles that were looked for.", { class: "roles" }));
+        panel.append(make("p", held.length ? `Roles: ${held.join(" · ")}` : "It holds none of the tested roles.", { class: "roles" }));
       }
       const table = make("table");
       const header = table.createTHead().insertRow();
@@ -338,7 +338,7 @@ page.ready(() => {
         return drawn;
       });
       const view = attention.lines(lines, (text, active) => {
-        told.textContent = text || "Point at a token, or move to one with Tab and the arrow keys, to see its weights.";
+        told.textContent = text || "Hover over a token, or move to it with Tab and the arrow keys, to see its weights.";
         for (const drawn of maps) drawn.markRow(active?.side === 0 ? active.index : -1);
       });
       view.show({ ...common, titles: id.endsWith("/cross") ? ["decoder", "encoder"] : ["looks", "is looked at"], name: "attention from token to token" });

@@ -11,7 +11,7 @@
   // What the explorer kept with the file, by question; what it did not keep cannot be had.
   data.ask = async (what, request = {}) => {
     const kept = (data.answers?.[what] || []).find((answer) => Object.entries(request).every(([key, value]) => answer[key] === undefined || value === undefined || answer[key] === value));
-    if (!kept) throw new Error("This was not looked at when the file was saved.");
+    if (!kept) throw new Error("This was not computed before the file was saved.");
     return kept;
   };
   if (data.before) data.before = { ...data.before, block: (name) => block(`before/${name}`) };

@@ -44,8 +44,8 @@ def _learning(frame: pd.DataFrame, scores: pd.DataFrame, models: ShownModels) ->
         panels=[Panel(spec=_chart(table, series))],
         answer=[_sentence(table, series)],
         words=_words(table, series),
-        caption="Training loss, each point the mean since the one before"
-        f". {band_words(seeds, over='')}. Both axes are logarithmic.",
+        caption=f"Training loss; each point is the mean since the previous one. {band_words(seeds, over='')}. Both "
+        "axes are logarithmic.",
     )
 
 
@@ -88,8 +88,8 @@ def _falls(table: pd.DataFrame, series: list[Series]) -> list[tuple[str, float, 
 
 def _sentence(table: pd.DataFrame, series: list[Series]) -> str:
     parts = [
-        f"{label} from {number(first)} to {number(last)} nats per token (the last half of its tokens brought "
-        f"{number(late)})"
+        f"{label} from {number(first)} to {number(last)} nats per token ({number(late)} of it in the last half of "
+        "the tokens)"
         for label, first, last, late in _falls(table, series)
     ]
     return f"Training loss fell: {listed(parts)}."
@@ -158,10 +158,10 @@ LEARNING = DeclaredFigure(
     id="learning-curves",
     question="How did the loss fall?",
     how_to_read=(
-        "Across: how many source tokens the model had read. Up: the loss it was trained on, under dropout and the "
+        "Across: how many source tokens the model had read. Up: the training loss, with dropout and the "
         "objective's own noise (and label smoothing in translation), so it lies above the loss on unseen text.",
-        "The dashed grey lines are what token frequencies alone would score; a curve that stays near its line has "
-        "learned no more than that. A curve that is still falling at its end would gain from a longer training.",
+        "The dashed grey lines are the loss of token frequencies alone; a curve near its line has learned no "
+        "more than these. A curve that still falls at its end would gain from longer training.",
         "Losses of different objectives cannot be compared with each other.",
     ),
     method=TASK_SCORES,

@@ -18,11 +18,11 @@ MATCH = Method(
     id="match",
     title="What was matched",
     text="""
-    Operations are those of matrix products and attention, forward and backward, counted while some of the training's
-    own updates run (a multiplication and an addition are two), and scaled by the tokens of the text to the whole
-    training; of one stack they come to about 6 per parameter and token and 12 <i>L T d</i> for attention (Kaplan et al.
-    2020). Norms, activations, look-ups and the optimiser are left out. First weights match where a tensor of random
-    numbers equals one of the masked LM of BERT's blocks with the same seed, bit for bit.
+    Operations are those of matrix products and attention, forward and backward (a multiplication and an addition are
+    two). They are counted during some updates of the training and scaled to the whole training by its number of
+    tokens. For one stack, they come to about 6 per parameter and token plus 12 <i>L T d</i> for attention (Kaplan et
+    al. 2020). Norms, activations, look-ups and the optimiser are left out. Initial weights match if a tensor of
+    random numbers equals, bit for bit, one of the masked LM with BERT's blocks and the same seed.
     """,
 )
 _NUMBERS = ("parameters", "measured_parameters", "flops", "updates", "source_tokens", "target_tokens")
@@ -59,7 +59,7 @@ def _match(match: pd.DataFrame, models: ShownModels) -> Drawn:
         answer=_sentences(rows),
         caption="One row per objective"
         + (" and architecture" if len(set(rows["architecture"])) > 1 else "")
-        + ", means over seeds; lines are 95% intervals of the count, from the updates that were counted.",
+        + ", means over seeds; lines are 95% intervals, computed from the counted updates.",
         payload={"columns": [_TITLES[name] for name in _COLUMNS], "rows": _table(rows, models), "notes": _notes(rows)},
     )
 
@@ -90,16 +90,16 @@ def _means(match: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
 def _sentences(rows: pd.DataFrame) -> list[str]:
     least, most = (rows.loc[place] for place in (rows["flops"].idxmin(), rows["flops"].idxmax()))
     found = [
-        f"Operations differ by up to {number(float(most['times']), 2)} times: fewest for {least['label']} "
+        f"Operations differ by a factor of up to {number(float(most['times']), 2)}: fewest for {least['label']} "
         f"({_short(least['flops'])}), most for {most['label']} ({_short(most['flops'])})."
     ]
     same = [name for name in ("updates", "source_tokens") if len(set(rows[name])) == 1]
     if same:
         shared = listed([f"{_short(rows[name].iloc[0])} {_TITLES[name]}" for name in same])
-        found.append(f"All had {shared}; supervised tokens go from {_range(rows, 'supervised_tokens')}.")
+        found.append(f"All had {shared}; supervised tokens range from {_range(rows, 'supervised_tokens')}.")
     own = rows.loc[rows["initialisation"].str.startswith("its own"), "label"].tolist()
     if own:
-        found.append(f"First weights could not be matched for {listed(own)}.")
+        found.append(f"Initial weights could not be matched for {listed(own)}.")
     return found
 
 
@@ -143,16 +143,16 @@ def _short(value: float) -> str:
 MATCH_FIGURE = DeclaredFigure(
     name="training/cost",
     id="match",
-    question="What did each model cost, and what did all share?",
+    question="What did each model cost, and what did all models share?",
     how_to_read=(
-        "Objectives of a study share the text, its order, the number of updates, optimiser, tokenizer and, where "
-        "shapes allow, the first weights. They cannot share everything: an encoder beside a decoder has more "
-        "parameters, a generator or a teacher costs operations of its own, and a loss on all tokens supervises "
-        "more of them.",
-        "Where a claim is about efficiency, compare operations, not updates. Of a model whose operations were more "
-        "than another's, a better score says little.",
-        "First weights are matched where all that were drawn at random are those of the masked LM; of a reading "
-        "side where the blocks that read the text are, and a decoder or a head has no counterpart.",
+        "The objectives of a study share the text, its order, the number of updates, the optimiser, the "
+        "tokenizer and, where shapes allow, the initial weights. They cannot share everything: an encoder with a "
+        "decoder has more parameters, a generator or a teacher costs extra operations, and a loss on all tokens "
+        "supervises more of them.",
+        "For claims about efficiency, compare operations, not updates. A better score says little if the model "
+        "also used more operations.",
+        "Initial weights are matched if all random ones equal those of the masked LM. They are matched on the "
+        "reading side if those of the blocks that read the text do, while a decoder or a head has no counterpart.",
     ),
     method=MATCH,
     tables=(MATCH_TABLE.name,),

@@ -168,8 +168,9 @@ SCORES = DeclaredFigure(
 
 TRAINING = Section(
     id="training",
-    title="How did training make it so?",
-    lead="What a model's layers hold means little before it has learned its task. These scores say whether it has.",
+    title="How did training go?",
+    lead="A model's layers say little about its objective before it has learned its task. These scores show "
+    "whether it has.",
     names=names_of([SCORES, LEARNING, MATCH_FIGURE]),
 )
 

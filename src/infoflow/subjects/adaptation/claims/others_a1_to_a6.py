@@ -38,7 +38,7 @@ _A1_READS: dict[str, Reading] = {"change": change(MASKED)}
     controls=(
         Control(name="untrained model, tuned", reads=untrained(_A1_READS)),
         Control(name="shuffled labels", reads={"change": change(MASKED, SHUFFLED)}, decisive=False),
-        Control(name="two seeds of tuning in place of before and after", reads=baselines(_A1_READS), decisive=False),
+        Control(name="two tuning seeds instead of before and after", reads=baselines(_A1_READS), decisive=False),
     ),
     learned=(MASKED,),
     minimum_seeds=1,
@@ -69,18 +69,16 @@ _A2_READS = _reads(tuned(MASKED), tuned(MASKED, FULL, IN_DOMAIN))
 
 @claim(
     "adaptation:A-2",
-    "Fine-tuning beats frozen features, of a general model and of one that was pretrained on the domain.",
+    "Fine-tuning beats frozen features, both for a general model and for one pretrained on the domain.",
     source=SCIBERT_PAPER,
     published="mean F1, frozen and fine-tuned: BERT 73.58 and 77.16, SciBERT 76.01 and 79.27 (gains of 3.58 and 3.26; "
     "recalled, not read)",
-    statistic="main metric on test, mean over tasks: tuned in full above a head on frozen features, both for the "
-    "model as it is and after pretraining on the domain (continued, else from scratch)",
+    statistic="main test metric, mean over tasks: full fine-tuning scores above a head on frozen features, both for "
+    "the general model and after pretraining on the domain (continued, otherwise from scratch)",
     reads=_A2_READS,
     controls=(
-        Control(
-            name="untrained model, tuned in full, beside the frozen features", reads=_reads(_UNTRAINED, _UNTRAINED)
-        ),
-        Control(name="shuffled labels, tuned in full, beside the frozen features", reads=_reads(_MIXED_UP, _MIXED_UP)),
+        Control(name="untrained model, fully tuned, against the frozen features", reads=_reads(_UNTRAINED, _UNTRAINED)),
+        Control(name="shuffled labels, fully tuned, against the frozen features", reads=_reads(_MIXED_UP, _MIXED_UP)),
     ),
     learned=(MASKED,),
 )
@@ -108,15 +106,15 @@ _A3_READS: dict[str, Reading] = {"domain and general": means(tuned(MASKED, FULL,
 
 @claim(
     "adaptation:A-3",
-    "Pretraining on text of the domain helps the tasks of the domain.",
+    "Pretraining on in-domain text helps in-domain tasks.",
     source=SCIBERT_PAPER,
     published="mean F1, fine-tuned: 77.16 with BERT, 79.27 with SciBERT (recalled, not read)",
-    statistic="main metric on test, tuned in full, mean over tasks: after pretraining on the domain (continued, else "
-    "from scratch) above the model as it is",
+    statistic="main test metric after full fine-tuning, mean over tasks: with pretraining on the domain (continued, "
+    "otherwise from scratch) above the general model",
     reads=_A3_READS,
     controls=(
         Control(
-            name="untrained model in place of that of the domain",
+            name="untrained model instead of the in-domain model",
             reads={"domain and general": means(tuned(MASKED, trained=False), tuned(MASKED))},
         ),
         Control(
@@ -151,11 +149,10 @@ _A4_READS = _a4_reads(tuned(MASKED, FULL, CONTINUED), tuned(MASKED, FULL, SCRATC
 
 @claim(
     "adaptation:A-4",
-    "A model that is trained further on the domain and one trained on the domain alone both beat the general model as "
-    "it is.",
+    "A model trained further on the domain and a model trained only on the domain both beat the general model.",
     source=LEGAL_BERT_PAPER,
     published="both beat BERT out of the box, most where tasks are hard (up to 2.5 points; recalled, not read)",
-    statistic="main metric on test, tuned in full, mean over tasks: both strategies above the model as it is",
+    statistic="main test metric after full fine-tuning, mean over tasks: both strategies above the general model",
     reads=_A4_READS,
     controls=(
         Control(name="untrained model in place of both", reads=_a4_reads(*[tuned(MASKED, trained=False)] * 2)),
@@ -182,16 +179,14 @@ _A5_READS: dict[str, Reading] = {"order": order_of_strategies(MASKED)}
 
 @claim(
     "adaptation:A-5",
-    "Lower perplexity on the domain's text does not order the end tasks.",
+    "Perplexity on in-domain text does not predict the ranking on end tasks.",
     source=LEGAL_BERT_PAPER,
-    published="the variants of lowest perplexity are not those of the best end-task scores (recalled, not read)",
-    statistic="Spearman's correlation, over the model as it is, continued and from scratch, of the mean score over "
-    f"tasks with the negative loss per word of domain text: below {MOST} (our threshold)",
+    published="the variants with the lowest perplexity do not have the best end-task scores (recalled, not read)",
+    statistic="Spearman's correlation of the mean task score with the negative loss per word of domain text, over the "
+    f"general, the continued and the from-scratch model: below {MOST} (our threshold)",
     reads=_A5_READS,
     controls=(
-        Control(
-            name="scores under other seeds of tuning in place of the loss", reads={"order": order_of_halves(MASKED)}
-        ),
+        Control(name="scores under other tuning seeds instead of the loss", reads={"order": order_of_halves(MASKED)}),
     ),
     learned=(MASKED,),
 )
@@ -210,15 +205,15 @@ _A6_READS: dict[str, Reading] = {"gain": gain_by_size(MASKED)}
 
 @claim(
     "adaptation:A-6",
-    "The more labelled examples there are, the less pretraining gains.",
+    "Pretraining gains less the more labelled examples there are.",
     source=FEW_LABELS,
     published="100 labelled examples with pretraining match 100 times as many without (recalled, not read)",
-    statistic="main metric on test, tuned in full, pretrained less untrained model, mean over tasks: larger with "
-    "fewest labelled examples than with most",
+    statistic="main test metric after full fine-tuning, pretrained minus untrained model, mean over tasks: larger with "
+    "the fewest labelled examples than with the most",
     reads=_A6_READS,
     controls=(
         Control(
-            name="untrained model in place of the pretrained one, other seeds of tuning",
+            name="untrained model instead of the pretrained one, other tuning seeds",
             reads={"gain": no_gain_by_size(MASKED)},
         ),
     ),

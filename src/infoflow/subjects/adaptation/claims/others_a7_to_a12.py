@@ -32,10 +32,11 @@ _A7_READS = _reads()
 
 @claim(
     "adaptation:A-7",
-    "Bidirectional pretraining beats left-to-right pretraining on tasks of understanding.",
+    "Bidirectional pretraining beats left-to-right pretraining on language-understanding tasks.",
     source=BERT_PAPER,
     published="mean over GLUE: BERT-base 79.6, OpenAI GPT 75.1, biLSTM on ELMo 71.0 (recalled, not read)",
-    statistic="main metric on test, tuned in full, mean over tasks but generation: masked LM above causal LM",
+    statistic="main test metric after full fine-tuning, mean over all tasks except generation: masked LM above causal "
+    "LM",
     reads=_A7_READS,
     controls=(
         Control(name="untrained models, tuned", reads=untrained(_A7_READS)),
@@ -68,12 +69,13 @@ _A8_READS = _a8_reads(*map(tuned, VARIANTS))
 
 @claim(
     "adaptation:A-8",
-    "Variants of denoising differ little on end tasks.",
+    "Denoising variants differ little on end tasks.",
     source=T5_PAPER,
     published="GLUE: 82.96 (as BERT), 82.32 (as MASS), 83.28 (spans replaced), 84.44 (tokens dropped), 66.22 without "
     "pretraining (table 5, and table 1; recalled, not read)",
-    statistic="main metric on test, tuned in full, mean over tasks: the best and the worst of "
-    f"{', '.join(one.label for one in VARIANTS)} differ by less than half of what they gain over an untrained model",
+    statistic="main test metric after full fine-tuning, mean over tasks: the best and the worst of "
+    f"{', '.join(one.label for one in VARIANTS)} differ by less than half of what they gain over an untrained "
+    "model",
     reads=_A8_READS,
     controls=(
         Control(name="causal LM in place of one variant", reads=_a8_reads(*map(tuned, (*VARIANTS[:-1], CAUSAL)))),
@@ -109,8 +111,8 @@ _A9_READS = _a9_reads(tuned(MASKED))
     "Dropping next-sentence prediction costs nothing.",
     source=ROBERTA,
     published="MNLI-m 84.0 with it and 84.7 without, SQuAD 2.0 78.7 and 79.1 F1 (table 2; recalled, not read)",
-    statistic="main metric on test, tuned in full, mean over tasks but generation: masked LM at most one point below "
-    "the one with next-sentence prediction (our margin)",
+    statistic="main test metric after full fine-tuning, mean over all tasks except generation: the masked LM is at "
+    "most one point below the one with next-sentence prediction (our margin)",
     reads=_A9_READS,
     controls=(Control(name="all pretraining dropped: untrained model", reads=_a9_reads(tuned(MASKED, trained=False))),),
     learned=(MASKED, NEXT_SENTENCE),
@@ -135,12 +137,12 @@ _A10_READS = _a10_reads()
 
 @claim(
     "adaptation:A-10",
-    "Masking spans helps tasks whose answers are spans, more than others.",
+    "Masking spans helps tasks whose answers are spans more than other tasks.",
     source=SPANBERT_PAPER,
-    published="SQuAD 1.1, large models, test F1: 94.6 beside 91.3 of BERT, coreference 79.6 beside 77.1 (README; that "
-    "gains on most of GLUE are smaller is recalled)",
-    statistic="main metric on test, tuned in full: SpanBERT above the masked LM on span tasks, and by more than on "
-    "classification, regression and choice",
+    published="SQuAD 1.1, large models, test F1: 94.6 against 91.3 for BERT, coreference 79.6 against 77.1 (README; "
+    "that gains on most of GLUE are smaller is recalled)",
+    statistic="main test metric after full fine-tuning: SpanBERT above the masked LM on span tasks, and by more than "
+    "on classification, regression and choice",
     reads=_A10_READS,
     controls=(
         Control(name="untrained models, tuned", reads=untrained(_A10_READS)),
@@ -167,9 +169,10 @@ _A11_READS: dict[str, Reading] = {"lower less upper": regained(MASKED)}
     "adaptation:A-11",
     "Fine-tuning forgets the pretraining objective from the top.",
     source=TUNING_FORGETS,
-    published="what changes lies in the top layers (no number of this kind)",
-    statistic="upper blocks of a tuned model taken back to what they were regain more of the pretraining loss than as "
-    "many lower blocks do beyond what the embeddings regain alone, mean over numbers of blocks and tasks",
+    published="changes lie in the top layers (no comparable number)",
+    statistic="resetting upper blocks of a tuned model to their pretrained weights recovers more of the pretraining "
+    "loss than resetting as many lower blocks, beyond what resetting the embeddings recovers; mean over "
+    "numbers of blocks and tasks",
     reads=_A11_READS,
     controls=(Control(name="untrained model, tuned", reads=untrained(_A11_READS)),),
     learned=(MASKED,),
@@ -207,14 +210,14 @@ def hinders(curves: dict[str, np.ndarray], verdict: Verdict) -> str | None:
     "Heads that matter for one task matter for others.",
     source=HEADS_OVER_TASKS,
     published="Pearson's r .56 (WMT, news and TED talks), .68 (BERT, matched and mismatched MNLI)",
-    statistic="rise of a task's loss without a head, of models tuned in full: Spearman's correlation over "
+    statistic="rise of a task's loss when a head is removed, in fully tuned models: Spearman's correlation over "
     f"self-attention heads between two tasks, mean over pairs, above {LEAST} (our threshold)",
     reads=_A12_READS,
     controls=(
         Control(name="heads in random order (reached by 5 % of orders)", reads={"agreement": chance_agreement(MASKED)}),
         Control(name="untrained model, tuned", reads=untrained(_A12_READS)),
         Control(
-            name="worth for pretraining in place of that for another task",
+            name="importance for pretraining instead of for another task",
             reads={"agreement": agreement_with_pretraining(MASKED)},
             decisive=False,
         ),

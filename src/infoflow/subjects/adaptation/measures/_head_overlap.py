@@ -19,7 +19,7 @@ KEPT = 0.25
 HEAD_OVERLAP = TableSchema(
     name="head_overlap",
     version=2,
-    description="Whether two tasks need the same heads of models tuned from one pretrained model.",
+    description="Do two tasks need the same heads in models tuned from one pretrained model?",
     columns=(
         Column(name="task_a", dtype="string", unit="", description="one task"),
         Column(name="task_b", dtype="string", unit="", description="the other"),

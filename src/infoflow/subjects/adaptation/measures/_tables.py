@@ -34,7 +34,7 @@ _HEAD = (
 TASK_SCORES = TableSchema(
     name="tuned_scores",  # a study's `task_scores` are about pretraining
     version=3,
-    description="How well tuned models do: one row a metric, part and seed of tuning.",
+    description="How well tuned models do: one row per metric, part and tuning seed.",
     made_by="a plan with tables [[tune]] makes it",
     columns=(
         *TUNED,
@@ -50,7 +50,7 @@ TASK_SCORES = TableSchema(
 TASK_ANSWERS = TableSchema(
     name="task_answers",
     version=1,
-    description="What tuned models say about some test examples, the same ones of every model.",
+    description="What tuned models answer on some test examples, the same for every model.",
     columns=(
         *TUNED,
         TUNING_SEED,
@@ -95,7 +95,7 @@ TUNING_WEIGHTS = TableSchema(
 TUNING_HEADS = TableSchema(
     name="tuning_heads",
     version=2,
-    description="What tuning did to each attention head: its attention, role and importance, before and after.",
+    description="How tuning changed each attention head: its attention, role and importance before and after.",
     made_by="a plan with tables [[tune]] makes it",
     columns=(
         *TUNED,
@@ -116,7 +116,7 @@ TUNING_HEADS = TableSchema(
 LABEL_BY_LAYER = TableSchema(
     name="label_by_layer",
     version=3,
-    description="In which layer the label can be read, before tuning, after it, and of the untrained model.",
+    description="In which layer the label can be read, before tuning, after tuning, and in the untrained model.",
     columns=(
         *TUNED,
         _STACK,
@@ -129,7 +129,7 @@ LABEL_BY_LAYER = TableSchema(
 PROBES_AFTER_TUNING = TableSchema(
     name="probes_after_tuning",
     version=2,
-    description="What probes of language lose and gain by tuning.",
+    description="What linguistic probes lose and gain by tuning.",
     columns=(
         *TUNED,
         Column(name="probe", dtype="string", unit="", description="probing task: upos, position, ..."),
@@ -142,7 +142,8 @@ PROBES_AFTER_TUNING = TableSchema(
 LAYER_SWAPS = TableSchema(
     name="layer_swaps",
     version=4,
-    description="Part of the tuned model's layers taken back to what they were: what the task loses, and what the "
+    description="Some layers of the tuned model reset to their weights before tuning: what the task loses, and "
+    "what the "
     "pretraining objective regains.",
     made_by="a plan with tables [[tune]] makes it",
     columns=(
@@ -168,7 +169,7 @@ LAYER_SWAPS = TableSchema(
 TUNING_ALLOCATION = TableSchema(
     name="tuning_allocation",
     version=1,
-    description="Loss change allocation of tuning: who learned the task.",
+    description="Loss change allocation of tuning: which parts learned the task.",
     columns=(
         *TUNED,
         TUNING_SEED,
@@ -183,7 +184,7 @@ TUNING_ALLOCATION = TableSchema(
 TASK_PRUNING = TableSchema(
     name="task_pruning",
     version=2,
-    description="Heads taken from a tuned model, least important first (or at random): what is left of the score.",
+    description="Score of a tuned model as heads are removed, least important first or at random.",
     columns=(
         *TUNED,
         Column(name="order", dtype="string", unit="", description="importance or random"),
@@ -195,7 +196,7 @@ TASK_PRUNING = TableSchema(
 DOMAIN_LOSS = TableSchema(
     name="domain_loss",
     version=1,
-    description="How well models predict text of the domain and general text, before tuning.",
+    description="How well models predict in-domain and general text, before tuning.",
     made_by="a plan with tables [[tune]] and a [domain] makes it",
     columns=(
         Column(name="strategy", dtype="string", unit="", description="as-is, continued or scratch"),
@@ -206,7 +207,7 @@ DOMAIN_LOSS = TableSchema(
 TASK_LEAKAGE = TableSchema(
     name="task_leakage",
     version=1,
-    description="Test texts of tasks that stand in what models were trained on.",
+    description="Test texts of tasks that occur in the models' training data.",
     columns=(
         Column(name="task", dtype="string", unit="", description="name of the task"),
         Column(name="within", dtype="string", unit="", description="pretraining, domain or train"),

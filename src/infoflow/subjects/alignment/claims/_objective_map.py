@@ -46,8 +46,8 @@ _SEEDS = Column(name="seeds", dtype="int64", unit="seeds", description="how many
 OBJECTIVE_DISTANCES = TableSchema(
     name="objective_distances",
     version=1,
-    description="How far apart the models of two objectives are, mean over seeds; of one objective twice: how far two "
-    "seeds of it are.",
+    description="Distance between the models of two objectives, mean over seeds; for the same objective twice: the "
+    "distance between its seeds.",
     columns=(
         *_ABOUT,
         _text("measure", "of the distance"),
@@ -62,8 +62,9 @@ OBJECTIVE_DISTANCES = TableSchema(
 OBJECTIVE_MAP = TableSchema(
     name="objective_map",
     version=1,
-    description="Points in a plane whose distances come near to those of objective_distances (SMACOF), of the mean "
-    "over seeds and of each seed turned onto it; axes mean nothing.",
+    description="Points in a plane whose distances approximate those of objective_distances (SMACOF), for the "
+    "mean over "
+    "seeds and for each seed rotated onto it; axes have no meaning.",
     columns=(
         *_ABOUT,
         _text("objective", "what the models were trained for"),
@@ -74,7 +75,7 @@ OBJECTIVE_MAP = TableSchema(
         _number("y", "of the distance", "place upwards"),
         _number("stress", "", "Kruskal's stress-1 of the picture: 0 where it is right, .2 is poor"),
         _number("shuffled_stress", "", "the same of distances that are dealt out at random, mean of 10; of the mean"),
-        _text("nearest", "the objective at the least distance, with its variant; of several the first by name"),
+        _text("nearest", "the closest objective, with its variant; ties: the first by name"),
         _text("nearest_family", "its family"),
         _number("nearest_distance", "of the distance", "its distance"),
         Column(name="equally_near", dtype="int64", unit="objectives", description="that are at this distance"),
@@ -84,8 +85,9 @@ OBJECTIVE_MAP = TableSchema(
 OBJECTIVE_FAMILIES = TableSchema(
     name="objective_families",
     version=1,
-    description="Share of the objectives whose nearest neighbour is of the family that they declare, among those that "
-    "have a relative in the map.",
+    description="Share of the objectives whose nearest neighbour belongs to the family they declare, among "
+    "those with a "
+    "relative in the map.",
     columns=(
         *_ABOUT,
         _number("value", "share", "share of the objectives"),

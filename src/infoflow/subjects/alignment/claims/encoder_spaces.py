@@ -22,7 +22,7 @@ METRICS = ("mse", *UNITS)
 
 @claim(
     "representations:Z-3",
-    "Alignment brings a masked LM's space nearer to a translation encoder's than any linear map of it.",
+    "Alignment brings a masked LM's space closer to a translation encoder's than any linear map of it does.",
     source=ENCODER_SPACES,
     published="directions only: error falls; retrieval, RSA and PWCCA rise",
     statistic="aligned encoder against the unaligned one under its best linear map, on held-out words: squared error "

@@ -10,18 +10,17 @@ Kind = Literal["aligned", "unaligned", "shuffled", "regulariser only", "implicit
 ALIGNMENT = TableSchema(
     name="alignment",
     version=2,
-    description="How near one encoder is to another's space, on words of sentences that no map was fitted on. mse: "
-    "squared distance of mapped words to their counterparts, per dimension; retrieval forward, backward: share of "
-    "words that find their counterpart among all by CSLS, source to target and back; rsa, pwcca: similarity of the two "
-    "spaces; average similarity, self-similarity: mean cosine of random words, and of the occurrences of a word; "
-    "average similarity gap, self-similarity gap: mean distance of that curve over layers to the target's; bleu: of "
-    "the encoder under the target's decoder.",
+    description="How close one encoder is to another's space, on words of sentences that no map was fitted on. mse: "
+    "squared distance of mapped words to their counterparts, per dimension; retrieval forward, backward: "
+    "share of words that find their counterpart among all by CSLS, source to target and back; rsa, pwcca: "
+    "similarity of the two spaces; average similarity, self-similarity: mean cosine of random "
+    "words, and of "
+    "the occurrences of a word; average similarity gap, self-similarity gap: mean distance of that curve "
+    "over layers to the target's; bleu: of the encoder under the target's decoder.",
     made_by="a plan with masked-lm and translation, and [alignment] on = true, makes it",
     columns=(
         Column(name="source_model", dtype="string", unit="", description="model whose encoder is mapped"),
-        Column(
-            name="target_model", dtype="string", unit="", description="model whose encoder's space is to be reached"
-        ),
+        Column(name="target_model", dtype="string", unit="", description="model whose encoder's space is the target"),
         Column(
             name="kind",
             dtype="string",
@@ -35,7 +34,7 @@ ALIGNMENT = TableSchema(
             name="states",
             dtype="string",
             unit="",
-            description="mapped: of the top layer after the map; encoder: before it, as the encoder has them",
+            description="mapped: top-layer states after the map; encoder: the encoder's own states, before the map",
         ),
         Column(
             name="layer",

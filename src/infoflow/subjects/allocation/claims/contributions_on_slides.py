@@ -36,9 +36,9 @@ _V4_READS: dict[str, Reading] = {
     "A translation encoder learns like a masked LM, its decoder like a causal LM.",
     source=CONTRIBUTIONS_ON_SLIDES,
     published="shown as maps of layers and components (slides; no number)",
-    statistic="rank correlation of the shares of layers × components under different seeds: of the encoder it is "
-    "higher with the masked LM than with the causal LM, of the decoder the reverse (cross-attention and embeddings "
-    "left out)",
+    statistic="rank correlation of the shares of layers × components under different seeds: for the encoder it is "
+    "higher with the masked LM than with the causal LM, for the decoder the reverse (cross-attention and "
+    "embeddings left out)",
     reads=_V4_READS,
     controls=(
         seeds_alone(_V4_READS, ("encoder, masked", "decoder, causal"), ("encoder, causal", "decoder, masked")),
@@ -195,10 +195,10 @@ _V8_READS: dict[str, Reading] = {NAMES[one]: head_spread(one) for one in OBJECTI
     "The heads of a layer contribute unequally to the loss change.",
     source=CONTRIBUTIONS_ON_SLIDES,
     published="maps of layers × heads, normalised over the map (slides; how exactly is unverified; no number)",
-    statistic="the standard deviation over the heads of a layer, less what the choice of sentences explains, exceeds "
+    statistic="the standard deviation over the heads of a layer, minus what the choice of sentences explains, exceeds "
     "a quarter of their mean absolute contribution, in the mean over layers and in every objective",
     reads=_V8_READS,
-    controls=(Control(name="equal heads that differ by the choice of sentences alone", reads=baselines(_V8_READS)),),
+    controls=(Control(name="equal heads that differ only by the choice of sentences", reads=baselines(_V8_READS)),),
     learned=OBJECTIVES,
     reliable=halves_agree(),
 )
@@ -223,8 +223,8 @@ _V9_READS: dict[str, Reading] = {"causal": profile(CAUSAL)}
     "In a causal LM the attention of the middle layers contributes more than that of the first and the last.",
     source=CONTRIBUTIONS_ON_SLIDES,
     published="the attention of middle layers contributes more, read as fine syntax learned there (slides; no number)",
-    statistic="share of query, key, value and output: the mean of the layers between exceeds the first and the last "
-    "layer",
+    statistic="share of query, key, value and output: the mean of the layers in between exceeds that of the first and "
+    "of the last layer",
     reads=_V9_READS,
     controls=(
         layers_in_any_order(_V9_READS, numbers=len(COMPONENTS)),

@@ -91,13 +91,13 @@ TURNED: dict[str, Reading] = {NAMES[one]: synchrony(one, turned=True) for one in
 
 @claim(
     "dynamics:L3",
-    "Layers learn at the same moments: their loss changes peak together.",
+    "Layers learn at the same time: their loss changes peak together.",
     source=LOSS_CHANGE,
     published="learning is synchronised over layers, with peaks often in the same iteration (no number)",
     statistic="share of common peaks, mean over pairs of layers, above one half in every objective; a peak is a "
     "window that lowered the loss more than both neighbouring ones",
     reads=_L3_READS,
-    controls=(Control(name="each layer's series turned round by a random number of windows", reads=TURNED),),
+    controls=(Control(name="each layer's series rotated by a random number of windows", reads=TURNED),),
     learned=OBJECTIVES,
     reliable=halves_agree(),
 )
@@ -125,7 +125,7 @@ _L6_READS: dict[str, Reading] = {
 
 @claim(
     "dynamics:L6",
-    "Simpson's rule follows the loss closely from step to step; first order does not.",
+    "Simpson's rule follows the loss closely from step to step; a first-order estimate does not.",
     source=LOSS_CHANGE,
     published="an error of .001 per iteration is accepted in the code; that first order is inaccurate is unverified",
     statistic="Simpson's mean residual lies below .001 nats, and that of first order is over five times as large",

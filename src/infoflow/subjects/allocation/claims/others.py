@@ -79,15 +79,15 @@ _Z1_READS: dict[str, Reading] = {NAMES[one]: reliability(one, STATISTIC) for one
 
 @claim(
     "dynamics:Z1",
-    "Loss change allocation on a sample of the training data says what the whole data would say.",
+    "Loss change allocation on a sample of the training data agrees with that on all of it.",
     source=TRANSLATION_DYNAMICS,
     published="allocation on a sample agrees with that on the full training set (abstract; no number)",
     statistic="totals of the groups of parameters, embeddings left out, on two disjoint halves of the evaluated "
-    "sentences correlate above .9: a sample stands for another one, and so for the whole",
+    "sentences correlate above .9: one sample represents another, and so the whole",
     reads=_Z1_READS,
     controls=(
         Control(
-            name="another objective in place of the other half (rank correlation of shares, different seeds)",
+            name="another objective instead of the other half (rank correlation of shares, different seeds)",
             reads={NAMES[one]: profile_similarity(*pair) for one, pair in zip(OBJECTIVES, PAIRS, strict=True)},
             decisive=False,  # ranks of other trainings are lower anyway
         ),

@@ -40,7 +40,7 @@ _V1_READS: dict[str, Reading] = WITHIN | {
     "objectives.",
     source=PARAMETER_CONTRIBUTIONS,
     published="objectives give distinct optimisation dynamics on comparable Transformers (no number in the abstract)",
-    statistic="rank correlation of the shares of layers × components under different seeds: of every two objectives "
+    statistic="rank correlation of the shares of layers × components under different seeds: between any two objectives "
     "it is below that within either",
     reads=_V1_READS,
     controls=(seeds_alone(_V1_READS, tuple(WITHIN), tuple(f"{one.name}, {other.name}" for one, other in PAIRS)),),
@@ -115,12 +115,12 @@ _V3_READS: dict[str, Reading] = ACROSS | {
     source=PARAMETER_CONTRIBUTIONS,
     published="Europarl against WMT, and 700 thousand, 2 and 5 million sentence pairs (slides), look alike",
     statistic="rank correlation of the shares of layers × components under different seeds, mean over pairs of "
-    "corpora: of every two objectives on one corpus it is below that of either on two corpora",
+    "corpora: between any two objectives on one corpus it is below that of either objective on two corpora",
     reads=_V3_READS,
     controls=(
         seeds_alone(_V3_READS, tuple(ACROSS), tuple(f"{one.name}, {other.name}" for one, other in _V3_PAIRS)),
         Control(
-            name="two seeds of one objective on one corpus in place of two objectives",
+            name="two seeds of one objective on one corpus instead of two objectives",
             reads=ACROSS
             | {f"{one.name}, {other.name}": corpus_similarity(one, one, "same") for one, other in _V3_PAIRS},
             decisive=False,

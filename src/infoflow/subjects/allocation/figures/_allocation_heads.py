@@ -40,8 +40,8 @@ def _heads(by_set: dict[str, pd.DataFrame], models: ShownModels) -> Drawn:
         ],
         answer=[f"{'; '.join(_sentence(part, kind, table) for (part, kind), table in maps.items())}."],
         words=_words(_rows_by_map(heads, models)),
-        caption=f"Means over {int(heads['seed'].nunique())} seeds: a head's rows of the query, key and value "
-        "projections with their biases and its columns of the output projection, over the whole training.",
+        caption=f"Means over {int(heads['seed'].nunique())} seeds, over the whole training. A head is its rows of the "
+        "query, key and value projections with their biases and its columns of the output projection.",
         payload={"sets": [SETS[name] for name in by_set]},
     )
 
@@ -87,7 +87,7 @@ def _words(maps: dict[tuple[ModelStack, str], pd.DataFrame]) -> str:
         return ""
     told = most.told("%").replace(" %", "%")
     return sentence(
-        f"the largest part of a map that a layer's heads have is {told}; equal layers would have {percent_span(equal)}"
+        f"the largest share of one layer's heads is {told}; with equal layers it would be {percent_span(equal)}"
     )
 
 
@@ -97,8 +97,8 @@ def _sentence(part: ModelStack, kind: str, table: pd.DataFrame) -> str:
     uneven = float(table.drop_duplicates("layer")["spread_in_layer"].mean())
     return (
         f"{name}: most in layer {by_layer.idxmax()} ({by_layer.max():.0f}%); within a layer heads differ by "
-        f"{number(uneven, 0)} percentage points (standard deviation), if equal each would have "
-        f"{number(100 / table['head'].nunique(), 0)}%"
+        f"{number(uneven, 0)} percentage points (standard deviation); equal heads would have "
+        f"{number(100 / table['head'].nunique(), 0)}% each"
     )
 
 
@@ -127,10 +127,10 @@ HEADS = DeclaredFigure(
     id="allocation-heads",
     question="Which attention heads lowered the loss?",
     how_to_read=(
-        "Each square is a head: layers upwards, heads across. The number is its loss change in percent of the "
-        "sum of absolute values over the whole map: blue lowered the loss, orange raised it.",
-        "Heads of one number under different seeds have nothing in common but their place, so means over seeds "
-        "level heads out: unequal heads show in the data's column of the spread over heads, seed by seed.",
+        "Each square is a head: layers upwards, heads across. The number is its loss change, in percent of the "
+        "sum of absolute values over the whole map. Blue lowered the loss, orange raised it.",
+        "Heads with the same number in different seeds are unrelated, so means over seeds blur differences "
+        "between heads; the data has the spread over heads for each seed.",
     ),
     method=LOSS_CHANGE,
     tables=(ALLOCATION_HEADS.name,),

@@ -36,8 +36,8 @@ def _bars(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, models: ShownMod
         ],
         answer=[_blocks_sentence(tables), _outside_sentence(groups, models), *_held_out_sentence(all_tables)],
         words=_words({part: of_part(steps["train"], part) for part in parts}, groups),
-        caption=f"Means over {int(groups['seed'].nunique())} seeds. 100% is what all blocks of a stack lowered the "
-        "loss by until the end of training; to the left of 0 are parts that raised it.",
+        caption=f"Means over {int(groups['seed'].nunique())} seeds. 100% is the total by which the blocks of a stack "
+        "lowered the loss by the end of training; parts to the left of 0 raised it.",
         payload={
             "frames": [int(update) for update in frames],
             "sets": [SETS[name] for name in steps],
@@ -138,7 +138,7 @@ def _blocks_sentence(tables: dict[ModelStack, pd.DataFrame]) -> str:
             f"{part.label}: feed-forward {feed:.0f}%, query and key {look:.1f}%, most in layer {by_layer.idxmax()} "
             f"({by_layer.max():.0f}%)"
         )
-    return f"Of what blocks contributed, {'; '.join(texts)}."
+    return f"Shares of the blocks' contribution: {'; '.join(texts)}."
 
 
 def _words(steps: dict[ModelStack, pd.DataFrame], groups: pd.DataFrame) -> str:
@@ -153,8 +153,8 @@ def _words(steps: dict[ModelStack, pd.DataFrame], groups: pd.DataFrame) -> str:
         sizes.append(
             weights.loc[weights["component"].isin(_FEED_FORWARD), "parameters"].sum() / weights["parameters"].sum()
         )
-    beside = f"of the weights of blocks it has {percent_span(sizes)}"
-    return extremes_words("the share of feed-forward in what blocks lowered the loss by", found, "%", end=beside)
+    beside = f"its share of the blocks' weights is {percent_span(sizes)}"
+    return extremes_words("the share of feed-forward in the blocks' contribution", found, "%", end=beside)
 
 
 def _in_blocks(rows: pd.DataFrame) -> pd.DataFrame:
@@ -171,7 +171,7 @@ def _outside_sentence(groups: pd.DataFrame, models: ShownModels) -> str:
         shares = own[own["layer"] < 0].groupby(["seed", "component"])["share"].sum().groupby("component").mean()
         largest = shares.sort_values(ascending=False).head(2)
         texts.append(f"{series.label} {listed([f'{name} {100 * value:.0f}%' for name, value in largest.items()])}")
-    return f"Outside the blocks, of the whole loss change: {'; '.join(texts)}."
+    return f"Shares of the whole loss change outside the blocks: {'; '.join(texts)}."
 
 
 BARS = DeclaredFigure(
@@ -179,11 +179,11 @@ BARS = DeclaredFigure(
     id="allocation-bars",
     question="Which layers and components lowered the loss?",
     how_to_read=(
-        "One bar per layer (0 is the lowest block), cut into components: what that part of the weights contributed "
-        "to the fall of the loss. Raw sums: W1 and W2 hold four times as many weights as query, key, value or "
-        "output, and the data has each group's number of parameters.",
-        "Move the slider to replay training: bars grow from the start to the chosen update. Shares within a stack "
-        "say nothing about how much a stack as a whole contributed; the sentence below does.",
+        "One bar per layer (0 is the lowest block), divided into components: how much that part of the weights "
+        "contributed to the fall of the loss. These are raw sums: W1 and W2 hold four times as many weights as "
+        "query, key, value or output. The data has the number of parameters of each group.",
+        "Move the slider to replay training: bars grow from the start to the chosen update. Shares within a "
+        "stack say nothing about the contribution of a stack as a whole; the sentence below does.",
     ),
     method=LOSS_CHANGE,
     tables=(ALLOCATION_STEPS.name, ALLOCATION_GROUPS.name),

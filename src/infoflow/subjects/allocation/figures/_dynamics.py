@@ -72,12 +72,12 @@ def _loss_sentence(table: pd.DataFrame, residuals: pd.DataFrame, series: list[Se
     for one in series:
         own = table[table["series"] == one.key]
         rules = used[one.key]
-        first = f", first order would be off by {_percent(rules['first-order'])}" if "first-order" in rules else ""
+        first = f"; first order: {_percent(rules['first-order'])}" if "first-order" in rules else ""
         fall = float(own["value"].iloc[0] - own["value"].iloc[-1])
         parts.append(
             f"{one.label} {_percent(rules.iloc[0])} of a fall of {number(fall)} nats ({rules.index[0]}{first})"
         )
-    return f"Sum of all allocations against the loss change: off by {listed(parts)}."
+    return f"Error of the summed allocations: {listed(parts)}."
 
 
 def _loss_words(residuals: pd.DataFrame, series: list[Series]) -> str:
@@ -93,7 +93,7 @@ def _loss_words(residuals: pd.DataFrame, series: list[Series]) -> str:
     worst, plain = extreme(used), extreme(first, least=True)
     if worst is None:
         return ""
-    beside = f"; to first order it would by at least {plain.told('%')}" if plain else ""
+    beside = f"; to first order, the error is at least {plain.told('%')}" if plain else ""
     most = "at most " if len(used) > 1 else ""
     said = f"the sum of all allocations misses the loss change by {most}{worst.told('%')}{beside}"
     return sentence(said.replace(" %", "%"))
@@ -143,8 +143,8 @@ LOSS = DeclaredFigure(
     id="allocation-loss",
     question="Do the parts add up to the loss?",
     how_to_read=(
-        "Solid: the loss. Dots: the loss at the start plus all allocations until then. Where dots leave the line, "
-        "the gradient bends more between two updates than the rule follows.",
+        "Solid: the loss. Dots: the loss at the start plus all allocations so far. Where dots leave the line, "
+        "the gradient changes more between two updates than the quadrature rule can follow.",
         "Losses of different objectives cannot be compared with each other.",
     ),
     method=LOSS_CHANGE,

@@ -41,9 +41,9 @@ def _histogram(histogram: pd.DataFrame, models: ShownModels) -> Drawn | None:
         answer=[f"{'; '.join(_sentence(part, table) for part, table in every.items())}."],
         words=_words({part: of_part(histogram, part) for part in tables}),
         caption=f"On training sentences; {count_text(counted)} changes of single parameters in each of "
-        f"{int(histogram['model'].nunique())} trainings, counted in {int(histogram['chords'].max())} steps spread over "
-        "the training. Rows are logarithmic: a row is full where all parameters of the component are in one bin, half "
-        "full for one in a thousand.",
+        f"{int(histogram['model'].nunique())} trainings, counted in {int(histogram['chords'].max())} steps "
+        "spread over the training. Rows are logarithmic: full if all parameters of the component are in one "
+        "bin, half full for one in a thousand.",
     )
 
 
@@ -192,14 +192,12 @@ HISTOGRAM = DeclaredFigure(
     id="allocation-histogram",
     question="How many parameters help, and how much does a single one do?",
     how_to_read=(
-        "Each row is a component, over all layers; what is counted is how much one parameter changed the loss in "
-        "one step. A bar is half a decade of sizes: to the left of 0 changes that lowered the loss, to the right "
-        "those that raised it, the larger the further out; the grey bar in the middle is parameters that changed "
-        "nothing at all.",
-        "The dashed grey line is the mean of both sides, which is where bars would end if signs were drawn at "
-        "random: where blue stays below it and orange rises above, changes of that size hurt more often than they "
-        "help.",
-        "Long tails mean that few parameters do most of the work. The sizes nearest to 0 are left out.",
+        "Each row is a component over all layers. It counts by how much one parameter changed the loss in one "
+        "step. Each bar is half a decade of sizes: changes on the left lowered the loss, changes on the right "
+        "raised it, larger ones further out. The grey bar in the middle counts parameters that changed nothing.",
+        "The dashed grey line is the mean of both sides, where bars would end if signs were random. Where blue "
+        "stays below it and orange rises above, changes of that size hurt more often than they help.",
+        "Long tails mean that few parameters do most of the work. The smallest sizes are left out.",
     ),
     method=LOSS_CHANGE,
     tables=(ALLOCATION_HISTOGRAM.name,),

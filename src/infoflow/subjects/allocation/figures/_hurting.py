@@ -27,7 +27,7 @@ def _hurting(hurting: pd.DataFrame, reliability: pd.DataFrame, models: ShownMode
     step = "steps" if every == 1 else f"stretches of {every} updates"
     agreement = float(reliability.loc[reliability["statistic"] == "sign agreement of parameters", "value"].mean())
     sure = (
-        f" Two halves of the examples agree about the sign of {agreement:.0%} of them."
+        f" Two halves of the examples agree on the sign for {agreement:.0%} of single parameters."
         if agreement == agreement
         else ""
     )
@@ -77,7 +77,7 @@ def _words(rows: dict[ModelStack, pd.DataFrame], step: str) -> str:
                 Candidate(f"for {_NAMES[str(component)]} in {part.label}", percent_over_models(hurt.to_dict()))
             )
         single.append(float(own.loc[own["level"] == "parameter", "hurt"].mean()))
-    beside = f"of single parameters {known}" if (known := percent_span(single)) else ""
+    beside = f"for single parameters {known}" if (known := percent_span(single)) else ""
     return extremes_words(f"the share of {step} in which a component hurt", found, "%", end=beside)
 
 
@@ -131,11 +131,12 @@ HURTING = DeclaredFigure(
     id="allocation-hurting",
     question="Which components hurt, and how often?",
     how_to_read=(
-        "Filled: the share of steps in which a component, added up over all layers, raised the loss. Hollow: the "
-        "share of its single parameters that did so in an average step. A component may help at every step "
-        "while half of its parameters hurt.",
-        "Single parameters are told apart from noise only by many examples: see how far halves of these agree.",
-        "The data has when a component hurt last, its largest rise of the loss, and steps without any change.",
+        "Filled: the share of steps in which a component, summed over all layers, raised the loss. Hollow: the "
+        "share of its single parameters that did so in an average step. A component may help in every step while "
+        "half of its parameters hurt.",
+        "Only many examples separate single parameters from noise: check how far the two halves agree.",
+        "The data also has the last step in which a component hurt, its largest rise of the loss, and steps "
+        "without any change.",
     ),
     method=LOSS_CHANGE,
     tables=(ALLOCATION_HURTING.name, ALLOCATION_RELIABILITY.name),

@@ -36,8 +36,8 @@ def _objectives(table: pd.DataFrame, models: ShownModels) -> Drawn:
         answer=[_within_sentence(shown), _translation_sentence(shown)],
         words=_words(means),
         caption="Rank correlation of the shares of all layers × components (self-attention, feed-forward, norms; "
-        "embeddings and cross-attention left out): mean, with its 95% interval over seeds in the data. Only trainings "
-        "of different seeds are compared, so that seeds bear on all pairs alike. Shuffled profiles: 0.",
+        "embeddings and cross-attention left out): means; the data has 95% intervals over seeds. Only "
+        "trainings with different seeds are compared, so seeds affect all pairs alike. Shuffled profiles: 0.",
     )
 
 
@@ -80,7 +80,7 @@ def _words(means: pd.DataFrame) -> str:
         low, high = (row[end] if known else math.nan for end in ("low", "high"))
         one = Estimate(value=row["value"], low=low, high=high, seeds=int(row["pairs"]), count=0)
         found.append(Candidate(name, one))
-    return extremes_words("the rank correlation of the shares", found, end="of shuffled shares it is 0")
+    return extremes_words("the rank correlation of the shares", found, end="for shuffled shares it is 0")
 
 
 def _told(pairs: pd.DataFrame, first: str, second: str) -> str | None:
@@ -98,7 +98,7 @@ def _within_sentence(pairs: pd.DataFrame) -> str:
     names = sorted(set(pairs["first"]))
     known = [(name, told) for name in names if (told := _told(pairs, name, name))]
     if not known:
-        return "One seed tells nothing about how alike two trainings of one objective are."
+        return "One seed does not show how similar two trainings of one objective are."
     return f"One objective under two seeds: {listed([f'{name} {told}' for name, told in known])}."
 
 
@@ -225,11 +225,11 @@ def _corpora_chart(rows: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, Any]:
 OBJECTIVES = DeclaredFigure(
     name="dynamics/objectives",
     id="allocation-similarity",
-    question="Do objectives spread the work alike?",
+    question="Do objectives distribute the work in the same way?",
     how_to_read=(
-        "Each square compares two stacks: 1 where the same layers and components did most of the work. On the "
-        "diagonal: one objective under two seeds, which is as alike as objectives can be expected to be.",
-        "The data has cosines and shares per parameter too; cosines follow the largest groups.",
+        "Each square compares two stacks; 1 means that the same layers and components did most of the work. The "
+        "diagonal compares one objective under two seeds: different objectives can hardly be more similar.",
+        "The data also has cosines and shares per parameter; cosines follow the largest groups.",
     ),
     method=LOSS_CHANGE,
     tables=(ALLOCATION_SIMILARITY.name,),
@@ -239,10 +239,10 @@ OBJECTIVES = DeclaredFigure(
 CORPORA = DeclaredFigure(
     name="dynamics/corpora",
     id="allocation-corpora",
-    question="Does the corpus matter to who does the learning?",
+    question="Does the corpus affect which parts do the learning?",
     how_to_read=(
-        "Each line changes one thing between two trainings: the corpus, the objective, or nothing but the seed. "
-        "Seeds differ in every pair, so the last group (grey) is as alike as trainings can be expected to be.",
+        "Each line changes one thing between two trainings: the corpus, the objective, or only the seed. Seeds "
+        "differ in every pair, so the last group (grey) shows how similar trainings can be.",
         "If the dynamics depended on the objective alone, changing the corpus would change no more than the seed "
         "does, and changing the objective more.",
     ),

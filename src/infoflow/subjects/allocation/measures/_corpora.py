@@ -16,8 +16,9 @@ _CORPORA = tuple(
 ALLOCATION_CORPORA = TableSchema(
     name="allocation_corpora",
     version=2,
-    description="How alike the loss changes of two trainings are spread over layers × components, as in "
-    "allocation_similarity, for pairs that differ in the corpus or in the objective and stack, not in both.",
+    description="Similarity of the distribution of two trainings' loss changes over layers × components, as in "
+    "allocation_similarity, for pairs that differ in the corpus or in the objective and stack, but not in "
+    "both.",
     made_by="it needs recordings on several corpora, and a study has one: run one study for each and compare "
     "their folders, infoflow dynamics RUN RUN ...",
     columns=(*_CORPORA, *ALLOCATION_SIMILARITY.columns),

@@ -30,8 +30,10 @@ TrainedStack = namedtuple("TrainedStack", (*_NAMES, "stack"))
 ALLOCATION_SIMILARITY = TableSchema(
     name="allocation_similarity",
     version=2,
-    description="How alike the loss changes of two trainings are spread over layers × components (self-attention, feed-"
-    "forward and norms inside the blocks; embeddings, heads and cross-attention are left out), on the train set.",
+    description="Similarity of the distribution of two trainings' loss changes over layers × components "
+    "(self-attention, "
+    "feed-forward and norms inside the blocks; embeddings, heads and cross-attention are left out), on the "
+    "train set.",
     made_by="a plan that says [dynamics] on = true makes it",
     columns=(
         *_ENDS,

@@ -50,7 +50,11 @@ ALLOCATION_WINDOWS = TableSchema(
         _number("helped", "share of parameters", "parameters whose allocation is negative"),
         _number("hurt", "share of parameters", "parameters whose allocation is positive"),
         _number("zero", "share of parameters", "parameters whose allocation is exactly 0"),
-        _number("alternated", "share of parameters", "sign differs from the chord before, of those that moved in both"),
+        _number(
+            "alternated",
+            "share of parameters",
+            "parameters whose sign differs from the chord before, among those that moved in both",
+        ),
         _number(
             "top_share", "share of the sum of |A|", "what the largest 1 % of |A| make up (normal distribution: .036)"
         ),
@@ -79,7 +83,7 @@ ALLOCATION_GROUPS = TableSchema(
         *estimate_columns(
             "nats per item",
             "sum of the group's allocations over all chords; negative: it lowered the loss",
-            "what it would be if every parameter had the same allocation",
+            "the value if every parameter had the same allocation",
             "supervised items of the examples",
         ),
     ),
@@ -109,8 +113,11 @@ ALLOCATION_HEADS = TableSchema(
 ALLOCATION_HURTING = TableSchema(
     name="allocation_hurting",
     version=1,
-    description="How often, when last and how much groups and their parameters raised the loss. Of groups the chord's "
-    "*sum* counts; of level 'parameter' each parameter by itself, as shares over parameters and chords.",
+    description="How often, when last and by how much groups and their parameters raised the loss. For groups, "
+    "the *sum* "
+    "over a chord counts; for level 'parameter', each parameter counts by itself, as shares over "
+    "parameters "
+    "and chords.",
     made_by="a plan that says [dynamics] on = true makes it",
     columns=(
         *_TARGET,
@@ -135,7 +142,7 @@ ALLOCATION_RELIABILITY = TableSchema(
     columns=(
         *_TARGET,
         _text("statistic", "what is told"),
-        _text("rule", "quadrature rule; empty where it does not matter; of other rules only some chords are known"),
+        _text("rule", "quadrature rule; empty where it does not matter; other rules are known only for some chords"),
         _number("value", "see unit", "the figure"),
         _text("unit", "its unit"),
     ),
@@ -144,7 +151,7 @@ ALLOCATION_HISTOGRAM = TableSchema(
     name="allocation_histogram",
     version=1,
     description="Allocations of single parameters in the chords that end a window, counted in bins of half a decade; "
-    "bins without any are left out. Negative: the parameter lowered the loss.",
+    "empty bins are left out. Negative: the parameter lowered the loss.",
     columns=(
         *_TARGET,
         *_GROUP,

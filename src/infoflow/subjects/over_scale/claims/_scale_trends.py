@@ -46,8 +46,9 @@ TRENDS = TableSchema(
             name="flat_within",
             dtype="float64",
             unit="see unit",
-            description=f"the slope's interval must lie this near zero to be flat: {FLAT} of the distance from the "
-            "threshold to the published value, or to the effect where there is none",
+            description=f"the trend is flat if the slope's interval lies this close to zero: {FLAT} of the "
+            "distance from "
+            "the threshold to the published value, or to the effect where there is none",
         ),
         Column(name="trend", dtype="string", unit="", description="grows, flat, falls or undetermined"),
         Column(name="told", dtype="string", unit="", description="the same with its direction"),

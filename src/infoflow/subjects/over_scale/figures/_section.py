@@ -23,15 +23,16 @@ _METHOD = Method(
     id="over-scale",
     title="Findings over scale",
     text=rf"""
-    Every run is judged by itself, and of each claim one condition is followed: the one that decides its verdict in most
-    runs. The slope over the logarithm of tokens (or of the width) is a weighted regression; its interval joins what the
-    choice of seeds and of sentences does to each run, by Student's t with Satterthwaite's degrees of freedom. A trend
-    takes three scales. It is <em>flat</em> where the whole interval lies within {FLAT} of the distance from the
-    threshold to the published value, or to the effect where the source gives none, for each tenfold scale; it
-    <em>grows</em> where the whole interval lies on the side in which the claim holds, <em>falls</em> where it lies on
-    the other, and is <em>undetermined</em> otherwise. Checkpoints of one run depend on each other: they are drawn, and
-    never mixed with runs. Where there are no three runs, each seed's own slope over its checkpoints, from a tenth of
-    the tokens on, gives the trend, with an interval over seeds; their learning rate had not yet fallen.
+    Every run is judged by itself. For each claim, one condition is followed: the one that decides its verdict in most
+    runs. The slope over the logarithm of tokens (or of the width) comes from a weighted regression; its interval
+    covers the choice of seeds and of sentences in each run, by Student's t with Satterthwaite's degrees of freedom. A
+    trend needs three scales. It is <em>flat</em> where the whole interval lies within {FLAT} of the distance from the
+    threshold to the published value, or to the effect where the source gives none, per factor of ten in scale; it
+    <em>grows</em> where the whole interval lies on the side on which the claim holds, <em>falls</em> where it lies on
+    the other side, and is <em>undetermined</em> otherwise. Checkpoints of one run depend on each other: they are
+    drawn but never mixed with runs. With fewer than three runs, the trend comes from each seed's own slope over its
+    checkpoints, from a tenth of the tokens on, with an interval over seeds; at those checkpoints, the learning rate
+    had not yet fallen.
     """,
 )
 _VERDICTS, _WORDS = ("holds", "undetermined", "fails"), ("grows", "flat", "undetermined", "falls")
@@ -51,7 +52,7 @@ def _claims_over_scale(found: pd.DataFrame, rows: pd.DataFrame, trends: pd.DataF
         answer=_sentences(claims),
         findings=tuple(dict.fromkeys(one["id"] for one in claims)),
         caption=f"{counted(rows['run'].nunique(), 'run')}: {grid.told}. Bars are 95% intervals. Not tested at two "
-        f"scales: {counted(left, 'claim')}.",
+        f"scales or more: {counted(left, 'claim')}.",
         payload={"claims": claims, "widths": grid.legend, "corpora": grid.corpora_legend},
     )
 
@@ -95,7 +96,7 @@ def _sentences(claims: list[dict[str, Any]]) -> list[str]:
     num = len(claims)
     counts = {verdict: sum(one["verdict"] == verdict for one in claims) for verdict in _VERDICTS}
     claims_told = "one claim" if num == 1 else f"{num} claims"
-    held = f"Of {claims_told} that could be tested at two scales or more, {counts['holds'] or 'none'}"
+    held = f"Of {claims_told} tested at two scales or more, {counts['holds'] or 'none'}"
     said = [f"{held} {verdict_verb('holds', counts['holds'])} in the largest run."]
     for word, verb in (("grows", "grow"), ("falls", "fall"), ("flat", "are flat")):
         names = [one["short"] for one in claims if _place(one["told"])[:1] == [_WORDS.index(word)]]
@@ -108,14 +109,14 @@ def _sentences(claims: list[dict[str, Any]]) -> list[str]:
 CLAIMS = DeclaredFigure(
     name="scale/claims",
     id="findings-over-scale",
-    question="Which claims come nearer to what was published, with more tokens or wider models?",
+    question="Which claims come closer to the published values with more tokens or wider models?",
     how_to_read=(
-        "A panel is a claim: its effect over the tokens that its models read, on a logarithmic axis. The "
-        "dashed line is the threshold, the solid one the published value, where the source gives one.",
-        "A mark is a run at the end of its training, hollow where it has one seed, so that its interval covers the "
-        "choice of sentences alone; beside the last mark of a line stand the width, and a corpus that is not "
-        "that of most runs. Thin lines are checkpoints of one run, which were measured on less text.",
-        "Claims come in order: those that hold in the largest run, and of these those that grow.",
+        "Each panel is a claim: its effect against the number of tokens that the models read, on a logarithmic "
+        "axis. The dashed line is the threshold, the solid line the published value if the source gives one.",
+        "Each mark is a run at the end of its training. It is hollow if the run has one seed; its interval then "
+        "covers only the choice of sentences. The label at the end of a line gives the width, and the corpus if "
+        "it differs from that of most runs. Thin lines are checkpoints of one run, measured on less text.",
+        "Claims that hold in the largest run come first, and among these the ones that grow.",
     ),
     method=_METHOD,
     tables=(FINDINGS_OVER_SCALE.name, TRENDS.name),
@@ -125,7 +126,7 @@ CLAIMS = DeclaredFigure(
 OVER_SCALE = Section(
     id="over-scale",
     title="Do the claims grow with scale?",
-    lead="The same claims on models that read more, or are wider: what fails in small models may be on its way.",
+    lead="The same claims on models that read more or are wider: what fails in small models may hold in larger ones.",
     names=names_of([CLAIMS]),
 )
 

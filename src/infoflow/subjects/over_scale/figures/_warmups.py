@@ -25,12 +25,12 @@ _METHOD = Method(
     id="stages-by-warmup",
     title="Stages by warm-up",
     text=r"""
-    While it learns the statistics of n tokens, a language model comes near to the n-gram model of its training text and
-    leaves it again. The stage is the checkpoint \(t^*_n\) at which \(KL(Q_n \Vert P_t)\) is least; two trainings of one
-    seed that differ in their warm-up alone are compared by \(\log_2 t^*_{long} / t^*_{short}\) and by the same of
-    \(S(t) = \sum_{s \le t} \eta_s\). While the rate rises, \(S(t) = \eta_{max} t^2 / 2w\): a stage that comes at a
-    given sum comes \(\sqrt{w_{long} / w_{short}}\) times as late. Intervals cover the choice of seeds, and run a step
-    between checkpoints to either side at least.
+    While a language model learns the statistics of n tokens, it first approaches the n-gram model of its training
+    text and then leaves it again. The stage is the checkpoint \(t^*_n\) at which \(KL(Q_n \Vert P_t)\) is least; two
+    trainings of one seed that differ only in their warm-up are compared by \(\log_2 t^*_{long} / t^*_{short}\) and by
+    the same ratio of \(S(t) = \sum_{s \le t} \eta_s\). While the rate rises, \(S(t) = \eta_{max} t^2 / 2w\): a stage
+    that comes at a given sum comes \(\sqrt{w_{long} / w_{short}}\) times as late. Intervals cover the choice of seeds
+    and extend at least one step between checkpoints to either side.
     """,
 )
 _MEASURES = {"updates": "updates", "rates": "sum of learning rates"}
@@ -63,8 +63,9 @@ def _stages(found: pd.DataFrame) -> Drawn:
         panels=[Panel(spec=_chart(rows), title=label) for label, rows in groups],
         answer=[_sentence(label, rows) for label, rows in groups],
         words=sentence("; ".join(_words(label, rows) for label, rows in groups)),
-        caption=f"{found['seed'].nunique()} seeds; checkpoints around the stages lie {number(float(gaps.min()), 2)} to "
-        f"{number(float(gaps.max()), 2)} doublings of updates apart, and no interval is narrower than that each way.",
+        caption=f"{found['seed'].nunique()} seeds; checkpoints around the stages lie {number(float(gaps.min()), 2)} "
+        f"to {number(float(gaps.max()), 2)} doublings of updates apart; no interval is narrower than that on "
+        "either side.",
         facts={"long": f"{long:,}", "short": f"{short:,}"},
     )
 
@@ -145,7 +146,7 @@ def _chart(rows: list[_Row]) -> dict[str, Any]:
     return interval_dots(
         frame,
         {"color": Constant("var(--above)")},
-        title="doublings by which it comes later",
+        title="doublings later",
         tooltip=tips("label:N|stage", "value:Q|doublings|.2f", "low:Q|from|.2f", "high:Q|to|.2f", "seeds:Q|seeds"),
         grey=grey.assign(shown=[f"{value:.2f} to the next seed" for value in grey["value"]]),
         step=30,
@@ -156,12 +157,12 @@ def _chart(rows: list[_Row]) -> dict[str, Any]:
 STAGES = DeclaredFigure(
     name="scale/warmups",
     id="stages-by-warmup",
-    question="How much later do stages come with a warm-up of {long} updates in place of {short}?",
+    question="How much later do stages come with a warm-up of {long} updates instead of {short}?",
     how_to_read=(
-        "A row is a stage: where predictions are nearest to those of an n-gram model of the training text. Across: "
-        "by how many doublings it comes later with the longer warm-up; 1 is twice as late.",
-        "The dashed tick is what a sum of learning rates that decided alone would give while the rate rises.",
-        "The grey cross is how far the same stage lies in the next seed with the same warm-up, whichever way.",
+        "Each row is a stage: the checkpoint whose predictions are closest to an n-gram model of the training "
+        "text. Across: how many doublings later it comes with the longer warm-up; 1 is twice as late.",
+        "The dashed tick is the delay expected if only the sum of learning rates mattered, while the rate rises.",
+        "The grey cross is the distance of the same stage to the next seed with the same warm-up, in either direction.",
     ),
     method=_METHOD,
     tables=(STAGES_BY_WARMUP.name,),
@@ -171,7 +172,8 @@ STAGES = DeclaredFigure(
 WARMUPS = Section(
     id="warmups",
     title="Do the stages of learning follow the learning rate?",
-    lead="The same trainings with a longer warm-up: what comes later by updates may come at the same sum of rates.",
+    lead="The same trainings with a longer warm-up: a stage that comes after more updates may still come at the "
+    "same sum of rates.",
     names=names_of([STAGES]),
 )
 

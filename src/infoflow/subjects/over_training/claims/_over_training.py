@@ -28,7 +28,8 @@ FINDINGS_OVER_TRAINING = replace(
 FINDINGS_SINCE = TableSchema(
     name="findings_since",
     version=1,
-    description="Since when in training a claim holds without a break, and whether its effect still moves at the end.",
+    description="From which checkpoint on a claim holds without interruption, and whether its effect still changes at "
+    "the end.",
     columns=(
         Column(name="id", dtype="string", unit="", description="room and number of the claim"),
         Column(name="claim", dtype="string", unit="", description="the claim in plain words"),

@@ -207,7 +207,7 @@ def reads(*, at_start: bool = False) -> dict[str, Reading]:
 
 @claim(
     "time:T18",
-    "After the warm-up, lower layers are always more alike between seeds than upper ones.",
+    "After warm-up, lower layers are always more similar between seeds than upper ones.",
     source=SIMILARITY,
     published="at the end of training, early layers are more similar between seeds than late ones; over time: ours",
     statistic="debiased CKA of state 1 with another seed's final state 1 above that of the last states, at .9 of the "
@@ -276,7 +276,8 @@ _T22_READS: dict[str, Reading] = {"moves": best_layer_moves(MASKED, TASK)}
 
 @claim(
     "time:T22",
-    "Knowledge moves down: the layer that tells parts of speech best is lower at the end than when it was first told.",
+    "Knowledge moves down: the layer that encodes parts of speech best is lower at the end than when they were "
+    "first encoded.",
     source=BLEVINS,
     published="best layers of probes move down during the training of XLM-R; no number",
     statistic="linear probes that are trained anew at every checkpoint: the best layer at the end lies below the one "

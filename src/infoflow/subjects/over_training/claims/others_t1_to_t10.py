@@ -43,7 +43,7 @@ def _order(name: str, curve: np.ndarray, least: float, **how: bool) -> Condition
     "way are done at least .6 over states, and at least .3 over what blocks add on the final model's states, from the "
     "second block on (thresholds ours)",
     reads=reads(),
-    controls=(Control(name="final weights with noise as large as what is left of the way", reads=reads("null_time")),),
+    controls=(Control(name="final weights with noise as large as the remaining distance", reads=reads("null_time")),),
     learned=(CAUSAL,),
 )
 def t1(curves: Curves) -> list[Condition]:
@@ -64,7 +64,7 @@ _T2_READS: dict[str, Reading] = {"done": settled_share(CAUSAL, SHARE)}
 
 @claim(
     "time:T2",
-    "Most layers are near their end after a fifth of the training.",
+    "Most layers are close to their final state after a fifth of the training.",
     source=CONVERGENCE_DYNAMICS,
     published="nearly all layers of larger Pythia models stabilise within the first 20 % of training; small ones "
     "later and less stably",
@@ -73,7 +73,7 @@ _T2_READS: dict[str, Reading] = {"done": settled_share(CAUSAL, SHARE)}
     reads=_T2_READS,
     controls=(
         Control(
-            name="final weights with noise as large as what is left of the way",
+            name="final weights with noise as large as the remaining distance",
             reads={"done": settled_share(CAUSAL, SHARE, number="null")},
         ),
         Control(
@@ -103,7 +103,7 @@ _T3_READS: dict[str, Reading] = {"times": times_by_frequency(CAUSAL)}
     controls=(
         shuffled_deciles(_T3_READS),
         Control(
-            name="the whole fall of the loss, for which unigrams are enough",
+            name="the whole fall of the loss, which unigrams alone can explain",
             reads={"times": times_by_frequency(CAUSAL, raw=True)},
             decisive=False,
         ),
@@ -197,7 +197,7 @@ _T6_READS: dict[str, Reading] = {"heads": heads_with_the_loss()}
     reads=_T6_READS,
     controls=(
         Control(
-            name="heads that attend to fixed places, for those of relations",
+            name="heads that attend to fixed positions instead of heads of relations",
             reads={"heads": heads_with_the_loss(positions=True)},
         ),
     ),
@@ -236,7 +236,7 @@ _T7_READS: dict[str, Reading] = {"both": at_once(CAUSAL, GAIN)}
 
 @claim(
     "time:T7",
-    "Induction heads and learning in context come at once, and together.",
+    "Induction heads and in-context learning appear abruptly and together.",
     source=INDUCTION,
     published="both in a window from 2.5 to 5 billion tokens, in models of two layers and more",
     statistic="best head's prefix matching on repeated tokens, and the gain of their second copy: both abrupt by the "
@@ -244,7 +244,7 @@ _T7_READS: dict[str, Reading] = {"both": at_once(CAUSAL, GAIN)}
     reads=_T7_READS,
     controls=(
         Control(
-            name="heads that attend to the token before, for induction heads",
+            name="heads that attend to the previous token instead of induction heads",
             reads={"both": at_once(CAUSAL, GAIN, "positional -1, best self head")},
         ),
     ),
@@ -278,7 +278,7 @@ _T8_READS: dict[str, Reading] = {"share": gain_within(CAUSAL)}
 
 @claim(
     "time:T8",
-    "Most of learning in context comes in the window in which induction heads appear.",
+    "Most in-context learning arises in the window in which induction heads appear.",
     source=INDUCTION,
     published="over three quarters of the score's change",
     statistic="share of the change of the gain on repeated tokens that falls between t10 and t90 of the best head's "

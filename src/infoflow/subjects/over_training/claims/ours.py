@@ -16,7 +16,7 @@ _T9_READS: dict[str, Reading] = {"later": doublings_between(CAUSAL, INDUCTION_CU
 
 @claim(
     "time:T9",
-    "Induction heads come long before attention gathers on the first token.",
+    "Induction heads appear long before attention concentrates on the first token.",
     source=OURS,
     published="none: ours, exploratory",
     statistic="four times as many updates or more at the middle of the change of attention to the first token, mean "
@@ -24,7 +24,7 @@ _T9_READS: dict[str, Reading] = {"later": doublings_between(CAUSAL, INDUCTION_CU
     reads=_T9_READS,
     controls=(
         Control(
-            name="heads that attend to the token before, for induction heads",
+            name="heads that attend to the previous token instead of induction heads",
             reads={"later": doublings_between(CAUSAL, "positional -1, best self head", FIRST_TOKEN_CURVE)},
         ),
     ),

@@ -23,9 +23,9 @@ CLAIMS = Method(
     id="findings-over-training",
     title="Findings over training",
     text="""
-    Every claim about representations and heads is tested on each checkpoint as on the finished model: the same tables,
-    thresholds and controls. Verdicts of neighbouring checkpoints share sentences and seeds, so that a single checkpoint
-    that differs from both neighbours says little.
+    Every claim about representations and heads is tested on each checkpoint just as on the finished model, with the
+    same tables, thresholds and controls. Verdicts at neighbouring checkpoints share sentences and seeds, so a single
+    checkpoint that differs from both neighbours says little.
     """,
 )
 _UNTESTED = "not testable here"
@@ -39,11 +39,12 @@ CHECKS = Method(
     id="checkpoint-checks",
     title="Checks of checkpoints",
     text="""
-    Before anything is measured, checkpoints are compared with each other: equal weights under two names (K1, K2), one
-    that lies far from both its neighbours (K3), two that were exchanged (K4), a series that does not descend from its
-    start (K5), a loss that jumps (K6), numbers that are not finite (K7), another shape, vocabulary or tokenizer (K8),
-    missing tensors (K9), mixed precision (K10), names that contradict what was saved (K11), gaps (K12). Distances are
-    Frobenius norms over matrices only. Errors are left out of the other figures unless asked for.
+    Before anything is measured, the checkpoints are compared with each other. The checks look for equal weights under
+    two names (K1, K2), a checkpoint far from both neighbours (K3), two swapped checkpoints (K4), a series that does
+    not continue its own start (K5), a jump of the loss (K6), numbers that are not finite (K7), a different shape,
+    vocabulary or tokenizer (K8), missing tensors (K9), mixed precision (K10), names that contradict what was saved
+    (K11) and gaps (K12). Distances are Frobenius norms over matrices only. Checkpoints with errors are left out of
+    the other figures unless requested.
     """,
 )
 _LEVELS = {"error": "✗", "warning": "!", "note": "·"}
@@ -143,7 +144,7 @@ def _sentence(rows: list[dict[str, Any]]) -> str:
     always = sum(all(cell["verdict"] == "holds" for cell in row["cells"]) for row in rows)
     count = "one claim" if len(rows) == 1 else f"{len(rows)} claims"
     held = f"{len(holds) or 'none'} {verdict_verb('holds', len(holds))}"
-    parts = [f"Of {count} that could be tested {held} at the end of training"]
+    parts = [f"Of {count} that could be tested, {held} at the end of training"]
     if always:
         parts.append(f"{always} of them at every checkpoint")
     if lost:
@@ -177,7 +178,7 @@ def _checks(course: CheckpointTables) -> Drawn | None:
         data=rows.drop(columns=["rank", "series"]),
         panels=[],
         answer=[f"{listed([counted(count, level) for level, count in counts.items() if count]).capitalize()}."],
-        caption="Each line is about one checkpoint; limits are those of the method.",
+        caption="One line per checkpoint; the methods section explains the checks.",
         payload={"rows": [_complaint(course, row) for row in rows.to_dict("records")]},
     )
 
@@ -214,12 +215,12 @@ def suspects(course: CheckpointTables) -> str:
 FINDINGS = DeclaredFigure(
     name="over-training/claims",
     id="findings-over-training",
-    question="Since when does each claim hold?",
+    question="When did each claim start to hold?",
     how_to_read=(
-        "A row is a claim, a square a checkpoint, from the first to the last (at equal distances): ✓ it holds, ✗ "
-        "it fails, ? the interval includes the threshold, empty: not testable there. Point at a square for the "
-        "effect.",
-        "A claim that holds before the first update needs no training, whatever it says about trained models.",
+        "Each row is a claim, each square a checkpoint, from the first to the last, equally spaced. ✓: the claim "
+        "holds; ✗: it fails; ?: the interval includes the threshold; empty: not testable there. Hover over a "
+        "square for the effect.",
+        "A claim that holds before the first update needs no training.",
     ),
     method=CLAIMS,
     tables=(FINDINGS_TABLE.at_checkpoints,),
@@ -231,9 +232,9 @@ COMPLAINTS = DeclaredFigure(
     id="checkpoint-checks",
     question="Are the checkpoints what their names say?",
     how_to_read=(
-        "An error (✗) means that a checkpoint is not what it is called: it was left out or, where it was asked for "
-        "all the same, is drawn hollow in the other figures. A warning (!) may have an innocent reason, such as "
-        "strong weight decay. A note (·) explains a pattern, such as updates that were skipped at the start.",
+        "An error (✗) means that a checkpoint is not what its name says. The other figures leave it out or, if "
+        "it was requested anyway, draw it hollow. A warning (!) may have a harmless cause, such as strong weight "
+        "decay. A note (·) explains a pattern, such as updates skipped at the start.",
     ),
     method=CHECKS,
     tables=(CHECKPOINT_CHECKS.name,),

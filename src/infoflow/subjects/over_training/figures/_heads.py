@@ -28,19 +28,20 @@ ROLES = Method(
     title="Roles over training",
     text="""
     A role is born at the first of two consecutive checkpoints at which a head holds it, and dies at the first of two
-    at which it does not; at the last checkpoint one is enough. Either happened somewhere between that checkpoint and
-    the one before. Single checkpoints that differ are flickers and no events. A head keeps its number inside a
-    training; between seeds numbers mean nothing, so that one seed is drawn. At each checkpoint heads are chosen for a
-    role on one half of the sentences and must exceed its limit with the 95% interval on the other: of the chosen heads
-    that are no better than the limit, at most one in forty holds the role by chance (<code>role_turnover</code> has the
-    number).
+    at which it does not; at the last checkpoint one is enough. The event happened somewhere between that checkpoint
+    and the one before. A change at a single checkpoint is not counted. A head keeps its number within a training, but
+    numbers mean nothing across seeds, so one seed is drawn. At each checkpoint, heads are selected for a role on one
+    half of the sentences, and their 95% interval on the other half must exceed the role's limit. Of the selected
+    heads that are no better than the limit, at most one in forty holds the role by chance (<code>role_turnover</code>
+    has the number).
     """,
 )
 _MOST_STEPS = 60
 _TURNOVER = (
-    "The same heads? A row for each role that two heads or more hold: the overlap (Jaccard index, 0 to 1) of its heads "
-    "with those of the checkpoint before, dashed with those of the last one, dashed grey what random sets as large "
-    "share. A low line under a thick bar: the role stays, its heads change."
+    "The same heads? One row per role that two heads or more hold: the overlap (Jaccard index, 0 to 1) of its "
+    "heads with those at the previous checkpoint; dashed: with those at the last checkpoint; dashed grey: the "
+    "overlap of random sets of the same size. A low line under a thick bar means that the role stays but its "
+    "heads change."
 )
 _LEVELS = 2000  # quantisation steps: finer than a colour or three digits can show
 _MISSING = 65535
@@ -86,8 +87,8 @@ def _heads(course: CheckpointTables) -> Drawn | None:
         data=_data(rows, spans),
         panels=[*_timelines(course, spans, grids), *turnover],
         answer=_sentences(course, spans) or [_statistic_sentence(course, rows, statistics[0])],
-        caption=f"{_seeds_note(course)}{' Of more than 60 checkpoints 60 are drawn.' if thinned else ''} Colours have "
-        "one scale over all steps and models.",
+        caption=f"{_seeds_note(course)}{' Only 60 of the checkpoints are drawn.' if thinned else ''} All checkpoints "
+        "and models share one colour scale.",
         payload={"live": live, "blocks": {grid.id: packed(_numbers(grid, rows, statistics)) for grid in grids}},
         facts={"turnover": _TURNOVER if turnover else ""},
         tables=[HEAD_ROLE_EVENTS.name, *([ROLE_TURNOVER.name] if turnover else []), *measured],
@@ -229,7 +230,7 @@ def _statistic_sentence(course: CheckpointTables, rows: pd.DataFrame, one: Stati
     for series, heads in course.each(rows[rows["statistic"] == one.id]):
         by_step = heads.groupby("update")["shown"].agg(["mean", "max"])
         mean, highest = (ends_words(by_step[of], places=2) for of in ("mean", "max"))
-        parts.append(f"{series.label} {mean} (its highest head {highest})")
+        parts.append(f"{series.label} {mean} (highest head {highest})")
     return f"Mean {one.label} over heads, from the first to the last checkpoint: {listed(parts)}."
 
 
@@ -263,7 +264,7 @@ def _prunable(course: CheckpointTables) -> Drawn | None:
     return Drawn(
         data=frame.drop(columns=["series", "replicates"], errors="ignore"),
         panels=[Panel(spec=chart)],
-        answer=[f"Heads that can go: {listed(parts)}."],
+        answer=[f"Heads that can be removed: {listed(parts)}."],
         caption=notes(course, table),
     )
 
@@ -275,13 +276,14 @@ def _percent(share: float) -> str:
 HEADS = DeclaredFigure(
     name="over-training/heads",
     id="heads-over-training",
-    question="When does each head become what it is?",
+    question="When does each head take on its role?",
     how_to_read=(
-        "Small grids: one for each checkpoint, layers upwards and heads across, as in all other figures of heads; "
-        "choose below what they show. A click on one moves the slider there, and the large grid shows it. What the "
-        "first grid has needs no training: some scores are those of random weights.",
-        "Timeline: a row for each role, the thicker its bar, the more heads hold it. Triangles up are births, down "
-        "deaths, at the checkpoint that showed them first; the thin line behind each goes back to the one before.",
+        "Small grids: one per checkpoint, with layers upwards and heads across, as in all other figures of "
+        "heads; choose below what they show. Click a grid to move the slider there and see it enlarged. Whatever "
+        "the first grid shows needs no training: random weights already score there.",
+        "Timeline: one row per role; the thicker the bar, the more heads hold it. Triangles pointing up are "
+        "births, triangles pointing down are deaths, each at the first checkpoint that shows it; the thin line "
+        "reaches back to the checkpoint before.",
         "{turnover}",
     ),
     method=ROLES,
@@ -294,11 +296,11 @@ PRUNABLE = DeclaredFigure(
     id="prunable-over-training",
     question="When can heads be removed?",
     how_to_read=(
-        "Up: the largest share of heads that can be removed while the model keeps nine tenths of what it has "
-        "gained over unigram frequencies, the least important heads first; dashed grey: in random order. Very "
-        "early a model has nothing to lose, and no value.",
-        "The data say too how many of the heads in the half that goes first are others than at the checkpoint "
-        "before, and than at the end.",
+        "Up: the largest share of heads that can be removed, least important first, while the model keeps nine "
+        "tenths of its gain over unigram frequencies; dashed grey: in random order. Very early, a model has "
+        "gained nothing yet, so it has no value.",
+        "The data also list how many heads in the half removed first differ from those at the previous "
+        "checkpoint, and from those at the end.",
     ),
     method=HEAD_IMPORTANCE,
     tables=(PRUNABLE_BY_UPDATE.name,),

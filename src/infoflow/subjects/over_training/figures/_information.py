@@ -25,10 +25,10 @@ _ANGLE = (
 )
 _SHORTEST = 0.04  # minimum length of a step with an arrow, as a share of the axes
 CAVEAT = (
-    "A path that turns back to the left is no proof of “compression”: whether the information plane shows such a "
-    "phase depends on the activation and on the estimator (Shwartz-Ziv and Tishby 2017 against Saxe et al. 2018), and "
-    "falling values of clustered states show geometry as much as a loss of information. No finding here claims "
-    "compression."
+    "A path that turns back to the left is no evidence of “compression”: whether the information plane shows "
+    "such a phase depends on the activation function and on the estimator (Shwartz-Ziv and Tishby 2017; Saxe et "
+    "al. 2018), and falling values of clustered states can reflect geometry as well as a loss of information. No "
+    "finding here claims compression."
 )
 
 
@@ -48,8 +48,7 @@ def _information(course: CheckpointTables) -> Drawn | None:
         panels=[Panel(spec=_chart(course.axis, rows, ends), title=title) for title, rows in shown],
         answer=[_sentence(shown)],
         caption=f"{checkpoints_note(course, table)} Means over seeds. Hollow marks: update "
-        f"{int(table['update'].min()):,}, the same estimate for what was there first, which calibrates the picture. "
-        "All panels have one scale.",
+        f"{int(table['update'].min()):,}, the baseline of each path. All panels share one scale.",
         payload={"legend": layer_legend(table["layer"])},
     )
 
@@ -114,19 +113,20 @@ def _sentence(shown: list[tuple[str, pd.DataFrame]]) -> str:
             for value, what in zip(gained, ("the token to predict", "its input"), strict=True)
         ]
         parts.append(f"in {title} {listed(words)}")
-    return f"Over training the top layer {'; '.join(parts)}."
+    return f"Over training, the top layer {'; '.join(parts)}."
 
 
 INFORMATION = DeclaredFigure(
     name="over-training/information-plane",
     id="information-picture",
-    question="What do layers gain, and what do they give up for it?",
+    question="What do layers gain, and what do they give up?",
     how_to_read=(
-        "Across: nats of the input token that can be read from a layer's vectors; up: of the token to predict. "
-        "Each path is one layer, from its hollow mark along the arrows to the end of training; pale paths are low "
-        "layers.",
-        "The large dots are the checkpoint that the slider has come to. In a model that reads the token which it "
-        "has to name, both sides would be the same: masked models are shown with inputs corrupted as in training.",
+        "Across: how many nats about the input token can be read from a layer's vectors. Up: the same about the "
+        "token to predict. Each path is one layer: it starts at the hollow mark and follows the arrows to the "
+        "end of training. Pale paths are low layers.",
+        "The large dots are the checkpoint chosen with the slider. In a model that reads the very token it has "
+        "to predict, both axes would show the same, so masked models are shown with inputs corrupted as in "
+        "training.",
         CAVEAT,
     ),
     method=MUTUAL_INFORMATION,

@@ -28,8 +28,8 @@ _LAYER_METHOD = Method(
     title="Measures over training",
     text="""
     Each number is what an analysis of that checkpoint alone gives with the same settings: the same sentences and
-    occurrences, clusters fitted anew with the same seed. Settings are lighter than those of the other sections (fewer
-    occurrences), so that values of information and dimension cannot be compared with theirs.
+    occurrences, and clusters fitted anew with the same seed. The settings are lighter than in the other sections
+    (fewer occurrences), so values of information and dimension cannot be compared with theirs.
     """,
 )
 _MOST = 14  # measures to choose from
@@ -39,8 +39,8 @@ _GEOMETRY = {
     "self_similarity": "How alike are the occurrences of one word?",
     "intra_sentence_similarity": "How alike are the words of a sentence?",
     "explainable_variance": "How much of a word's variance lies along one direction?",
-    "intrinsic_dimension": "How many dimensions does the cloud have, by two nearest neighbours?",
-    "rogue_dimensions": "Which share of the anisotropy do three dimensions carry?",
+    "intrinsic_dimension": "What is the intrinsic dimension of the vectors (two nearest neighbours)?",
+    "rogue_dimensions": "What share of the anisotropy do three dimensions carry?",
 }
 
 
@@ -107,7 +107,7 @@ def _information(frame: pd.DataFrame) -> Iterator[_Kind]:
         (
             "information-hidden",
             "information: input, corrupted",
-            "How much of the token that goes in, with inputs corrupted as in training?",
+            "How much of the input token can be read, with inputs corrupted as in training?",
             of_input & corrupted,
         ),
     ):
@@ -135,8 +135,8 @@ def _lens(frame: pd.DataFrame) -> Iterator[_Kind]:
             f"lens-{lens}-{metric}".lower().replace(" ", "-").replace("_", "-"),
             f"{lens} lens: {metric}",
             "nats" if "loss" in str(metric) or "kl" in str(metric).lower() else "",
-            f"What would the layer predict if it were the last one ({lens} lens, {metric})? A lens without training "
-            "reads early layers badly early on.",
+            f"What would the layer predict if it were the last one ({lens} lens, {metric})? An untrained lens "
+            "reads low layers poorly early in training.",
             frame.loc[(frame["lens"] == lens) & (frame["metric"] == metric)],
         )
 
@@ -187,7 +187,7 @@ _SOURCES: tuple[tuple[TableSchema, Method, _Kinds], ...] = (
             "identity",
             "identity among neighbours",
             "",
-            "Which share of an occurrence's nearest vectors belongs to the same token?",
+            "What share of an occurrence's nearest vectors belong to the same token?",
         ),
     ),
     (LENS, _LAYER_METHOD, _lens),
@@ -207,7 +207,7 @@ def _layers(course: CheckpointTables) -> Drawn | None:
         panels=groups[0].panels,
         answer=[_sentence(course, measures[0])],
         caption=f"{checkpoints_note(course, data)} {f'Means over {seeds} seeds.' if seeds > 1 else 'One seed.'} All "
-        "panels and all steps of a measure have one scale.",
+        "panels and checkpoints of a measure share one scale.",
         payload={"metrics": groups},
         tables=[f"{name}_over_training" for name in dict.fromkeys(measure.table.name for measure in measures)],
         method=measures[0].method,
@@ -229,7 +229,7 @@ def _group(course: CheckpointTables, measure: LayerMeasure) -> PanelGroup:
                 Panel(spec=layer_cells(course.axis, own, ends, kind.unit), title=series.label)
                 for series, own in course.each(rows)
             ),
-            Panel(spec=profile, title="By layer, at the chosen step"),
+            Panel(spec=profile, title="By layer, at the chosen checkpoint"),
         ],
     )
 
@@ -254,15 +254,15 @@ def slug(name: str) -> str:
 LAYERS = DeclaredFigure(
     name="over-training/layers",
     id="layers-over-training",
-    question="When does each layer become what it is?",
+    question="When does each layer take its final form?",
     how_to_read=(
-        "Layers upwards, training from left to right: each column is a checkpoint, from halfway to the one before "
-        "to halfway to the next. The stronger the colour, the higher the value. The first column, left of the "
-        "break, is the model before its first update: what is there needs no training.",
-        "The frame is the checkpoint that the slider of this section has come to; the last panel shows its values "
-        "by layer, dotted lines those of the finished model.",
-        "Columns are as wide as the checkpoints are apart. On the axis of updates early changes are easy to see; "
-        "on that of the learning rate a change that the schedule alone brings about is a straight fade.",
+        "Layers upwards, training from left to right. Each column is a checkpoint and extends halfway to its "
+        "neighbours. The stronger the colour, the higher the value. The first column, left of the break, is the "
+        "model before its first update: whatever it shows needs no training.",
+        "The frame marks the checkpoint chosen with the slider of this section; the last panel shows its values "
+        "by layer, with dotted lines for the finished model.",
+        "Early changes are easy to see on the axis of updates; on the axis of the learning rate, a change that "
+        "the schedule alone causes is a steady fade.",
     ),
     method=_LAYER_METHOD,
     template=MEASURES_TEMPLATE,

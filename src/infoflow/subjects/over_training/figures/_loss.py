@@ -41,12 +41,12 @@ def _loss(course: CheckpointTables) -> Drawn | None:
     parts = []
     for series, own in course.each(table):
         curve = own.set_index("update")["value"]
-        parts.append(f"{series.label} {ends_words(curve, 'nats')}, half of it by update {half_by(curve):,}")
+        parts.append(f"{series.label} {ends_words(curve, 'nats')} (half of the fall by update {half_by(curve):,})")
     return Drawn(
         data=table,
         panels=[Panel(spec=_loss_chart(course, table))],
         answer=[f"Training loss fell in {listed(parts)}."],
-        caption=f"Training loss, each point the mean since the one before; {len(course.moments)} checkpoints. "
+        caption=f"Training loss; each point is the mean since the previous one. {len(course.moments)} checkpoints. "
         f"{band_words(int(table['seeds'].max()), over='')}.",
         payload={"series": [one.key for one in course.series(table)]},
     )
@@ -159,8 +159,9 @@ def _allocation(course: CheckpointTables) -> Drawn | None:
     return Drawn(
         data=data,
         panels=panels,
-        answer=[f"Of all layers most loss is removed by: {listed([_most(*each) for each in tables.items()])}."],
-        caption=f"Means over {int(rows['seed'].nunique())} seeds; sums until {data['update'].nunique() - 1} updates.",
+        answer=[f"Layers that lower the loss most: {listed([_most(*each) for each in tables.items()])}."],
+        caption=f"Means over {int(rows['seed'].nunique())} seeds; cumulative sums at {data['update'].nunique() - 1} "
+        "updates.",
         payload={"metrics": groups, "legend": legend},
     )
 
@@ -200,19 +201,19 @@ def _most(part: ModelStack, table: pd.DataFrame) -> str:
     curves = table[table["layer"] != _OUTSIDE].pivot_table(index="update", columns="layer", values="value")
     most = curves.iloc[-1].idxmax()
     curve = curves[most].dropna()
-    return f"{part.label} layer {most} ({number(curve.iloc[-1])} nats, half of them by update {half_by(curve):,})"
+    return f"{part.label} layer {most} ({number(curve.iloc[-1])} nats, half by update {half_by(curve):,})"
 
 
 LOSS = DeclaredFigure(
     name="over-training/loss",
     id="loss-over-training",
-    question="How did the loss fall, and where was it looked at?",
+    question="How did the loss fall, and which checkpoints were measured?",
     how_to_read=(
-        "Across: training. Up: the loss that the model was trained on, under dropout and the objective's own "
-        "noise. Below: the learning rate (grey, as far as the checkpoints tell it) and a tick for every checkpoint "
-        "that was measured: nothing can be told more exactly than from tick to tick.",
-        "Hollow marks: the loss on held-out sentences at each checkpoint; dashed grey: what unigram frequencies "
-        "would give. Losses of different objectives cannot be compared with each other.",
+        "Across: training. Up: the training loss, with dropout and the objective's own noise. Below: the "
+        "learning rate (grey, where the checkpoints record it) and a tick for every measured checkpoint. No time "
+        "in this section is more exact than the distance between two ticks.",
+        "Hollow marks: the loss on held-out sentences at each checkpoint; dashed grey: the loss of unigram "
+        "frequencies. Losses of different objectives cannot be compared.",
     ),
     method=PHASES,
     tables=(LEARNING_CURVES.name, TASK_SCORES.at_checkpoints),
@@ -223,11 +224,11 @@ ALLOCATION = DeclaredFigure(
     id="allocation-over-training",
     question="When does each layer lower the loss?",
     how_to_read=(
-        "Up: what the weights of a layer have taken off the loss on training sentences until then; a line that "
-        "falls raises it. Pale lines are low layers, dark ones high layers, dashed grey what stands outside the "
-        "layers (embeddings, output). All lines of a model together are the fall of its loss.",
-        "A layer that still removes loss after its states have settled (see convergence) goes on with what it has; "
-        "it need not become something else.",
+        "Up: how much the weights of a layer have lowered the loss on training sentences so far; where a line "
+        "falls, the layer raises the loss. Pale lines are low layers, dark lines high layers, dashed grey the "
+        "parts outside the layers (embeddings, output). The lines of a model add up to the fall of its loss.",
+        "A layer may still lower the loss after its states have settled (see convergence): it then refines what "
+        "it already does.",
     ),
     method=LOSS_CHANGE,
     tables=(ALLOCATION_STEPS.name,),

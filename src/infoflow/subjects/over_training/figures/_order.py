@@ -38,7 +38,7 @@ def _order(course: CheckpointTables) -> Drawn | None:
     table = _ordered(every)
     shown = "All" if len(table) == len(every) else f"The {len(table)} clearest of {len(every)}"
     seeds = int(table["seeds"].max())
-    medians = f"Dots are {seeds} seeds; marks, bars and order are their medians." if seeds > 1 else "One seed."
+    medians = f"Dots are the {seeds} seeds; marks, bars and order are medians over seeds." if seeds > 1 else "One seed."
     return Drawn(
         data=course[PHASES_TABLE.name].drop(columns=["series"]),
         panels=[
@@ -46,7 +46,7 @@ def _order(course: CheckpointTables) -> Drawn | None:
             for series, own in course.each(table)
         ],
         answer=[*_sentences(course, table), *_pairs_sentences(course, frame)],
-        caption=f"{shown} curves that change, by the middle of their change. {medians}",
+        caption=f"{shown} curves that change, sorted by the midpoint of the change. {medians}",
     )
 
 
@@ -77,7 +77,10 @@ def _pairs_sentences(course: CheckpointTables, frame: pd.DataFrame) -> Iterator[
         if found:
             parts.append(f"{series.label} {sum(found)} of {len(found)}")
     if parts:
-        yield f"Pairs in one order in every seed, whose checkpoints overlap in one seed at most: {listed(parts)}."
+        yield (
+            "Pairs of curves in the same order in every seed, with overlapping checkpoints in at most one seed: "
+            f"{listed(parts)}."
+        )
 
 
 def _pairs(frame: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
@@ -147,13 +150,13 @@ ORDER = DeclaredFigure(
     id="order-over-training",
     question="What comes first in training, and what last?",
     how_to_read=(
-        "A row is one curve over training, the earliest on top. The bar goes from the update at which a tenth of "
-        "its change was over to that of nine tenths; the upright mark is the half, a dot the half in one seed, and "
-        "the thin line goes to the checkpoints around it, in all seeds. Full bars: abrupt; paler: unresolved "
-        "(checkpoints too far apart to tell), gradual, unfinished. Hollow dots are bounds: the change is not over, "
-        "or had begun before the first checkpoint.",
-        "Two rows whose thin lines overlap cannot be told apart. Many curves change together behind the warm-up; "
-        "that two do says little by itself. “At warm-up”: within half a doubling of its end, so that the schedule "
+        "Each row is one curve over training, the earliest on top. The bar runs from a tenth to nine tenths of "
+        "the change. The upright mark is the midpoint, a dot the midpoint in one seed, and the thin line spans "
+        "the checkpoints around it over all seeds. Full bars: abrupt; paler bars: unresolved (checkpoints too "
+        "far apart), gradual or unfinished. Hollow dots are bounds: the change is not over, or began before the "
+        "first checkpoint.",
+        "Two rows whose thin lines overlap cannot be put in order. Many curves change together after warm-up, so "
+        "it says little that two of them do. “At warm-up”: within half a doubling of its end, so the schedule "
         "may be the reason.",
     ),
     method=PHASES,

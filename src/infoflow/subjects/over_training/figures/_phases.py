@@ -22,16 +22,16 @@ PHASES = Method(
     id="phases",
     title="Phases",
     text="""
-    Of each curve over log<sub>2</sub> <i>t</i>: levels are means of three points at each end; t10, t50 and t90 are the
-    crossings of its isotonic fit, each somewhere between two checkpoints. <i>Abrupt</i>: finished, a logistic beats
-    lines, a power and a relaxation by more than 6 of BIC, and from t10 to t90 it takes at most three doublings and a
-    third of the training. <i>Unresolved</i>: the same, but too few checkpoints lie in between. <i>Unfinished</i>, and
-    <i>started before</i> the first checkpoint: times are bounds. <i>Goes and returns</i>: the mean of three points in
-    the interior lies beyond the levels of both ends by more than four standard errors and a quarter of the change
-    between them. A relaxation at constant rate always takes 4.45 doublings, a straight line 3.17 and .8 of the
-    training. Over seeds: medians of the seeds whose change begins and ends in the training. Straight lines over
-    log<sub>2</sub> <i>t</i>, one after the other: one to four, chosen by BIC (least squares in standard errors, over
-    all places to cut).
+    Each curve is analysed over log<sub>2</sub> <i>t</i>. Its levels are means of three points at each end; t10, t50
+    and t90 are where its isotonic fit passes 10, 50 and 90% of the change, each somewhere between two checkpoints.
+    <i>Abrupt</i>: the change is finished, a logistic curve beats lines, a power law and a relaxation by more than 6
+    in BIC, and t10 to t90 takes at most three doublings and a third of the training. <i>Unresolved</i>: the same, but
+    too few checkpoints lie in between. <i>Unfinished</i>, and <i>started before</i> the first checkpoint: times are
+    bounds. <i>Goes and returns</i>: the mean of three interior points lies beyond the levels of both ends by more
+    than four standard errors and by more than a quarter of the change between them. A relaxation at constant rate
+    always takes 4.45 doublings; a straight line takes 3.17 doublings and 0.8 of the training. Over seeds: medians of
+    the seeds whose change begins and ends within the training. The straight pieces over log<sub>2</sub> <i>t</i>, one
+    to four, are fitted by least squares in standard errors over all possible cuts; BIC chooses their number.
     """,
 )
 SHOWN = ("abrupt", "unresolved", "gradual", "unfinished", "started before")
@@ -107,12 +107,12 @@ def _phases(course: CheckpointTables) -> Drawn | None:
         return None
     every = course[PHASES_TABLE.name]
     told = [f"{count} {verdict}" for verdict, count in every["verdict"].value_counts().items()]
-    lines = f"A line for each of {seeds} seeds." if seeds > 1 else "One seed; the band is its 95% interval."
+    lines = f"One line per seed ({seeds} seeds)." if seeds > 1 else "One seed; the band is its 95% interval."
     return Drawn(
         data=curves.merge(chosen[CURVE]).drop(columns="same_as", errors="ignore"),
         panels=panels,
-        answer=[f"Of {len(every)} curves (each model, seed and measure): {listed(told)}."],
-        caption=f"The clearest curves of each model, {_OF_TABLE} of a table at most: {len(chosen)} of "
+        answer=[f"{len(every)} curves (one per model, seed and measure): {listed(told)}."],
+        caption=f"The clearest curves of each model, at most {_OF_TABLE} per table: {len(chosen)} of the "
         f"{len(frame.drop_duplicates(CURVE))} that change. {lines}",
     )
 
@@ -213,13 +213,13 @@ def _returns(course: CheckpointTables) -> Drawn | None:
         f"{row.curve} ({number(float(row.extremum))} at update {short(row.turn)})" for row in every[:3].itertuples()
     ]
     others = ["others"] if len(every) > len(told) else []
-    counted = f"{len(own)} of {len(frame)} curves (each model, seed and measure) go and return"
+    counted = f"{len(own)} of {len(frame)} curves (one per model, seed and measure) go and return"
     return Drawn(
         data=own.drop(columns=["series"]),
         panels=_curve_panels(course, chosen, curves, _OF_RETURN),
         answer=[f"{counted}: {listed([*told, *others])}."],
-        caption=f"The curves that turn furthest, {len(chosen)} of {len(own.drop_duplicates(CURVE))}: their extremum "
-        "lies beyond the levels of both ends.",
+        caption=f"The {len(chosen)} of {len(own.drop_duplicates(CURVE))} curves that turn furthest beyond the levels "
+        "of both ends.",
     )
 
 
@@ -238,15 +238,16 @@ def _returns_over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
 PHASES_FIGURE = DeclaredFigure(
     name="over-training/phases",
     id="phases",
-    question="What changed at once, and what little by little?",
+    question="What changed abruptly, and what gradually?",
     how_to_read=(
-        "Across: training. Up: the measure. The shaded field goes from the update at which a tenth of the change "
-        "was over to that of nine tenths, the upright line is the half, and the bar at its foot reaches to the "
-        "checkpoints around that: no time is more exact. The word above says how the change came.",
-        "The strips below, one for each seed, are the straight pieces that fit its curve best; where the shade "
-        "changes, another piece begins. They are to look at, and no finding by themselves.",
-        "“At warm-up”: the half lies within half a doubling of the end of the warm-up, so that the schedule may be "
-        "the reason. A gradual change can be short on the axis of updates in the second half: look at tokens too.",
+        "Across: training. Up: the measure. The shaded area runs from a tenth to nine tenths of the change. The "
+        "upright line is the midpoint, and the bar at its foot spans the checkpoints around it: times are no "
+        "more exact than that. The title says how the curve changed.",
+        "The strips below, one per seed, are the straight pieces that fit the curve best; a new shade is a new "
+        "piece. They are a visual aid, not a finding.",
+        "“At warm-up”: the midpoint lies within half a doubling of the end of warm-up, so the schedule may be "
+        "the reason. Late in training, a gradual change can look short on the axis of updates: check the axis of "
+        "tokens too.",
     ),
     method=PHASES,
     tables=(PHASE_CURVES.name, PHASES_TABLE.name),
@@ -255,11 +256,10 @@ PHASES_FIGURE = DeclaredFigure(
 RETURNS_FIGURE = DeclaredFigure(
     name="over-training/returns",
     id="returns-over-training",
-    question="What went and came back?",
+    question="What changed and came back?",
     how_to_read=(
-        "The upright line is the extremum, the bar at its foot reaches to the checkpoints beside it. The shaded "
-        "field goes from the update at which half of the way out was over to that of half of the way back. Such a "
-        "curve has no single time of change, and none is told.",
+        "The upright line is the extremum, and the bar at its foot spans the checkpoints around it. The shaded "
+        "area runs from halfway out to halfway back. Such a curve has no single time of change, so none is given.",
     ),
     method=PHASES,
     tables=(PHASE_CURVES.name, PHASES_TABLE.name),

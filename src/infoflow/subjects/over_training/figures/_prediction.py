@@ -24,12 +24,12 @@ NGRAMS = Method(
     id="ngram-agreement",
     title="n-grams and context",
     text="""
-    <i>Q<sub>n</sub></i>: n-gram models of the training corpus in the model's own tokens, absolute discounting by .75
-    with interpolation; KL is the mean over positions of the divergence between <i>Q<sub>n</sub></i> and what the model
-    <i>P<sub>t</sub></i> predicts. In-context gain: <i>L<sub>i</sub></i> − <i>L<sub>j</sub></i>, the mean loss of tokens
-    around position <i>i</i> less that around <i>j</i>, at or above 0 where later tokens are easier; repeat gain: the
-    loss in the first copy of repeated random tokens less that in later ones. After Olsson et al. (2022), whose score
-    has the other sign.
+    <i>Q<sub>n</sub></i>: n-gram models of the training corpus in the model's own tokens, with absolute discounting by
+    0.75 and interpolation. KL is the mean divergence over positions between <i>Q<sub>n</sub></i> and the model's
+    predictions <i>P<sub>t</sub></i>. In-context gain: <i>L<sub>i</sub></i> − <i>L<sub>j</sub></i>, the mean loss of
+    tokens around position <i>i</i> minus that around <i>j</i>; it is positive where later tokens are easier. Repeat
+    gain: the loss in the first copy of repeated random tokens minus that in later copies. After Olsson et al. (2022),
+    whose score has the opposite sign.
     """,
 )
 _ORDERS = {1: "unigrams", 2: "bigrams", 3: "trigrams"}
@@ -94,7 +94,7 @@ def _gains(course: CheckpointTables) -> pd.DataFrame:
 
 def _corpus_note(course: CheckpointTables) -> str:
     frame = course[NGRAM_AGREEMENT.name]
-    return f" Counts are of {listed(sorted(set(map(str, frame['corpus']))))}." if "corpus" in frame else ""
+    return f" n-gram counts are from {listed(sorted(set(map(str, frame['corpus']))))}." if "corpus" in frame else ""
 
 
 def _group(course: CheckpointTables, table: pd.DataFrame, name: str, beside: list[Panel]) -> PanelGroup:
@@ -149,7 +149,7 @@ def _minimum_sentences(course: CheckpointTables, table: pd.DataFrame) -> list[st
         parts.append(
             f"{series.label} {listed([f'{row.line} at update {row.update:,}' for row in lowest.itertuples()])}"
         )
-    return [f"Most like n-grams of the corpus ({_title(str(first['measure'].iloc[0]))}): {'; '.join(parts)}."]
+    return [f"Closest to n-grams of the corpus ({_title(str(first['measure'].iloc[0]))}): {'; '.join(parts)}."]
 
 
 def _gain_sentences(course: CheckpointTables, gains: pd.DataFrame) -> list[str]:
@@ -203,11 +203,11 @@ AGREEMENT = DeclaredFigure(
     id="ngrams-over-training",
     question="Do models learn frequencies first, then short contexts, then long ones?",
     how_to_read=(
-        "Across: training, in all panels on one axis. n-grams: how far the model's predictions are from those of "
-        "counts; the lowest point of a line is when the model was most like such counts. A line that falls and "
-        "rises again has been passed through on the way to something better.",
-        "Gain: how much easier later tokens of a text are than early ones; dashed grey: the same of tokens whose "
-        "context cannot help. It would be surprising if the gain came before the bigrams.",
+        "Across: training, on the same axis in all panels. n-grams: how far the model's predictions are from "
+        "n-gram predictions; the model was closest to them at the lowest point of the line. A line that falls "
+        "and rises again is a stage that the model passed through.",
+        "Gain: how much easier later tokens of a text are than early ones; dashed grey: the same for tokens "
+        "whose context cannot help. It would be surprising if the gain came before the bigrams.",
     ),
     method=NGRAMS,
     tables=(NGRAM_AGREEMENT.at_checkpoints, IN_CONTEXT_LEARNING.at_checkpoints),
@@ -219,11 +219,11 @@ AGREEMENT = DeclaredFigure(
 POSITIONS = DeclaredFigure(
     name="over-training/loss-by-position",
     id="loss-by-position",
-    question="From how much context does the model predict?",
+    question="How much context does the model use?",
     how_to_read=(
-        "Across: how many tokens the model has read before. Up: the mean loss of the token there, at the "
-        "checkpoint that the slider has come to. A flat line uses no more context; a line that falls to the "
-        "right does.",
+        "Across: how many tokens the model has already read. Up: the mean loss of the next token, at the "
+        "checkpoint chosen with the slider. Where a line is flat, more context does not help; where it falls, it "
+        "does.",
     ),
     method=NGRAMS,
     tables=(LOSS_BY_POSITION.at_checkpoints,),

@@ -22,7 +22,7 @@ _PLACE = ["series", "stack", "kind", "layer", "head", "role"]
 _MOST_ROLES, _ROW = 14, 26
 _MOST_SETS, _TALL_ROW = 10, 40
 _BASE, _TALL = 0.94, 0.62  # of a set's row: position of 0, and the part up to 1
-_OVERLAPS = {"jaccard_previous": ("before", [1, 0]), "jaccard_final": ("last", [4, 3])}
+_OVERLAPS = {"jaccard_previous": ("previous", [1, 0]), "jaccard_final": ("last", [4, 3])}
 _CHANCE = "expected_previous"
 
 
@@ -212,7 +212,7 @@ def _overlaps(axis: TimeAxis, rows: pd.DataFrame, series: Series, roles: list[st
     for column, (told, dash) in _OVERLAPS.items():
         base, look = _overlap(rows, column, series), {"color": series.color, "strokeWidth": 1.6, "strokeDash": dash}
         layers.append(draw("line", base, at, look, detail="role:N", opacity=lit()))
-        tooltip = tips("role:N", "update:Q||,", "size:Q|heads", f"value:Q|overlap with the {told} set|.2f")
+        tooltip = tips("role:N", "update:Q||,", "size:Q|heads", f"value:Q|overlap with the {told} heads|.2f")
         layers.append(draw("point", base, at, TOUCH, size=90, tooltip=tooltip))
     names = pd.DataFrame({"role": roles, "y": [place + 0.27 for place in range(len(roles))]})
     layers.append(draw("text", names, ROW_NAME, x=Constant(2), y=y, text="role:N"))

@@ -44,9 +44,9 @@ _FIGURES = (
 )
 OVER_TRAINING = Section(
     id="over-training",
-    title="When does each layer and head become what it is?",
-    lead="The same measures at many moments of training, on the same tokens: what comes first, what comes last, and "
-    "what the schedule alone would explain.",
+    title="When do layers and heads take their final form?",
+    lead="The same measures on the same tokens at many checkpoints: what comes first, what comes last, and what "
+    "the schedule alone would explain.",
     names=names_of(_FIGURES),
 )
 

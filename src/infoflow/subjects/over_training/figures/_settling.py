@@ -25,13 +25,14 @@ CONVERGENCE = Method(
     id="convergence",
     title="Convergence",
     text="""
-    States of layer <i>l</i> after update <i>t</i> against those of a reference, on the same tokens. Normalised:
-    <i>c</i>(<i>t</i>) = (<i>s</i>(<i>t</i>) − <i>s</i>(0)) / (1 − <i>s</i>(0)), absent where 1 − <i>s</i>(0) &lt; .05;
-    a layer has settled at the last upward crossing of .9, linear in log<sub>2</sub> <i>t</i>. <i>States</i> carry what
-    all lower layers do; <i>blocks</i> are the update that a block makes of the finished model's own input, against its
-    finished update, so that depth does not add up. Null model: the finished weights with random directions added, each
-    tensor as far away as it was at that update. CKA and PWCCA do not see a rotation; displacement
-    (‖<i>X<sub>t</sub></i> − <i>X<sub>r</sub></i>‖ / ‖<i>X<sub>r</sub></i> − mean‖) does.
+    The states of layer <i>l</i> after update <i>t</i> are compared with those of a reference, on the same tokens.
+    Normalised: <i>c</i>(<i>t</i>) = (<i>s</i>(<i>t</i>) − <i>s</i>(0)) / (1 − <i>s</i>(0)), undefined where 1 −
+    <i>s</i>(0) &lt; .05. A layer has settled at the last upward crossing of .9, interpolated linearly in
+    log<sub>2</sub> <i>t</i>. <i>States</i> carry changes of all lower layers. <i>Blocks</i> compare the output of a
+    block on the finished model's own input with its final output, so changes of lower layers do not add up. Null
+    model: the finished weights plus random directions, each tensor as far from its end as it was at that update. CKA
+    and PWCCA ignore rotations; displacement (‖<i>X<sub>t</sub></i> − <i>X<sub>r</sub></i>‖ / ‖<i>X<sub>r</sub></i> −
+    mean‖) does.
     """,
 )
 _KINDS = {"state": "states", "block": "blocks"}
@@ -160,7 +161,7 @@ def _settled(course: CheckpointTables) -> str:
                 ends = known.iloc[[0, -1]].itertuples()
                 found = [f"layer {row.layer} by {number(round(row.time), 0)}" for row in ends]
                 parts.append(f"{series.label}, {label}: {listed(found)}")
-    return f"Nine tenths of the way to the end are gone after these updates. {'; '.join(parts)}." if parts else ""
+    return f"Updates after which nine tenths of the way to the end are done: {'; '.join(parts)}." if parts else ""
 
 
 def _nearest(course: CheckpointTables, table: pd.DataFrame) -> str:
@@ -168,7 +169,7 @@ def _nearest(course: CheckpointTables, table: pd.DataFrame) -> str:
     for series, own in course.each(first):
         average = own.groupby("layer")["value"].mean()
         parts.append(f"{series.label} layer {int(average.idxmax())}")
-    return f"Over all checkpoints nearest to its end is, in {listed(parts)}."
+    return f"Layer closest to its end, averaged over all checkpoints: {listed(parts)}."
 
 
 def _times(course: CheckpointTables) -> pd.DataFrame:
@@ -200,7 +201,7 @@ def _when(course: CheckpointTables) -> Drawn | None:
         ],
         answer=[_order_sentence(course, times)],
         caption=f"The last upward crossing of nine tenths of the way to the end, by {_SIMILARITIES.get(name, name)}; "
-        f"{counted(int(times['seeds'].max()), 'seed')}. Layers that hardly had to move have none.",
+        f"{counted(int(times['seeds'].max()), 'seed')}. Layers that hardly changed have none.",
     )
 
 
@@ -215,8 +216,8 @@ def _order_sentence(course: CheckpointTables, times: pd.DataFrame) -> str:
                 told.append(f"{label} {number(known['layer'].corr(known['time'], method='kendall'), 2)}")
         parts += [f"{series.label} {listed(told)}"] if told else []
     if not parts:
-        return "There are too few layers that settled to tell an order."
-    return f"Does time grow with depth (Kendall's τ, 1: always)? {'; '.join(parts)}."
+        return "Too few layers settled to give an order."
+    return f"Rank correlation of depth and settling time (Kendall's τ): {'; '.join(parts)}."
 
 
 def _times_chart(axis: TimeAxis, times: pd.DataFrame, series: Series) -> dict[str, Any]:
@@ -244,15 +245,15 @@ CURVES = DeclaredFigure(
     id="convergence",
     question="Which layers settle first?",
     how_to_read=(
-        "Across: training. Up: how near a layer is to what it is compared with; 1 (or a displacement of 0) is "
-        "equal. Pale lines are low layers, dark ones high layers.",
-        "Left: states. Equal noise in all layers would already make low states look settled, since whatever a "
-        "layer changes reaches all layers above it. Right: blocks, each on the finished model's own input, where depth "
-        "does not add up. That low layers settle first is shown only where both say so.",
-        "The grey field is the null model, from its lowest to its highest layer: the finished weights, disturbed "
-        "at random by as much as they still had to move. Above it a layer has settled: what is left to move hardly "
-        "matters. In it, it is as near to its end as so little movement makes anything. Below it, what is left "
-        "matters more than chance.",
+        "Across: training. Up: how close a layer is to its reference; 1 (or a displacement of 0) means equal. "
+        "Pale lines are low layers, dark lines high layers.",
+        "Left: states. A change in one layer reaches all layers above it, so even equal noise in all layers "
+        "would make low states look settled. Right: blocks, each on the finished model's own input, where "
+        "changes of lower layers do not add up. Low layers settle first only if both panels say so.",
+        "The grey area is the null model, from its lowest to its highest layer: the finished weights, disturbed "
+        "at random by as much as they still had to move. Above it, a layer has settled: its remaining movement "
+        "hardly matters. Inside it, the layer is as close to its end as random weights at that distance. Below "
+        "it, the remaining movement matters more than random movement.",
     ),
     method=CONVERGENCE,
     tables=(CONVERGENCE_TABLE.name, CONVERGENCE_TIME.name),
@@ -266,11 +267,11 @@ TIMES = DeclaredFigure(
     id="convergence-times",
     question="When has each layer settled?",
     how_to_read=(
-        "A row per layer, training from left to right. Full dots: states; hollow dots: blocks on the finished "
-        "model's input. The bar goes from the checkpoint before the crossing to the one behind it: no time is more "
-        "exact than that.",
-        "Dots that lean to the right going up mean that low layers settle first. Full dots lean even under equal "
-        "noise; look whether the hollow ones do.",
+        "One row per layer, training from left to right. Full dots: states; hollow dots: blocks on the finished "
+        "model's input. The bar spans the checkpoints before and after the crossing: times are no more exact "
+        "than that.",
+        "If dots move to the right going up, low layers settle first. Full dots do so even under equal noise; "
+        "check the hollow ones.",
     ),
     method=CONVERGENCE,
     tables=(CONVERGENCE_TIME.name,),

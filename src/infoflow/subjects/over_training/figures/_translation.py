@@ -20,16 +20,17 @@ TRANSLATION = Method(
     text="""
     Greedy translations of fixed sentences at each checkpoint. LM score: mean log-probability per token under n-gram
     models of the target side. FRS: fuzzy reordering score, 1 − jumps / (<i>n</i> + 1) of the aligned source words in
-    target order (A; B without start and end), by one aligner that knows no model. Source share: relevance of the source
-    tokens, as a share of source and prefix, for the prediction at each target position, under teacher forcing. After
-    Voita, Sennrich and Titov (2021). Shares depend on the rule: read none as absolute.
+    target order (A; B without start and end), with one aligner that is independent of all models. Source share: the
+    relevance of the source tokens for the prediction at each target position, as a share of source and prefix, under
+    teacher forcing. After Voita, Sennrich and Titov (2021). Shares depend on the attribution rule, so none is
+    absolute.
     """,
 )
 _FAMILIES = {
     "lm_score": ("as a language model of the target", "LM score (nats)", ("lm_score", "lm score")),
     "quality": ("quality", "BLEU, chrF (share of their end)", ("bleu", "chrf")),
     "order": ("word order", "share", ("frs", "tau", "monoton", "reorder")),
-    "unigram": ("words by how frequent they are", "unigram precision", ("unigram", "precision")),
+    "unigram": ("words by frequency", "unigram precision", ("unigram", "precision")),
 }
 """Measures that share a panel: its title, its axis, and words in their names."""
 _NAMES = {"frs_a": "FRS (A)", "frs_b": "FRS (B)", "tau_share": "τ share", "bleu": "BLEU", "chrf": "chrF"}
@@ -68,7 +69,7 @@ def _stages(course: CheckpointTables) -> Drawn | None:
     return Drawn(
         data=table,
         panels=_panels(course, table, "family", titles | others),
-        answer=[f"Highest at: {listed(highest)}."],
+        answer=[f"Highest values: {listed(highest)}."],
         caption=f"{notes(course, table)}{_degenerate(frame)}",
     )
 
@@ -123,8 +124,8 @@ def _source(course: CheckpointTables) -> Drawn | None:
         data=table,
         panels=_panels(course, table, "measure", {label: (label, "") for label in _OF_SOURCE.values()}),
         answer=[f"Source share: {listed(told)}."] if told else [],
-        caption=f"{notes(course, table)} Means over target positions from the second on: "
-        "at the first, only the start symbol could matter beside the source.",
+        caption=f"{notes(course, table)} Means over target positions from the second on: at the first, the only "
+        "prefix is the start symbol.",
     )
 
 
@@ -133,11 +134,11 @@ STAGES = DeclaredFigure(
     id="translation-stages",
     question="How does a model learn to translate: words, fluency, order?",
     how_to_read=(
-        "Four views of the same translations. As a language model: how likely they are under n-grams of the target "
-        "language, whatever the source says; lines that overshoot and come back show a stage of fluent text that "
-        "does not translate. Quality: BLEU and chrF, each as a share of its end.",
-        "Word order: 1 means the order of the source. Order that still moves after quality has become flat was "
-        "learned last.",
+        "Four views of the same translations. As a language model: how likely they are under n-grams of the "
+        "target language, regardless of the source; a line that overshoots and comes back shows a stage of "
+        "fluent text that does not translate. Quality: BLEU and chrF, each as a share of its final value.",
+        "Word order: 1 means the order of the source. If it still changes after quality has flattened, word "
+        "order was learned last.",
     ),
     method=TRANSLATION,
     tables=(TRANSLATION_STAGES.at_checkpoints,),
@@ -147,11 +148,10 @@ STAGES = DeclaredFigure(
 SOURCE = DeclaredFigure(
     name="over-training/source-contribution",
     id="source-contribution",
-    question="Does translation look at its source more, or less, as it learns?",
+    question="Does translation rely more or less on its source as it learns?",
     how_to_read=(
-        "Up: how much of the relevance for the next token lies on source tokens rather than on the tokens that "
-        "were already produced. A line for each rule by which relevance is given back: what only one rule shows is a "
-        "property of that rule.",
+        "Up: how much of the relevance for the next token lies on source tokens rather than on the tokens "
+        "already produced. One line per attribution rule: what only one rule shows is a property of that rule.",
     ),
     method=TRANSLATION,
     tables=(SOURCE_CONTRIBUTION.at_checkpoints,),

@@ -19,8 +19,9 @@ Level = Literal["note", "warning", "error"]
 CHECKPOINT_CHECKS = TableSchema(
     name="checkpoint_checks",
     version=1,
-    description="What is odd about the checkpoints of a training. An error makes one a suspect, which is left out of "
-    "the other tables unless asked for.",
+    description="Anomalies of the checkpoints of a training. A checkpoint with an error is left out of the "
+    "other tables "
+    "unless requested.",
     over_training=True,
     columns=(
         Column(name="name", dtype="string", unit="", description="of the checkpoint: its folder or revision"),
@@ -34,8 +35,13 @@ CHECKPOINT_CHECKS = TableSchema(
             "K11 another step than its name says, K12 missing, or norms that jump",
         ),
         Column(name="level", dtype="string", unit="", description="note, warning or error"),
-        Column(name="value", dtype="float64", unit="as the check", description="what was found; NaN: no number"),
-        Column(name="limit", dtype="float64", unit="as the check", description="from where on it is odd; NaN: none"),
+        Column(name="value", dtype="float64", unit="as the check", description="measured value; NaN: no number"),
+        Column(
+            name="limit",
+            dtype="float64",
+            unit="as the check",
+            description="limit from which it is an anomaly; NaN: none",
+        ),
         Column(
             name="other_step",
             dtype="int64",

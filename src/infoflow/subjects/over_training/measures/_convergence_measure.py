@@ -29,9 +29,10 @@ DISPLACEMENT = "displacement"
 CONVERGENCE = TableSchema(
     name="convergence",
     version=1,
-    description="How similar the states of each layer, and what each block adds on the reference's own input, are to "
-    "those of the reference, on the same tokens. A lower layer may be near its end because less is below it: compare "
-    "states with blocks, and both with `null`.",
+    description="Similarity to a reference of each layer's states, and of what each block adds on the reference's own "
+    "input, on the same tokens. A lower layer may be close to its end only because it has fewer "
+    "layers below "
+    "it: compare states with blocks, and both with `null`.",
     light=True,
     over_training=True,
     made_by="a plan with a schedule in [checkpoints] makes it",

@@ -19,8 +19,8 @@ _EQUAL = 1e-6  # float32 states of equal inputs differ by less, relative to thei
 EFFECTIVE_RANK = TableSchema(
     name="effective_rank",
     version=2,
-    description="Over how many directions a layer's states spread: exp of the entropy of the shares that the "
-    "eigenvalues of their covariance have of its trace.",
+    description="Number of directions over which a layer's states spread: exp of the entropy of the normalised "
+    "eigenvalues of their covariance.",
     light=True,
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),

@@ -15,8 +15,9 @@ from ._frequency_deciles import frequency_deciles
 EMBEDDING_CHANGE = TableSchema(
     name="embedding_change",
     version=1,
-    description="How far rows of the input's embedding matrix still are from those of the last checkpoint: deciles of "
-    "the types of the counted text.",
+    description="Distance of rows of the input embedding matrix from those of the last checkpoint: deciles of "
+    "the types "
+    "of the counted text.",
     light=True,
     columns=(
         Column(

@@ -17,7 +17,7 @@ from ._token_losses import TokenLosses
 LOSS_BY_FREQUENCY = TableSchema(
     name="loss_by_frequency",
     version=1,
-    description="Mean loss of frequent and of rare tokens: deciles of the types of the counted text.",
+    description="Mean loss of frequent and rare tokens, by decile of the types in the counted text.",
     light=True,
     columns=(
         Column(

@@ -23,8 +23,9 @@ LOSS_BY_POSITION = TableSchema(
             name="position",
             dtype="int64",
             unit="tokens",
-            description="place of the predicted token among the ordinary ones of its text, from 1; the token that ends "
-            "a text stands after its last",
+            description="position of the predicted token among the ordinary tokens of its text, from 1; the "
+            "end-of-text "
+            "token comes after the last",
         ),
         *estimate_columns(
             "nats per token",

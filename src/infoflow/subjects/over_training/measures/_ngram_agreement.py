@@ -27,9 +27,9 @@ _DRAWN: WeakKeyDictionary[NgramModel, dict[Any, list[np.ndarray]]] = WeakKeyDict
 NGRAM_AGREEMENT = TableSchema(
     name="ngram_agreement",
     version=1,
-    description="How near a model's predictions are to n-gram models of the text in `corpus`, in the model's own "
-    "tokens. A masked LM is compared at its hidden tokens, with bigrams where the neighbour is visible; a decoder of "
-    "translations, which sees its source too, as the language model that it is of its target.",
+    description="How close a model's predictions are to n-gram models of the text in `corpus`, in the model's own "
+    "tokens. A masked LM is compared at its hidden tokens, with bigrams where the neighbour is visible; a "
+    "decoder of translations, which sees its source too, as the language model that it is of its target.",
     light=True,
     columns=(
         Column(name="order", dtype="int64", unit="tokens", description="n: 1 unigram, 2 bigram, 3 trigram"),

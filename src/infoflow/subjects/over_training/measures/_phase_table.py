@@ -24,8 +24,9 @@ PHASES = TableSchema(
     name="phases",
     version=2,
     description="Curves over training: their levels at both ends, when a tenth, a half and nine tenths of the change "
-    "were over, and whether it came at once. No time is more exact than the checkpoints around it. Errors are those of "
-    "the choice of sentences.",
+    "were done, and whether it was abrupt. No time is more exact than the checkpoints around it. "
+    "Errors are "
+    "those of the choice of sentences.",
     over_training=True,
     made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(

@@ -16,8 +16,9 @@ _CHANGED = ("abrupt", "gradual", "unresolved")
 PHASES_OVER_SEEDS = TableSchema(
     name="phases_over_seeds",
     version=2,
-    description="Phases of the same curve in several seeds: how far they agree. Seeds without a change, and those with "
-    "one that had begun before the first checkpoint or is not over at the last, are counted and give no time.",
+    description="Agreement between the phases of the same curve in several seeds. Seeds without a change, or with a "
+    "change that began before the first checkpoint or is not over at the last, are counted but give "
+    "no time.",
     columns=(
         Column(name="objective", dtype="string", unit="", description="of the models"),
         Column(name="variant", dtype="string", unit="", description="of the objective"),

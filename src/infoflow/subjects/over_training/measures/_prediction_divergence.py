@@ -19,14 +19,14 @@ _ALL = -1
 PREDICTION_DIVERGENCE = TableSchema(
     name="prediction_divergence",
     version=1,
-    description="How far a checkpoint's predictions are from those of the last checkpoint on the same tokens.",
+    description="Divergence of a checkpoint's predictions from those of the last checkpoint on the same tokens.",
     light=True,
     columns=(
         Column(
             name="position",
             dtype="int64",
             unit="tokens",
-            description="place of the predicted token, from 1; -1: mean over all predicted tokens",
+            description="position of the predicted token, from 1; -1: mean over all predicted tokens",
         ),
         *estimate_columns(
             "nats per token",

@@ -37,7 +37,7 @@ ROLE_TURNOVER = TableSchema(
     name="role_turnover",
     version=2,
     description="The heads that hold a role at each checkpoint: how many, and how many of them are the same as at the "
-    "checkpoint before and at the last one, beside what two random sets of those sizes share.",
+    "previous and at the last checkpoint; the control is the overlap of two random sets of those sizes.",
     over_training=True,
     made_by="a plan with a schedule in [checkpoints] makes it",
     columns=(

@@ -16,7 +16,7 @@ from ._prediction_divergence import PREDICTION_DIVERGENCE, prediction_divergence
 SEED_DIVERGENCE = replace(
     PREDICTION_DIVERGENCE,
     name="seed_divergence",
-    description="How far a checkpoint's predictions are from those of another seed at the same update, on the same "
+    description="Divergence of a checkpoint's predictions from those of another seed at the same update, on the same "
     "tokens.",
     light=False,
     made_by="a plan of two seeds or more with seed_divergence in the light or heavy of its [checkpoints] makes it",

@@ -29,8 +29,9 @@ _NO_ORDER = -1
 TRANSLATION_STAGES = TableSchema(
     name="translation_stages",
     version=2,
-    description="What greedy translations of some sentences are like: as text of the target language, word by word, "
-    "and in their order.",
+    description="Properties of greedy translations of some sentences: as text of the target language, word by "
+    "word, and "
+    "in word order.",
     light=True,
     columns=(
         Column(

@@ -25,8 +25,9 @@ _COMPARED = {
 WEIGHT_CHANGE = TableSchema(
     name="weight_change",
     version=1,
-    description="Size of a model's matrices, and how far they have moved. Vectors (biases, gains of norms) are left "
-    "out: they begin alike in every training. Tied matrices and layers that are run again count once.",
+    description="Size of a model's matrices, and how far they have moved. Vectors (biases, gains of norms) are "
+    "left out, "
+    "since they start equal in every training. Tied matrices and repeated layers count once.",
     light=True,
     columns=(
         Column(

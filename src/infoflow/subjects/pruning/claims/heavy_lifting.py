@@ -25,11 +25,10 @@ _V1_READS: dict[str, Reading] = {"removable": removable_share()}
     "heads:V1",
     "Most of a translation encoder's heads can be removed at almost no cost.",
     source=HEAVY_LIFTING,
-    published="38 of 48 heads go at .15 BLEU (WMT English-Russian, 29.6), 44 of 48 at .25 (OpenSubtitles, 32.4); then "
-    "the curve falls: 5 heads 29.0 and 2 heads 28.25, 1 head 31.7",
-    statistic="along a sweep of penalties on learned gates, decoder frozen, over half of the encoder's heads go "
-    "before the "
-    f"quality is worse by {CHEAP['bleu']} BLEU (without BLEU: {CHEAP['loss']} nats per token)",
+    published="38 of 48 heads can be removed at .15 BLEU (WMT English-Russian, 29.6), 44 of 48 at .25 (OpenSubtitles, "
+    "32.4); then the curve falls: 5 heads 29.0 and 2 heads 28.25, 1 head 31.7",
+    statistic="in a sweep of penalties on learned gates with a frozen decoder, over half of the encoder's heads can be "
+    f"removed before quality drops by {CHEAP['bleu']} BLEU (without BLEU: {CHEAP['loss']} nats per token)",
     reads=_V1_READS,
     controls=(
         Control(
@@ -61,17 +60,17 @@ _UNITS = ("BLEU", "nats per token")
 
 @claim(
     "heads:V2",
-    "A pruned model is better than one that was trained from scratch with the same heads.",
+    "A pruned model is better than a model trained from scratch with the same heads.",
     source=HEAVY_LIFTING,
     published="BLEU by encoder, decoder and cross-attention heads left, pruned against scratch: WMT 14/31/30 29.62 "
     "and 29.47, 12/21/25 29.36 and 28.95, 8/13/15 29.06 and 28.56, 5/9/12 28.90 and 28.41; OpenSubtitles 27/31/46 "
     "32.24 and 32.23, 13/17/31 32.23 and 31.98, 6/9/13 32.27 and 31.84",
-    statistic="mean over the points of the sweep of the BLEU (without it: the loss) of the pruned model less that of "
-    "a model that had its heads from the start and as many updates, above 0",
+    statistic="BLEU (without it: the loss) of the pruned model minus that of a model trained with the same heads from "
+    "the start and for as many updates, mean over the steps of the sweep: above 0",
     reads=_V2_READS,
     controls=(
         Control(
-            name="as many random heads of the converged model for the pruned one",
+            name="converged model with as many random heads instead of the pruned one",
             reads={"gap": pruned_less_scratch(RANDOM)},
         ),
     ),
@@ -100,9 +99,9 @@ _V3_READS: dict[str, Reading] = {"alive": alive_by_kind()}
     source=HEAVY_LIFTING,
     published="encoder, decoder and cross-attention heads left of 48 each: WMT 14/31/30, 12/21/25, 8/13/15, 5/9/12; "
     "OpenSubtitles 27/31/46, 13/17/31, 6/9/13; by layer in a figure without numbers",
-    statistic="alive share of each kind's heads, mean over the points of a sweep with gates on all heads: "
-    "cross-attention above the decoder's self-attention above the encoder's; lower above upper half of the decoder's "
-    "layers in self-attention, and the reverse in cross-attention",
+    statistic="share of heads of each kind that survive, mean over the steps of a sweep with gates on all heads: "
+    "cross-attention above the decoder's self-attention above the encoder's; lower above upper half of the "
+    "decoder's layers in self-attention, and the reverse in cross-attention",
     reads=_V3_READS,
     controls=(
         Control(
@@ -154,13 +153,12 @@ _V4_READS: dict[str, Reading] = {"survive": surviving_roles()}
 
 @claim(
     "heads:V4",
-    "The heads that survive pruning keep the functions that the encoder had.",
+    "The heads that survive pruning keep the functions of the encoder.",
     source=HEAVY_LIFTING,
     published="the model with 17 of 48 encoder heads keeps all functions; they go one after the other below that",
-    statistic=f"over {MOST:.0%} of the roles that some encoder head of the converged model has are still some "
-    f"living head's "
-    "at the point of the sweep nearest to 17 of 48 heads, with fewer than half of them left; roles are measured "
-    "again there, by the same thresholds",
+    statistic=f"of the roles that encoder heads of the converged model have, over {MOST:.0%} are still held by some "
+    "surviving head at the sweep step closest to 17 of 48 heads, with fewer than half of the heads left; "
+    "roles are measured again there, with the same thresholds",
     reads=_V4_READS,
     controls=(
         Control(
@@ -193,7 +191,7 @@ _V5_READS: dict[str, Reading] = {"undecided": undecided_gates()}
 
 @claim(
     "heads:V5",
-    "Learned gates decide: in the end nearly all of them are 0 or 1.",
+    "Learned gates are decisive: in the end, nearly all of them are 0 or 1.",
     source=HEAVY_LIFTING,
     published="almost all gates are exactly 0 or 1 after training, in words without a number",
     statistic=f"at the largest penalty of the sweep under {FEW:.0%} of the gates evaluate to neither 0 nor 1",

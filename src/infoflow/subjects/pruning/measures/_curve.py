@@ -28,7 +28,7 @@ _SCALES: dict[str, Scale] = {"bleu": "percent", "loss": "positive"}
 PRUNING = TableSchema(
     name="pruning",
     version=3,
-    description="quality of a model against the number of its heads that are left, by how they were chosen",
+    description="Quality of a model by the number of heads left and the method that chose them.",
     made_by="a plan that says [pruning] on = true makes it",
     columns=(
         Column(
@@ -45,8 +45,9 @@ PRUNING = TableSchema(
             name="scope",
             dtype="string",
             unit="",
-            description="heads that could go: all, those of one kind (encoder-self, decoder-self, decoder-cross) or of "
-            "several (with commas between); empty for unpruned and recovered-all",
+            description="heads that could be removed: all, those of one kind (encoder-self, decoder-self, "
+            "decoder-cross) "
+            "or of several (with commas between); empty for unpruned and recovered-all",
         ),
         Column(
             name="draw", dtype="int64", unit="", description="seed of gates or training, or number of the random order"
@@ -90,7 +91,7 @@ PRUNING = TableSchema(
 PRUNED_HEADS = TableSchema(
     name="pruned_heads",
     version=2,
-    description="which heads are left at each point of a pruning sweep",
+    description="Heads left at each step of a pruning sweep.",
     made_by="a plan that says [pruning] on = true makes it",
     columns=(
         Column(name="method", dtype="string", unit="", description="how heads were chosen, as in the table pruning"),

@@ -24,8 +24,8 @@ _NAMES = {"value": "score", "holds": "present"}
 PRUNED_ROLES = TableSchema(
     name="pruned_roles",
     version=2,
-    description="roles of heads, measured again at each point of a pruning sweep: by the same thresholds, on the same "
-    "sentences. A removed head still attends, so it has scores; what it attends to reaches nobody",
+    description="Roles of heads, measured again at each step of a pruning sweep with the same thresholds on the same "
+    "sentences. A removed head still attends, so it has scores, but its output is not used.",
     made_by="a plan that says [pruning] on = true makes it",
     columns=(
         Column(name="method", dtype="string", unit="", description="how heads were chosen, as in the table pruning"),

@@ -30,12 +30,12 @@ _R2_READS = _reads(READERS)
 
 @claim(
     "retrieval:R-2",
-    "Trained with retrieval, weights hold less knowledge about the world.",
+    "Models trained with retrieval store less world knowledge in their weights.",
     source=MORE_ROOM,
     published="retrieval-augmented models save substantially less world knowledge in their weights (no number)",
-    statistic=f"stored bits of a frequent trained fact without a passage: closed-book above both readers by {LEAST} as "
-    "they are, and after a short training without passages; and more than reading useless passages explains (our "
-    "thresholds)",
+    statistic="stored bits of a frequent trained fact without a passage: the closed-book reader is above both other "
+    f"readers by {LEAST}, before and after a short training without passages, and by more than reading "
+    "useless passages explains (our thresholds)",
     reads=_R2_READS,
     controls=(
         Control(name="reader of random passages", reads=_reads(dict.fromkeys(READERS, READ_RANDOM))),
@@ -132,11 +132,12 @@ _R4_READS = _r4_reads(RETRIEVE_LEARNED)
 
 @claim(
     "retrieval:R-4",
-    "Capacity that retrieval frees goes to language: syntax inside a sentence gets better.",
+    "Retrieval frees capacity for language: syntax within sentences improves.",
     source=MORE_ROOM,
     published="better at local context and syntax, worse at global context (abstract; no number)",
     statistic=f"structural and label probes on generated grammar: with passages more than {POINT} above the "
-    "closed-book reader (our threshold); loss on masked words of such sentences below its own",
+    "closed-book "
+    "reader (our threshold); loss on masked words of such sentences below that of the closed-book reader",
     reads=_R4_READS,
     controls=(
         Control(name="reader of random passages", reads=_r4_reads(READ_RANDOM)),

@@ -51,8 +51,8 @@ def hinders(curves: Curves, verdict: str) -> str | None:
     if effect >= NOTHING:
         return None
     return (
-        f"without a document, restoring the subject's last token gives back a probability of {short(effect)}, below "
-        f"{NOTHING}: no stored fact is used that a document could replace"
+        f"without a document, restoring the subject's last token restores a probability of {short(effect)}, below "
+        f"{NOTHING}: there is no use of a stored fact that a document could replace"
     )
 
 
@@ -63,7 +63,8 @@ def hinders(curves: Curves, verdict: str) -> str | None:
     published="average indirect effect at the subject's last token .2 → .0375; without attention from the last token "
     "to the subject below 5 % are lost, without that to the attribute 20–25 %",
     statistic=f"passages about two entities: largest effect of restoring the subject's last token below {RATIO} "
-    f"of that without a document; forbidding mask→object costs over {TIMES} times as much as mask→subject (our "
+    "of that "
+    f"without a document; knocking out mask→object costs over {TIMES} times as much as mask→subject (our "
     "thresholds)",
     reads=_R15_READS,
     controls=(
@@ -214,12 +215,13 @@ _R18_READS: dict[str, Reading] = {
 
 @claim(
     "retrieval:R-18",
-    "Readers trained with retrieval follow the document, others their memory; the more so the oftener a fact was seen.",
+    "Readers trained with retrieval follow the document and others their memory, the more so the more often a "
+    "fact was seen.",
     source=KNOWLEDGE_CONFLICTS,
     published="memorisation ratios differ much between models and grow with how often a fact was seen (as summarised)",
-    statistic=f"documents that contradict a trained fact: memorisation ratio of the closed-book reader above the "
-    f"other's by {_R18_RATIO}, rising with exposure; right answers beside a random document above by {RIGHT} (our "
-    "thresholds)",
+    statistic="documents that contradict a trained fact: the memorisation ratio of the closed-book reader is above the "
+    f"other's by {_R18_RATIO} and rises with exposure; its right answers with a random document are above by "
+    f"{RIGHT} (our thresholds)",
     reads=_R18_READS,
     controls=(
         seeds_alone(
@@ -263,7 +265,7 @@ _R19_READS = _reads(RETRIEVE_LEARNED, OWN)
     "Retrieval helps rare facts most.",
     source=RARE_FACTS,
     published="retrieval gains on questions about rarely mentioned entities, least on popular ones (recalled)",
-    statistic="right answers with passages less those of the closed-book reader, trained facts: a gain on the rarest, "
+    statistic="right answers with passages minus those of the closed-book reader, trained facts: a gain on the rarest, "
     "and larger than on the most frequent",
     reads=_R19_READS,
     controls=(

@@ -39,9 +39,10 @@ _R5_READS = _reads(RETRIEVE_LEARNED, OWN)
 
 @claim(
     "retrieval:R-5",
-    "Another index changes what the model answers, without training.",
+    "A different index changes the model's answers without training.",
     source=RAG,
-    published="questions about world leaders: 70 and 68 % right with their year's index, 12 and 4 % with the other",
+    published="questions about world leaders: 70 and 68 % right with the index of their year, 12 and 4 % with "
+    "the other",
     statistic=f"right answers with the edited index, changed facts and new entities: above {NEW}; answers as before: "
     f"below {OLD} (our thresholds)",
     reads=_R5_READS,
@@ -81,12 +82,13 @@ _R7_READS = _BM25 | _both(RETRIEVE_LEARNED, "different") | _SAME
 
 @claim(
     "retrieval:R-7",
-    "Learned dense search beats BM25 where questions use other words than passages, not where names decide.",
+    "Learned dense retrieval beats BM25 if questions use different words than passages, but not if names decide.",
     source=RAG,
-    published="RAG, dev: Natural Questions 43.5 and 44.0 beside 29.7 and 31.8 with BM25, FEVER 74.5 beside 75.1 "
-    "(table 6); DPR, top 20: 78.4 beside 59.1 on Natural Questions, 63.2 beside 68.8 on SQuAD",
-    statistic=f"first passage right, and answers right on facts held out: learned above BM25 by {AHEAD} in a world of "
-    f"other words, at most {TIE} in one of the same words (our thresholds)",
+    published="RAG, dev: Natural Questions 43.5 and 44.0 against 29.7 and 31.8 with BM25, FEVER 74.5 against 75.1 "
+    "(table 6); DPR, top 20: 78.4 against 59.1 on Natural Questions, 63.2 against 68.8 on SQuAD",
+    statistic=f"first passage right, and answers right on facts held out: learned above BM25 by {AHEAD} in a "
+    "world with "
+    f"different words, by at most {TIE} in one with the same words (our thresholds)",
     reads=_R7_READS,
     controls=(
         seeds_alone(
@@ -132,7 +134,7 @@ _R8_READS: dict[str, Reading] = {
     "retrieval:R-8",
     "Training the retriever helps beyond a good start.",
     source=RAG,
-    published="Natural Questions, dev: 44.0 beside 41.2 with a frozen retriever (RAG-Sequence), 43.5 beside 37.8 "
+    published="Natural Questions, dev: 44.0 against 41.2 with a frozen retriever (RAG-Sequence), 43.5 against 37.8 "
     "(RAG-Token; table 6)",
     statistic="right answers on trained facts and on facts held out: learned above frozen retriever",
     reads=_R8_READS,
@@ -167,7 +169,7 @@ _R20_READS: dict[str, Reading] = {"sequence": by_passages(RAG_SEQUENCE), "token"
 
 @claim(
     "retrieval:R-20",
-    "Sequence models gain from more passages at test; token models are best with few.",
+    "Sequence models gain from more passages at test time; token models are best with few.",
     source=RAG,
     published="RAG-Sequence rises throughout, RAG-Token peaks at 10 passages (figure 3)",
     statistic=f"right answers on dates with 1, 2, 4, 8 passages: no step falls by more than {FALL} (our margin) with "

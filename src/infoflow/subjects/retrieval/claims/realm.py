@@ -42,10 +42,10 @@ _R1_READS = _reads({facts: knows(RETRIEVE_LEARNED, facts, OWN, weight=weight) fo
     "retrieval:R-1",
     "At equal readers, reading beats remembering.",
     source=REALM,
-    published="exact match on Natural Questions 39.2 and 40.4, beside 34.5 of a closed-book T5 with 34 times the "
+    published="exact match on Natural Questions 39.2 and 40.4, against 34.5 for a closed-book T5 with 34 times the "
     "parameters (table 1)",
-    statistic=f"right answers with passages that are found less those of the closed-book reader: above {LEAST} on "
-    "facts in passages alone, above 0 on the rarest trained ones (our thresholds)",
+    statistic=f"right answers with the passages found minus those of the closed-book reader: above {LEAST} on held-out "
+    "facts, above 0 on the rarest trained ones (our thresholds)",
     reads=_R1_READS,
     controls=(
         Control(
@@ -126,7 +126,8 @@ _R9_READS: dict[str, Reading] = {
     "retrieval:R-9",
     "Masking salient spans matters for learning to search.",
     source=REALM,
-    published="exact match 38.2, beside 32.3 (tokens) and 35.3 (spans); recall@5 38.5, beside 24.2 and 26.1 (table 2)",
+    published="exact match 38.2, against 32.3 (tokens) and 35.3 (spans); recall@5 38.5, against 24.2 and 26.1 "
+    "(table 2)",
     statistic=f"first passage right after equal updates: salient spans above random tokens and random spans by "
     f"{_R9_LEAST} "
     "(our threshold)",
@@ -161,7 +162,7 @@ _R10_READS: dict[str, Reading] = {"fresh": found(RETRIEVE_LEARNED), "stale": fou
     "retrieval:R-10",
     "An index that is built seldom hurts retrieval.",
     source=REALM,
-    published="an index that is built 30 times less often: exact match 38.2 → 28.7, recall@5 38.5 → 15.1 (table 2)",
+    published="an index rebuilt 30 times less often: exact match 38.2 → 28.7, recall@5 38.5 → 15.1 (table 2)",
     statistic=f"first passage right: index as often as planned above the seldom or never refreshed one by "
     f"{_R10_LEAST} (our "
     "threshold)",
@@ -193,11 +194,11 @@ _PUBLISHED = {"both": 0.008, "retriever": 0.021, "reader": 0.04}
 
 @claim(
     "retrieval:R-11",
-    "Retriever and reader both gain by training together, the retriever more; most with both.",
+    "Retriever and reader both gain from joint training, the retriever more; training both is best.",
     source=REALM,
     published="exact match after fine-tuning: both 38.2, retriever alone 37.4, encoder alone 35.3, neither 31.3 "
     "(table 2)",
-    statistic="right answers on facts held out, parts exchanged with those of the start and trained on: both above "
+    statistic="right answers on held-out facts, with parts reset to their start and trained further: both above "
     "retriever above reader above neither",
     reads=_R11_READS,
     controls=(Control(name="a guess", reads=baselines(_R11_READS), decisive=False),),
@@ -234,7 +235,7 @@ _R12_READS: dict[str, Reading] = {name: told(RETRIEVE_LEARNED, "null_prior", nam
     "The empty passage takes queries that need no knowledge.",
     source=REALM,
     published="why REALM has one (section 3.4; no number); three forms of it gained RAG nothing (its appendix F)",
-    statistic=f"prior of the empty passage, sentences of language less facts: above {_R12_LEAST} (our threshold)",
+    statistic=f"prior of the empty passage, sentences of language minus facts: above {_R12_LEAST} (our threshold)",
     reads=_R12_READS,
     controls=(Control(name="untrained model", reads=untrained(_R12_READS)),),
     learned=(RETRIEVE_LEARNED,),
@@ -256,7 +257,7 @@ _R13_READS: dict[str, Reading] = {
 
 @claim(
     "retrieval:R-13",
-    "Retrieval utility predicts success better than likelihood does.",
+    "Retrieval utility predicts success better than likelihood.",
     source=REALM,
     published="retrieval utility correlates with the result after fine-tuning better than the likelihood (appendix D; "
     "no number)",

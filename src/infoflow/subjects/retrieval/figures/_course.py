@@ -91,8 +91,8 @@ def _answers(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         data=data,
         panels=panels,
         answer=[_answered(of(data, metric="p1", facts="held out"), models)],
-        caption=f"{band_words(seeds, over='facts')}; {count:,} questions for a number. Own candidates of that update; "
-        "wordings that training does not have.",
+        caption=f"{band_words(seeds, over='facts')}; {count:,} questions per number. Candidates are those of the same "
+        "update; wordings do not occur in training.",
     )
 
 
@@ -101,9 +101,9 @@ def _answered(right: pd.DataFrame, models: ShownModels) -> str:
     told = []
     for one in models.present(right):
         curve = of(right, series=one.key).sort_values("update").set_index("update")["value"]
-        rise = f", half of the rise by update {half_by(curve):,}" if curve.iloc[-1] > curve.iloc[0] else ""
+        rise = f" (half of the rise by update {half_by(curve):,})" if curve.iloc[-1] > curve.iloc[0] else ""
         told.append(f"{one.label} {number(100 * float(curve.iloc[-1]), 0)}%{rise}")
-    return f"Facts held out are answered rightly at the end in: {listed(told)}."
+    return f"Right answers about held-out facts at the end: {listed(told)}."
 
 
 def _terms(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
@@ -126,9 +126,9 @@ def _terms(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     for one in models.present(first):
         curve = of(first, series=one.key).sort_values("update").set_index("update")["value"]
         ends = ends_words(curve, "nats", 2)
-        answer.append(f"In {one.label} the reader term goes {ends}, half of it by update {half_by(curve):,}.")
+        answer.append(f"In {one.label}, the reader term goes {ends}, half of the way by update {half_by(curve):,}.")
     bands = band_words(int(own["seed"].nunique()), over="")
-    caption = f"Of the training queries that were read with a passage. {bands}."
+    caption = f"Training queries that were read with a passage. {bands}."
     return Drawn(data=data, panels=panels, answer=answer, caption=caption)
 
 
@@ -153,9 +153,9 @@ def _removal(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         data=data,
         panels=panels,
         answer=answer,
-        caption=f"{band_words(int(own['seed'].nunique()), over='')}. All panels on one scale; the loss is taken on "
-        "training queries, each with its right passage, others by BM25 and the empty one; the closed book has the last "
-        "alone.",
+        caption=f"{band_words(int(own['seed'].nunique()), over='')}. All panels share one scale. The loss is computed "
+        "on training queries, each with its right passage, further passages by BM25 and the empty passage; "
+        "the closed book has only the empty one.",
     )
 
 
@@ -177,11 +177,11 @@ def _shares(rows: pd.DataFrame, name: str) -> str:
     last = rows[rows["update"] == rows["update"].max()].set_index("part")["value"]
     whole = float(last.sum())
     if not whole > 0:
-        return f"In {name} the loss did not fall."
+        return f"In {name}, the loss did not fall."
     order = last.sort_values(ascending=False)
     percents = {_LABELS[str(part)]: 100 * float(value) / whole for part, value in order.items()}
     shares = [f"{label} {number(share, 0 if abs(share) >= 1 else 2)}%" for label, share in percents.items()]
-    told = f"In {name} the loss falls by {number(whole, 2)} nats: {listed(shares)}."
+    told = f"In {name}, the loss falls by {number(whole, 2)} nats: {listed(shares)}."
     if not float(last.get("retriever", 0.0)) > 0:
         return told
     half = half_by(of(rows, part="retriever").set_index("update")["value"])
@@ -191,13 +191,13 @@ def _shares(rows: pd.DataFrame, name: str) -> str:
 ANSWERS_OVER_UPDATES = DeclaredFigure(
     name="retrieval/course",
     id="retrieval-course",
-    question="When do readers come to answer?",
+    question="When do readers learn to answer?",
     how_to_read=(
-        "A mark is an update whose weights were kept. What a reader answers rightly about facts held out it has "
-        "read, since no training question asks for them; trained facts it can also know by heart.",
-        "Retrieval utility is how much likelier the answer is with what was found than without a passage; a "
-        "reader without passages has none. It would be surprising if it rose while answers about facts held out "
-        "fell.",
+        "Each mark is an update whose weights were kept. No training question asks about held-out facts, so a "
+        "reader that answers them has read the answer; it may have memorised trained facts.",
+        "Retrieval utility is how much more likely the passages found make the answer, compared with no passage; "
+        "a reader without passages has none. It would be surprising if it rose while right answers about "
+        "held-out facts fell.",
     ),
     method=COURSE,
     tables=(RETRIEVAL_COURSE.name,),
@@ -210,12 +210,12 @@ TERMS = DeclaredFigure(
     id="retrieval-learning",
     question="When does the retriever learn, and when the reader?",
     how_to_read=(
-        "log p(y|x) is the reader term less the retriever term, exactly. The reader term rises as the reader "
-        "learns to use what it is given; the retriever term is how far the posterior over passages lies from the "
+        "log p(y|x) is exactly the reader term minus the retriever term. The reader term rises as the reader "
+        "learns to use its passages; the retriever term is how far the posterior over passages lies from the "
         "prior.",
-        "Retrieval utility is what passages add to the empty one: at 0 the reader ignores them. Overlap says how "
-        "much of a stale index's findings a fresh one repeats. It would be surprising if utility fell while hits "
-        "rise.",
+        "Retrieval utility is what passages add to the empty one: at 0 the reader ignores them. Overlap is the "
+        "share of a stale index's results that a fresh index finds too. It would be surprising if utility fell "
+        "while hits rise.",
     ),
     method=FOUND,
     tables=(RETRIEVAL_LEARNING.name,),
@@ -228,11 +228,11 @@ REMOVAL = DeclaredFigure(
     id="retrieval-learned",
     question="Who learns to answer: the retriever or the reader?",
     how_to_read=(
-        "Up: the loss that a part of the model has removed until then, in nats per masked token; a line that falls "
-        "puts loss back. The lines of a panel add up to the fall of the loss.",
-        "A learned retriever is frozen in the first updates, so its line begins flat. What it removes is seen on "
-        "fixed candidates: that it finds better ones while it learns is in the figures about search. It would be "
-        "surprising if it removed more than the reader.",
+        "Up: how much a part of the model has lowered the loss so far, in nats per masked token; where a line "
+        "falls, the part raises the loss. The lines of a panel add up to the fall of the loss.",
+        "A learned retriever is frozen during the first updates, so its line begins flat. Its contribution is "
+        "measured on fixed candidates; the figures on search show that it finds better ones as it learns. It "
+        "would be surprising if it lowered the loss more than the reader.",
     ),
     method=LEARNED,
     tables=(ALLOCATION_STEPS.name,),

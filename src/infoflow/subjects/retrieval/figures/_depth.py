@@ -30,8 +30,10 @@ _PANELS = (
 _VERBS = {"evidence": "enters", "what is found": "enters", "memory": "is read"}
 _FURTHER = {
     False: "the second has none.",
-    True: "the second has the passage that a reader puts first itself, which is the right one for some of the "
-    "questions; the third has none. Where evidence is found it enters at the depth of the first panel.",
+    True: (
+        "the second has the passage that the reader ranks first, which is the right one for some questions; the "
+        "third has none. Evidence that the reader finds should enter at the depth of the first panel."
+    ),
 }
 """The reading guide for the panels after the first, by whether readers search."""
 _APART = 0.25  # minimum distance between centres, in states, that a sentence reports
@@ -58,7 +60,7 @@ def _depth(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     return Drawn(
         data=data,
         panels=panels,
-        answer=told or ["No line gains enough for a depth to be told."],
+        answer=told or ["No line gains enough to determine a depth."],
         words=_order(marks),
         caption=f"{seeds_note(data)} {lens.capitalize()} lens at the mask. Large marks: the centre of the gain, at the "
         f"height of the last state's half{_fewer_seeds(marks)}; dashed grey: untrained.",
@@ -158,7 +160,7 @@ def _order(marks: pd.DataFrame) -> str:
 
 def _sentences(marks: pd.DataFrame, what: str) -> list[str]:
     return [
-        f"In {row['name']} {what} {_VERBS[what]} {_place_text(row)}."
+        f"In {row['name']}, {what} {_VERBS[what]} {_place_text(row)}."
         for row in marks.to_dict("records")
         if np.isfinite(row["centre"])
     ]
@@ -170,7 +172,7 @@ def _title(exposure: str) -> str:
 
 def _read(marks: pd.DataFrame, name: str) -> str:
     said = [
-        f"of facts asked {row['exposure']} it is read {_place_text(row)}"
+        f"facts asked {row['exposure']} are read {_place_text(row)}"
         for row in marks.sort_values("place").to_dict("records")
         if np.isfinite(row["centre"])
     ]
@@ -182,10 +184,10 @@ DEPTH = DeclaredFigure(
     id="evidence-depth",
     question="Where does evidence enter, and where is memory read?",
     how_to_read=(
-        "Across: states, 0 the embeddings. Up: the probability of the right object that the lens reads there. The "
-        "large mark of a line is its centre: the mean state at which its probability arises.",
-        "Facts held out are in no weight, so what rises in the first panel came from the passage; {further} It would "
-        "be surprising if the closed book rose in the first.",
+        "Across: states, where 0 is the embeddings. Up: the probability of the right object that the lens reads "
+        "there. The large mark of a line is its centre: the mean state at which the probability arises.",
+        "No weights hold held-out facts, so whatever rises in the first panel came from the passage; {further} "
+        "It would be surprising if the closed book rose in the first.",
     ),
     method=ENTERS,
     tables=(KNOWLEDGE_LENS.name,),
@@ -196,13 +198,13 @@ DEPTH = DeclaredFigure(
 MEMORY = DeclaredFigure(
     name="retrieval/memory",
     id="memory-exposure",
-    question="Is memory of frequent facts read at another depth than that of rare ones?",
+    question="Are frequent facts recalled at a different depth than rare ones?",
     how_to_read=(
-        "Across: states, 0 the embeddings. Up: the probability of the right object that the lens reads there, "
-        "without a passage. A panel for each exposure: 1× are the rarest trained facts. The large mark of a line "
-        "is the mean state at which its probability arises.",
-        "Withheld facts stand nowhere, so a line that rises there would be no memory: they are the control. It "
-        "would be surprising if rare facts were known better than frequent ones.",
+        "Across: states, where 0 is the embeddings. Up: the probability of the right object that the lens reads "
+        "there, without a passage. One panel per exposure: 1× is the rarest trained facts. The large mark of a "
+        "line is the mean state at which the probability arises.",
+        "Withheld facts, the control, appear nowhere: a line that rises there is not memory. It would be "
+        "surprising if rare facts were known better than frequent ones.",
     ),
     method=ENTERS,
     tables=(KNOWLEDGE_LENS.name,),

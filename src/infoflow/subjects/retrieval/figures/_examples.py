@@ -30,9 +30,9 @@ def _examples(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     return Drawn(
         data=own[["series", "question", "rank", "prior", "posterior", "layer", "object", "probability", "answer"]],
         panels=[],
-        answer=[f"{right} of {len(cards)} times the answer is right with the most likely passage."],
-        caption=f"{questions} question{'s' if questions > 1 else ''} to each reader of one seed, chosen before "
-        "anything was measured. They illustrate, and prove nothing.",
+        answer=[f"With the most likely passage, the answer is right in {right} of {len(cards)} cards."],
+        caption=f"{questions} question{'s' if questions > 1 else ''} for each reader of one seed, chosen before "
+        "anything was measured. They are illustrations, not evidence.",
         payload={"cards": cards},
     )
 
@@ -96,12 +96,12 @@ def _short(text: str, most: int = _LETTERS) -> str:
 EXAMPLES = DeclaredFigure(
     name="retrieval/examples",
     id="retrieval-examples",
-    question="What does a reader see, and what would each layer say?",
+    question="What does a reader see, and what would each layer predict?",
     how_to_read=(
-        "Each card is a question to one reader. Its rows are the passages that it finds, among them the empty one, "
-        "∅: π is what the retriever gives each before the answer is known, ρ after.",
-        "To the right, what the logit lens reads at the mask from each state, from the embeddings to the top: the "
-        "likeliest object and its probability. The right one is marked ✓.",
+        "Each card is one question to one reader. Its rows are the passages that the reader finds, including the "
+        "empty one, ∅. π is the retriever's probability of each passage before the answer is known, ρ after.",
+        "On the right: what the logit lens reads at the mask from each state, from the embeddings to the top. It "
+        "shows the most likely object and its probability; ✓ marks the right one.",
     ),
     method=FOUND,
     tables=(RETRIEVAL_EXAMPLES.name,),

@@ -23,12 +23,12 @@ from ._rows import arms, by_exposure, drawn, ends_of, mean_of, percents, plain_a
 _HEIGHT = 230
 _DOCUMENTS = {
     "none": "without a passage",
-    "own": "with what it finds itself",
+    "own": "with passages it finds",
     "retrieved": "with the first passage found",
     "gold": "with the right passage",
     "random": "with a random passage",
 }
-_READINGS = {"raw": "as the reader is", "elicited": "after a short training to say it"}
+_READINGS = {"raw": "before further training", "elicited": "after a short training to state facts"}
 _AS_IS = {"layer": -1, "index": "as-trained"}
 
 
@@ -76,9 +76,9 @@ def _all_bits(frame: pd.DataFrame) -> str:
     bits, nats = (of(asked, metric=name).groupby(model)["value"].mean() for name in ("bits", "nats"))
     both = pd.concat([bits, nats.abs() / np.log(2)], axis=1, join="inner").sum(axis=1)
     if both.empty:
-        return "an object among m has log2 m"
+        return "a fact known for certain has log2 m, with m possible objects"
     most = number(float(both.mean()), 2)
-    return f"a fact that is known for sure has {most}, the mean of log2 m over relations of m objects"
+    return f"a fact known for certain has {most}, the mean of log2 m over relations with m objects"
 
 
 def _conflict(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
@@ -93,8 +93,8 @@ def _conflict(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     return Drawn(
         data=data,
         panels=[Panel(spec=_chart(data, models, "memorisation ratio", ends, guess=False))],
-        answer=[f"Of answers that are one or the other, memory's on the most frequent facts: {said}."],
-        caption=f"{seeds_note(data)} Answers that are neither do not count.",
+        answer=[f"Answers from memory, among answers from memory or passage, on the most frequent facts: {said}."],
+        caption=f"{seeds_note(data)} Other answers are not counted.",
     )
 
 
@@ -138,11 +138,11 @@ def _known(data: pd.DataFrame, documents: list[str], models: ShownModels) -> lis
         trained = own[own["exposure"].str.endswith("×")]
         if len(trained) and document == "none":
             said = percents(own, models, exposure=trained.loc[trained["place"].idxmax(), "exposure"])
-            texts.append(f"Without a passage the most frequent facts are answered rightly {said}.")
+            texts.append(f"Right answers on the most frequent facts without a passage: {said}.")
         elif len(trained) and document in ("own", "retrieved"):
             said = percents(own, models, exposure="held out")
-            texts.append(f"Of facts that stand in passages alone, {_DOCUMENTS[document]}: {said}.")
-    return texts or ["What is answered with each document is in the picture."]
+            texts.append(f"Right answers on held-out facts {_DOCUMENTS[document]}: {said}.")
+    return texts or ["The picture shows the answers with each document."]
 
 
 def _known_words(data: pd.DataFrame, documents: list[str]) -> str:
@@ -151,18 +151,32 @@ def _known_words(data: pd.DataFrame, documents: list[str]) -> str:
     if own.empty:
         return ""
     most = of(own, exposure=own.loc[own["place"].idxmax(), "exposure"])
-    starts = {"none": "the most frequent facts are answered rightly by heart", "gold": "with the right passage"}
-    said = [most_and_least(of(most, document=name), start) for name, start in starts.items() if name in documents]
+    starts = {
+        "none": "right answers on the most frequent facts without a passage are",
+        "gold": "with the right passage",
+    }
+    said = [
+        most_and_least(of(most, document=name), start, "highest", "lowest")
+        for name, start in starts.items()
+        if name in documents
+    ]
     return sentence("; ".join(filter(None, said)))
 
 
 def _stored_words(data: pd.DataFrame, readings: list[str]) -> str:
     """Which readers store most of the most frequent facts, plain and elicited."""
-    starts = {"raw": "of the most frequent facts the weights tell", "elicited": "after a short training to say it,"}
+    starts = {
+        "raw": "the bits stored per frequent fact are",
+        "elicited": "after a short training to state them, they are",
+    }
     said = []
     for name in readings:
         own = of(data, reading=name, trained=True)
-        said.append(most_and_least(of(own, exposure=own.loc[own["place"].idxmax(), "exposure"]), starts[name]))
+        said.append(
+            most_and_least(
+                of(own, exposure=own.loc[own["place"].idxmax(), "exposure"]), starts[name], "highest", "lowest"
+            )
+        )
     return sentence("; ".join(filter(None, said)))
 
 
@@ -173,8 +187,8 @@ def _stored(data: pd.DataFrame, readings: list[str], models: ShownModels) -> lis
         most = own.loc[own["place"].idxmax(), "exposure"]
         held = [(one.label, mean_of(own, series=one.key, exposure=most)) for one in models.present(own)]
         said = [f"{number(value, 1)} in {label}" for label, value in held if value is not None]
-        how = "" if reading == "raw" else ", after a short training to say them"
-        texts.append(f"Bits of one of the most frequent facts{how}: {listed(said)}.")
+        how = "" if reading == "raw" else ", after a short training to state them"
+        texts.append(f"Bits stored per fact, on the most frequent facts{how}: {listed(said)}.")
     return texts
 
 
@@ -183,11 +197,12 @@ KNOWLEDGE_FIGURE = DeclaredFigure(
     id="knowledge-arms",
     question="What does a reader know, from memory and from a passage?",
     how_to_read=(
-        "Across: trained facts by how often they were asked (1×: rarest), facts that stand in passages alone (held "
-        "out) and nowhere (withheld). Up: the share of right answers, in wordings that training does not have. A "
-        "panel for each document.",
-        "Without a passage, a line shows what weights hold; withheld facts are the control, and must lie at the "
-        "guess. It would be surprising if a reader of right passages knew as much by heart as the closed book.",
+        "Across: trained facts by how often they were asked (1×: rarest), held-out facts (in passages only) and "
+        "withheld facts (nowhere). Up: the share of right answers, in wordings that do not occur in training. "
+        "One panel per document.",
+        "Without a passage, a line shows what the weights hold. Withheld facts are the control and must lie at "
+        "the guess. It would be surprising if a reader of right passages had memorised as much as the closed "
+        "book.",
     ),
     method=KNOWN,
     tables=(KNOWLEDGE.name,),
@@ -200,11 +215,11 @@ BITS = DeclaredFigure(
     id="stored-bits",
     question="How much do the weights store?",
     how_to_read=(
-        "Up: bits of a fact that the weights hold, read without a passage; {all}. A reader that is hardly ever asked "
-        "without a passage may hold more than it says: the right panel asks it again after a short training to "
-        "answer so, tested on other entities.",
-        "Only where both panels agree does a lower line say that less is stored. The closed book with null share "
-        "is the control: it was asked without a passage as seldom as the others were. It would be surprising if it "
+        "Up: how many bits of a fact the weights hold, read without a passage; {all}. A reader that is rarely "
+        "asked without a passage may hold more than it shows, so the right panel asks it again after a short "
+        "training on such questions, tested on other entities.",
+        "A lower line means that less is stored only if both panels agree. The closed book with the null share "
+        "is the control: it was asked without a passage as rarely as the others. It would be surprising if it "
         "stored more than they do.",
     ),
     method=KNOWN,
@@ -216,12 +231,12 @@ BITS = DeclaredFigure(
 CONFLICT = DeclaredFigure(
     name="retrieval/conflict",
     id="conflict",
-    question="When passage and memory disagree, which one is believed?",
+    question="When passage and memory disagree, which one wins?",
     how_to_read=(
-        "The passage says another object than training did. Up: of the answers that are one of the two, the share "
-        "that are the trained one; 1 is pure memory, 0 pure reading.",
-        "Untrained readers have no memory: their answers are a coin's. It would be surprising if a line fell with "
-        "exposure.",
+        "The passage names a different object than training did. Up: among answers with one of these two "
+        "objects, the share with the trained one; 1 is pure memory, 0 pure reading.",
+        "Untrained readers have no memory: their answers are a coin toss. It would be surprising if a line fell "
+        "with exposure.",
     ),
     method=FOUND,
     tables=(KNOWLEDGE_CONFLICT.name,),

@@ -26,8 +26,8 @@ _HEIGHT = 230
 _LEAST = 0.1  # minimum copy score of a head that counts as copying
 _LEFT = {"gold": "right passage", "none": "no passage", "conflict": "a passage that contradicts"}
 _CONTRADICTED = (
-    " Where the passage says another object, right is still what training asked for: a line rises if those heads had "
-    "kept memory from answering."
+    " Where the passage contradicts training, the trained object counts as right: a line rises if those heads "
+    "had suppressed memory."
 )
 
 
@@ -52,7 +52,7 @@ def _knock_out(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         panels=[Panel(spec=_edges(of(data, series=one.key), ends), title=one.label) for one in series],
         answer=[_ways(of(data, series=one.key), one.label) for one in series],
         words=by_answer({one.label: _way(of(data, series=one.key)) for one in series}),
-        caption=f"{seeds_note(data)} Right passage. Grey: as many random edges, mean over lines.",
+        caption=f"{seeds_note(data)} Right passage. Grey: the same number of random edges, mean over lines.",
     )
 
 
@@ -60,7 +60,7 @@ def _edges(rows: pd.DataFrame, ends: tuple[float, float]) -> dict[str, Any]:
     present = [what for what in _EDGES if what in set(rows["what"].astype(str))]
     shown = [Series(key=what, label=what, slot=place) for place, what in enumerate(present)]
     layers = sorted({int(layer) for layer in rows["layer"]})
-    title = "forbidden from this block upward"
+    title = "knocked out from this block upward"
     x = amount("x", "layer", title, [layers[0] - 0.15, layers[-1] + 0.15], values=layers, format="d")
     at = {"x": x, "y": amount("y", "value", "right answers lost", ends)}
     random = rows.groupby("layer", as_index=False)["baseline"].mean().rename(columns={"baseline": "value"})
@@ -77,7 +77,7 @@ def _edges(rows: pd.DataFrame, ends: tuple[float, float]) -> dict[str, Any]:
 def _ways(rows: pd.DataFrame, name: str) -> str:
     first = rows[rows["layer"] == rows["layer"].min()].sort_values("value", ascending=False)
     said = [f"{row.what} costs {number(100 * row.value, 0)} points" for row in first.itertuples()]
-    return f"In {name}, forbidden in all blocks, {listed(said)}."
+    return f"In {name}, if knocked out in all blocks, {listed(said)}."
 
 
 def _way(rows: pd.DataFrame) -> str:
@@ -87,7 +87,7 @@ def _way(rows: pd.DataFrame) -> str:
         return ""
     most = first.loc[first["value"].idxmax()]
     if not most["low"] > max(float(most["baseline"]), 0.0):
-        return "no way costs clearly more than random edges"
+        return "no path costs clearly more than random edges"
     return f"most is lost without {most['what']}"
 
 
@@ -119,7 +119,7 @@ def _heads(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         ],
         answer=[_copiers(of(data, series=one.key), num[one.key], one.label) for one in series],
         words=by_answer({one.label: _copies(num[one.key]) for one in series}),
-        caption=f"{seeds_note(data)} Numbers, where there is room: 100 × the copy score; all panels on one scale.",
+        caption=f"{seeds_note(data)} Numbers, where they fit: 100 × the copy score. All panels share one scale.",
     )
 
 
@@ -140,9 +140,9 @@ def _copiers(rows: pd.DataFrame, num: float, name: str) -> str:
     best = rows.loc[rows["value"].idxmax()]
     many, counted = int(rows["seeds"].max()) > 1, number(num, 0 if num == int(num) else 1)
     return (
-        f"In {name}, {counted} of {len(rows)} heads copy in a tenth of the questions or more"
-        f"{', mean over seeds' if many else ''}; most does head {int(best['layer'])}.{int(best['head'])} "
-        "(layer.head)."
+        f"In {name}, {counted} of {len(rows)} heads copy in a tenth of the questions or "
+        f"more{', mean over seeds' if many else ''}; head {int(best['layer'])}.{int(best['head'])} (layer.head) "
+        "copies most."
     )
 
 
@@ -165,7 +165,7 @@ def _ablation(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         ],
         answer=[text for one in series if (text := _without(of(data, series=one.key), one.label))],
         words=by_answer({one.label: _costs(of(data, series=one.key)) for one in series}),
-        caption=f"{seeds_note(data)} Trained facts where they were asked. Dashed: as many random other heads.",
+        caption=f"{seeds_note(data)} Trained facts, where measured. Dashed: the same number of random other heads.",
         facts={"contradicted": contradicted},
     )
 
@@ -206,22 +206,21 @@ def _without(rows: pd.DataFrame, name: str) -> str:
     shares = (gold["value"].iloc[0], last["value"], last["baseline"])
     whole, left, random = (number(100 * float(share), 0) for share in shares)
     return (
-        f"In {name}, {whole}% of the answers are right with the passage; without the {int(last['removed'])} heads that "
-        f"copy most {left}%, without as many random ones {random}%."
+        f"In {name}, {whole}% of the answers are right with the passage; without the {int(last['removed'])} heads "
+        f"that copy most {left}%, without as many random heads {random}%."
     )
 
 
 KNOCK_OUT = DeclaredFigure(
     name="retrieval/knock-outs",
     id="evidence-upward",
-    question="By which way does evidence reach the answer?",
+    question="How does evidence reach the answer?",
     how_to_read=(
-        "A line is one kind of attention, forbidden in the block at the left end and in all blocks above. Up: the "
-        "share of right answers that is lost. Where a line comes down to the grey one, the evidence had passed "
-        "before.",
-        "evidence→query is the passage looking at the question, which is how a reader can find the sentence that "
-        "answers; mask→subject costs nothing where passages are about one entity. It would be surprising if random "
-        "edges cost as much as mask→evidence.",
+        "Each line is one kind of attention, knocked out from the block on the horizontal axis upward. Up: the "
+        "share of right answers that is lost. Where a line reaches the grey one, the evidence has already passed.",
+        "evidence→query is the passage attending to the question, which lets a reader find the sentence with the "
+        "answer; mask→subject costs nothing if each passage is about one entity. It would be surprising if "
+        "random edges cost as much as mask→evidence.",
     ),
     method=FLOW,
     tables=(EVIDENCE_FLOW.name,),
@@ -235,11 +234,11 @@ HEADS = DeclaredFigure(
     id="evidence-heads",
     question="Which heads point at the answer in the passage?",
     how_to_read=(
-        "A square is a head, the top layer first. Its copy score is the share of questions in which its largest "
-        "weight from the mask lies on the answer in the passage, and the model gives that answer.",
-        "Under the pointer: the same with a random document, the control. Seeds have heads in different places: "
-        "means over seeds blur them, so heads that copy are counted in each seed. It would be surprising if most "
-        "heads copied.",
+        "Each square is a head, with the top layer first. Its copy score is the share of questions in which its "
+        "largest weight from the mask lies on the answer in the passage and the model gives that answer.",
+        "Hover to see the control: the same with a random document. Different seeds have their copying heads in "
+        "different places; means over seeds blur them, so these heads are counted in each seed. It would be "
+        "surprising if most heads copied.",
     ),
     method=FLOW,
     tables=(EVIDENCE_HEADS.name,),
@@ -253,10 +252,10 @@ ABLATION = DeclaredFigure(
     id="evidence-ablation",
     question="What is lost without the heads that copy?",
     how_to_read=(
-        "Across: how many heads are removed, those that copy most first. Up: right answers that are left. Dashed "
+        "Across: how many heads are removed, those that copy most first. Up: right answers that remain. Dashed "
         "grey: random other heads, mean over five draws.",
-        "Heads of evidence alone take answers in the first panel and leave the second as it is."
-        "{contradicted} It would be surprising if random heads cost as much.",
+        "Heads that carry only evidence cost answers in the first panel and none in the second.{contradicted} It "
+        "would be surprising if random heads cost as much.",
     ),
     method=FLOW,
     tables=(EVIDENCE_ABLATION.name,),

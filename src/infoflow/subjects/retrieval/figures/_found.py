@@ -54,7 +54,7 @@ def _scores(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
     return Drawn(
         data=data,
         panels=[Panel(spec=chart)],
-        answer=[f"The first passage is right in {listed(told[:6])} (share of questions).{beside}"],
+        answer=[f"Questions whose first passage is right: {listed(told[:6])} (share).{beside}"],
         caption=f"{seeds_note(data)} Dashed tick: passages drawn at random. Grey cross: before training.",
     )
 
@@ -85,9 +85,11 @@ def _gaps(own: pd.DataFrame, models: ShownModels) -> list[str]:
         both = [Samples.of(of(trained, series=one.key, queries=name)) for name in ("language", "facts")]
         if all(both):
             gap = (both[0] - both[1]).estimate()
-            way = "more" if gap.value >= 0 else "less"
-            told.append(f"In {one.label} the empty passage gets {size_text(gap)} {way} for language than for facts.")
-    return told or ["The prior was measured for one kind of queries alone."]
+            way = "higher" if gap.value >= 0 else "lower"
+            told.append(
+                f"In {one.label}, the prior of the empty passage is {size_text(gap)} {way} for language than for facts."
+            )
+    return told or ["The prior was measured for only one kind of query."]
 
 
 def _index(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
@@ -116,7 +118,8 @@ def _index(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         panels=panels,
         answer=[_swapped(of(rows, series=one.key), one.label) for one in series],
         words=by_answer({one.label: _follows(of(rows, series=one.key)) for one in series}, "with the edited index, "),
-        caption=f"{seeds_note(data)} Nothing is trained. Grey cross: with the index of training; dashed tick: a guess.",
+        caption=f"{seeds_note(data)} Nothing is trained further. Grey cross: with the training index; dashed tick: a "
+        "guess.",
         payload={"count": len(edited)},
     )
 
@@ -161,8 +164,8 @@ def _answers(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
         panels=panels,
         answer=[*_told(data, models), *_without_leaks(data, models)],
         words=by_answer(labels, "new questions are answered "),
-        caption=f"{seeds_note(data)} Dashed tick: the most frequent right answer, said to all. Grey cross: before "
-        "training.",
+        caption=f"{seeds_note(data)} Dashed tick: the most frequent right answer, given to all questions. Grey cross: "
+        "before training.",
     )
 
 
@@ -194,7 +197,10 @@ def _without_leaks(data: pd.DataFrame, models: ShownModels) -> list[str]:
                 rest, whole = (number(100 * value, 0) for value in values if value is not None)
                 parts.append(f"{one.label} {rest}% ({whole}% of all)")
                 break
-    return [f"Training asks {every - others:,} of the {every:,} new questions too. Of the others: {listed(parts)}."]
+    return [
+        f"Training also asks {every - others:,} of the {every:,} new questions. Right answers to the others: "
+        f"{listed(parts)}."
+    ]
 
 
 def _from_what(data: pd.DataFrame, key: str) -> str:
@@ -209,12 +215,12 @@ def _from_what(data: pd.DataFrame, key: str) -> str:
 SCORES = DeclaredFigure(
     name="retrieval/scores",
     id="retrieval-scores",
-    question="Who finds the right passage?",
+    question="Which retriever finds the right passage?",
     how_to_read=(
-        "A row is a way of training; across, the share of questions whose first passage answers them. Fixed "
-        "sources of passages (right ones, random ones) search nothing and have no row.",
-        "BM25 finds the entity and cannot choose the passage where questions use other words for the relation. It "
-        "would be surprising if a retriever were far right of the others and its reader no better.",
+        "Each row is a variant. Across: the share of questions whose first passage answers them. Variants with "
+        "fixed passages (right or random ones) do not search and have no row.",
+        "BM25 finds the entity but cannot choose the passage if the question words the relation differently. It "
+        "would be surprising if a retriever lay far right of the others and its reader were no better.",
     ),
     method=FOUND,
     tables=(RETRIEVAL_SCORES.name,),
@@ -224,11 +230,11 @@ SCORES = DeclaredFigure(
 NULL = DeclaredFigure(
     name="retrieval/null-passage",
     id="null-passage",
-    question="Does the empty passage take what needs no knowledge?",
+    question="Does the empty passage serve what needs no knowledge?",
     how_to_read=(
-        "The retriever gives the empty passage a probability too, π(∅). No passage helps with a sentence of the "
-        "language, so a retriever that knows this gives it much there, and little where a fact is asked.",
-        "Before training there is no difference to learn from. It would be surprising if language lay left of facts.",
+        "The retriever also gives the empty passage a probability, π(∅). No passage helps with a sentence of the "
+        "language, so a good retriever gives ∅ a high probability there and a low one for facts.",
+        "Before training, there should be no difference. It would be surprising if language lay left of facts.",
     ),
     method=FOUND,
     tables=(RETRIEVAL_SCORES.name,),
@@ -238,11 +244,11 @@ NULL = DeclaredFigure(
 INDEX = DeclaredFigure(
     name="retrieval/index",
     id="index-swap",
-    question="Does another index change the answers?",
+    question="Does a different index change the answers?",
     how_to_read=(
-        "In the edited index some facts have another object, and passages about new entities were added. Rows: "
-        "answers with the new object, with the object that training had, and answers about new entities.",
-        "The closed book reads no index: it is the control, and what it answers is memory. It would be surprising "
+        "The edited index gives some facts a new object and adds passages about new entities. Rows: answers with "
+        "the new object, answers with the object of training, and right answers about new entities.",
+        "The closed book reads no index. It is the control: all its answers are memory. It would be surprising "
         "if it knew the new objects.",
     ),
     method=KNOWN,
@@ -256,11 +262,12 @@ ANSWERS = DeclaredFigure(
     id="text-answers",
     question="What does a reader of real text answer, from memory and from a passage?",
     how_to_read=(
-        "A row is a way of training, a panel a kind of question and what is read beside it; across, the share of "
-        "questions answered exactly, articles and punctuation aside. Masks tell how long an answer is.",
-        "Questions of training without a passage show what weights hold; new questions without a passage are the "
-        "control, about passages that no question of training was about. It would be surprising if a random "
-        "passage helped.",
+        "Each row is a variant; each panel is a kind of question with one kind of passage. Across: the share of "
+        "questions answered exactly, ignoring articles and punctuation. The number of masks reveals the length "
+        "of an answer.",
+        "Training questions without a passage show what the weights hold. New questions without a passage are "
+        "the control: no training question was about their passages. It would be surprising if a random passage "
+        "helped.",
     ),
     method=ANSWERED,
     tables=(RETRIEVAL_SCORES.name,),

@@ -93,7 +93,7 @@ def seeds_note(data: pd.DataFrame, counted: str = "questions") -> str:
     """What the intervals cover."""
     seeds = int(data["seeds"].max()) if len(data) else 0
     count = int(data["count"].median()) if len(data) else 0
-    behind = f"; {count:,} {counted} for a number" if count else ""
+    behind = f"; {count:,} {counted} per number" if count else ""
     if seeds > 1:
         return f"Means over {seeds} seeds; 95% intervals over seeds and facts{behind}."
     return f"One seed; 95% intervals over facts, {HOLLOW}{behind}."

@@ -43,10 +43,10 @@ _FIGURES = (
 _TABLES = tuple(dict.fromkeys(figure.tables[0] for figure in _FIGURES))
 RETRIEVAL = Section(
     id="retrieval",
-    title="Does a model that can look things up still keep them in its layers?",
-    lead="Readers that start from the same weights and get the same questions differ in one thing: which passage they "
-    "may read. What do their weights hold, at which depth does what they read enter, which heads carry it, and what do "
-    "they find?",
+    title="Does a model that can look facts up still store them in its layers?",
+    lead="Readers that start from the same weights and get the same questions differ in one thing: which passage "
+    "they may read. What do their weights store, which passages do they find, at which depth does evidence "
+    "enter, and which heads carry it?",
     names=names_of(_FIGURES),
 )
 _OVER_TRAINING, _STEPS = (RETRIEVAL_LEARNING.name, RETRIEVAL_COURSE.name), ALLOCATION_STEPS.name
@@ -71,10 +71,10 @@ def _first_reader(frames: Mapping[str, pd.DataFrame]) -> str:
     scores = frames.get(RETRIEVAL_SCORES.name)
     if scores is None or (told := scores[scores["metric"] == "read_updates"]).empty:
         return ""
-    before = f"learned to read right passages of another world before, in {number(told['value'].max(), 0)} updates"
+    before = f"learned to read right passages of another world in {number(told['value'].max(), 0)} updates"
     right, which = _right(frames.get(KNOWLEDGE.name)), "of this world's held-out questions with the right passage"
-    reads = "" if right is None else f", and answered {number(right, 2)} {which}"
-    return f"Their first reader {before}{reads}; it is what “untrained” means here."
+    reads = "" if right is None else f" and then answered {number(right, 2)} {which}"
+    return f"Before this training, their initial reader {before}{reads}; “untrained” means this reader here."
 
 
 def _right(knowledge: pd.DataFrame | None) -> float | None:

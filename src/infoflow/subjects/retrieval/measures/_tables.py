@@ -22,7 +22,7 @@ _HEAD = (_BLOCK, Column(name="head", dtype="int64", unit="", description="head, 
 KNOWLEDGE = TableSchema(
     name="knowledge",
     version=2,
-    description="What a model answers about facts, with each document: one row a kind of fact, exposure and metric.",
+    description="What a model answers about facts, with each document: one row per kind of fact, exposure and metric.",
     made_by="a plan that says [retrieval] on = true makes it",
     columns=(
         _FACTS,
@@ -45,7 +45,7 @@ KNOWLEDGE = TableSchema(
 KNOWLEDGE_CONFLICT = TableSchema(
     name="knowledge_conflict",
     version=1,
-    description="A document that contradicts what was trained: whose answer is given.",
+    description="Does a model follow a document that contradicts its training?",
     made_by="a plan that says [retrieval] on = true makes it",
     columns=(
         _FACTS,
@@ -92,8 +92,8 @@ KNOWLEDGE_LENS = TableSchema(
 EVIDENCE_FLOW = TableSchema(
     name="evidence_flow",
     version=2,
-    description="What is lost without attention between parts of question and document, without one token, or regained "
-    "by restoring one output.",
+    description="What is lost without attention between parts of question and document or without one token, and what "
+    "restoring one output regains.",
     made_by="a plan that says [retrieval] on = true makes it",
     columns=(
         _FACTS,
@@ -103,7 +103,7 @@ EVIDENCE_FLOW = TableSchema(
             name="method",
             dtype="string",
             unit="",
-            description="knock-out: attention is forbidden; removal: of one token as a key; tracing: noise, then one "
+            description="knock-out: attention is blocked; removal: of one token as a key; tracing: noise, then one "
             "output restored; tracing every mention: noise in sentences that do not answer too",
         ),
         Column(
@@ -146,7 +146,7 @@ EVIDENCE_HEADS = TableSchema(
 EVIDENCE_ABLATION = TableSchema(
     name="evidence_ablation",
     version=2,
-    description="Answers after the heads that copy most are removed, beside as many random others.",
+    description="Answers after removing the heads that copy most; the control removes as many random other heads.",
     made_by="a plan that says [retrieval] on = true makes it",
     columns=(
         _FACTS,
@@ -160,7 +160,7 @@ EVIDENCE_ABLATION = TableSchema(
 ATTENTION_RANKING = TableSchema(
     name="attention_ranking",
     version=2,
-    description="Whether the reader's attention on a passage says how much the passage helps.",
+    description="Does the reader's attention on a passage predict how much the passage helps?",
     made_by="a plan that says [retrieval] on = true makes it",
     columns=(
         Column(name="facts", dtype="string", unit="", description="kind: trained, changed or held out; all of them"),
@@ -174,7 +174,7 @@ ATTENTION_RANKING = TableSchema(
 RETRIEVAL_EXAMPLES = TableSchema(
     name="retrieval_examples",
     version=1,
-    description="Single questions: what is found for each, with which probability, and what every state would answer.",
+    description="Single questions: the passages found, their probabilities, and the answer read from every state.",
     columns=(
         Column(name="question", dtype="string", unit="", description="its words, with [MASK] for the object"),
         _FACTS,

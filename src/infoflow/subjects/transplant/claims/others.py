@@ -18,14 +18,14 @@ _WHEN = ("over the whole learning curve", "at its end")
 
 @claim(
     "heads:H1",
-    "Specialised heads of a trained encoder, put into a fresh model, let it learn faster and better than random heads "
-    "of the same model put in the same way.",
+    "A fresh model learns faster and better with specialised heads of a trained encoder than with random heads "
+    "of the same encoder.",
     source=OURS,
-    published="none: no experiment of this kind is known to us, so the threshold, 0, is ours",
-    statistic="held-out loss of fresh translation models that hold random heads of a trained model, less that of "
-    "models that hold as many specialised heads of it in the same layers, at equal updates, first weights and "
-    "batches: above 0 as the mean over the logarithm of updates and at the last update, both where the heads learn on "
-    "and where they are frozen, as far as both were trained",
+    published="none: we know of no experiment of this kind, so the threshold, 0, is ours",
+    statistic="held-out loss of fresh translation models with random heads of a trained model, minus that of models "
+    "with as many of its specialised heads in the same layers, at equal updates, initial weights and "
+    "batches: above 0 both as the mean over the logarithm of updates and at the last update, whether the "
+    "heads keep learning or are frozen (where both were trained)",
     reads=_H1_READS,
     controls=(
         Control(
@@ -33,7 +33,7 @@ _WHEN = ("over the whole learning curve", "at its end")
             reads={"gain": gain("none", "shuffled")},
         ),
         Control(
-            name="shuffled specialised heads in place of the specialised ones",
+            name="shuffled specialised heads instead of the specialised ones",
             reads={"gain": gain("random", "shuffled")},
             decisive=False,
         ),

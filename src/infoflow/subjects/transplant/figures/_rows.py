@@ -11,7 +11,7 @@ from infoflow.heads import ARMS, log_mean
 from infoflow.report._samples import Samples
 
 NONE, SPECIALISED, RANDOM, SHUFFLED = ARMS
-WAYS = {False: "heads learn on", True: "frozen heads"}
+WAYS = {False: "heads keep learning", True: "frozen heads"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

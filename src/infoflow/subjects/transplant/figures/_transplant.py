@@ -40,13 +40,13 @@ METHOD = Method(
     title="Transplanted heads",
     text="""
     A head is its rows of the query, key and value projections with their biases and its columns of the output
-    projection; they are copied bit for bit into the same layer and place of a fresh model, whose first weights are of
-    another seed than the trained model's. Specialised heads are those with a role (positional, of a syntactic relation,
-    rarest token), then the most important ones, as the plan has it, at most half of a layer's; random ones are as many
-    others of the same layers; shuffled ones have the numbers of each matrix in random order. All fresh models of a seed
-    begin with the same first weights and read the same batches in the same order. Frozen heads get no gradient, no
-    weight decay and no moments. The loss is taken on the same held-out sentences at every point; over a whole curve it
-    is the mean over the logarithm of updates <i>s</i>, ∫ <i>L</i> d ln <i>s</i> / ∫ d ln <i>s</i>.
+    projection. They are copied bit for bit into the same layer and head of a fresh model, which is initialised with a
+    different seed than the trained model. Specialised heads are those with a role (positional, syntactic or rarest
+    token), then the most important ones, as set in the plan, but at most half of a layer's heads. Random heads are as
+    many others of the same layers; shuffled heads have the numbers of each matrix in random order. All fresh models
+    of a seed start from the same weights and read the same batches in the same order. Frozen heads get no gradient,
+    no weight decay and no moments. The loss is computed on the same held-out sentences at every point; over a whole
+    curve it is the mean over the logarithm of updates <i>s</i>, ∫ <i>L</i> d ln <i>s</i> / ∫ d ln <i>s</i>.
     """,
 )
 
@@ -84,7 +84,7 @@ def _placed(frame: pd.DataFrame) -> str:
     counts = sorted({int(count) for count in frame.loc[frame["arm"] == SPECIALISED, "heads"]})
     heads = " or ".join(map(str, counts))
     draws = int(frame.loc[frame["arm"] == RANDOM, "draw"].nunique())
-    random = f", random ones in {draws} draws, of which the mean is shown" if draws > 1 else ""
+    random = f", random ones as the mean of {draws} draws" if draws > 1 else ""
     return f"{heads} head{'' if counts == [1] else 's'} put into each fresh model{random}."
 
 
@@ -96,7 +96,7 @@ def _roles(heads: pd.DataFrame | None) -> str:
     holding = int((own["roles"] != "").sum())
     chance = own["by_chance"].max()
     said = f"{holding} of the {len(own)} specialised heads hold a role"
-    return f" {said}; at most {chance:.1f} roles of a model hold by chance."
+    return f" {said}; by chance, at most {chance:.1f} roles would hold per model."
 
 
 def _chart(own: pd.DataFrame, series: Series, what: str, arms: list[LineKind], y: Channel) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _against(own: pd.DataFrame, frozen: bool, arm: str, other: str, name: str) -
     if first is None or second is None or first.steps != second.steps:
         return ""
     over, end = (first.over() - second.over()).estimate(), (first.at(-1) - second.at(-1)).estimate()
-    return f"{_gains(over, _UNIT)} on {name} over the whole curve, and {_gains(end)} at its end"
+    return f"{_gains(over, _UNIT)} against {name} over the whole curve and {_gains(end)} at its end"
 
 
 def _gains(gain: Estimate, unit: str = "") -> str:
@@ -155,7 +155,7 @@ def _bleu_sentence(own: pd.DataFrame) -> list[str]:
     for frozen in WAYS:
         first, second = (last_of(own, arm, frozen, "bleu") for arm in (SPECIALISED, RANDOM))
         if first and second:
-            told[frozen] = f"{_gains((first - second).estimate())} on random ones"
+            told[frozen] = f"{_gains((first - second).estimate())} against random ones"
     if not any(told.values()):
         return []
     full = number(float(own.loc[own["metric"] == "bleu", "baseline"].mean()), 1)
@@ -165,16 +165,16 @@ def _bleu_sentence(own: pd.DataFrame) -> list[str]:
 HEADS = DeclaredFigure(
     name="transplant/heads",
     id="transplanted-heads",
-    question="Does a fresh model learn faster with specialised heads of a trained one?",
+    question="Does a fresh model learn faster with specialised heads from a trained one?",
     how_to_read=(
-        "Upper panels: held-out loss of fresh models by the updates they have had. In colour: with the trained "
-        "model's specialised heads in place of some of their own. Grey: with as many other heads of it in the same "
-        "layers, drawn at random; with the specialised ones after the numbers of each matrix were shuffled; and "
-        "with their own heads. Either the heads learn on with all other weights, or they are frozen: they stay "
-        "as they were put in (their own: as they were initialised).",
-        "Lower panels: how far each of these lies below the fresh model with its own heads, sentence by sentence; "
-        "above 0 is better. If specialised heads are of use for what they do, their line lies above the random "
-        "ones' and the shuffled ones' stays near 0. It would be surprising if shuffled heads helped.",
+        "Upper panels: held-out loss of fresh models by number of updates. In colour: models with specialised "
+        "heads of the trained model in place of some of their own. Grey: with random other heads of the same "
+        "layers; with the specialised heads after shuffling the numbers of each matrix; and with their own "
+        "heads. The transplanted heads either keep learning with all other weights or are frozen; frozen heads "
+        "of the model's own stay as initialised.",
+        "Lower panels: how much lower the loss is than with the model's own heads, sentence by sentence; above 0 "
+        "is better. If specialised heads help because of what they do, their line lies above that of random "
+        "heads, and that of shuffled heads stays near 0. It would be surprising if shuffled heads helped.",
     ),
     method=METHOD,
     tables=(TRANSPLANT_CURVES.name,),
@@ -183,9 +183,9 @@ HEADS = DeclaredFigure(
 )
 TRANSPLANT = Section(
     id="transplant",
-    title="Do heads keep what they have learned in another model?",
-    lead="Heads of a trained model are put into a fresh one. If what they do is of use by itself, it learns faster "
-    "than with other heads of the same model.",
+    title="Do heads keep what they have learned when moved to another model?",
+    lead="Heads of a trained model are put into a fresh one. If what they do is useful by itself, the fresh model "
+    "learns faster than with other heads of the same trained model.",
     names=names_of([HEADS]),
 )
 
