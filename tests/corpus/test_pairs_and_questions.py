@@ -60,7 +60,7 @@ def test_second_texts_of_tables_frames_and_datasets(tmp_path):
     ("choices", "message"),
     [
         ("a dog", 'expected. Got "a dog"'),
-        (["a", " "], "a blank one among them"),
+        (["a", " "], "a list with a blank text"),
         ([1], "not text"),
         (None, "Got nothing"),
     ],

@@ -130,7 +130,7 @@ def test_what_is_no_corpus(source, message):
 def test_columns_named_in_vain(source, write, monkeypatch, tmp_path):
     write("lines.txt", "one\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="has no columns to name"):
+    with pytest.raises(UserError, match="has no columns"):
         load_corpus(source, text_column="text")
 
 
@@ -174,8 +174,8 @@ def test_tab_separated_pairs_need_no_header(write):
         ("a.json", "[1, 2]", "an object"),
         ("a.json", b"\xff\xfe[]", "not UTF-8"),
         ("a.json", "", "not JSON"),
-        ("a.parquet", "PAR1 nonsense PAR1", "no Parquet file"),
-        ("a.parquet", "", "no Parquet file"),
+        ("a.parquet", "PAR1 nonsense PAR1", "not a Parquet file"),
+        ("a.parquet", "", "not a Parquet file"),
     ],
 )  # fmt: skip
 def test_damaged_tables(write, name, content, message):

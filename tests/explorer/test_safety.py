@@ -322,7 +322,7 @@ def test_models_and_ports_are_checked(models):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(UserError, match="Give another --port"):
+        with pytest.raises(UserError, match="Choose another --port"):
             Explorer([models["masked"]], port=taken.getsockname()[1])
 
 

@@ -264,6 +264,6 @@ def test_other_heads_or_weights_have_another_recovery(model, data, tmp_path):
 
 def test_a_single_stack_has_no_decoder_to_freeze(matched_models, data, tmp_path):
     encoder = matched_models["masked-lm"]
-    with pytest.raises(UserError, match="freeze_decoder is for encoder-decoders"):
+    with pytest.raises(UserError, match="freeze_decoder needs an encoder-decoder"):
         recover(encoder, OBJECTIVE, data, CONFIG, tmp_path, removed=frozenset(), freeze_decoder=True)
     assert not any(tmp_path.iterdir())

@@ -108,7 +108,7 @@ def test_shards_that_do_not_belong_together_are_refused(tmp_path):
     for shards, told in (
         ([a], "shards 0..1, each once. Got 0."),
         ([a, a], "Got 0, 0"),
-        ([a, other], "different passages"),
+        ([a, other], "different indexes"),
         ([a, b, Passages.from_rows(["x"])], "1 of 3 that are none"),
         ([], "0 of 0"),
     ):
@@ -139,7 +139,7 @@ def test_folders_of_shards_open_as_one_index(tmp_path):
         with pytest.raises(UserError, match="Joining needs"):
             open_passage_index(folders)
     build_passage_index(Passages.from_rows(texts(91)), tmp_path / "0", shard=(0, 3))
-    with pytest.raises(UserError, match="different passages"):
+    with pytest.raises(UserError, match="different indexes"):
         open_passage_index([tmp_path / name for name in ("0", "1", "2")])
     with pytest.raises(UserError, match="i of n"):
         build_passage_index(store, tmp_path / "no", shard=(3, 3))

@@ -100,7 +100,7 @@ def test_a_damaged_description_is_refused(passages, tmp_path, text):
 
 
 def test_a_folder_without_passages_is_told(tmp_path):
-    with pytest.raises(UserError, match="holds no passages"):
+    with pytest.raises(UserError, match="has no passages"):
         Passages.load(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The command `infoflow`: one thin command per question; the only room that prints."""
+"""The command `infoflow`: one thin command per question; the only part of the package that prints."""
 
 from ._app import app as app
 from ._main import main as main
