@@ -80,7 +80,7 @@ def told():
     file = io.StringIO()
     with use_display(make_display("plain")) as display:
         display._file = file  # type: ignore[attr-defined]
-        yield lambda: [line for line in file.getvalue().splitlines() if "is made again" in line]
+        yield lambda: [line for line in file.getvalue().splitlines() if "is recreated" in line]
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def test_answers_and_where_they_begin(tmp_path, reader):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"answers": ["Norway"], "start": []}, "Got 1 answers and 0 places"),
+        ({"answers": ["Norway"], "start": []}, "Got 1 answers and 0 offsets"),
         ({"answers": ["Norway"], "start": ["x"]}, "expected character offsets from 0"),
         ({"answers": ["Norway"], "start": [-1]}, "expected character offsets from 0"),
         ({"answers": [3], "start": [1]}, "holds 3, not text"),

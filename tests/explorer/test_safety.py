@@ -315,7 +315,7 @@ def test_models_and_ports_are_checked(models):
         Explorer([])
     with pytest.raises(UserError, match="Got 3"):
         Explorer([models["masked"]] * 3)
-    with pytest.raises(UserError, match="2 or more"):
+    with pytest.raises(UserError, match="must be at least 2"):
         Explorer([models["masked"]], longest=1)
     with pytest.raises(UserError, match=r"0\.\.65535"):
         Explorer([models["masked"]], port=70000)

@@ -112,7 +112,7 @@ def itself(folder: Path) -> None:
     [
         (misnamed, "No model folder at .*gone"),
         (nameless, "does not say which model it belongs to"),
-        (other_kind, "must change weights, .+ peft_type PREFIX_TUNING, which puts virtual"),
+        (other_kind, "must change weights, .+ peft_type PREFIX_TUNING, which prepends virtual"),
         (pickled, "are pickles, which infoflow does not open"),
         (other_model, "does not fit its base model"),
         (other_width, "does not fit its base model"),

@@ -61,7 +61,7 @@ def test_a_revision_can_be_said_beside_the_name(cache, states):
 def test_a_revision_that_is_missing_is_told_with_those_that_are_there(cache):
     with pytest.raises(UserError) as told:
         load_model(f"{NAME}@step9")
-    assert str(told.value).startswith(f"Revision step9 of {NAME} in the cache")
+    assert str(told.value).startswith(f"Revision step9 of {NAME} is not in the cache")
     assert "In the cache of this machine: main, step1000." in str(told.value)
     with pytest.raises(UserError, match="none of its revisions"):
         load_model("someone/other@step9")

@@ -195,7 +195,7 @@ def test_greedy_curves_remove_the_least_valuable_first(model, parallel_corpus, b
 
 
 def test_greedy_numbers_are_checked(model, parallel_corpus):
-    with pytest.raises(UserError, match="that may go, 8"):
+    with pytest.raises(UserError, match="of removable heads, 8"):
         greedy_pruning(model, parallel_corpus, parallel_corpus, keep=[9], kinds=["encoder-self"])
     with pytest.raises(UserError, match="by must be"):
         rank_heads(model, parallel_corpus, "size")

@@ -168,7 +168,7 @@ def test_what_does_not_fit_is_told(given, message) -> None:
 
 def test_a_test_that_training_knows_whole_is_refused() -> None:
     leakage = query_leakage(QUESTIONS, QUESTIONS)
-    with pytest.raises(UserError, match="Training knows all 4 questions"):
+    with pytest.raises(UserError, match="All 4 test questions occur in training"):
         leakage_scores({"bm25": [[0]] * 4}, [[0]] * 4, QUESTIONS, 4, leakage)
     with pytest.raises(UserError, match="The leakage belongs to other questions"):
         leakage_scores({"bm25": [[0]]}, [[0]], QUESTIONS[:1], 4, leakage)

@@ -65,7 +65,7 @@ def test_no_passage_is_told(rows):
 
 @pytest.mark.parametrize("row", ["half \ud800", {"text": "whole", "title": "\udfff"}])
 def test_half_a_character_is_told(row):
-    with pytest.raises(UserError, match="Passage 1 holds half of a surrogate pair"):
+    with pytest.raises(UserError, match="Passage 1 contains half of a surrogate pair"):
         Passages.from_rows(["whole", row])
 
 

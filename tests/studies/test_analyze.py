@@ -112,7 +112,7 @@ def test_python_functions_are_the_command_lines(folders: list[str], tmp_path) ->
     options = AnalyzeOptions(corpus="grammar:60", only=("head_entropy",), control=False, measures=SETTINGS)
     run = analyze(folders[:1], options, tmp_path / "run")
     assert set(run.tables) == {"head_entropy"}
-    with pytest.raises(UserError, match="has no measure"):
+    with pytest.raises(UserError, match="unknown measure"):
         analyze(folders[:1], AnalyzeOptions(corpus="grammar:60", only=("entropy",)), tmp_path / "other")
 
 

@@ -68,7 +68,7 @@ def test_a_damaged_published_model_is_published_again(trained, tiny_plan, capsys
         again(tiny_plan, trained)
     assert {path.name: file_digest(path) for path in published.iterdir() if path.is_file()} == expected
     if name == WEIGHTS:
-        assert "was damaged: masked-lm/seed-0 is published again" in capsys.readouterr().err
+        assert "was damaged: masked-lm/seed-0 is restored" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

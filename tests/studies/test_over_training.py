@@ -225,7 +225,7 @@ def test_a_folder_of_another_kind(folder: Path, tmp_path) -> None:
     with pytest.raises(UserError, match="At least one series"):
         over_training([], ONE, tmp_path / "out")
     unknown = AnalyzeOptions(corpus="grammar:60", only=("nothing",))
-    with pytest.raises(UserError, match="--only knows no measure nothing"):
+    with pytest.raises(UserError, match="--only: unknown measure nothing"):
         over_training(folder, unknown, tmp_path / "new")
 
 

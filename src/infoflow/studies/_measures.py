@@ -149,7 +149,7 @@ def named_measures(
     known = [*dict.fromkeys(measure.name for measure in every), *others]
     if unknown := [name for name in names if name not in known]:
         meant = did_you_mean(unknown[0], known)
-        raise UserError(f"{setting} has no measure {unknown[0]}.{meant} Choose among: {', '.join(known)}.")
+        raise UserError(f"{setting}: unknown measure {unknown[0]}.{meant} Choose among: {', '.join(known)}.")
     return [measure for measure in every if measure.name in names]
 
 
