@@ -152,7 +152,7 @@ def test_a_corpus_without_any_marked_answer_is_refused(letters):
 
 
 def test_a_window_without_room_is_refused(letters):
-    with pytest.raises(UserError, match=r"beside a question of 9 tokens.* Got max_length 16"):
+    with pytest.raises(UserError, match=r"in addition to a question of 9 tokens.* Got max_length 16"):
         span_rows(asked(("a b", "a b c d e f", ["b"], [2])), letters, 16, 128, 64)
 
 

@@ -207,7 +207,7 @@ def test_writers_are_tuned(family, method, tmp_path):
     (one,) = tune(model, data, config(method=method, epochs=1), tmp_path, task=task).models
     assert (one.folder / "target_tokenizer").exists() == (family == "encoder-decoder")
     assert one.score(corpus, corpus)[0].metric == one.facts["metric"]
-    with pytest.raises(UserError, match="asks for no head"):
+    with pytest.raises(UserError, match="has no new head"):
         tune(model, data, config(method="frozen"), tmp_path, task=task)
 
 

@@ -43,7 +43,7 @@ def test_one_layer_rescaled_without_people(infoflow, masked_lm, pairs):
     answer = infoflow("bert-score", masked_lm, f"--pairs={pairs}", "--out=one", "--log=plain", *options)
     assert answer.code == 0, answer.err
     assert "F rescaled" in answer.out
-    assert "No scores of people" in answer.out
+    assert "There are no human scores" in answer.out
     table = RunFolder.existing("one").tables["bert_score_layers"]
     assert set(table["layer"]) == {1}
     assert set(table["baseline"]) == {0.0}

@@ -34,8 +34,11 @@ OTHERS = {
     "blank model": (["view", "  ", "a sentence"], "An argument must not be empty"),
     "empty option": (["study", "quick", "--out="], "--out must not be empty"),
     "empty value": (["study", "quick", "--out", ""], "--out must not be empty"),
-    "zero byte": (["analyze", "m", "--out=a\0b"], "--out must hold no control characters. Got one of number 0"),
-    "escape": (["report", "\x1b[31m"], "An argument must hold no control characters. Got one of number 27"),
+    "zero byte": (
+        ["analyze", "m", "--out=a\0b"],
+        "--out must hold no control characters. Got the character with code 0",
+    ),
+    "escape": (["report", "\x1b[31m"], "An argument must hold no control characters. Got the character with code 27"),
     "half a pair": (["study", "quick", "--out", "\udcff"], "--out must be UTF-8 text"),
     "a long choice": (["study", f"--log={'x' * 5000}"], "(5,"),
     "a number of thousands of digits, in a plan": (["study", "quick", f"--set=seeds=[{'9' * 5000}]"], "a plain value"),

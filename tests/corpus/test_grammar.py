@@ -319,7 +319,7 @@ def test_lengths_are_those_of_written_sentences(corpus):
 
 
 def test_errors():
-    with pytest.raises(UserError, match=r"1 to 100,000,000 sentences, a whole number\. Got 0"):
+    with pytest.raises(UserError, match=r"a whole number from 1 to 100,000,000\. Got 0"):
         generate_grammar(0)
     with pytest.raises(UserError, match=r"vocabulary must be at least 100\. Got 3"):
         generate_grammar(1, config=GrammarConfig(vocabulary=3))

@@ -145,6 +145,6 @@ def test_a_file_that_changes_while_it_is_read(write, monkeypatch, small_batches,
         return found
 
     monkeypatch.setattr("infoflow.corpus._corpus.file_digest", and_then_written)
-    with pytest.raises(UserError, match="has changed while it was read"):
+    with pytest.raises(UserError, match="changed while it was read"):
         Corpus.from_text(path)
     assert list((cache / "corpora").iterdir()) == []

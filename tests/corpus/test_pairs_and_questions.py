@@ -59,8 +59,8 @@ def test_second_texts_of_tables_frames_and_datasets(tmp_path):
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ("a dog", 'expected. Got "a dog"'),
-        (["a", " "], "a blank one among them"),
+        ("a dog", 'expected a list of texts. Got "a dog"'),
+        (["a", " "], "a list with a blank text"),
         ([1], "not text"),
         (None, "Got nothing"),
     ],

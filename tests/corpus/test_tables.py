@@ -105,7 +105,7 @@ def test_sentences_alone_and_missing_ones():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ([], "holds no sentence"),
+        ([], "has no sentence"),
         ([["a", "b"], "c"], "all pairs"),
         (["c", ("a", "b")], "all pairs"),
         ([("a", "b", "c")], "a pair has two entries"),
@@ -130,7 +130,7 @@ def test_what_is_no_corpus(source, message):
 def test_columns_named_in_vain(source, write, monkeypatch, tmp_path):
     write("lines.txt", "one\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="has no columns to name"):
+    with pytest.raises(UserError, match="has no columns"):
         load_corpus(source, text_column="text")
 
 
@@ -151,7 +151,7 @@ def test_tab_separated_pairs_need_no_header(write):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "text,label\none\n", "line 2: as many cells"),
+        ("a.csv", "text,label\none\n", "line 2: expected 2 cells"),
         ("a.csv", 'text,label\n"one,1\n', "not CSV"),
         ("a.csv", 'text,label\n"one"x,1\n', "not CSV"),
         ("a.csv", 'text,label\n"' + "one " * 40_000 + '",1\n', "not CSV"),
@@ -159,7 +159,7 @@ def test_tab_separated_pairs_need_no_header(write):
         ("a.csv", "text\nx\x00y\n", "zero byte"),
         ("a.csv", b"text\n\xff\n", "not UTF-8"),
         ("a.csv", "", r"Its columns: \(none\)"),
-        ("a.csv", "text,label\n", "holds no sentence"),
+        ("a.csv", "text,label\n", "has no sentence"),
         ("a.jsonl", '{"text": "one"}\n{"text": 2}\n', "a.jsonl, 2, column text: holds 2, not text"),
         ("a.jsonl", '{"text": "one"}\n["two"]\n', "an object"),
         ("a.jsonl", '{"text": "one"}\n{"text": \n', "line 2: not JSON"),
@@ -174,8 +174,8 @@ def test_tab_separated_pairs_need_no_header(write):
         ("a.json", "[1, 2]", "an object"),
         ("a.json", b"\xff\xfe[]", "not UTF-8"),
         ("a.json", "", "not JSON"),
-        ("a.parquet", "PAR1 nonsense PAR1", "no Parquet file"),
-        ("a.parquet", "", "no Parquet file"),
+        ("a.parquet", "PAR1 nonsense PAR1", "not a Parquet file"),
+        ("a.parquet", "", "not a Parquet file"),
     ],
 )  # fmt: skip
 def test_damaged_tables(write, name, content, message):

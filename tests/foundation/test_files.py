@@ -172,7 +172,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path, writes):
 
     (tmp_path / "file").write_text("kept")
     with (
-        pytest.raises(foundation.UserError, match=r"file/deep cannot be written: .*\. Choose another place"),
+        pytest.raises(foundation.UserError, match=r"file/deep cannot be written: .*\. Choose another path"),
         getattr(foundation, writes)(tmp_path / "file" / "deep"),
     ):
         pass

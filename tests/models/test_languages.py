@@ -122,13 +122,13 @@ def test_texts_of_a_marian_model_of_several_languages_say_the_language_themselve
     module = module_of(tokenizer, "nllb")
     with use_display(make_display("plain")):
         load_model(module, tokenizer)
-    assert 'each text must begin with the code of one: ">>deu<<", ">>fra<<".' in " ".join(
+    assert 'each text must start with a language code: ">>deu<<", ">>fra<<".' in " ".join(
         "".join(capsys.readouterr()).split()
     )
     encoded = Corpus.from_sentences([">>fra<< a b"]).encode(tokenizer)
     assert encoded.flat_ids[0] == tokenizer.convert_tokens_to_ids(">>fra<<")
     assert encoded.flat_special.tolist() == [True, *[False] * (len(encoded.flat_ids) - 2), True]
-    with pytest.raises(UserError, match="Begin each with one of"):
+    with pytest.raises(UserError, match="Start each with one of"):
         load_model(module, tokenizer, target_language="fra")
 
 
@@ -165,7 +165,7 @@ def test_a_prefix_that_the_configuration_names_is_noted_where_none_was_given(cap
     with use_display(make_display("plain")):
         load_model(module, tokenizer)
         load_model(module, tokenizer, prefix="translate a :")
-    assert " ".join("".join(capsys.readouterr()).split()).count("Its texts are read without one") == 1
+    assert " ".join("".join(capsys.readouterr()).split()).count("Texts are read without one") == 1
 
 
 def test_a_prefix_before_the_texts_of_a_byte_level_tokenizer():

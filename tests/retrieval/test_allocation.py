@@ -156,7 +156,7 @@ def test_candidates_depend_on_no_weight_and_none_is_read_twice():
 def test_no_passage_beside_the_right_one_is_told(negatives):
     objective, model = arm("read-gold")
     batch = tiny_data().batch(objective, np.arange(3), ("test",), 0)
-    with pytest.raises(UserError, match=f"at least 1 passage beside the right one. Got {negatives}"):
+    with pytest.raises(UserError, match=f"at least 1 passage in addition to the right one. Got {negatives}"):
         choice_of(model, batch, negatives=negatives)
 
 

@@ -34,7 +34,7 @@ SETTINGS = AnalysisPlan(
 
 
 def test_a_model_given_twice_is_refused(folders: list[str], tmp_path) -> None:
-    with pytest.raises(UserError, match="Each model must be given once"):
+    with pytest.raises(UserError, match="Models must be distinct"):
         analyze([folders[0], folders[0]], AnalyzeOptions(corpus="grammar:50"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -113,7 +113,7 @@ def test_python_functions_are_the_command_lines(folders: list[str], tmp_path) ->
     options = AnalyzeOptions(corpus="grammar:60", only=("head_entropy",), control=False, measures=SETTINGS)
     run = analyze(folders[:1], options, tmp_path / "run")
     assert set(run.tables) == {"head_entropy"}
-    with pytest.raises(UserError, match="knows no measure"):
+    with pytest.raises(UserError, match="unknown measure"):
         analyze(folders[:1], AnalyzeOptions(corpus="grammar:60", only=("entropy",)), tmp_path / "other")
 
 

@@ -112,7 +112,7 @@ def test_what_was_not_asked_for_is_kept_in_a_second_training(plan, copied, capsy
     assert not keep(plan, copied).is_done()
     with use_display(make_display("plain")):
         train_model("masked-lm", plan, out=copied)
-    assert "once more, to update 12: 5 of its checkpoints are not there" in capsys.readouterr().err
+    assert "again to update 12: 5 of its checkpoints are missing" in capsys.readouterr().err
     assert {u: entry.weights for u, entry in snapshots.entries().items()} == {u: e.weights for u, e in before.items()}
     assert snapshots.entries() == before
     assert keep(plan, copied).is_done()
@@ -127,7 +127,7 @@ def test_a_longer_schedule_adds_to_what_there_is_and_trains_no_further_than_it_m
     more = with_schedule(plan, "0,1,2,3,4,5")
     with use_display(make_display("plain")):
         train_model("masked-lm", more, out=copied)
-    assert "once more, to update 4: 2 of its checkpoints" in capsys.readouterr().err
+    assert "again to update 4: 2 of its checkpoints" in capsys.readouterr().err
     after = models.snapshots(recipe).entries()
     assert list(after) == [0, 1, 2, 3, 4, 5, 12]
     assert {update: after[update] for update in before} == before
@@ -224,7 +224,7 @@ def test_a_budget_is_checked_before_anything_is_trained(plan, kept, tmp_path: Pa
             ),
             tmp_path / "small",
         )
-    with pytest.raises(UserError, match="Not even the first and the last fit"):
+    with pytest.raises(UserError, match="Even the first and the last do not fit"):
         graph(with_schedule(plan, "every:1", budget=size / 1e9), tmp_path / "small")
     halves = with_schedule(plan, "every:1", budget=7.6 * size / 1e9, dtype="bfloat16")
     assert keep(halves, tmp_path / "small").needs

@@ -273,7 +273,7 @@ def test_a_run_finds_its_stages(tiny_run: Run) -> None:
         assert stages[stage.key] is stage
         found = stage_of(str(tiny_run.path), stage.key)
         assert (type(found), found.label, found.needs) == (type(stage), stage.label, stage.needs)
-    with pytest.raises(UserError, match=r"has no stage 123: it has changed\. Give the same command again"):
+    with pytest.raises(UserError, match=r"has no stage 123: it has changed\. Run the same command again"):
         stage_of(str(tiny_run.path), "123")
 
 
@@ -283,7 +283,7 @@ def tiny_run_plan(run: Run) -> StudyPlan:
 
 def test_a_run_that_is_no_study_has_no_stages(tmp_path: Path) -> None:
     run = Run.open(_made(tmp_path / "other"))
-    with pytest.raises(UserError, match="is no study: only a study has stages"):
+    with pytest.raises(UserError, match="is not a study: only a study has stages"):
         _ = run.stages
 
 

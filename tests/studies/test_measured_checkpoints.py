@@ -237,7 +237,7 @@ def test_a_plan_without_a_schedule_has_none_of_it(tiny_plan, tmp_path) -> None:
 def test_an_unknown_table_is_told_before_anything_is_trained(plan, tmp_path) -> None:
     wrong = dataclasses.replace(plan, checkpoints=dataclasses.replace(plan.checkpoints, light=("head_pattern",)))
     with pytest.raises(
-        UserError, match=r"checkpoints\.light and heavy knows no measure head_pattern\. Did you mean head_patterns"
+        UserError, match=r"checkpoints\.light and heavy: unknown measure head_pattern\. Did you mean head_patterns"
     ):
         study(wrong, tmp_path / "run", num_processes=1)
     assert not (tmp_path / "run").exists()

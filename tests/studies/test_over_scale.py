@@ -69,7 +69,7 @@ def test_folders_are_checked(studies, tmp_path: Path) -> None:
         over_scale(studies[:1], tmp_path / "out")
     with undrawn():
         run = over_scale(studies[:2], tmp_path / "out")
-    with pytest.raises(UserError, match="compares several runs"):
+    with pytest.raises(UserError, match="is a comparison of several runs"):
         check_findings(run.path)
 
 

@@ -213,10 +213,10 @@ def test_a_folder_of_another_kind(folder: Path, tmp_path) -> None:
     RunFolder(tmp_path / "out").update(kind="study")
     with pytest.raises(UserError, match="a run of another kind"):
         over_training(folder, ONE, tmp_path / "out")
-    with pytest.raises(UserError, match="at least one series"):
+    with pytest.raises(UserError, match="At least one series"):
         over_training([], ONE, tmp_path / "out")
     unknown = AnalyzeOptions(corpus="grammar:60", only=("nothing",))
-    with pytest.raises(UserError, match="--only knows no measure nothing"):
+    with pytest.raises(UserError, match="--only: unknown measure nothing"):
         over_training(folder, unknown, tmp_path / "new")
 
 
@@ -374,7 +374,7 @@ def test_a_hub_holds_two_revisions_at_most(
         monkeypatch.setattr(MeasureGiven, "of", _watched(cache, held))
         with pytest.raises(UserError, match="one of them"):
             over_training("someone/suite@all", ONE, tmp_path / "out", references=["final", "previous"])
-        with pytest.raises(UserError, match="--jobs above 1 needs checkpoints on this machine"):
+        with pytest.raises(UserError, match="--jobs above 1 needs local checkpoints"):
             over_training("someone/suite@all", ONE, tmp_path / "out", num_processes=2)
         over_training("someone/suite@all", ONE, tmp_path / "out")
         assert len(hub.downloads()) == len(STEPS)

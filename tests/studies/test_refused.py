@@ -56,8 +56,8 @@ def test_what_a_finished_stage_left_stays(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", further_objectives())
 def test_what_reads_passages_is_refused_before_anything_is_prepared(name, tmp_path):
-    with pytest.raises(UserError, match=rf"Got {name}, which reads passages"):
+    with pytest.raises(UserError, match=rf"Got {name}, which also reads passages"):
         plan(objectives=["masked-lm", name])
-    with pytest.raises(UserError, match=rf"Got {name}, which reads passages"):
+    with pytest.raises(UserError, match=rf"Got {name}, which also reads passages"):
         train_model(name, plan(), 0, tmp_path / "mine")
     assert not list(tmp_path.iterdir())

@@ -818,7 +818,10 @@ def _right(arm: ArmModel, model: RetrievalModel, example: Example) -> bool | Non
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"arms": ["closed-book"], "variants": ["cold"]}, r"retrieval.variants must be of arms that are trained: cold"),
+        (
+            {"arms": ["closed-book"], "variants": ["cold"]},
+            r"retrieval.variants must modify one of retrieval.arms: cold",
+        ),
         ({"relations": 5}, r"retrieval.relations must be even"),
         ({"exposures": [0, 1]}, r"retrieval.exposures must lie in 1..1,024"),
         ({"refresh_every": 0}, r"retrieval.refresh_every must be a whole number from 1, or −1 for never. Got 0"),

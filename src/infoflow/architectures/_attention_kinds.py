@@ -37,6 +37,6 @@ def check_trained_on(section: str, layouts: Mapping[str, str]) -> None:
     for name, layout in layouts.items():
         if layout not in TRAINED_ON:
             raise UserError(
-                f"{section}.objectives must train a model without further parts ({', '.join(TRAINED_ON)}). Got {name}, "
-                f"which trains one of the layout {layout}. Leave it out."
+                f"{section}.objectives must train a single model ({', '.join(TRAINED_ON)}). Got {name}, "
+                f"which has the layout {layout}. Leave it out."
             )

@@ -1,4 +1,4 @@
-"""The command `infoflow`: one thin command per question; the only room that prints."""
+"""The command `infoflow`: one thin command per question; the only part of the package that prints."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -36,7 +36,7 @@ app = App(
     name="infoflow",
     help="How information flows through a Transformer: layers, heads, objectives, with error bars and controls.",
     help_epilogue="Start with `infoflow study`, or `infoflow analyze MODEL --corpus FILE`. "
-    "An interrupted command continues when it is given again.",
+    "To continue an interrupted command, run it again.",
     version=_version,
     version_flags=["--version"],
     suppress_keyboard_interrupt=False,  # `run` says how to continue
@@ -63,7 +63,7 @@ for _group, _functions in _COMMANDS.items():
         app.command(_function, group=_GROUPS[_group], sort_key=_position, help_epilogue="")
 
 app.register_install_completion_command(
-    group=_GROUPS[SURROUNDINGS], sort_key=9, help="Let the shell (bash, zsh, fish) complete commands and options."
+    group=_GROUPS[SURROUNDINGS], sort_key=9, help="Install shell completion (bash, zsh, fish)."
 )
 
 _data = App(

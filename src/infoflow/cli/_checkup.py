@@ -96,7 +96,7 @@ def _gpu(part: str) -> Examined:
         return Examined(part=part, state="ok", found="Apple (--device mps)")
     if shutil.which("nvidia-smi"):
         advice = "There is an NVIDIA driver, but torch cannot use it: install a CUDA build of torch (see the README)."
-        return Examined(part=part, state="absent", found=f"none that torch {torch.__version__} can use", advice=advice)
+        return Examined(part=part, state="absent", found=f"none usable by torch {torch.__version__}", advice=advice)
     return Examined(part=part, state="absent", found="none; everything runs on the CPU")
 
 
@@ -104,7 +104,7 @@ def _browser(part: str) -> Examined:
     paths = [path for name in _BROWSERS if (path := shutil.which(name))]
     if paths:
         return Examined(part=part, state="ok", found=paths[0])
-    advice = "Reports and figures are made without it; only their tests in a browser are skipped."
+    advice = "Reports and figures do not need it; only their browser tests are skipped."
     return Examined(part=part, state="absent", found="no Chromium", advice=advice)
 
 
@@ -117,7 +117,7 @@ def _cache(part: str) -> Examined:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        advice = "Set INFOFLOW_CACHE to a folder that you may write to."
+        advice = "Set INFOFLOW_CACHE to a writable folder."
         return Examined(part=part, state="broken", found=f"{folder}: {error.strerror}", advice=advice)
     return Examined(part=part, state="ok", found=f"{folder} is writable; {_gigabytes(folder)}")
 
@@ -153,7 +153,7 @@ def _package_index(part: str) -> Examined:
     if answer.returncode == 0:
         return Examined(part=part, state="ok", found="answers")
     errors = [line for line in answer.stderr.splitlines() if line.startswith("ERROR")]
-    return _no_index(part, errors[-1].removeprefix("ERROR: ") if errors else "pip could not ask")
+    return _no_index(part, errors[-1].removeprefix("ERROR: ") if errors else "pip could not query the index")
 
 
 def _no_index(part: str, found: str) -> Examined:
@@ -172,7 +172,7 @@ def _model_hub(part: str) -> Examined:
         socket.getaddrinfo(host, 443)
     except OSError:
         return Examined(part=part, state="absent", found="cannot be reached", advice=advice)
-    return Examined(part=part, state="ok", found="its name resolves")
+    return Examined(part=part, state="ok", found="host name resolves")
 
 
 def _drawing(part: str) -> Examined:

@@ -1,4 +1,4 @@
-"""The optional parts of infoflow: what each is for, and which packages it stands on."""
+"""The optional parts of infoflow: what each is for, and which packages it needs."""
 
 from dataclasses import dataclass
 
@@ -25,20 +25,20 @@ EXTRAS = (
         packages={"starlette": "starlette", "uvicorn": "uvicorn", "h11": "h11"},
         gives="the live explorer, infoflow explore MODEL",
     ),
-    Extra(name="retrieval", packages={"bm25s": "bm25s"}, gives="search of passages by their words, in [retrieval]"),
+    Extra(name="retrieval", packages={"bm25s": "bm25s"}, gives="lexical passage search in [retrieval]"),
     Extra(
         name="faiss",
         packages={"faiss-cpu": "faiss"},
-        gives="nearest states by faiss, and passages by --kind hnsw or ivf",
-        otherwise="they are found by torch, and passages exactly",
+        gives="faster nearest-neighbour search (faiss), and --kind hnsw or ivf for passages",
+        otherwise="torch searches exactly",
     ),
     Extra(name="gguf", packages={"gguf": "gguf"}, gives=".gguf models"),
-    Extra(name="parse", packages={"spacy": "spacy"}, gives="trees of one's own sentences, --parse"),
+    Extra(name="parse", packages={"spacy": "spacy"}, gives="syntax trees for your own sentences, --parse"),
     Extra(
         name="maps",
         packages={"openTSNE": "openTSNE"},
-        gives="t-SNE maps of tokens by openTSNE",
-        otherwise="they are scikit-learn's",
+        gives="t-SNE token maps by openTSNE",
+        otherwise="scikit-learn draws them",
     ),
     Extra(
         name="cluster",

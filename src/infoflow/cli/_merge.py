@@ -11,10 +11,10 @@ def merge(
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Put the shards of one analysis, or of checkpoints over training, together: the result equals that of one process.
+    """Merge the shards of an analysis or of an over-training run: the result equals that of a single process.
 
     Args:
-        runs: The folders that `infoflow analyze --shard i/n` or `infoflow over-training --shard i/n` wrote, all n.
+        runs: All n folders that `infoflow analyze --shard i/n` or `infoflow over-training --shard i/n` wrote.
     """
     with working(session):
         from infoflow.foundation import UserError

@@ -121,9 +121,9 @@ class AbstractSentences:
         """The documents, or a UserError with advice; `reader` needs them."""
         if (documents := self.documents) is None:
             raise UserError(
-                f"{reader} needs documents: sentences that follow each other. The corpus {self.name} has none.\n"
+                f"{reader} needs documents: consecutive sentences. The corpus {self.name} has none.\n"
                 "Read a text file with blank lines between documents, or CoNLL-U with # newdoc, as documents "
-                "(--documents, in a plan documents = true); of a table name their column (--document-column NAME)."
+                "(--documents, in a plan documents = true); for a table name their column (--document-column NAME)."
             )
         return documents
 
@@ -158,7 +158,7 @@ class AbstractSentences:
             raise UserError(
                 f"The corpus {self.name} has no column {', '.join(missing)}; it has "
                 f"{', '.join(sorted(self.columns))}.\n"
-                "`grammar` has every column; treebanks bring words and heads, parallel corpora the translation."
+                "`grammar` has every column; treebanks have words and heads, parallel corpora the translation."
             )
 
     @property

@@ -212,7 +212,7 @@ def _encoded(
     fast: bool,
 ) -> Encoded:
     if truncated:
-        current_display().note(f"Sentences cut at {limit} tokens: {truncated} of {len(lengths)}.")
+        current_display().note(f"Sentences truncated at {limit} tokens: {truncated} of {len(lengths)}.")
     return Encoded(
         offsets=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
         flat_ids=arrays["ids"],

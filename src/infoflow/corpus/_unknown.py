@@ -34,22 +34,22 @@ def check_known(
     real = ~np.asarray(special[part])
     tokens = np.asarray(ids[part])[real]
     if not len(tokens):
-        raise UserError(f"{_name(tokenizer)} gives no token for any sentence of the corpus. {_ADVICE}")
+        raise UserError(f"{_name(tokenizer)} produces no tokens for the corpus. {_ADVICE}")
     unknown = tokens == (-1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id)
     if words is not None:
         unknown = _by_word(unknown, np.asarray(words[part])[real])
     share = float(unknown.mean())
     if share == 1 or _all_alike(tokens, None if spans is None else np.asarray(spans[part])[real]):
-        raise UserError(f"{_name(tokenizer)} gives the same token for every word of the corpus. {_ADVICE}")
+        raise UserError(f"{_name(tokenizer)} produces the same token for every word of the corpus. {_ADVICE}")
     if share > _FEW and key not in _noted:
         _noted.add(key)
         current_display().note(
-            f"{_name(tokenizer)} does not know {share:.0%} of the words of the corpus, and gives "
-            f"{tokenizer.unk_token} for them or for a part of them."
+            f"{_name(tokenizer)} does not know {share:.0%} of the words of the corpus, and produces "
+            f"{tokenizer.unk_token} for them or parts of them."
         )
 
 
-_ADVICE = "Give the tokenizer that the model was trained with, or a corpus in the model's language."
+_ADVICE = "Use the tokenizer that the model was trained with, or a corpus in the model's language."
 
 
 def _name(tokenizer: PreTrainedTokenizerBase) -> str:

@@ -153,7 +153,7 @@ def describe_setting(hint: Any) -> str:
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(as_written, get_args(kind)))}"
     if get_origin(kind) is Mapping:
-        return "tables, each with a name of its own"
+        return "tables with different names"
     if dataclasses.is_dataclass(kind):
         return "a table of settings"
     noun = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]

@@ -60,7 +60,7 @@ def load_pruned(folder: str | Path, device: str | torch.device = "auto") -> Mode
         UserError: The folder holds no pruned model, or one that this version of transformers builds otherwise.
     """
     if not is_pruned_folder(Path(folder)):
-        raise UserError(f"{folder} holds no pruned model (pruned.json). Use load_model for other folders.")
+        raise UserError(f"{folder} has no pruned model (pruned.json). Use load_model for other folders.")
     return load_model(Path(folder), device=device)
 
 
@@ -101,8 +101,8 @@ def _checked(model: Model, module: torch.nn.Module, chosen: frozenset) -> Model:
     tolerance = 1e-3 if expected.dtype in (torch.float32, torch.float64) else 5e-2
     if found.shape != expected.shape or not (found - expected).norm() <= tolerance * expected.norm():
         raise UserError(
-            f"{type(model.module).__name__} without these heads computes something else than with them ablated: it "
-            "reads the number of its heads elsewhere. Ablate them instead of removing them."
+            f"{type(model.module).__name__} without these heads does not compute the same as with them ablated: it "
+            "uses the number of its heads elsewhere. Ablate them instead of removing them."
         )
     pruned = load_model(module, tokenizer=model.tokenizer)
     return replace(pruned, name=f"{model.name} (pruned)", target_tokenizer=model.target_tokenizer)

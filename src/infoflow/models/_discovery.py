@@ -43,9 +43,9 @@ def discover(module: PreTrainedModel) -> Anatomy:
         calls = watch_own(module, others={call.module for call in calls})
     if not calls:
         raise UserError(
-            f"{type(module).__name__} never calls the attention function that Hugging Face looks up by name, nor does "
+            f"{type(module).__name__} never calls Hugging Face's attention function, nor does "
             "its own code multiply a softmax over tokens by values, so it has no attention that can be read or gated: "
-            "its tokens meet in another way (a Fourier transform, a recurrence, samples), or in blocks and bands. "
+            "it mixes tokens differently (by a Fourier transform, a recurrence or samples), or in blocks and bands. "
             "Analyse a model of another family, such as BERT, RoBERTa or ModernBERT."
         )
     scaling = scalings(module, [call.module for call in calls if call.own])
@@ -143,14 +143,15 @@ def _attention(
         raise UserError(f"{type(module).__name__} {call.trouble} ({names[call.module]}). {_OTHER_FAMILY}")
     if call.projection is None and call.own:
         raise UserError(
-            f"{type(module).__name__} computes attention in code of its own and hands its heads' outputs to no linear "
-            f"output projection as they are ({names[call.module]}): it adds to them, or mixes heads by something else "
-            f"than a linear module. So they cannot be read or gated one by one. {_OTHER_FAMILY}"
+            f"{type(module).__name__} computes attention in its own code, and no linear output projection "
+            "receives its heads' outputs "
+            f"unchanged ({names[call.module]}): it adds to them, or mixes heads in a "
+            f"non-linear module. So heads cannot be read or gated individually. {_OTHER_FAMILY}"
         )
     if call.projection is None:
         raise UserError(
             f"{type(module).__name__} changes its heads' outputs before they reach an output projection "
-            f"({names[call.module]}), so they cannot be read or gated one by one."
+            f"({names[call.module]}), so they cannot be read or gated individually."
         )
     heads = (call.num_heads, call.num_key_value_heads, call.num_key_value_heads)
     query, key, value = find_projections(call.module, names[call.module], heads)
@@ -198,14 +199,15 @@ def _require_every_block(module: nn.Module, stacks: list[Stack], two: bool) -> N
     if two and len(stacks) < 2:
         raise UserError(
             f"The {'encoder' if stacks[0].name == 'decoder' else 'decoder'} of {type(module).__name__} never calls the "
-            "attention function that Hugging Face looks up by name, nor multiplies one softmax over its tokens by "
+            "Hugging Face's attention function, nor multiplies one softmax over its tokens by "
             "values (it may attend in blocks or bands), so half of the model could not be read."
         )
     silent = _silent(module, {layer.block for stack in stacks for layer in stack.layers})
     for parent, blocks in silent.items():
         raise UserError(
             f"{type(module).__name__} has blocks that never call the attention function ({parent}: "
-            f"{', '.join(blocks)}), as hybrid and recurrent models do. infoflow analyses models whose every block "
+            f"{', '.join(blocks)}), as hybrid and recurrent models do. infoflow only analyses models in which "
+            "every block "
             "attends."
         )
 

@@ -57,7 +57,7 @@ def reading_tokenizers(
     wanted = {"--source-language": asked.source_language, "--target-language": asked.target_language}
     if own is None:
         if given := [option for option, value in {**wanted, "--prefix": asked.prefix}.items() if value]:
-            raise UserError(f"{given[0]} is for text, and {name} has no tokenizer. Give one: --tokenizer.")
+            raise UserError(f"{given[0]} needs a tokenizer, and {name} has none. Name one: --tokenizer.")
         return own, target
     if not asked.chosen and hasattr(own, "infoflow_reading"):
         return own, target
@@ -94,15 +94,15 @@ def _note_what_stands_before(tokenizer: PreTrainedTokenizerBase, name: str, conf
     """Note the prefix that a model was trained with, if the caller chose none."""
     if codes := _codes_in_texts(tokenizer):
         current_display().note(
-            f"{name} writes several languages, and each text must begin with the code of one: {_some(codes)}. "
+            f"{name} writes several languages, and each text must start with a language code: {_some(codes)}. "
             "infoflow does not add it."
         )
     known = getattr(config, "task_specific_params", None) or {}
     before = sorted({str(each["prefix"]) for each in known.values() if isinstance(each, dict) and each.get("prefix")})
     if before and not (asked.prefix or tokenizer.init_kwargs.get(_SAVED)):
         current_display().note(
-            f"{name} was trained with a prefix before each text, such as {_some(before)}. Its texts are read without "
-            "one. To give one: --prefix."
+            f"{name} was trained with a prefix before each text, such as {_some(before)}. Texts are read without "
+            "one. To add one: --prefix."
         )
 
 
@@ -119,19 +119,19 @@ def language_id(tokenizer: PreTrainedTokenizerBase, code: str) -> int:
 def _check_code(option: str, code: str, codes: list[str], tokenizer: PreTrainedTokenizerBase, name: str) -> None:
     if in_texts := _codes_in_texts(tokenizer):
         raise UserError(
-            f"{option} cannot be used with {name}: its texts themselves say which language it writes. Begin each with "
+            f"{option} cannot be used with {name}: its texts select the output language themselves. Start each with "
             f"one of {_some(in_texts)}."
         )
     if not codes:
         raise UserError(
             f"{option} is for models whose tokenizer marks languages, such as NLLB, mBART and M2M100. That of {name} "
-            "marks none. Leave the option out; a model that reads its task from words in front, as T5 does, takes "
+            "marks none. Leave the option out; a model that reads its task from a text prefix, as T5 does, takes "
             "--prefix."
         )
     if code not in codes:
         near = difflib.get_close_matches(code, codes, n=_NEAR, cutoff=0.5)
         near += [one for one in codes if one[:2].lower() == code[:2].lower() and one not in near]
-        listed = f"Near are {', '.join(near[:_NEAR])}." if near else f"Some are {', '.join(codes[:_NEAR])}."
+        listed = f"Similar: {', '.join(near[:_NEAR])}." if near else f"Some of them: {', '.join(codes[:_NEAR])}."
         raise UserError(
             f"{option} must be one of the {len(codes)} language codes of {name}. Got {as_written(code[:80])}. {listed}"
         )
@@ -149,12 +149,12 @@ def _of_languages(
     if not asked.source_language:
         current_display().note(
             f"{name} reads every text as {source}, the default of its tokenizer. If the texts are in another language, "
-            "give its code: --source-language."
+            "name its code: --source-language."
         )
     if not target:
         current_display().note(
-            f"No target language was given: {name} chooses the language that it writes, and its decoder is not "
-            "measured. Give its code: --target-language."
+            f"No target language was named: {name} chooses its output language, and its decoder is not "
+            "measured. Name the code: --target-language."
         )
     read.src_lang, read.tgt_lang = source, target or source
     if asked.chosen:  # a saved copy encodes the same way
@@ -176,12 +176,12 @@ def _prefixed(tokenizer: PreTrainedTokenizerBase, wanted: str, name: str) -> Any
     """A copy that puts the prefix before each text, as special tokens that do not count as words."""
     if language_codes(tokenizer):
         raise UserError(
-            f"--prefix is for models that read their task from words in front, as T5 does. {name} reads languages from "
-            "tokens of its own: use --source-language and --target-language."
+            f"--prefix is for models that read their task from a text prefix, as T5 does. {name} reads languages from "
+            "special tokens: use --source-language and --target-language."
         )
     if not tokenizer.is_fast:
         raise UserError(
-            f"--prefix needs a fast tokenizer, and that of {name} is slow. Write it into the texts instead."
+            f"--prefix needs a fast tokenizer, and that of {name} is slow. Write the prefix into the texts instead."
         )
     reading = replace(reading_of(tokenizer), prefix=wanted, chosen=True)
     added = tokenizer(wanted, add_special_tokens=False)["input_ids"]
@@ -196,8 +196,8 @@ def _prefixed(tokenizer: PreTrainedTokenizerBase, wanted: str, name: str) -> Any
         if all(read(text)["input_ids"] == tokenizer(f"{wanted} {text}")["input_ids"] for text in _PROBES):
             return read
     raise UserError(
-        f"--prefix cannot stand before the texts of {name}: its tokenizer joins {as_written(wanted[:80])} with the "
-        "text behind it. Write it into the texts instead."
+        f"--prefix cannot be used with {name}: its tokenizer merges {as_written(wanted[:80])} with the "
+        "following text. Write it into the texts instead."
     )
 
 

@@ -74,7 +74,7 @@ def write_texts(
     """
     if model.task != "seq2seq":
         raise UserError(
-            f"Only a sequence-to-sequence model writes after an encoder. {model.name} is a {model.task} model."
+            f"Generation from an encoder needs a sequence-to-sequence model. {model.name} is a {model.task} model."
         )
     return _written(model, rows, [longest] * len(rows), "Writing", beams=beams, token_budget=token_budget)
 

@@ -103,7 +103,9 @@ def stored_bits(log_probabilities: Numbers, choices: Numbers | int) -> Float[Ten
     logs = torch.as_tensor(log_probabilities)
     counts = torch.as_tensor(choices, dtype=logs.dtype, device=logs.device)
     if bool((counts < 1).any()) or (counts.ndim and counts.shape != logs.shape):
-        raise UserError(f"choices must be at least 1, one for each of {len(logs)} facts or for all. Got {choices}.")
+        raise UserError(
+            f"choices must be at least 1: one number for all or for each of {len(logs)} facts. Got {choices}."
+        )
     return (counts.log() + logs) / np.log(2)
 
 

@@ -49,7 +49,7 @@ def stage_of(folder: str, key: str) -> AbstractStage:
     manifest = Path(folder) / "run.json"
     stages = _graph(os.fspath(folder), manifest.stat().st_mtime_ns)
     if key not in stages.by_key:
-        raise UserError(f"The plan in {folder} has no stage {key}: it has changed. Give the same command again.")
+        raise UserError(f"The plan in {folder} has no stage {key}: it has changed. Run the same command again.")
     return stages[key]
 
 

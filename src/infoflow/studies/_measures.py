@@ -73,7 +73,7 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
     known = [*dict.fromkeys(measure.name for measure in [*measures, *pairs]), SCORES_ONLY]
     if unknown := [name for name in plan.tables if name not in known]:
         meant = did_you_mean(unknown[0], known)
-        raise UserError(f"analysis.tables knows no {unknown[0]}.{meant} Choose among: {', '.join(known)}.")
+        raise UserError(f"analysis.tables has no table {unknown[0]}.{meant} Choose among: {', '.join(known)}.")
     return [measure for measure in measures if not plan.tables or measure.name in plan.tables]
 
 
@@ -112,7 +112,7 @@ def _check_probed(plan: StudyPlan, names: Sequence[str]) -> None:
     if missing := [name for name in names if name not in made]:
         what = 'tasks = ["minimal-pairs"]' if missing[0] == MINIMAL_PAIRS.name else 'tasks = ["upos"]'
         raise UserError(
-            f"checkpoints.light and heavy name {missing[0]}, and [probing] asks for nothing that makes it. Add {what} "
+            f"checkpoints.light and heavy name {missing[0]}, but no setting of [probing] computes it. Add {what} "
             "there, or leave the table out."
         )
 
@@ -132,7 +132,7 @@ def named_measures(
     known = [*dict.fromkeys(measure.name for measure in every), *others]
     if unknown := [name for name in names if name not in known]:
         meant = did_you_mean(unknown[0], known)
-        raise UserError(f"{setting} knows no measure {unknown[0]}.{meant} Choose among: {', '.join(known)}.")
+        raise UserError(f"{setting}: unknown measure {unknown[0]}.{meant} Choose among: {', '.join(known)}.")
     return [measure for measure in every if measure.name in names]
 
 

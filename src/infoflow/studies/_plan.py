@@ -94,9 +94,7 @@ class CorePlan:
                 f"new one under [variants.NAME]."
             )
         if not takes_token_dropout(base):
-            raise UserError(
-                f"{base} tells random tokens from the text's own already: it has no variant {name}. Leave it out."
-            )
+            raise UserError(f"{base} already learns to detect random tokens: it has no variant {name}. Leave it out.")
         return Spec(base, TOKEN_DROPOUT, {"token_dropout": self.token_dropout})
 
     def objective(self, name: str) -> AbstractObjective:
@@ -208,7 +206,7 @@ def stored_plan(run: RunFolder) -> StudyPlan:
     except UserError as error:
         raise UserError(
             f"The plan in {path} cannot be read: {error}\n"
-            "It is damaged, or of another version of infoflow. The command that began the run writes it anew."
+            "It is damaged, or from another version of infoflow. Run the command that started it again."
         ) from None
 
 

@@ -67,10 +67,10 @@ def _check_variants(variants: Mapping[str, Mapping[str, Any]]) -> None:
 def _check_read(name: str) -> None:
     if name in further_objectives():
         raise UserError(
-            "An objective of a plan or of infoflow train must learn from sentences of a corpus. "
-            f"Got {name}, which reads passages too.\n"
-            "Say [retrieval] on = true in a plan (infoflow study retrieval is one), or train it in Python: "
-            "docs/retrieval.md shows how."
+            "An objective of a plan or of infoflow train must learn from the sentences of a corpus. "
+            f"Got {name}, which also reads passages.\n"
+            "Set [retrieval] on = true in a plan (as in infoflow study retrieval), or train it in Python: "
+            "see docs/retrieval.md."
         )
 
 
@@ -79,8 +79,8 @@ def _check_retrained(plan: Plan) -> None:
         objective = plan.objective(name)
         if objective.layout == "encoder-decoder" and not objective.needs_translation:
             raise UserError(
-                "context.objectives must be language models and models that translate: a decoder that restores parts "
-                f"of texts is not scored on whole ones. Got {name}. Leave it out."
+                "context.objectives must be language models or translation models: a decoder that restores parts of "
+                f"texts cannot be scored on whole ones. Got {name}. Leave it out."
             )
 
 
@@ -120,11 +120,11 @@ def _check_architectures(plan: Plan) -> None:
             have = ", ".join(family for family in FAMILIES if plan.fits(name, family))
             if one_table := [family for family in plan.architectures if layout in FAMILIES[family].layouts]:
                 raise UserError(
-                    f"{one_table[0]} has one table of embeddings, so it reads and writes one vocabulary. {name} has "
-                    f"one for each language.\nSay [corpus] joint_vocabulary = true, or add one of: {have}."
+                    f"{one_table[0]} has a single embedding table, so it needs a single vocabulary. {name} has "
+                    f"one per language.\nSet [corpus] joint_vocabulary = true, or add one of: {have}."
                 )
             raise UserError(
-                f"{name} trains a model of the layout {as_written(layout)}, which none of the plan's architectures "
+                f"{name} needs the layout {as_written(layout)}, which none of the plan's architectures "
                 f"has. Got {', '.join(plan.architectures)}.\nAdd one of: {have}."
             )
     for family in plan.architectures:

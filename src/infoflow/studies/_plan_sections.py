@@ -57,11 +57,11 @@ class CorpusPlan(TextColumns):
         if self.min_words > self.max_words:
             raise UserError(
                 "corpus.min_words must be at most corpus.max_words, or no sentence is left. Got "
-                f"{self.min_words} and {self.max_words}. Lower the one or raise the other."
+                f"{self.min_words} and {self.max_words}. Lower the former or raise the latter."
             )
         if self.validation + self.test >= 1:
             raise UserError(
-                "corpus.validation and corpus.test must leave a share for training: below 1 together. Got "
+                "corpus.validation and corpus.test must leave a share for training: their sum must be below 1. Got "
                 f"{self.validation} and {self.test}. Lower one of them."
             )
 
@@ -98,7 +98,7 @@ class AnalysisPlan:
     def __post_init__(self) -> None:
         check_settings(self, "analysis")
         if self.clusters == 1:
-            raise UserError("analysis.clusters must be at least 2, or 0 for a number by the tokens. Got 1.")
+            raise UserError("analysis.clusters must be at least 2, or 0 to choose it by the number of tokens. Got 1.")
 
     @property
     def budget(self) -> list[int]:

@@ -66,7 +66,7 @@ def study(
     name = Path(str(plan)).stem if not isinstance(plan, StudyPlan) else "study"
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
     if insecure and not cluster:
-        raise UserError("--insecure goes with --cluster: name the cluster, or leave it out.")
+        raise UserError("--insecure needs --cluster: name the cluster, or leave it out.")
     check_tables(plan)
     run = RunFolder(out or Path("runs") / name)
     if not run.path.exists():  # existing trained models need no device
@@ -91,7 +91,7 @@ def study(
 
 def _study(plan: StudyPlan, run: RunFolder, engine: Engine, clock: WallClock) -> None:
     stages = graph(plan, run)
-    run_stages(stages, run, engine, hint=f"What is done so far: infoflow report {run.path} --so-far")
+    run_stages(stages, run, engine, hint=f"To see the results so far: infoflow report {run.path} --so-far")
     models = stages.of(Train)[0].models
     split = split_facts(models)
     if is_first():
@@ -119,7 +119,9 @@ def only_one(run: RunFolder) -> Iterator[None]:
         try:
             _lock(lock)
         except BlockingIOError:
-            raise UserError(f"Another infoflow works in {run.path}. Wait for it, or choose another --out.") from None
+            raise UserError(
+                f"Another infoflow process is working in {run.path}. Wait for it, or choose another --out."
+            ) from None
         sweep_partial(run.path)
         try:
             with disk_named(run.path):
@@ -149,7 +151,8 @@ def removed_if_refused(run: RunFolder) -> Iterator[None]:
 def _lock(file: IO[str]) -> None:
     if not lock_file(file.fileno()):
         current_display().note(
-            f"The file system of {Path(file.name).parent} has no locks: take care that no other infoflow works there."
+            f"The file system of {Path(file.name).parent} has no locks: make sure that no other infoflow "
+            "process works there."
         )
 
 

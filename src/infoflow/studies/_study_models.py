@@ -202,7 +202,7 @@ class StudyModels:
             what = "is damaged" if entry else "was not kept"
             have = ", ".join(map(str, kept.kept())) or "none"
             raise UserError(
-                f"The checkpoint of {recipe.name} after update {update} {what}. There are: {have}.\nAsk for it in "
+                f"The checkpoint of {recipe.name} after update {update} {what}. Available: {have}.\nAdd it to "
                 "checkpoints.schedule and run `infoflow study` on this folder."
             )
         return entry

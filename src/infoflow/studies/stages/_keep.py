@@ -81,7 +81,7 @@ class Keep(OfRecipe):
             kept = models.snapshots(recipe)
             for update in self._missing():
                 if kept.mend(update, models.weights(recipe)):
-                    current_display().note(f"The checkpoint after update {update} was damaged: it is whole again.")
+                    current_display().note(f"The checkpoint after update {update} was damaged and has been restored.")
         wait_for_all()
         if not self.is_done():
             self._train_again()
@@ -139,7 +139,7 @@ class Keep(OfRecipe):
         proofs = self._proofs()
         last = models.updates(recipe) if hooks else _proven(max(missing), proofs)
         current_display().note(
-            f"Training {recipe.name} once more, to update {last:,}: {len(missing)} of its checkpoints are not there."
+            f"Training {recipe.name} again to update {last:,}: {len(missing)} of its checkpoints are missing."
         )
         plan = models.keeping()
         assert plan is not None
@@ -235,10 +235,10 @@ def check_budget(models: StudyModels) -> None:
         return
     count = len(plan.steps(kept[0].training))
     fitting = _largest(lambda k: sum(one.size(_log(k, one)) for one in kept) <= plan.budget * 1e9)
-    way_out = f'checkpoints.schedule = "log:{fitting}" fits' if fitting else "Not even the first and the last fit"
-    share = f"of each of {len(kept)} trainings" if len(kept) > 1 else "of one training"
+    way_out = f'checkpoints.schedule = "log:{fitting}" fits' if fitting else "Even the first and the last do not fit"
+    share = f"for each of {len(kept)} trainings" if len(kept) > 1 else "for one training"
     raise UserError(
-        f"checkpoints.budget must hold all checkpoints of the study: {count} {share}, {needed / 1e9:.3g} GB. Got "
+        f"checkpoints.budget must cover all checkpoints of the study: {count} {share}, {needed / 1e9:.3g} GB. Got "
         f"{plan.budget:g} GB. {way_out}; or raise the budget."
     )
 
@@ -278,5 +278,5 @@ def _tell_short_trainings(schedule: str, updates: int) -> None:
     if beyond:
         current_display().note(
             f"checkpoints.schedule = {schedule}: the training has {updates:,} updates, fewer than {max(beyond):,}, so "
-            "each of them is kept."
+            "every one is kept."
         )

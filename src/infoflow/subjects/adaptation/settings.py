@@ -69,16 +69,13 @@ class TunePlan(TuneSettings):
         if not self.train and self.name not in BUILT_IN_TASKS:
             known = ", ".join(BUILT_IN_TASKS)
             raise UserError(
-                f"tune.name must be a built-in task ({known}) where no train file is named. "
-                f"Got {as_written(self.name)}."
+                f"tune.name must be a built-in task ({known}) if no train file is named. Got {as_written(self.name)}."
             )
         if not self.train and (given := [part for part in ("dev", "test") if getattr(self, part)]):
-            raise UserError(
-                f"tune.{given[0]} must go with tune.train. Got {as_written(getattr(self, given[0]))} alone."
-            )
+            raise UserError(f"tune.{given[0]} needs tune.train. Got {as_written(getattr(self, given[0]))} alone.")
         if self.patience and self.inside and "full" in self.methods:
             raise UserError(
-                "tune.patience must be 0 where tune.inside is true: who learned the task is followed to the end. "
+                "tune.patience must be 0 if tune.inside is true: loss changes are recorded to the end. "
                 f"Got {self.patience}. Set inside = false."
             )
         if wrong := [column for column in self.columns if not all(column.partition("=")[::2])]:
@@ -162,11 +159,11 @@ def check_adaptation(plan: Adapts) -> None:
                 one_of(f"tune[{number}].{field}", named, plan.objectives)
     names = [asked.name for asked in plan.tune]
     if repeated := _repeated(names):
-        raise UserError(f"tune must be tables of different names. Got {as_written(repeated)} twice. Rename one.")
+        raise UserError(f"Tables [[tune]] must have different names. Got {as_written(repeated)} twice. Rename one.")
     if plan.domain.objectives:
         one_of("domain.objectives", plan.domain.objectives, plan.objectives)
     if plan.domain.phases == ("task",) and not plan.tune:
-        raise UserError('domain.phases must hold "domain" where nothing is tuned. Got ["task"]. Add [[tune]].')
+        raise UserError('domain.phases must contain "domain" if there is no task. Got ["task"]. Add [[tune]].')
     if plan.domain.on and plan.domain.extend_vocabulary:
         _check_extended(plan)
 
@@ -175,7 +172,7 @@ def _check_extended(plan: Adapts) -> None:
     for name in plan.domain.objectives or plan.objectives:
         if (layout := plan.objective(name).layout) not in TRAINED_ON and layout != "static":
             raise UserError(
-                f"domain.extend_vocabulary must be 0 where a model has further parts. Got {name}, which trains one of "
+                f"domain.extend_vocabulary must be 0 unless all objectives train a single model. Got {name}, which has "
                 f"the layout {layout}. Name the others in domain.objectives."
             )
 

@@ -22,15 +22,15 @@ def dynamics(
     out: Out = None,
     log: Log = None,
 ) -> None:
-    """Show which parameters lowered the loss while a study's models trained, and write its report again.
+    """Show which parameters reduced the loss during training of a study's models, and update its report.
 
     The study must have recorded it: `[dynamics] on = true` in its plan, or `--set dynamics.on=true`. Several studies,
-    each on a corpus of its own, are compared: does the corpus change who does the learning, or only the objective?
+    each on its own corpus, are compared: does the corpus change which parameters learn, or only the objective?
 
     Args:
-        runs: A folder that `infoflow study` wrote, or several.
-        top: Groups of parameters to list for each objective; the tables hold all.
-        out: Where to write the comparison of several; default: runs/corpora.
+        runs: One or more folders that `infoflow study` wrote.
+        top: Parameter groups to list for each objective; the tables hold all of them.
+        out: Folder for the comparison of several studies. Default: runs/corpora.
     """
     with reporting(log):
         if len(runs) > 1:
@@ -59,7 +59,7 @@ def _one(runs: tuple[Path, ...], out: Path | None) -> tuple[Path, ...]:
 
     if not runs or out is not None:
         raise UserError(
-            "dynamics needs the folder of a study; --out is for the comparison of several. "
+            "dynamics needs the folder of a study, and --out only applies to several. "
             f"Got {len(runs)} {'folder' if len(runs) == 1 else 'folders'}."
         )
     return runs
@@ -72,8 +72,8 @@ def _compare(runs: tuple[Path, ...], out: Path) -> None:
     table = compared.tables["allocation_corpora"]
     shown = table[(table["normalisation"] == "share") & (table["metric"] == "spearman")]
     across = shown["corpus_a"] != shown["corpus_b"]
-    _show_similarity(shown[across], "One objective on two corpora: how alike shares over layers and components are")
-    _show_similarity(shown[~across], "Two trainings on one corpus")
+    _show_similarity(shown[across], "Same objective, two corpora: similarity of shares over layers and components")
+    _show_similarity(shown[~across], "Two training runs on the same corpus")
     finding = compared.findings.iloc[0]
     show(f"{finding['id']}: {finding['verdict']}. {finding['reason']}")
     show_path("All pairs", compared.path / "tables")
@@ -85,13 +85,13 @@ def _require_recording(path: Path, tables: list[str]) -> None:
 
     if "allocation_groups" not in tables:
         raise UserError(
-            f"{path} holds no recording of its trainings.\n"
-            f"Record one (models are trained once more): infoflow study PLAN --out {path} --set dynamics.on=true"
+            f"{path} has no recording of loss changes.\n"
+            f"Record them (models are trained once more): infoflow study PLAN --out {path} --set dynamics.on=true"
         )
     if missing := [name for name in _SHOWN if f"allocation_{name}" not in tables]:
         raise UserError(
-            f"{path} lacks the table allocation_{missing[0]} of its recording. Copy the folder again, or run its study "
-            f"again, which makes the table anew: infoflow study PLAN --out {path}"
+            f"{path} lacks the table allocation_{missing[0]} of its recording. Copy the folder again, or recreate the "
+            f"table by running the study again: infoflow study PLAN --out {path}"
         )
 
 

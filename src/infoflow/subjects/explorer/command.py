@@ -14,36 +14,36 @@ from infoflow.cli._show import show
 
 def explore(
     *models: str,
-    sentence: Annotated[str, Parameter(show_default=False, help="What the page opens with.")] = "",
+    sentence: Annotated[str, Parameter(show_default=False, help="Sentence shown when the page opens.")] = "",
     translation: Annotated[
-        str, Parameter(show_default=False, help="What the decoder of an encoder–decoder model reads then.")
+        str, Parameter(show_default=False, help="Input for the decoder of an encoder–decoder model.")
     ] = "",
     reading: Reading = Reading(),  # noqa: B008 (frozen)
-    port: Annotated[int, Parameter(converter=limited("CountOrNone"), help="A fixed port; 0 takes a free one.")] = 0,
+    port: Annotated[int, Parameter(converter=limited("CountOrNone"), help="Port to listen on; 0: any free one.")] = 0,
     longest: Annotated[
         int,
         Parameter(
             converter=limited("Count"),
-            help="Tokens of a sentence at most; time grows with their number, ALTI's with its square.",
+            help="Maximum tokens of a sentence. Time grows linearly with it, quadratically for ALTI.",
         ),
     ] = 128,
     browser: Annotated[bool, Parameter(name="--open", negative=(), help="Open the page in a browser.")] = False,
     host: Annotated[
         str,
-        Parameter(show_default=False, help="A name of this machine to be reached by from elsewhere; see --insecure."),
+        Parameter(show_default=False, help="Address to listen on for other machines; requires --insecure."),
     ] = "",
     insecure: Annotated[
-        bool, Parameter(negative=(), help="With --host: text and token travel unencrypted, and anybody may try.")
+        bool, Parameter(negative=(), help="Allow --host, although text and access token are sent unencrypted.")
     ] = False,
     device: Device = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Explore a model on a live page: type a sentence, see attention, lens, relevance and flow, take something away.
+    """Explore a model on a live page: type a sentence, see attention, lens, relevance and flow, ablate parts.
 
-    The page is for this computer alone and for whoever has its address. Ctrl-C ends it. Needs the extra [explore].
+    Only this computer can open the page, at the printed address. Ctrl-C stops it. Needs the extra [explore].
 
     Args:
-        models: One, or two side by side: folders that save_pretrained wrote, .gguf files, or names on the model hub.
+        models: One or two: folders that save_pretrained wrote, .gguf files, or names on the model hub.
     """
     with working(session):
         from dataclasses import replace
@@ -54,8 +54,8 @@ def explore(
 
         if host and not insecure:
             raise UserError(
-                f"--host {host} lets others reach the page, and what is typed travels unencrypted. Forward a port "
-                "instead: ssh -L PORT:127.0.0.1:PORT MACHINE. To go on, add --insecure."
+                f"--host {host} lets other machines reach the page, and text is sent unencrypted. Forward a port "
+                "instead: ssh -L PORT:127.0.0.1:PORT MACHINE. To allow it anyway, add --insecure."
             )
         Explorer.check(len(models), port=port, longest=longest, host=host)
         loaded = [replace(reading.load(one, device), name=_name(one)) for one in models]
@@ -69,9 +69,9 @@ def explore(
             command=shlex.join(["infoflow", *sys.argv[1:]]),
         )
         if host:
-            current_display().warn("The page can be reached from other machines, and its text travels unencrypted.")
+            current_display().warn("Other machines can reach the page, and its text is sent unencrypted.")
         show(f"Explorer: {explorer.address}")
-        show(f"From elsewhere: ssh -L {explorer.port}:127.0.0.1:{explorer.port} THIS-MACHINE. Ctrl-C ends it.")
+        show(f"From another machine: ssh -L {explorer.port}:127.0.0.1:{explorer.port} THIS-MACHINE. Ctrl-C stops it.")
         sys.stdout.flush()
         if browser:
             explorer.open()

@@ -11,9 +11,9 @@ def over_scale(*runs: Path, out: Out = None, log: Log = None) -> None:
     """Judge the published findings on several studies, and show how each effect changes with tokens and width.
 
     Args:
-        runs: Folders that `infoflow study` wrote: two or more, which differ in scale, or one with checkpoints; the
-            folder of an earlier comparison stands for the studies that it compared.
-        out: Where to write tables and report; default: runs/over-scale.
+        runs: Folders that `infoflow study` wrote: two or more of different scale, or one with checkpoints; the
+            folder of an earlier comparison counts as the studies that it compared.
+        out: Folder for tables and report. Default: runs/over-scale.
     """
     with reporting(log):
         from .stages._over_scale import over_scale as compare

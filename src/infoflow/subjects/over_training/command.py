@@ -28,7 +28,7 @@ def over_training(
     *source: str,
     corpus: Annotated[
         str | None,
-        Parameter(help="What `analyze --corpus` takes. Default: tatoeba-en-fr; with --check, grammar, for the loss."),
+        Parameter(help="As for `analyze --corpus`. Default: tatoeba-en-fr; with --check grammar, for the loss."),
     ] = None,
     text_column: TextColumn = None,
     translation_column: TranslationColumn = None,
@@ -52,22 +52,22 @@ def over_training(
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Follow a model through its training: check its checkpoints, and measure each on the same sentences.
+    """Follow a model through training: check its checkpoints, and measure each on the same sentences.
 
     Args:
         source: A folder with checkpoint-*, step-* or the like, a run folder, NAME@all, NAME@log:12,
             NAME@1000..20000, NAME@REVISION,REVISION, or NAME-step_{20k,40k}.
-        only: Tables to compute, separated by commas; all for all. Default: those that are cheap.
-        check: Check the checkpoints, and measure nothing.
-        steps: NAME=STEP for a checkpoint whose name tells no step. May be repeated.
-        include_suspect: Keep checkpoints that a check calls an error.
-        keep_downloads: Leave what is fetched from the hub in its cache.
-        heavy: Further tables, separated by commas, at the checkpoints of --heavy-steps alone.
-        heavy_steps: A schedule: log:K, linear:K, every:M, powers, 0,10,500, joined by +; the checkpoints next to it.
-        reference: What each checkpoint is compared with, separated by commas: final, previous, initial. Default: none.
-        jobs: Checkpoints at a time, each in a process, for those on this machine. Default: 1.
-        shard: i/n: measure only every n-th checkpoint, from number i (0 to n-1), for `infoflow merge`.
-        seed: Of the token sample and the clusterings.
+        only: Tables to compute, separated by commas, or "all". Default: the cheap ones.
+        check: Only check the checkpoints, without measuring.
+        steps: NAME=STEP for a checkpoint whose name does not contain its step. May be repeated.
+        include_suspect: Also measure checkpoints that fail a check.
+        keep_downloads: Keep downloaded revisions in the hub's cache.
+        heavy: Additional tables, separated by commas, only at the checkpoints of --heavy-steps.
+        heavy_steps: A schedule: log:K, linear:K, every:M, powers, 0,10,500, joined by +; uses the nearest checkpoints.
+        reference: Checkpoints to compare each one with: final, previous, initial, separated by commas. Default: none.
+        jobs: Local checkpoints to measure concurrently, each in its own process. Default: 1.
+        shard: i/n: measure only every n-th checkpoint, starting at i (0 to n-1), for `infoflow merge`.
+        seed: Seed of the token sample and the clusterings.
     """
     with working(session):
         from infoflow.studies import AnalyzeOptions
@@ -111,10 +111,10 @@ def over_training(
         if rows:
             show_table(["level", "check", "message"], rows)
         left = run.tables["checkpoints"]
-        show(f"{len(left)} checkpoints, {int(left['excluded'].sum())} of them left out.")
+        show(f"{len(left)} checkpoints, {int(left['excluded'].sum())} of them excluded.")
         if check:
             show_path("Tables", run.path / "tables")
         else:
             show_run(run)
         if lost := [one.message for one in found.itertuples() if (one.check, one.level) == ("K12", "error")]:
-            raise Incomplete("Left out, since they are not what was written:\n" + "\n".join(lost))
+            raise Incomplete("These checkpoints differ from what was written and are left out:\n" + "\n".join(lost))

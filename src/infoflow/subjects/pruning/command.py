@@ -33,21 +33,21 @@ def prune(
     out: Annotated[Path | None, Parameter(group=COMMON)] = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Keep the attention heads that matter most and really remove the others: a smaller model, without training.
+    """Keep the most important attention heads and remove the others: a smaller model, without training.
 
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
-        keep: Heads of the whole model that are left: a number, or a share such as 50%; or several, separated by commas:
-            a smaller model of each, and a page with the curve.
-        by: What ranks the heads.
-        kinds: Kinds of attention whose heads may go: encoder-self, decoder-self, decoder-cross. Default: all.
+        keep: Heads to keep in the whole model: a number, or a share such as 50%. Several, separated by commas, give
+            one smaller model each, and a page with the curve.
+        by: Score that ranks the heads.
+        kinds: Kinds of attention to prune: encoder-self, decoder-self, decoder-cross. Default: all.
         corpus: A file (text, .tsv, ...), two aligned files (a.en,a.fr), tatoeba-en-fr, grammar, grammar:SIZE, or
-            hf:NAME: half of it ranks, half scores.
-        sentences: To read at most, chosen by hash.
-        seed: Of the random order (--by random).
-        masked: Folder for a copy of the whole model with zeros in place of the removed heads, which plain transformers
+            hf:NAME. One half ranks the heads, the other scores the models.
+        sentences: Maximum number of sentences, chosen by hash.
+        seed: Seed of the random order (--by random).
+        masked: Folder for a copy of the full model with removed heads set to zero, which plain transformers can
             load.
-        out: Folder for the smaller model: a new one, or one that this command wrote. Default: a folder under runs/.
+        out: Folder for the smaller model, new or written by this command. Default: a folder under runs/.
     """
     with working(session):
         from infoflow.corpus import load_corpus

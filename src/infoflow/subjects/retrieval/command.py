@@ -36,25 +36,25 @@ def index(
     documents: Documents = False,
     log: Log = None,
 ) -> None:
-    """Build an index of passages, or look something up in one.
+    """Build an index of passages, or search one.
 
     `infoflow data index facts:256 --out facts-index` builds, `infoflow data index facts-index --ask "..."` asks.
 
     Args:
-        source: What to build of: a corpus (its sentences, or where documents are read its documents), facts:SIZE, or a
-            folder with a benchmark of retrieval (BEIR, ReQA); or an index that was built, or all shards of one.
-        out: Folder of the index to build; without it SOURCE is an index.
-        ask: A question to look up; may be given again.
-        benchmark: Ask the questions of a benchmark's folder, or of facts:SIZE, whose passages the index has.
-        top: Passages found for each question: 5, of a benchmark 100.
-        exclude_origin: Leave out passages that hold a question word for word: for sentences taken from passages.
-        retriever: Folder of a trained retriever, for a dense index; by default BM25 over words.
-        kind: How a dense index is searched: exact (the default), hnsw (a graph: faster) or ivf (short codes: smaller);
-            the last two find most of the best passages, and how many is told.
+        source: What to index: a corpus (its sentences, or its documents if documents are read), facts:SIZE, or a
+            folder with a retrieval benchmark (BEIR, ReQA). Or what to search: an existing index, or all shards of one.
+        out: Folder of the new index; without it SOURCE must be an existing index.
+        ask: A question to look up. May be repeated.
+        benchmark: Ask the questions of a benchmark folder or of facts:SIZE; the index must hold its passages.
+        top: Passages to find for each question. Default: 5, for a benchmark 100.
+        exclude_origin: Exclude passages that contain the question verbatim, for questions taken from passages.
+        retriever: Folder of a trained retriever, for a dense index. Default: BM25 over words.
+        kind: Search of a dense index: exact (the default), hnsw (a graph: faster) or ivf (short codes: smaller). The
+            last two are approximate; their recall is reported.
         shard: i/n: build only passages i, i + n, i + 2n, ... (i from 0 to n-1); give the folders of all n to ask.
-        trec: File for what is found, as TREC's tools read it; queries and passages have the benchmark's names, or
+        trec: File for the results in TREC's format; queries and passages have the benchmark's names, or
             numbers from 0.
-        qrels: File for what is relevant to the benchmark's questions, likewise.
+        qrels: File for the benchmark's relevance judgements, in the same format.
     """
     with reporting(log):
         from infoflow.foundation import UserError
@@ -62,7 +62,7 @@ def index(
         from .models import check_run_file, load_benchmark, open_passage_index, write_qrels
 
         if not source:
-            raise UserError("data index needs what to build of, or an index to ask. Got nothing.")
+            raise UserError("data index needs a source to index, or an index to search. Got nothing.")
         _check_questions(ask, benchmark, trec, qrels)
         read = {"text_column": text_column, "document_column": document_column, "documents": documents}
         read = {name: value for name, value in read.items() if value}
@@ -88,11 +88,11 @@ def _check_questions(ask: tuple[str, ...], benchmark: str | None, trec: Path | N
     from infoflow.foundation import UserError
 
     if ask and benchmark:
-        raise UserError("Ask either questions of your own or a benchmark's. Got --ask and --benchmark.")
+        raise UserError("--ask and --benchmark cannot be combined. Got both. Leave out one of them.")
     if trec and not (ask or benchmark):
-        raise UserError("--trec is a file of what is found. Add --ask QUESTION or --benchmark FOLDER.")
+        raise UserError("--trec saves search results. Add --ask QUESTION or --benchmark FOLDER.")
     if qrels and not benchmark:
-        raise UserError("--qrels is a file of what a benchmark judges relevant. Add --benchmark FOLDER.")
+        raise UserError("--qrels saves a benchmark's relevance judgements. Add --benchmark FOLDER.")
 
 
 def _check_built(given: dict[str, Any], source: str) -> None:
@@ -100,9 +100,9 @@ def _check_built(given: dict[str, Any], source: str) -> None:
 
     for name, value in given.items():
         if value:
-            what = "how an index is built" if name in ("kind", "shard") else "what an index is built of"
+            what = "how an index is built" if name in ("kind", "shard") else "how its source is read"
             option = f"--{name.replace('_', '-')}"
-            raise UserError(f"{option} says {what}, and {source} is built. Add --out to build one.")
+            raise UserError(f"{option} sets {what}, but {source} is already an index. Add --out to build a new one.")
 
 
 def _build(
@@ -120,7 +120,7 @@ def _build(
 
     first, *others = source
     if others:
-        raise UserError(f"An index is built of one source. Got {len(source)}: {', '.join(source)}.")
+        raise UserError(f"An index is built from one source. Got {len(source)}: {', '.join(source)}. Name one.")
     part = None if shard is None else parse_shard(shard)
     backend = None if kind is None else {"exact": "torch", "hnsw": HNSW(), "ivf": IVFPQ()}[kind]
     return build_passage_index(load_corpus(first, **read) if read else first, out, retriever, backend, part)
@@ -128,7 +128,7 @@ def _build(
 
 def _size(built: "PassageIndex") -> str:
     passages = built.passages
-    beside = {"without text, left out": passages.num_empty, "repeated": passages.num_repeated}
+    beside = {"without text, excluded": passages.num_empty, "repeated": passages.num_repeated}
     more = "".join(f", {count:,} {what}" for what, count in beside.items() if count)
     of = "" if passages.shard is None else f"{len(passages):,} of "
     total = len(passages) if passages.shard is None else passages.shard.total
@@ -161,7 +161,7 @@ def _test(built: "PassageIndex", tested: "Benchmark", top: int, exclude_origin: 
 
     if tested.passages.digest != built.passages.digest:
         raise UserError(
-            f"The questions of {tested.name} are about other passages than those of the index.\n"
+            f"The index does not hold the passages that the questions of {tested.name} are about.\n"
             f"Build an index of it: infoflow data index {tested.name} --out FOLDER."
         )
     found = built.search(tested.questions, min(top, len(built.passages)), exclude_origin)

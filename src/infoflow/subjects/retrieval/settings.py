@@ -124,15 +124,15 @@ class RetrievalPlan(FactSettings, RetrievalSettings):
         for name in self.variants:
             if not self.arms_of(name):
                 raise UserError(
-                    f"retrieval.variants must be of arms that are trained: {name} is of {', '.join(OF_VARIANTS[name])}."
+                    f"retrieval.variants must modify one of retrieval.arms: {name} modifies "
+                    f"{', '.join(OF_VARIANTS[name])}."
                     f" Got the arms {', '.join(self.arms)}. Add one, or leave {name} out."
                 )
         if self.corpus:
             self._check_text()
         elif self.test:
             raise UserError(
-                f"retrieval.test must go with retrieval.corpus, the questions of training. Got {as_written(self.test)} "
-                "alone."
+                f"retrieval.test needs retrieval.corpus, the training questions. Got {as_written(self.test)} alone."
             )
         self.world()
 
@@ -140,22 +140,24 @@ class RetrievalPlan(FactSettings, RetrievalSettings):
         """Raise a UserError if settings that need a world of facts are combined with real text."""
         if wrong := [name for name in self.variants if name in OF_FACTS]:
             raise UserError(
-                f"retrieval.variants must not hold {wrong[0]} with retrieval.corpus: it is about a generated world. "
+                f"retrieval.variants must not contain {wrong[0]} with retrieval.corpus: it needs a generated world. "
                 "Leave it out."
             )
         if self.read_updates:
             raise UserError(
-                "retrieval.read_updates must be 0 with retrieval.corpus: it is another generated world that readers "
-                f"learn to read in. Got {self.read_updates}."
+                "retrieval.read_updates must be 0 with retrieval.corpus: readers can only learn to read in a generated "
+                f"world. Got {self.read_updates}."
             )
         if not set(self.measures) & set(OF_TEXT):
             raise UserError(
-                f"retrieval.measures must hold {' or '.join(OF_TEXT)} with retrieval.corpus: the others are about "
+                f"retrieval.measures must contain {' or '.join(OF_TEXT)} with retrieval.corpus: the others "
+                "need a world of "
                 f"facts. Got {', '.join(self.measures)}."
             )
         if self.checkpoints:
             raise UserError(
-                f"retrieval.checkpoints must be 0 with retrieval.corpus: answers over training are told of facts. Got "
+                "retrieval.checkpoints must be 0 with retrieval.corpus: answers over training need a world "
+                "of facts. Got "
                 f"{self.checkpoints}."
             )
 
@@ -239,7 +241,8 @@ def check_retrieval(plan: Retrieves) -> None:
     if not asked.corpus and plan.model.positions <= _LONGEST_QUESTION:
         raise UserError(
             f"model.positions must be at least {_LONGEST_QUESTION + 1} with retrieval.on: a question about a fact has "
-            f"up to {_LONGEST_QUESTION} tokens, and a [SEP] behind. Got {plan.model.positions}. Try 64, with room "
+            f"up to {_LONGEST_QUESTION} tokens, followed by [SEP]. Got {plan.model.positions}. Try 64, which "
+            "leaves room "
             "for a passage."
         )
     if plan.training.learning_rate and asked.learning_rate * plan.training.weight_decay >= 1:

@@ -112,7 +112,7 @@ def check_transplants(plan: Transplants) -> None:
 def _check_families(families: Sequence[str]) -> None:
     if unfit := [family for family in families if family not in FITTING]:
         raise UserError(
-            f"Heads can be put into fresh models of {', '.join(FITTING)}, where each has projections of its own. Got "
+            f"Heads can only be transplanted into {', '.join(FITTING)}, where each has its own projections. Got "
             f"the architecture {as_written(unfit[0])}. Leave it out, or set transplant.on to false."
         )
 
@@ -121,7 +121,7 @@ def _check_heads(plan: Transplants, name: str, objective: AbstractObjective) -> 
     asked, layout = plan.transplant, objective.layout
     if layout not in TRAINED_ON or objective.teacher:
         raise UserError(
-            f"transplant.objectives must train a model without further parts ({', '.join(TRAINED_ON)}) and without a "
+            f"transplant.objectives must train a single model ({', '.join(TRAINED_ON)}) without a "
             f"teacher. Got {name}. Leave it out."
         )
     kinds = kinds_of(layout)

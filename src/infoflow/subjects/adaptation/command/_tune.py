@@ -53,17 +53,17 @@ def tune(
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Tune a model for a labelled task, with several seeds: plain Hugging Face folders, and how well they do.
+    """Tune a model for a labelled task with several seeds: plain Hugging Face folders and their scores.
 
-    The learning rate is the one of a few that does best on dev with the first seed; test is looked at once.
+    The learning rate is chosen on dev with the first seed; the test part is used once.
 
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
-        controls: Tune on shuffled labels too, and the same architecture with random weights.
-        from_scratch: Tune the same architecture with random weights too.
-        inside: Tell what tuning changed in layers and heads, what is forgotten and who learned the task; a report.
-        corpus: With --inside: text that the pretraining loss is taken on, to tell what is forgotten, a name or a file.
-            Default: the task's test texts; of a task of texts to write none.
+        controls: Also tune on shuffled labels, and the same architecture with random weights.
+        from_scratch: Also tune the same architecture with random weights.
+        inside: Report what tuning changed in layers and heads, what was forgotten and where the task was learned.
+        corpus: With --inside: corpus for the pretraining loss, which measures forgetting; a name or a file.
+            Default: the task's test texts; for generation tasks none.
     """
     with working(session):
         from infoflow.report import check_output
@@ -112,10 +112,12 @@ def _check_inside(inside: bool, corpus: str | None, config: "TuneConfig") -> Non
 
     if inside and config.method == "frozen":
         raise UserError(
-            "--inside tells what tuning changed, and a frozen body does not change. Leave out one of the two."
+            "--inside shows what tuning changed, and a frozen body does not change. Leave out one of the two."
         )
     if corpus and not inside:
-        raise UserError("--corpus is the text on which --inside tells what is forgotten. Give --inside too.")
+        raise UserError(
+            "--corpus is the text on which --inside measures forgetting. Add --inside, or leave out --corpus."
+        )
 
 
 def _facts(model: str, data: "TaskData", config: "TuneConfig", named_by: str | None) -> dict[str, Any]:

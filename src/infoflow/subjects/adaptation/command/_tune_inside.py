@@ -57,8 +57,9 @@ class InsideTuning:
         if missing:
             seeds = f"seed{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
             current_display().note(
-                f"Who learned {self.arm.task.task} in {self.arm.model.name} is not recorded of {seeds}: of several "
-                "learning rates the first seed never is, unless it is alone, nor is what was tuned before without "
+                f"Loss changes of {self.arm.task.task} in {self.arm.model.name} were not recorded for {seeds}. With "
+                "several learning rates the first of several seeds is never recorded, nor are models tuned "
+                "earlier without "
                 "--inside."
             )
 

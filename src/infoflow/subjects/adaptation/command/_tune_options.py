@@ -1,4 +1,4 @@
-"""What `infoflow tune` is given: the labelled examples of a task, and how a model is tuned on them."""
+"""Options of `infoflow tune`: the labelled examples of a task, and how a model is tuned on them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,49 +36,49 @@ class TaskFiles:
     train: Annotated[
         str,
         Parameter(
-            help="Labelled examples: label and text (and second text) between tabs, a word and its tag a line, .jsonl, "
+            help="Labelled examples: label and text (and second text) with tabs, a word and its tag per line, .jsonl, "
             ".csv, .parquet, SQuAD's .json; .gz too; or hf:NAME:SPLIT."
         ),
     ]
-    dev: Annotated[str | None, _told("Examples that the learning rate is chosen on. Default: split off training.")] = (
-        None
-    )
-    test: Annotated[str | None, _told("Examples that are reported. Default: split off training.")] = None
-    task: Annotated[str | None, Parameter(help="Its name in tables and folders. Default: that of the folder.")] = None
+    dev: Annotated[str | None, _told("Examples for choosing the learning rate. Default: split off training.")] = None
+    test: Annotated[str | None, _told("Examples for the reported scores. Default: split off training.")] = None
+    task: Annotated[
+        str | None, Parameter(help="Name of the task in tables and folders. Default: that of the folder.")
+    ] = None
     shape: Annotated[
         Literal["classification", "regression", "tagging", "span", "choice", "generation"] | None,
-        Parameter(help="What is asked. Default: read off the file."),
+        Parameter(help="Kind of task. Default: inferred from the file."),
     ] = None
     as_text: Annotated[
         bool,
         _switch(
-            "Let the model write the answer in words, as T5 does: any shape but tagging becomes generation.",
+            "Generate the answer as words, as T5 does: every shape except tagging becomes generation.",
         ),
     ] = False
     text_column: TextColumn = None
-    second_column: Annotated[str | None, _told("Column of the second text of a pair, in a table.")] = None
+    second_column: Annotated[str | None, _told("Column of the second text of a pair.")] = None
     label_column: Annotated[
         str | None,
         _told(
-            "Column of the label, in a table (between tabs without a header its number, from 1); with --shape "
-            "generation, of the text to write."
+            "Column of the label (its number from 1 in a tab-separated file without header); with --shape "
+            "generation, of the target text."
         ),
     ] = None
     question_column: Annotated[
         str | None,
-        _told("Column of what is asked about the text, in a table; with a label, the first text of a pair."),
+        _told("Column of the question about the text; with a label, the first text of a pair."),
     ] = None
-    choices_column: Annotated[str | None, _told("Column of the answers to choose from, lists of texts.")] = None
-    answers_column: Annotated[str | None, _told("Column of the answers that stand in the text, lists of texts.")] = None
+    choices_column: Annotated[str | None, _told("Column of the lists of answers to choose from.")] = None
+    answers_column: Annotated[str | None, _told("Column of the lists of answers found in the text.")] = None
     answer_starts_column: Annotated[
         str | None,
-        _told("Column of the characters at which they begin, lists of numbers. Default: by usual names."),
+        _told("Column of the lists of character offsets of the answers. Default: found by common names."),
     ] = None
     words_column: Annotated[
         str | None,
-        _told("Column of the words of a sentence, lists, in a dataset (hf:NAME); --tags is that of their tags."),
+        _told("Column of the lists of words in a dataset (hf:NAME); --tags names that of their tags."),
     ] = None
-    tags: Annotated[str | None, _told("Column of the words' tags, where there are several.")] = None
+    tags: Annotated[str | None, _told("Column of the words' tags, if there are several.")] = None
     multi: Annotated[bool, _switch("An example may have several labels, joined by |, or none.")] = False
 
     @property
@@ -121,29 +121,29 @@ class TuneOptions:
     method: Annotated[
         Literal["full", "frozen", "top", "decay", "lora"],
         Parameter(
-            help="All weights; the head on a frozen body; head and upper layers; lower layers slower; low-rank "
+            help="All weights; the head on a frozen body; head and top layers; lower rates in lower layers; low-rank "
             "adapters."
         ),
     ] = "full"
     rates: Annotated[
         tuple[str, ...],
-        _several("Learning rates to choose among, separated by commas. Default: four that suit the method."),
+        _several("Learning rates to choose among, separated by commas. Default: four suited to the method."),
     ] = ()
     seeds: Annotated[
-        tuple[str, ...], _several("Of head, data order and dropout, separated by commas. Default: 0,1,2.")
+        tuple[str, ...], _several("Seeds of head, data order and dropout, separated by commas. Default: 0,1,2.")
     ] = ()
     examples: Annotated[
         int,
         Parameter(
             converter=limited("CountOrNone"),
-            help="So many to train on, the same ones for every model, of classes with each one's share; 0 takes all.",
+            help="Number of training examples, stratified by class and the same for every model; 0: all.",
         ),
     ] = 0
     epochs: Annotated[
         int,
         Parameter(
             converter=limited("Count"),
-            help="Passes over the training examples (of frozen features --set tune.head_epochs, 40).",
+            help="Passes over the training examples (with frozen features: --set tune.head_epochs, 40).",
         ),
     ] = 4
 

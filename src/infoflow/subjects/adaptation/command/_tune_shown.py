@@ -43,7 +43,7 @@ def tell_of_leakage(leaks: "pd.DataFrame") -> None:
     """Say how many test texts were trained on, the same or nearly so."""
     texts, same, near = (int(leaks[name].iloc[0]) for name in ("texts", "same", "near"))
     stand = "stands" if same == 1 else "stand"
-    show(f"{same:,} of {texts:,} test texts also {stand} in training, {near - same:,} more one word apart.")
+    show(f"{same:,} of {texts:,} test texts also {stand} in training, {near - same:,} more differ by one word.")
 
 
 def _tell_of_guesses(scores: "pd.DataFrame", method: str) -> None:

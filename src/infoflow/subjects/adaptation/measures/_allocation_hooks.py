@@ -63,7 +63,7 @@ class AllocationHooks:
         try:
             find_cells(module, tuned_anatomy(module))
         except UserError as error:
-            current_display().note(f"Nothing is said of who learned {self.task.task} in {self.model.name}: {error}")
+            current_display().note(f"Loss changes of {self.task.task} in {self.model.name} are not allocated: {error}")
             return False
         return True
 

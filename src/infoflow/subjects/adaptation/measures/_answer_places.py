@@ -55,18 +55,19 @@ def askable_spans(corpus: Corpus) -> tuple[Corpus, Mapping[str, int]]:
     kept = np.array([not one.answers or place is not None for one, place in asked])
     if moved := sum(_is_moved(one, place) for one, place in asked if place is not None):
         current_display().note(
-            f"{corpus.name}: of {moved:,} of {len(corpus):,} questions the answer does not stand at the character that "
-            "is given; the nearest place that reads like it was taken."
+            f"{corpus.name}: in {moved:,} of {len(corpus):,} questions the answer is not at the stated character; "
+            "the nearest occurrence is used."
         )
     if not kept.any():
         raise UserError(
-            f"The answers of {corpus.name} must stand in its passages. None of {len(corpus):,} does, such as "
-            f"{(corpus[0].answers or [''])[0][:60]!r}.\nGive the passage as text; or tune a model that writes answers."
+            f"The answers of {corpus.name} must occur in its passages. None of {len(corpus):,} does, such as "
+            f"{(corpus[0].answers or [''])[0][:60]!r}.\nUse the passage as text, or tune a model that "
+            "generates answers."
         )
     if kept.all():
         return corpus, {}
     left_out = int((~kept).sum())
-    current_display().note(f"{corpus.name}: {left_out} questions whose answer the passage does not hold were left out.")
+    current_display().note(f"{corpus.name}: {left_out} questions whose answer is not in the passage were left out.")
     return corpus.select(kept), {NOWHERE: left_out}
 
 

@@ -37,8 +37,8 @@ def as_text(data: TaskData) -> TaskData:
         return data
     if data.shape not in (*_WAYS, "choice"):
         raise UserError(
-            f"A task of the shape {data.shape} cannot be asked for as a text. Got {data.name}.\n"
-            f"Shapes that can: {', '.join(_WAYS)}, choice. Tag words with a model that has a head for it."
+            f"A task of the shape {data.shape} cannot be turned into text generation. Got {data.name}.\n"
+            f"Possible shapes: {', '.join(_WAYS)}, choice. For tagging use a model with a token classification head."
         )
     parts = {part: _written(getattr(data, part), data.shape) for part in ("train", "dev", "test")}
     return replace(data, shape="generation", labels=(), options={"main": "exact_match"}, **parts)

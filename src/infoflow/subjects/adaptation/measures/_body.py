@@ -92,8 +92,8 @@ def check_bodies(before: Model, after: Model) -> None:
         return
     odd = next(name for name in [*ours, *theirs] if ours.get(name) != theirs.get(name))
     raise UserError(
-        f"A tuned model is compared with the one that its tuning began from. {odd} has the shape "
-        f"{ours.get(odd, 'none')} in {before.name} and {theirs.get(odd, 'none')} in {after.name}. Give the pretrained "
+        f"A tuned model is compared with its pretrained model. {odd} has the shape "
+        f"{ours.get(odd, 'none')} in {before.name} and {theirs.get(odd, 'none')} in {after.name}. Pass the pretrained "
         "model that was tuned; adapters must be merged into the weights."
     )
 

@@ -51,7 +51,7 @@ def built_in_task(name: str, size: int = 1000, seed: int = 0) -> TaskData:
         UserError: There is no such task, or it has fewer than 20 examples.
     """
     if name not in BUILT_IN_TASKS:
-        raise UserError(f"No task is called {as_written(name)}. Built in: {', '.join(BUILT_IN_TASKS)}.")
+        raise UserError(f"There is no task {as_written(name)}. Built in: {', '.join(BUILT_IN_TASKS)}.")
     if size < _FEWEST:
         raise UserError(f"A built-in task has at least {_FEWEST} examples. Got {size}.")
     kind = _KINDS[name]
@@ -79,7 +79,7 @@ def _rows(name: str, kind: _Kind, size: int, seed: int) -> list[Row]:
             found[row["text"]] = row
         if len(found) == size:
             return list(found.values())
-    raise UserError(f"{name} has {len(found):,} examples of so many sentences. Got {size:,}. Ask for fewer.")
+    raise UserError(f"{name} has at most {len(found):,} distinct examples. Got {size:,}. Lower the size.")
 
 
 def _own(shape: Shape, row: Row) -> Iterator[str]:

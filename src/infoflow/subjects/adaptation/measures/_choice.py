@@ -189,7 +189,7 @@ def right_places(corpus: Corpus) -> Int[np.ndarray, " example"]:
             return np.array(places, dtype=np.int64)
     wrong = ways[1 if ways[1].count(None) < ways[0].count(None) else 0].index(None)
     raise UserError(
-        "A label must be the place of the right choice, counted from 0, or the choice itself. "
+        "A label must be the index of the right choice, counted from 0, or the choice itself. "
         f"{corpus.name}, example {wrong + 1}, has {as_written(labels[wrong])} for {len(choices[wrong])} choices.\n"
         "Correct it, or name another column (label=)."
     )

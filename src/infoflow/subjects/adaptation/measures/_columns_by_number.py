@@ -48,7 +48,7 @@ def read_by_number(path: Path, named: Mapping[str, Any]) -> Corpus:
     if None in places[:2] or len(used) != len(named) or not all(isinstance(place, int) for place in used):
         given = ", ".join(f"{name}={column}" for name, column in named.items())
         raise UserError(
-            "Columns by number are those of label and text, and of the second text of a pair. "
+            "Only the columns of label, text and second text can be given by number. "
             f"Got {given}.\nName them {BY_NUMBER}; a table with a header has names."
         )
     columns: Any = tuple(used)

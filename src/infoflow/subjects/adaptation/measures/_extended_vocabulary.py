@@ -46,8 +46,8 @@ def extend_vocabulary(
     kind = state["model"].get("type")
     if kind not in _LEARNS:
         raise UserError(
-            f"A vocabulary is extended of tokenizers of the kinds {' and '.join(_LEARNS)}. Got "
-            f"{kind or type(tokenizer).__name__}. Train further without new tokens."
+            f"Only vocabularies of {' and '.join(_LEARNS)} tokenizers can be extended. Got "
+            f"{kind or type(tokenizer).__name__}. Continue training without new tokens."
         )
     old = tokenizer.get_vocab()
     merges = _learned(_words(tokenizer, texts), old, num, min_frequency, kind)

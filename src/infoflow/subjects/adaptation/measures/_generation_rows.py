@@ -70,7 +70,7 @@ class GenerationRows:
         for what, rows, most in (("texts", self._sources, max_length), ("texts to write", self._targets, max_target)):
             if cut := sum(len(ids) == most for ids in rows):
                 current_display().note(
-                    f"{corpus.name}: {cut:,} of {len(rows):,} {what} fill {most} tokens or were cut."
+                    f"{corpus.name}: {cut:,} of {len(rows):,} {what} fill {most} tokens or were truncated."
                 )
 
     def row(self, index: int) -> np.ndarray:
@@ -97,8 +97,9 @@ def text_format(tokenizer: Any, target: bool) -> TextFormat:
     adds_end = bool(ids) and ids[-1] in ends
     if not ends:
         raise UserError(
-            "Writing needs a token that ends a text. The tokenizer has neither an end of text nor a separator.\n"
-            "Give it one: tokenizer.eos_token = ..., or load the tokenizer that belongs to the model."
+            "Generation needs a token that ends a text. The tokenizer has neither an end-of-text nor a "
+            "separator token.\n"
+            "Set one: tokenizer.eos_token = ..., or load the tokenizer that belongs to the model."
         )
     starts = {id for id in (tokenizer.cls_token_id, tokenizer.bos_token_id) if id is not None}
     begins = len(ids) > 1 and ids[0] in starts
@@ -111,7 +112,7 @@ def _check_room(side: TextFormat, room: int) -> None:
     least = 2 + (side.start is not None)
     if room < least:
         raise UserError(
-            f"A text needs room for a token beside the special ones, so at least {least} tokens. Got {room}.\n"
+            f"A text needs at least one token in addition to the special ones, {least} in total. Got {room}.\n"
             "Raise max_length or max_target."
         )
 

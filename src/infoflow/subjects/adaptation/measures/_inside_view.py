@@ -104,10 +104,10 @@ def inside_view(
         seeds=None if seeds is None else tuple(seeds),
     )
     if pretraining is not None and (reason := no_pretraining_loss(before, pretraining, view.options.corruption)):
-        current_display().note(f"What {before.name} forgets of its pretraining is not told: {reason}.")
+        current_display().note(f"What {before.name} forgets of its pretraining is not reported: {reason}.")
     parts = [part for part in view.parts() if only is None or part.name in only]
     failures, tables = Failures(before.name, keep_going=len(parts) > 1), {}
-    label = f"Looking inside {before.name}"
+    label = f"Comparing {before.name} before and after tuning"
     with current_display().progress(label, len(parts), "measures") as progress, one_progress(progress):
         for part in parts:
             progress.advance(0, at=part.name)
@@ -150,7 +150,7 @@ class _View:
         no_blocks = self._no_blocks
         no_heads = no_blocks or self.before.anatomy.lacks()
         asked = self.data.train if self.tagged is None else self.tagged
-        no_probe = None if askable(asked) else f"{asked.name} can be asked none of its probes"
+        no_probe = None if askable(asked) else f"none of its probes applies to {asked.name}"
         return [
             _Part(name=TUNING_CHANGE.name, why_not=no_blocks, compute=self._change),
             _Part(name=TUNING_WEIGHTS.name, why_not=None, compute=self._weights),
@@ -165,7 +165,7 @@ class _View:
     def _no_blocks(self) -> str | None:
         """Why there are no layers to measure, or None."""
         if isinstance(self.before.module, AbstractOwnModel):
-            return f"a {type(self.before.module).__name__} is read by code of its own"
+            return f"a {type(self.before.module).__name__} needs its own code"
         layers = any(stack.layers for stack in self.before.anatomy.stacks)
         return None if layers else self.before.anatomy.lacks()
 

@@ -92,7 +92,7 @@ def no_labels(task: AbstractTask) -> str | None:
     """Why no probe can predict the task's labels, or None."""
     if task.shape not in READ:
         return f"{task.task} ({task.shape}) has no label of a text or a word"
-    return f"an example of {task.task} may have several labels" if getattr(task, "multi", False) else None
+    return f"examples of {task.task} may have several labels" if getattr(task, "multi", False) else None
 
 
 def label_places(
@@ -156,8 +156,8 @@ def _asked(places: Mapping[str, Places], most: int) -> dict[str, _Asked]:
         )
     if len(np.unique(found["train"].labels)) < 2:
         raise UserError(
-            f"A probe tells labels apart. All {len(found['train'].labels):,} training examples of "
-            f"{places['train'].part.task.task} that it reads have the same one: give more."
+            f"A probe needs at least two labels. All {len(found['train'].labels):,} training examples of "
+            f"{places['train'].part.task.task} that it reads have the same one: use more examples."
         )
     return found
 

@@ -71,7 +71,7 @@ def check_numbers(corpus: Corpus) -> None:
     for row, label in enumerate(corpus.column("label")):
         if label is not None and number(label) is None:
             raise UserError(
-                f"A regression needs a number as the label of every example. {corpus.name}, example {row + 1}, has "
+                f"A regression needs numeric labels. {corpus.name}, example {row + 1}, has "
                 f"{as_written(label)}.\nName the column of the numbers (label=), or ask for classes: "
                 'shape="classification".'
             )

@@ -188,7 +188,7 @@ def no_pretraining_loss(model: Model, corpus: Corpus, trained: AbstractObjective
     if trained is not None and _is_of_one_text(trained):
         return None if trained.writes == "text" else f"its decoder was trained on parts of texts ({trained.name})"
     if "translation" not in corpus.columns:
-        return f"its decoder needs translations to read, and {corpus.name} has none"
+        return f"its decoder needs translations, and {corpus.name} has none"
     return None
 
 

@@ -105,8 +105,8 @@ def load_task(
     shape = shape or _shape_of(parts["train"], name)
     if tags is not None and shape != "tagging":
         raise UserError(
-            f"tags names the column of the tags of words. Got {as_written(tags)} for {name}, which is a task of the "
-            f"shape {shape}.\nLeave it out, or give a file of word<TAB>tag lines."
+            f"tags names the column of word tags. Got {as_written(tags)} for {name}, which is a task of the "
+            f"shape {shape}.\nLeave it out, or use a file of word<TAB>tag lines."
         )
     for corpus in parts.values():
         _check_columns(corpus, shape)
@@ -144,8 +144,8 @@ def _shape_of(corpus: Corpus, name: str) -> Shape:
     if "translation" in columns:
         return "generation"
     raise UserError(
-        f"What is asked of {corpus.name} cannot be told from its columns, {', '.join(sorted(columns))}.\n"
-        "Name the column of the labels (label=), or give shape=."
+        f"The kind of task cannot be inferred from the columns of {corpus.name}: {', '.join(sorted(columns))}.\n"
+        "Name the column of the labels (label=), or set shape=."
     )
 
 
@@ -156,7 +156,7 @@ def _of_labels(corpus: Corpus, name: str) -> Shape:
     if len(numbers) < len(values) or (len(found) <= _MOST_CLASSES and all(value == value // 1 for value in numbers)):
         return "classification"
     current_display().note(
-        f'{name}: its labels are numbers, so it is taken for a regression (shape="classification" for classes).'
+        f'{name}: its labels are numbers, so it is treated as a regression (shape="classification" for classes).'
     )
     return "regression"
 
@@ -165,7 +165,7 @@ def _check_columns(corpus: Corpus, shape: Shape) -> None:
     needed = _TEXTS.get(shape, ("text",))
     if missing := [column for column in needed if column not in corpus.columns]:
         how = (
-            "Tags are of words: read word<TAB>tag lines, CoNLL-U, or a data set (its columns are words= and tags=)."
+            "Tags need words: read word<TAB>tag lines, CoNLL-U, or a data set (with the columns words= and tags=)."
             if shape == "tagging"
             else ("Name its columns: " + ", ".join(f"{_NAMED.get(column, f'{column}=')}" for column in missing) + ".")
         )
@@ -184,7 +184,7 @@ def _questions_first(corpus: Corpus) -> Corpus:
         return corpus
     if "second" in corpus.columns:
         raise UserError(
-            f"A label is of a text or of a pair of texts. {corpus.name} has three: question, text and second.\n"
+            f"A label belongs to a text or a pair of texts. {corpus.name} has three: question, text and second.\n"
             "Name two of their columns: text= and second= (--text-column, --second-column)."
         )
     columns = ["second", *sorted(corpus.columns - {"question", "second"})]
@@ -279,7 +279,7 @@ def _known(train: Corpus, found: Sequence[str], labels: Sequence[str] | None, sh
         if empty := [label for label in labels if label not in set(classes)]:
             raise UserError(
                 f"Every {what} must have an example in training. {train.name} has none of "
-                f"{', '.join(map(as_written, empty))}.\nLeave it out of labels, or give examples."
+                f"{', '.join(map(as_written, empty))}.\nLeave it out of labels, or add examples."
             )
         classes = tuple(labels)
     if shape == "tagging":
@@ -288,6 +288,6 @@ def _known(train: Corpus, found: Sequence[str], labels: Sequence[str] | None, sh
         kinds = {"class": "A classification needs at least two classes", "tag": "Tagging needs at least two tags"}
         raise UserError(
             f"{kinds[what]}. {train.name} has {len(classes)}: {', '.join(map(as_written, classes)) or 'none'}.\n"
-            f"Name another column ({_COLUMN[shape]}=), or give more data."
+            f"Name another column ({_COLUMN[shape]}=), or use more data."
         )
     return classes

@@ -30,7 +30,7 @@ def add_adapters(module: PreTrainedModel, head: frozenset[str], *, rank: int, al
     targets = projections(discover(module.eval()))
     if not targets:
         raise UserError(
-            f"method = lora puts adapters beside queries and values, and {type(module).__name__} has none that are "
+            f"method = lora adds adapters to queries and values, and {type(module).__name__} has none that are "
             "known. Choose full, top, decay or frozen."
         )
     turned = isinstance(module.get_submodule(targets[0]), Conv1D)

@@ -30,7 +30,7 @@ def make_task(data: TaskData, *, trained: AbstractObjective | None = None, **opt
         UserError: There is no class for the shape, or no such option.
     """
     if data.shape not in MAKERS:
-        raise UserError(f"No task of the shape {data.shape} can be made. Shapes: {', '.join(MAKERS)}.")
+        raise UserError(f"There is no task of the shape {data.shape}. Shapes: {', '.join(MAKERS)}.")
     both = {"two_sided": True} if reads_both_sides(data.shape, trained) else {}
     options = {**both, **data.options, **options}
     task: Any = MAKERS[data.shape](data)

@@ -44,7 +44,7 @@ def prepare(built: FreshModel, task: AbstractTask, config: TuneConfig, seed: int
 def _require_head(built: FreshModel, task: AbstractTask) -> None:
     if not built.fresh:
         raise UserError(
-            f"method = frozen trains a head on features that stay, and {task.task} ({task.shape}) asks for no head: "
+            f"method = frozen trains a head on fixed features, and {task.task} ({task.shape}) has no new head: "
             "the pretrained one writes the text. Choose full, top, decay or lora."
         )
 

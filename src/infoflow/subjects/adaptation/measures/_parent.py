@@ -85,8 +85,8 @@ def check_fits(objective: AbstractObjective, model: Model, positions: int) -> No
     """Raise a UserError if the objective cannot train the model further, on texts of `positions` tokens."""
     if objective.layout not in _TASKS or objective.teacher or objective.exports_a_part:
         raise UserError(
-            f"{objective.name} trains more than a model folder holds, so it cannot start from one. Got {model.name}.\n"
-            "Start an objective of one model, such as masked-lm or causal-lm; in a study, [domain] continues any."
+            f"{objective.name} trains several models, so it cannot start from a model folder. Got {model.name}.\n"
+            "Use an objective with a single model, such as masked-lm or causal-lm; in a study, [domain] continues any."
         )
     task, wanted, start = _TASKS[objective.layout]
     if model.task != task or (task == "seq2seq" and not isinstance(model.module, _STACKS)):
@@ -104,13 +104,13 @@ def check_fits(objective: AbstractObjective, model: Model, positions: int) -> No
     if needed > have:
         raise UserError(
             f"{objective.name} needs {needed} sentinel tokens (<extra_id_0>, ...). The tokenizer of {model.name} has "
-            f"{have}.\nStart from a model that was trained with them, as T5 was, or lower model.positions."
+            f"{have}.\nStart from a model trained with them, such as T5, or lower model.positions."
         )
 
 
 def _or_else(model: Model) -> str:
     fitting = ", ".join(_fitting(model))
-    return f", or choose an objective that fits: {fitting}" if fitting else ": no objective goes on with this one"
+    return f", or choose an objective that fits: {fitting}" if fitting else ": no objective fits this one"
 
 
 def _fitting(model: Model) -> list[str]:

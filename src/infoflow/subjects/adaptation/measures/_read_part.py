@@ -116,12 +116,12 @@ def _check_there(path: Path) -> None:
         is_folder, is_lost = False, True
     if is_folder:
         raise UserError(
-            f"A part of a task is a file with labelled examples. {path.resolve()} is a folder.\nName the file in it."
+            f"A part of a task must be a file with labelled examples. {path.resolve()} is a folder.\nName a file in it."
         )
     if is_lost and "," not in path.name and (path.suffix or len(path.parts) > 1 or len(path.name) > _LONGEST_NAME):
         raise UserError(
             f"No file {printable(str(path))[:200]} (now in {Path.cwd()}).\n"
-            "Give a file with labelled examples, or hf:NAME:SPLIT."
+            "Name a file with labelled examples, or hf:NAME:SPLIT."
         )
 
 
@@ -131,8 +131,8 @@ def _of_words(source: Any, named: Mapping[str, Any], tags: str | None) -> Corpus
     if not is_set or tags is None or len(named) > 1:
         given = ", ".join(f"{name}={column}" for name, column in {**named, "tags": tags}.items() if column is not None)
         raise UserError(
-            "words names the column of the words of a data set or of hf:NAME, and tags that of their tags; no other is "
-            f"named. Got {given}.\nOf a file leave words out: lines of word<TAB>tag and CoNLL-U have no names."
+            "words and tags name the columns of words and their tags in a data set or hf:NAME; no others can be "
+            f"named. Got {given}.\nFor a file leave words out: lines of word<TAB>tag and CoNLL-U have no names."
         )
     return load_corpus(source, text=None, words=named["words"], tags=(tags,))
 
@@ -142,7 +142,7 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
     lines = _first_lines(path)
     rows = _cells(lines)
     if not rows:
-        raise UserError(f"{path} holds no lines.\nGive a file with labelled text.")
+        raise UserError(f"{path} is empty.\nUse a file with labelled text.")
     header = _all_named(rows[0], {}, shape)
     if "text" in header and header.keys() & {"label", "translation", "answers"}:
         return _loaded(path, header)
@@ -160,9 +160,10 @@ def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
     if width == 4 and full and _second_are_numbers(rows):  # SICK: a class and a number
         return Corpus.from_labelled(path, (2 if shape == "regression" else 1, 3, 4))
     raise UserError(
-        f"{path} has a layout that is not known: {width} tab-separated columns"
+        f"{path} has an unknown layout: {width} tab-separated columns"
         f"{'' if full else ', most lines with a blank one'}. Known are label and text; label, first "
-        "and second text; class, number, first and second text; one word and its tag a line, with blank lines between "
+        "and second text; class, number, first and second text; one word and its tag per line, with blank "
+        "lines between "
         f"sentences.\nName the columns {BY_NUMBER}."
     )
 
@@ -200,16 +201,16 @@ def _check_no_names(path: Path) -> None:
     rows = _cells(_first_lines(path))
     if rows and _names_columns(rows):
         raise UserError(
-            f"Numbers are of columns without names. The first line of {path} names them: "
-            f"{', '.join(map(printable, rows[0]))}.\nGive these names, or take the line out."
+            f"Column numbers only apply to files without column names. The first line of {path} has names: "
+            f"{', '.join(map(printable, rows[0]))}.\nUse these names, or remove the line."
         )
 
 
 def _unnamed(path: Path, what: str, columns: Sequence[str]) -> UserError:
     names = ", ".join(map(printable, columns))
     return UserError(
-        f"{path} is a table, and no name of its columns tells which holds {what}: {names}.\n"
-        "Name it, and that of the labels or of what is to be written: text= and label= (in the command "
+        f"{path} is a table, and its column names do not show which one has {what}: {names}.\n"
+        "Name it, and the column of labels or target texts: text= and label= (in the command "
         '--text-column and --label-column, in a plan columns = ["text=NAME", "label=NAME"]).'
     )
 
@@ -220,8 +221,8 @@ def _check_width(path: Path, width: int) -> None:
         cells = line.split("\t")
         if any(cell.strip() for cell in cells[width:]):
             raise UserError(
-                f"{path}, line {place}: {width} tab-separated columns were expected, as in most lines. "
-                f"{len(cells)} were found.\nCorrect the line, or name the columns {BY_NUMBER}."
+                f"{path}, line {place}: {width} tab-separated columns are needed, as in most lines. "
+                f"Got {len(cells)}.\nCorrect the line, or name the columns {BY_NUMBER}."
             )
 
 

@@ -22,7 +22,7 @@ def first_readable(values: Sequence[float] | np.ndarray, within: float = WITHIN)
     """
     numbers = np.asarray(values, dtype=np.float64)
     if not np.isfinite(numbers).any():
-        raise UserError("Where something becomes readable is told from values by layer. Got none that is a number.")
+        raise UserError("The layer at which something becomes decodable needs values by layer. Got no finite value.")
     return int(np.flatnonzero(numbers >= np.nanmax(numbers) - within)[0])
 
 

@@ -51,7 +51,7 @@ class Regression(AbstractTextTask):
         if np.ptp(values) == 0:
             raise UserError(
                 f"A regression needs labels that differ. All {len(values):,} of {train.name} are {values[0]:g}.\n"
-                "Name another column (label=), or give more data."
+                "Name another column (label=), or use more data."
             )
         return cls(task=task, mean=float(values.mean()), deviation=float(values.std()))
 

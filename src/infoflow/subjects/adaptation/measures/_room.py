@@ -27,8 +27,8 @@ def fitted(task: AbstractTask, model: Model, config: TuneConfig) -> AbstractTask
     if not isinstance(task, Generation):
         if config.max_target:
             raise UserError(
-                f"tune.max_target must be left out where nothing is written. Got {config.max_target} for {task.task}, "
-                f"a task of the shape {task.shape}."
+                f"tune.max_target only applies to generation. Got {config.max_target} for {task.task}, "
+                f"a task of the shape {task.shape}. Leave it out."
             )
         return task
     begin = _begin(model)
@@ -51,7 +51,7 @@ def tell_of_room(task: AbstractTask, asked: AbstractTask, model: Model, config: 
         return
     if task.max_target < (config.max_target or asked.max_target):
         current_display().note(
-            f"{task.task}: texts to write have {task.max_target} tokens at most: {model.name} has "
+            f"{task.task}: target texts have at most {task.max_target} tokens, since {model.name} has "
             f"{model.max_target_tokens} positions."
         )
 

@@ -174,9 +174,9 @@ class SpanExtraction(AbstractTask):
         if not self.causal_spans and reads_left_only(module):
             raise UserError(
                 f"A span task needs a model that sees the whole passage. {kind} is a decoder: its state at a word "
-                "knows nothing of what follows, so it cannot tell where the answer begins.\n"
+                "does not depend on what follows, so it cannot show where the answer begins.\n"
                 "Use an encoder or an encoder–decoder, let the decoder write the answer (--as-text; as_text in a plan "
-                "and in Python), or in Python set causal_spans to try it nevertheless."
+                "and in Python), or in Python set causal_spans to try it anyway."
             )
 
     def _scored(

@@ -73,7 +73,7 @@ class SpanRows:
         corpus.require("question", "answers")
         if not tokenizer.is_fast:
             raise UserError(
-                "A span task needs a tokenizer that says which characters each token stands for, one with a "
+                "A span task needs a tokenizer that reports the characters of each token, one with a "
                 f"tokenizer.json. Got a {type(tokenizer).__name__}.\nLoad the model's fast tokenizer."
             )
         unmarked: Counter[str] = Counter()
@@ -137,7 +137,7 @@ def _asked(question: str, tokenizer: Any, size: WindowSize) -> tuple[str, int]:
     beside = len(tokenizer(question, **options)["input_ids"]) + tokenizer.num_special_tokens_to_add(pair=True)
     if size.max_length - beside < _FEWEST:
         raise UserError(
-            f"A window needs room for at least {_FEWEST} tokens of the passage beside a question of {beside} tokens, "
+            f"A window needs room for at least {_FEWEST} passage tokens in addition to a question of {beside} tokens, "
             f"special ones included. Got max_length {size.max_length}.\n"
             f"Raise it, or lower query_length (now {size.query_length})."
         )
@@ -229,13 +229,13 @@ def _num_within(windows: Sequence[Window], corpus: Corpus) -> int:
 
 def _tell(corpus: Corpus, unmarked: Counter[str], num_within: int) -> None:
     if num_within:
-        current_display().note(f"{corpus.name}: {num_within} answers end within a token, which is marked as a whole.")
+        current_display().note(f"{corpus.name}: {num_within} answers end within a token, which is included.")
     for reason, count in unmarked.items():
-        current_display().note(f"{corpus.name}: {count} questions ask for nothing in training: {reason}.")
+        current_display().note(f"{corpus.name}: {count} questions are not trained on: {reason}.")
     if unmarked.total() == len(corpus):
         reason, _ = unmarked.most_common(1)[0]
         raise UserError(
-            f"A span task needs answers that tokens of the passage make up. In {corpus.name} none of {len(corpus):,} "
+            f"A span task needs answers that consist of passage tokens. In {corpus.name} none of {len(corpus):,} "
             f"questions has one ({reason}).\nCheck the passages and the answers, or raise the length of a window."
         )
 

@@ -23,8 +23,8 @@ def tag_column(corpus: Corpus, named: str | None, labels: Sequence[str] = ()) ->
     """
     if "words" not in corpus.columns:
         raise UserError(
-            f"Tags are of words. {corpus.name} has no words, but {', '.join(sorted(corpus.columns))}.\n"
-            "Read word<TAB>tag lines (Corpus.from_tagged), CoNLL-U, or a data set (its columns are words= and tags=)."
+            f"Tags need words. {corpus.name} has no words, but {', '.join(sorted(corpus.columns))}.\n"
+            "Read word<TAB>tag lines (Corpus.from_tagged), CoNLL-U, or a data set (with the columns words= and tags=)."
         )
     found = sorted(corpus.columns - _NO_TAGS, key=lambda column: (column != "tag", column != "upos", column))
     if labels:
@@ -41,7 +41,7 @@ def tag_column(corpus: Corpus, named: str | None, labels: Sequence[str] = ()) ->
 def check_tags(tags: Sequence[str]) -> None:
     """Raise a UserError for a tag that is empty or has white space: tags are written separated by blanks."""
     if spaced := [tag for tag in tags if tag.split() != [tag] or tag == NOT_READ]:
-        raise UserError(f"A tag is a name without white space. Got {as_written(spaced[0])}. Rename it.")
+        raise UserError(f"A tag must not contain white space. Got {as_written(spaced[0])}. Rename it.")
 
 
 def are_entities(tags: Iterable[str]) -> bool:

@@ -51,7 +51,7 @@ def check_task_name(name: str) -> None:
     parts = name.split("/")
     if len(name) > _LONGEST_NAME or not {"", ".", ".."}.isdisjoint(parts) or any(s == "\\" or s < " " for s in name):
         raise UserError(
-            f"The name of a task must have 1 to {_LONGEST_NAME} characters and stay in the run's folder. "
+            f"The name of a task must have 1 to {_LONGEST_NAME} characters and be a valid folder name. "
             f"Got {as_written(name)}. Choose another (--task)."
         )
 

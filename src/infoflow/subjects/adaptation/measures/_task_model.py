@@ -65,11 +65,13 @@ def tell_of_fresh(built: FreshModel, model: Model, task: AbstractTask) -> None:
     if built.replaced:
         kind = type(model.module).__name__
         current_display().note(
-            f"{model.name} is a {kind}: its head{_outputs(model.module)} is left out, and that for {task.task}"
-            f"{_outputs(built.module)} begins at random. Tuning never keeps a head: to use it, ask the model as it is."
+            f"{model.name} is a {kind}: its head{_outputs(model.module)} is dropped, and the head for {task.task}"
+            f"{_outputs(built.module)} starts with random weights. Tuning always replaces the head."
         )
     if any(map(_of_pooler, built.fresh)):
-        current_display().note(f"{model.name} has no pooler: it begins at random, like the head for {task.task}.")
+        current_display().note(
+            f"{model.name} has no pooler: it starts with random weights, like the head for {task.task}."
+        )
 
 
 def _outputs(module: PreTrainedModel) -> str:
@@ -100,7 +102,7 @@ def _writer(model: Model, task: AbstractTask) -> PreTrainedModel:
     if model.task not in ("seq2seq", "causal-lm"):
         raise UserError(
             f"{model.name} ({type(model.module).__name__}) writes no text, so it cannot be tuned for {task.task}. "
-            "Give a model with a decoder: T5, BART, a translation model, GPT-2."
+            "Use a model with a decoder: T5, BART, a translation model, GPT-2."
         )
     module = copy.deepcopy(model.module).float()
     for parameter in module.parameters():
@@ -149,8 +151,8 @@ def _family(model: Model, config: Any, task: AbstractTask) -> Any:
         )
     if getattr(config, "is_decoder", False) and not _may_be_causal(config, task):
         raise UserError(
-            f"{model.name} sees no later token, and a {config.model_type} reads the class of a text from its first "
-            "one. Tune it for tagging, or tune a causal BERT or GPT-2, which read the last one."
+            f"{model.name} does not attend to later tokens, and {config.model_type} classifies a text by its first "
+            "one. Tune it for tagging, or tune a causal BERT or GPT-2, which use the last one."
         )
     family = families[type(config)]
     return family[0] if isinstance(family, tuple | list) else family
@@ -204,11 +206,11 @@ def _check_body(module: PreTrainedModel, fresh: frozenset[str], name: str) -> No
     """Check that everything in the body but a pooler was pretrained."""
     start = f"{module.base_model_prefix}."
     if lost := sorted(key for key in fresh if key.startswith(start) and not _of_pooler(key)):
-        raise _misfit(name, f"{lost[0]} is not there")
+        raise _misfit(name, f"{lost[0]} is missing")
 
 
 def _misfit(name: str, reason: str) -> UserError:
     return UserError(
-        f"The weights of {name} are not those that its configuration describes ({reason}), so no head can be put on "
-        "its body. Tune a model as save_pretrained wrote it: one whose heads were cut off is tuned before cutting."
+        f"The weights of {name} do not fit its configuration ({reason}), so no head can be added to "
+        "its body. Tune a model as save_pretrained wrote it; prune heads after tuning."
     )

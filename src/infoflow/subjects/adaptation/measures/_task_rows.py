@@ -91,7 +91,7 @@ def read_texts(
             "Leave those examples out, or use a tokenizer of their script."
         )
     if cut := sum(one.cut for one in found):
-        current_display().note(f"Texts of the task cut at {limit} tokens: {cut:,} of {len(found):,}.")
+        current_display().note(f"Texts of the task truncated at {limit} tokens: {cut:,} of {len(found):,}.")
     return found
 
 
@@ -190,8 +190,9 @@ def _separator(tokenizer: PreTrainedTokenizerBase) -> int:
     mark = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
     if not isinstance(mark, int):
         raise UserError(
-            "Pairs of texts need a token between them. The tokenizer has neither a separator nor an end of text.\n"
-            "Give it one: tokenizer.sep_token = ..., or load the tokenizer that belongs to the model."
+            "Pairs of texts need a token between them. The tokenizer has neither a separator nor an "
+            "end-of-text token.\n"
+            "Set one: tokenizer.sep_token = ..., or load the tokenizer that belongs to the model."
         )
     return mark
 

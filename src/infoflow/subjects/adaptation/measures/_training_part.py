@@ -56,7 +56,11 @@ def _check_classes(data: TaskData, subset: Corpus, order: np.ndarray) -> None:
     if len(set(labels)) == 1 and len(data.labels) > 1:
         by_order = np.array(list(data.train.column("label")), dtype=str)[order]
         others = np.flatnonzero(by_order != by_order[0])
-        enough = f"Raise it to {others[0] + 1:,} at least, or leave it out for all." if len(others) else "Give others."
+        enough = (
+            f"Raise it to {others[0] + 1:,} at least, or leave it out for all."
+            if len(others)
+            else "Use other examples."
+        )
         raise UserError(
             f"tune.examples must leave examples of at least two classes. Of {data.name} the first {len(subset):,} are "
             f"all {as_written(labels[0])}. {enough}"
@@ -65,7 +69,7 @@ def _check_classes(data: TaskData, subset: Corpus, order: np.ndarray) -> None:
     found = {one for label in labels for one in ([label] if label in known else several(label))}
     if lacking := [label for label in data.labels if label not in found]:
         current_display().note(
-            f"{data.name}: {len(subset):,} training examples are too few for all of {len(known):,} classes: none is of "
+            f"{data.name}: {len(subset):,} training examples do not cover all {len(known):,} classes: there is none of "
             f"{listed(lacking)}."
         )
 

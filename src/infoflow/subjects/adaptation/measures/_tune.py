@@ -175,8 +175,8 @@ class _Tuning:
                 f"{name} was {as_written(known.get(name))}, is {as_written(wanted.get(name))}" for name in changed[:4]
             )
             raise UserError(
-                f"{self.home} holds models tuned with other settings: {listed}.\n"
-                "Give another output folder, or the old settings to continue."
+                f"{self.home} contains models tuned with other settings: {listed}.\n"
+                "Choose another output folder, or use the old settings to continue."
             )
 
     # -- training -----------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class _Tuning:
         except TrainingDiverged:
             shutil.rmtree(self._work(seed, rate), ignore_errors=True)
             current_display().note(
-                f"{self.task.task}, {self.config.method}: at the learning rate {rate} training diverged; it is not "
+                f"{self.task.task}, {self.config.method}: at the learning rate {rate} training diverged, so it is not "
                 "chosen."
             )
             return _DIVERGED
@@ -215,7 +215,7 @@ class _Tuning:
     def _diverged(self, rates: str) -> UserError:
         return UserError(
             f"Loss and gradient must stay finite. Those of {self.task.task}, {self.config.method}, did not at the "
-            f"learning rates that were tried: {rates}.\nGive lower ones: --rates (in plans and Python learning_rates)."
+            f"learning rates that were tried: {rates}.\nUse lower ones: --rates (in plans and Python learning_rates)."
         )
 
     def _main(self, module: PreTrainedModel) -> float:
@@ -335,8 +335,8 @@ class _Tuning:
         models = tuple(load_tuned(self.home / f"seed-{seed}") for seed in self.config.seeds)
         if other := next((one for one in models if one.task != models[-1].task), None):
             raise UserError(
-                f"{other.folder} was tuned by an older infoflow, whose regressions answer in another unit than those "
-                f"of seed {models[-1].seed}.\nRemove it, and give the command again: this seed alone is trained again."
+                f"{other.folder} was tuned by an older infoflow, whose regressions use another unit than those "
+                f"of seed {models[-1].seed}.\nRemove it, and run the command again: only this seed is trained again."
             )
         rows: dict[str, list[dict[str, Any]]] = {"scores": [], "answers": []}
         for tuned in models:

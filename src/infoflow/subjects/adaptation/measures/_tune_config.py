@@ -78,8 +78,8 @@ class TuneConfig(TuneSettings):
         check_settings(self, "tune")
         if max(self.rates) * self.weight_decay >= 1:
             raise UserError(
-                "tune.learning_rates times tune.weight_decay must be below 1: an update takes that share off every "
-                f"weight. Got {max(self.rates)} and {self.weight_decay}. Lower one of them."
+                "tune.learning_rates times tune.weight_decay must be below 1: an update reduces every "
+                f"weight by that share. Got {max(self.rates)} and {self.weight_decay}. Lower one of them."
             )
 
     @property

@@ -85,8 +85,8 @@ def load_tuned(folder: Path | str) -> TunedModel:
         return _tuned_model(folder, facts)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(
-            f"A tuned model is a folder with {TASK_FILE} beside the weights, such as seed-0 under the method's. "
-            f"{folder} is none, or its {TASK_FILE} is damaged. Give a folder that infoflow tune wrote."
+            f"A tuned model is a folder with weights and {TASK_FILE}, such as seed-0 in the method's folder. "
+            f"{folder} is not one, or its {TASK_FILE} is damaged. Name a folder that infoflow tune wrote."
         ) from error
 
 

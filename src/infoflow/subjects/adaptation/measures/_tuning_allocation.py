@@ -101,7 +101,7 @@ class TuningAllocation(TrainingHook):
         """
         if self._recorder is None:
             raise UserError(
-                "A training that was complete already is not allocated again. Read the recording that it left: "
+                "Training was already complete, so nothing was recorded. Read the earlier recording: "
                 "tuning_allocation(Recording.read(folder))."
             )
         return tuning_allocation(Recording.of(self._recorder), tuning_seed)

@@ -89,7 +89,7 @@ def change_table(places: Places, before: States, after: Sequence[States], items:
         if len(first) < _LEAST_WORDS:
             raise UserError(
                 f"Similarity of spaces needs at least {_LEAST_WORDS} words. The {stack} reads {len(first)} in "
-                f"{places.part.corpus.name}: give more examples."
+                f"{places.part.corpus.name}: use more examples."
             )
         measures = _measures(len(first), first.shape[-1])
         others = [one.words[stack] for one in after]
@@ -108,7 +108,7 @@ def _measures(words: int, width: int) -> dict[str, str]:
         return _SPACES
     current_display().warn(
         f"PWCCA before and after tuning is left out: it needs more than {_LEAST_FOR_PWCCA * width} words in {width} "
-        f"dimensions, and there are {words}. Give more examples."
+        f"dimensions, and there are {words}. Use more examples."
     )
     return {name: metric for name, metric in _SPACES.items() if name != "pwcca"}
 

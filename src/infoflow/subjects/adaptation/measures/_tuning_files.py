@@ -37,8 +37,8 @@ def read_key(home: Path) -> dict[str, Any] | None:
     except _FAULTS:
         pass
     raise UserError(
-        f"{path} is damaged: which settings these models were tuned with can no longer be told.\n"
-        f"Give another output folder, or remove {home} to tune again."
+        f"{path} is damaged, so the settings of these models are unknown.\n"
+        f"Choose another output folder, or remove {home} to tune again."
     )
 
 
@@ -64,8 +64,8 @@ def read_results(folder: Path) -> dict[str, Rows]:
     except _FAULTS:
         pass
     raise UserError(
-        f"{path}, or {TASK_FILE} beside it, is damaged or missing.\n"
-        f"Remove {folder}, and give the command again: this seed alone is trained again."
+        f"{path}, or {TASK_FILE} in the same folder, is damaged or missing.\n"
+        f"Remove {folder}, and run the command again: only this seed is trained again."
     )
 
 

@@ -42,13 +42,13 @@ def has_encoder(module: PreTrainedModel) -> bool:
     kind = type(module).__name__
     if not module.can_generate():
         raise UserError(
-            f"Writing needs a decoder, alone or beside an encoder. Got a {kind}, which writes no text.\n"
+            f"Generation needs a decoder, alone or with an encoder. Got a {kind}, which cannot generate text.\n"
             "Load it with transformers.AutoModelForSeq2SeqLM or AutoModelForCausalLM, or choose another task."
         )
     if not reads_left_only(module):
         raise UserError(
-            f"A stack that writes must not see what follows. {kind} does: it would read what it is to write.\n"
-            "Load it as a decoder (is_decoder in its configuration), or take a model trained as one."
+            f"A generating stack must not attend to later tokens. {kind} does: it would read its own targets.\n"
+            "Load it as a decoder (is_decoder in its configuration), or use a model trained as one."
         )
     return False
 

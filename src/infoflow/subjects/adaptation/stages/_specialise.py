@@ -170,7 +170,7 @@ class CountLeakage(OfModels, AbstractTableStage):
         found = leakage(models.own(StudyTasks).data(self.asked), others)
         for row in found[found["same"] > 0].to_dict("records"):
             current_display().note(
-                f"{row['task']}: {row['same']:,} of {row['texts']:,} test texts stand in {row['within']} text too."
+                f"{row['task']}: {row['same']:,} of {row['texts']:,} test texts also occur in {row['within']} text."
             )
         return found
 

@@ -62,8 +62,8 @@ class StudyDomain:
         left = [name for name in names if name not in fitting]
         if left and not self._prepared:
             current_display().note(
-                f"[domain] leaves out {', '.join(left)}: its corpus lacks what they read (translations, documents), "
-                "or they learn from another model, or have no stack."
+                f"[domain] leaves out {', '.join(left)}: its corpus lacks translations or documents that they need, "
+                "or they learn from another model, or have no layers."
             )
         return plan.recipes(fitting)
 
@@ -103,7 +103,7 @@ class StudyDomain:
             return general.tokenizer, general.target_tokenizer
         self._extended = extend_vocabulary(general.tokenizer, text.column("text"), num)
         current_display().note(
-            f"{len(self._extended.pieces):,} tokens were learned on {text.name} and added; each begins as the mean of "
+            f"{len(self._extended.pieces):,} tokens were learned on {text.name} and added; each starts as the mean of "
             "its pieces."
         )
         return self._extended.tokenizer, general.target_tokenizer

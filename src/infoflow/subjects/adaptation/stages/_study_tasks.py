@@ -87,7 +87,9 @@ class StudyTasks:
         have = self._note[asked.name]["train"]
         sizes = [0 if size == have else size for size in asked.examples]
         if beyond := [size for size in sizes if size > have]:
-            self.tell(f"{asked.name} has {have:,} training examples: none is tuned on {', '.join(map(str, beyond))}.")
+            self.tell(
+                f"{asked.name} has {have:,} training examples, so tuning on {', '.join(map(str, beyond))} is skipped."
+            )
         return [size for size in dict.fromkeys(sizes) if size <= have] or [0]
 
     def _check_sizes(self) -> None:
@@ -102,8 +104,8 @@ class StudyTasks:
         wanted = [one for one in recipes if not asked.objectives or one.objective.label in asked.objectives]
         found = [one for one in wanted if fits_task(shape, one, plan.objective(one.objective.label))]
         if left := dict.fromkeys(one.name.partition("/")[0] for one in wanted if one not in found):
-            what = "that writes text" if shape == "generation" else f"that can be asked for a {shape}"
-            self.tell(f"{asked.name}: a model {what} is tuned. Left out: {', '.join(left)}.")
+            what = "that writes text" if shape == "generation" else f"that has an output for {shape}"
+            self.tell(f"{asked.name} needs a model {what}. Left out: {', '.join(left)}.")
         return found
 
     def methods(self, asked: TunePlan) -> list[str]:
@@ -117,12 +119,12 @@ class StudyTasks:
         if self.shape(asked) != "generation" or FROZEN not in asked.methods:
             return list(asked.methods)
         found = [method for method in asked.methods if method != FROZEN]
-        why = "the pretrained head writes the text, and frozen features leave nothing to train"
+        why = "the pretrained head writes the text, so frozen features leave nothing to train"
         if not found:
             raise UserError(
-                f'tune.methods of {asked.name} must hold full, top, decay or lora: {why}. Got ["{FROZEN}"]. Add one.'
+                f'tune.methods of {asked.name} must contain full, top, decay or lora: {why}. Got ["{FROZEN}"]. Add one.'
             )
-        self.tell(f"{asked.name}: {why}. Tuned by {', '.join(found)} alone.")
+        self.tell(f"{asked.name}: {why}. Only these methods are used: {', '.join(found)}.")
         return found
 
     def tell(self, note: str) -> None:

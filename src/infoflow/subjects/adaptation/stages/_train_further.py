@@ -97,7 +97,7 @@ def with_new_tokens(parent: Parent, text: Corpus, objective: AbstractObjective, 
     """The parent with up to `num` additional tokens, learned on `text`."""
     vocabulary = extend_vocabulary(parent.tokenizer, text.column("text"), num)
     current_display().note(
-        f"{len(vocabulary.pieces):,} tokens were learned on {text.name} and added; each begins as the mean of its "
+        f"{len(vocabulary.pieces):,} tokens were learned on {text.name} and added; each starts as the mean of its "
         "pieces."
     )
     return parent.extended(vocabulary, objective)

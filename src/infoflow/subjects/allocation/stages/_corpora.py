@@ -34,13 +34,14 @@ def compare_recordings(studies: Sequence[Path | str], out: Path | str) -> Run:
     names = [run.path.resolve().name for run in runs]
     if len(set(names)) < len(names):
         raise UserError(
-            f"Each corpus has the name of its study's folder, so names must differ. Got {', '.join(names)}."
+            "Corpora are named after their studies' folders, so these must have different names. Got "
+            f"{', '.join(names)}."
         )
     for run in runs:
         if ALLOCATION_GROUPS.name not in run.tables:
             raise UserError(
-                f"{run.path} holds no recording of its trainings. Let `infoflow study` finish there, with a plan that "
-                "says [dynamics] on = true."
+                f"{run.path} has no recording of loss changes. Let `infoflow study` finish there, with a plan that "
+                "sets [dynamics] on = true."
             )
     by_corpus = dict(zip(names, runs, strict=True))
     target = RunFolder(out)
@@ -70,7 +71,7 @@ def _describe(target: RunFolder, by_corpus: dict[str, RunFolder]) -> None:
         current_display().warn(warning)
     target.update(
         kind="corpora",
-        title="Does the corpus matter to who does the learning?",
+        title="Does the corpus change which parameters learn?",
         plan={part: value for part, value in plans[min(plans)].items() if part != "corpus"},
         corpus={
             name: {"plan": plans[name].get("corpus", {}), **manifest.get("corpus", {})}

@@ -74,9 +74,7 @@ class Record(OfRecipe, AbstractKept):
         models, recipe = self.models, self.recipe
         if self.is_done():
             return {}
-        current_display().note(
-            f"Training {recipe.name} once more: it was trained before loss changes were to be recorded."
-        )
+        current_display().note(f"Training {recipe.name} again to record its loss changes.")
         folder = models.bench.path("recording", self.key)
         models.train_into(recipe, folder, [self._recorder()], keep_last=1)
         if is_first():

@@ -47,15 +47,15 @@ def asked(given: Any) -> HttpRequest:
         BadRequest: A field is unknown, of another type, or too large.
     """
     if not isinstance(given, dict):
-        raise BadRequest("A request is a JSON object.")
+        raise BadRequest("A request must be a JSON object.")
     if unknown := [name for name in given if name not in _NAMES]:
         raise BadRequest(f"Unknown field {str(unknown[0])[:40]}.")
     want = _list(given, "want")
     if not all(one in WANTS for one in want):
-        raise BadRequest(f"want takes {', '.join(WANTS)}.")
+        raise BadRequest(f"want must be among {', '.join(WANTS)}.")
     sweep = _text(given, "sweep", 10)
     if sweep not in ("", "heads"):
-        raise BadRequest("sweep takes heads.")
+        raise BadRequest("sweep must contain heads.")
     return HttpRequest(
         page=_text(given, "page", 40),
         model=_number(given, "model") or 0,
@@ -76,7 +76,7 @@ def _change(given: Mapping[str, Any]) -> Change:
     close = given.get("close")
     close = {} if close is None else close
     if not isinstance(close, dict) or any(name not in ("heads", "layers") for name in close):
-        raise BadRequest("close takes heads and layers.")
+        raise BadRequest("close must contain heads and layers.")
     return Change(
         hide=tuple(_place(one, 2) for one in _list(given, "hide")),
         heads=tuple(_place(one, 4) for one in _list(close, "heads")),
@@ -90,9 +90,9 @@ def _place(given: Any, size: int) -> Any:
     names = size // 2
     fits = isinstance(given, list) and len(given) == size
     if not fits or not all(isinstance(one, str) and len(one) <= 20 for one in given[:names]):
-        raise BadRequest("A place is a list of names and numbers.")
+        raise BadRequest("A position must be a list of names and numbers.")
     if not all(_is_number(one) for one in given[names:]):
-        raise BadRequest("A place is a list of names and numbers.")
+        raise BadRequest("A position must be a list of names and numbers.")
     return tuple(given)
 
 
@@ -101,7 +101,7 @@ def _list(given: Mapping[str, Any], name: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list) or len(value) > _MOST_PARTS:
-        raise BadRequest(f"{name} is a list of at most {_MOST_PARTS:,}.")
+        raise BadRequest(f"{name} must be a list of at most {_MOST_PARTS:,}.")
     return value
 
 
@@ -110,9 +110,9 @@ def _text(given: Mapping[str, Any], name: str, most: int) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise BadRequest(f"{name} is a text.")
+        raise BadRequest(f"{name} must be a text.")
     if any("\ud800" <= sign <= "\udfff" for sign in value):
-        raise BadRequest(f"{name} holds half of a character, which is no text.")
+        raise BadRequest(f"{name} contains half of a surrogate pair, which is not text.")
     if len(value) > most:
         raise BadRequest(f"{name} has {len(value):,} characters; at most {most:,} are read.")
     return value
@@ -123,7 +123,7 @@ def _number(given: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if not _is_number(value):
-        raise BadRequest(f"{name} is a number from 0.")
+        raise BadRequest(f"{name} must be a number from 0.")
     return value
 
 

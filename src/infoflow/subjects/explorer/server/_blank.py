@@ -22,14 +22,15 @@ def with_mask(subject: ExploredModel, text: str) -> str:
     if model.task != "masked-lm":
         if BLANK in text:
             raise UserError(
-                f"{model.name} continues a text and sees nothing behind a blank. Leave {BLANK} out, end there."
+                f"{model.name} continues a text and does not see what follows a blank. End the text at "
+                f"{BLANK}, and leave {BLANK} out."
             )
         return text
     mask = model.require_tokenizer().mask_token
     if mask is None:
-        raise UserError(f"The tokenizer of {model.name} has no mask, so no blank can be written.")
+        raise UserError(f"The tokenizer of {model.name} has no mask token, so blanks cannot be filled in.")
     if BLANK not in text and mask not in text:
-        raise UserError(f"Write {BLANK} where a word is to be filled in.")
+        raise UserError(f"Write {BLANK} where a word should be filled in.")
     return text.replace(BLANK, mask)
 
 
@@ -41,7 +42,7 @@ def read_blank(subject: ExploredModel, text: str, translation: str | None, longe
     """
     model = subject.model
     if model.task == "encoder":
-        raise UserError(f"{model.name} has no language-model head, so it can fill nothing in.")
+        raise UserError(f"{model.name} has no language-model head, so it cannot fill in words.")
     if model.task != "seq2seq":
         return read_tokens(model, with_mask(subject, text), None, longest)
     sentence = read_tokens(model, text, translation or ".", longest)

@@ -45,11 +45,13 @@ class Change:
         for stack, tokens in read.tokens.items():
             hidden = self.hidden(stack)
             if hidden and not 0 <= min(hidden) <= max(hidden) < len(tokens):
-                raise UserError(f"The {stack} reads {len(tokens)} tokens, counted from 0; one to hide is none of them.")
+                raise UserError(
+                    f"The {stack} reads {len(tokens)} tokens, counted from 0; a token to hide is out of range."
+                )
             if len(hidden) == len(tokens):
-                raise UserError("One token at least must be seen. Show one again.")
+                raise UserError("At least one token must stay visible. Show one again.")
         if any(stack not in read.tokens for stack, _ in self.hide):
-            raise UserError(f"{model.name} has no such stack to hide a token of.")
+            raise UserError(f"{model.name} has no such stack in which to hide a token.")
 
     def hidden(self, stack: str) -> frozenset[int]:
         """The hidden tokens of a stack."""

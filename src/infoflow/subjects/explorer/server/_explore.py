@@ -77,7 +77,7 @@ class Explorer:
         if not 1 <= num_models <= _MOST_MODELS:
             raise UserError(f"The explorer shows one model, or two side by side. Got {num_models}.")
         if longest < 2:
-            raise UserError(f"--longest is the number of tokens at most, 2 or more. Got {longest}.")
+            raise UserError(f"--longest, the maximum number of tokens, must be at least 2. Got {longest}.")
         _bound(host or _LOOPBACK, port).close()
 
     def serve(self) -> None:
@@ -164,12 +164,12 @@ def explore(
 def _check_attention(models: Sequence[Model]) -> None:
     for model in models:
         if lacking := model.anatomy.lacks():
-            raise UserError(f"{model.name} attends to nothing: {lacking}.")
+            raise UserError(f"{model.name} has no attention: {lacking}.")
 
 
 def _bound(host: str, port: int) -> socket.socket:
     if not 0 <= port < 65536:
-        raise UserError(f"--port is a number in 0..65535; 0 takes a free one. Got {port}.")
+        raise UserError(f"--port must be a number in 0..65535; 0: any free port. Got {port}.")
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if os.name == "posix":  # on Windows it would let others listen at the same port
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -179,7 +179,7 @@ def _bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         made.close()
         where = f"port {port} of {host}" if port else host
-        raise UserError(f"The explorer cannot listen at {where}: {error.strerror}. Give another --port.") from error
+        raise UserError(f"The explorer cannot listen at {where}: {error.strerror}. Choose another --port.") from error
     return made
 
 

@@ -103,7 +103,7 @@ class Readings:
         if named not in self._sentences:
             model = self.subject(request.model).model
             if lacking := model.anatomy.lacks():
-                raise UserError(f"{model.name} attends to nothing: {lacking}.")
+                raise UserError(f"{model.name} has no attention: {lacking}.")
             translation = request.translation if len(model.anatomy.stacks) > 1 else None
             self._sentences[named] = read_tokens(model, request.text, translation, self.longest)
         self._sentences.move_to_end(named)

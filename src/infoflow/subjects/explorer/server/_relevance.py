@@ -40,7 +40,7 @@ def prediction_relevance(
     options: dict[str, Any] = {}
     if against is not None and not forward:
         if method not in _DIFFERENCES:
-            raise UserError(f"Differences of two tokens are explained by {', '.join(_DIFFERENCES)}.")
+            raise UserError(f"method must be one of {', '.join(_DIFFERENCES)} for the difference of two tokens.")
         second = _target(reading, position, against)
         options["output"] = lambda output: _difference(output, chosen, second)
     with changed(reading.subject.model, reading.change):
@@ -62,7 +62,7 @@ def _target(reading: SentenceReading, position: int, target: int | None) -> int:
     if target is None:
         return int(logits[position].argmax())
     if not 0 <= target < logits.shape[1]:
-        raise UserError(f"A target is a token id in 0..{logits.shape[1] - 1}.")
+        raise UserError(f"A target must be a token id in 0..{logits.shape[1] - 1}.")
     return target
 
 

@@ -51,7 +51,7 @@ class Routes:
         except TooLong:
             return too_long()
         except (ValueError, RecursionError):
-            return _error(400, "A question is JSON.")
+            return _error(400, "A request must be JSON.")
         except BadRequest as error:
             return _error(400, str(error))
         except ClientDisconnect:
@@ -117,13 +117,13 @@ def _failed(error: Exception) -> Response:
     if isinstance(error, UserError):
         return _error(422, showable(str(error)))
     if isinstance(error, Replaced):
-        return _error(409, "A newer question replaced this one.")
+        return _error(409, "A newer request replaced this one.")
     if isinstance(error, Busy):
         return _error(429, "The models are busy: try again.")
     if isinstance(error, Forgotten):
-        return _error(404, "This sentence is not known here any more. It is read again.")
+        return _error(404, "This sentence is no longer cached. It is read again.")
     if isinstance(error, ExplorerStopped):
-        return _error(503, "The explorer stops.")
+        return _error(503, "The explorer is shutting down.")
     # Never a traceback, which would contain the text; its type is enough for a report.
     return _error(500, f"This failed ({type(error).__name__}). Choose something else, or start the explorer again.")
 

@@ -78,20 +78,20 @@ class Guard:
     def _refused(self, scope: Scope, headers: dict[str, str]) -> Response | None:
         host = headers.get("host", "")
         if host not in self._hosts:
-            return PlainTextResponse("This address is not the explorer's.", 421)
+            return PlainTextResponse("This is not the explorer's address.", 421)
         if headers.get("origin", f"http://{host}") != f"http://{host}" or headers.get("sec-fetch-site") == "cross-site":
-            return PlainTextResponse("Another site may not ask.", 403)
+            return PlainTextResponse("Requests from other sites are not allowed.", 403)
         if scope["method"] == "GET" and scope["path"] == "/" and (given := self._given(scope)) is not None:
             return self._entered(given)
         if not self._knows(headers.get("cookie", "")):
-            return PlainTextResponse("Open the address that infoflow explore printed: it holds a token.", 401)
+            return PlainTextResponse("Open the address that infoflow explore printed: it contains a token.", 401)
         if scope["method"] == "POST":
             return self._refused_body(headers)
         return None
 
     def _refused_body(self, headers: dict[str, str]) -> Response | None:
         if headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
-            return PlainTextResponse("A question is JSON.", 415)
+            return PlainTextResponse("A request must be JSON.", 415)
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > MOST_BODY:
             return too_long()
@@ -100,7 +100,7 @@ class Guard:
             self._asked.popleft()
         if len(self._asked) >= _MOST_REQUESTS:
             wait = max(1, round(self._asked[0] + _SECONDS - now))
-            return PlainTextResponse("Too many questions at once: try again.", 429, {"retry-after": str(wait)})
+            return PlainTextResponse("Too many requests at once: try again.", 429, {"retry-after": str(wait)})
         self._asked.append(now)
         return None
 
@@ -110,7 +110,9 @@ class Guard:
 
     def _entered(self, given: str) -> Response:
         if not secrets.compare_digest(given.encode(), self._token.encode()):
-            return PlainTextResponse("This token is of another explorer. Open the address that was printed last.", 401)
+            return PlainTextResponse(
+                "This token belongs to another explorer. Open the address that was printed last.", 401
+            )
         answer = RedirectResponse("/", 303)
         answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/")
         return answer
@@ -125,7 +127,7 @@ class Guard:
 
 def too_long() -> Response:
     """The response to a body that is too long."""
-    return PlainTextResponse(f"A question has at most {MOST_BODY:,} bytes.", 413)
+    return PlainTextResponse(f"A request must have at most {MOST_BODY:,} bytes.", 413)
 
 
 def _bounded(receive: Receive) -> Receive:

@@ -49,8 +49,8 @@ def told(reading: SentenceReading) -> str:
     parts = [f"“{tokens[stack][index].text}” hidden" for stack, index in change.hide]
     gives = "zeros" if change.mode == "zero" else "its mean"
     parts += [f"{stack} {kind} head {layer}.{head} gives {gives}" for stack, kind, layer, head in change.heads]
-    parts += [f"{stack} layer {layer} passed over" for stack, layer in change.layers]
-    return f"Taken away: {', '.join(parts)}."
+    parts += [f"{stack} layer {layer} skipped" for stack, layer in change.layers]
+    return f"Ablated: {', '.join(parts)}."
 
 
 def _own(state: str, suffix: str) -> str:

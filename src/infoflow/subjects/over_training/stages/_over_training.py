@@ -76,7 +76,9 @@ def over_training(
     """
     given = [str(source) for source in ([sources] if isinstance(sources, str | Path) else sources)]
     if not given:
-        raise UserError("Give at least one series of checkpoints: a folder that holds them, or a hub name with @all.")
+        raise UserError(
+            "At least one series of checkpoints is needed: a folder that holds them, or a hub name with @all."
+        )
     asked = SeriesOptions(
         sources=tuple(str(Path(source).resolve()) if exists(source) else source for source in given),
         options=dataclasses.replace(options or AnalyzeOptions(**_CHECKED_ON if check else {}), control=False),
@@ -91,7 +93,7 @@ def over_training(
     if shard is not None:
         of_shard(0, shard)
         if check:
-            raise UserError("--check measures nothing, so it has no shards. Leave --shard out.")
+            raise UserError("--check does not measure, so it has no shards. Leave --shard out.")
     check_loading(asked.options.tokenizer, asked.options.device)
     return _followed(asked, RunFolder(out), num_processes, shard)
 
@@ -133,11 +135,11 @@ def _require_two(series: Sequence[CheckpointSeries]) -> None:
             continue
         missing = f" Missing: {', '.join(each.name for each in one.missing[:8])}." if one.missing else ""
         if not found:
-            raise UserError(f"{one.name} has no checkpoint that can be read.{missing}")
+            raise UserError(f"{one.name} has no readable checkpoint.{missing}")
         place = getattr(found[0].place, "folder", one.name)
         raise UserError(
-            f"Over training means at least two checkpoints. {one.name} has one, {found[0].name}.{missing}\n"
-            f"To measure it alone: infoflow analyze {place}"
+            f"over-training needs at least two checkpoints. {one.name} has one, {found[0].name}.{missing}\n"
+            f"To measure only this one: infoflow analyze {place}"
         )
 
 
@@ -229,8 +231,8 @@ class _Following:
             return left
         suspects = ", ".join(sorted(left_out))
         raise UserError(
-            f"Checks leave fewer than two checkpoints of {series.name}; suspects are {suspects}.\n"
-            "See what is wrong: infoflow over-training ... --check. To measure them all the same: --include-suspect"
+            f"Fewer than two checkpoints of {series.name} passed the checks; these did not: {suspects}.\n"
+            "To see why: infoflow over-training ... --check. To measure them anyway: --include-suspect"
         )
 
     # -- checks -------------------------------------------------------------------------------------------------------

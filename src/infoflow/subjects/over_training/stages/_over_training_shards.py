@@ -43,7 +43,9 @@ def gather_shards(folders: Sequence[Path | str], out: Path) -> dict[str, Any]:
     for run, manifest in zip(runs, manifests, strict=True):
         for name, what in (("plan", "another command"), ("corpus", "other sentences")):
             if manifest.get(name) != first.get(name):
-                raise UserError(f"{run.path} is of {what} than {runs[0].path}. Merge the shards of one command.")
+                raise UserError(
+                    f"{run.path} was made with {what} than {runs[0].path}. Merge shards of the same command."
+                )
     _check_complete([tuple(manifest["shard"]) for manifest in manifests])
     for run in runs:
         for source in _results(run.path / "work"):
@@ -57,13 +59,17 @@ def gather_shards(folders: Sequence[Path | str], out: Path) -> dict[str, Any]:
 def _check_complete(shards: Sequence[tuple[int, int]]) -> None:
     parts = {parts for _, parts in shards}
     if len(parts) > 1:
-        raise UserError(f"These are shards of {' and of '.join(map(str, sorted(parts)))}. Merge those of one command.")
+        raise UserError(
+            f"The shards are parts of {' and of '.join(map(str, sorted(parts)))}. Merge shards of the same command."
+        )
     numbers = [part for part, _ in shards]
     if len(set(numbers)) < len(numbers):
-        raise UserError(f"Each shard must be given once. Got {', '.join(map(str, sorted(numbers)))}.")
+        raise UserError(f"Shards must be distinct. Got {', '.join(map(str, sorted(numbers)))}.")
     (whole,) = parts
     if missing := sorted(set(range(whole)) - set(numbers)):
-        raise UserError(f"Of {whole} shards {', '.join(map(str, missing))} are missing (they count from 0). Give all.")
+        raise UserError(
+            f"Shards {', '.join(map(str, missing))} of {whole} are missing (counted from 0). Name all of them."
+        )
 
 
 def _results(work: Path) -> Iterator[Path]:

@@ -145,7 +145,7 @@ class MeasureSuiteCheckpoint(AbstractStage):
             weighing.look(folder)
             keys: dict[str, str] = {}
             if weighing.facts["fault"] or weighing.facts["task"] == "":
-                current_display().warn(f"{weighing.checkpoint.name} cannot be measured. {weighing.facts['fault']}")
+                current_display().warn(f"{weighing.checkpoint.name} cannot be measured: {weighing.facts['fault']}")
             else:
                 given = GivenModel(source=str(folder), name=self._name, trained=True)
                 with nullcontext() if self.tells else without_notes():

@@ -105,7 +105,7 @@ class SeriesStages:
         heavy = _heavy(asked, light)  # also checked if nothing is measured
         self.light, self.heavy = ([], []) if asked.check else (light, heavy)
         if unknown := [name for name in asked.references if name not in REFERENCES]:
-            raise UserError(f"--reference knows {', '.join(REFERENCES)}. Got {unknown[0]}.")
+            raise UserError(f"--reference must be among {', '.join(REFERENCES)}. Got {unknown[0]}.")
         self._run, self.bench = run, Workbench(run.path / "work")
 
     @cached_property
@@ -125,8 +125,10 @@ class SeriesStages:
                 continue
             if len(wanted) * len(series) > 1 or any(name not in _FROM_HUB for name in wanted):
                 raise UserError(
-                    f"Of a hub's revisions two are held at most: --reference can be final or initial for {one.name} "
-                    f"alone, one of them. Got {', '.join(wanted)} for {len(series)} series."
+                    f"At most two revisions of a hub model are on disk at a time: for {one.name} --reference "
+                    "must be either "
+                    f"final or initial, and it must be the only series. Got {', '.join(wanted)} for "
+                    f"{len(series)} series."
                 )
 
     def weigh(self, series: CheckpointSeries, checkpoint: SuiteCheckpoint) -> WeighCheckpoint:
@@ -197,7 +199,8 @@ class SeriesStages:
             return InTurn()
         if away := [one.name for one in series if not all(each.place.is_here for each in one.checkpoints)]:
             raise UserError(
-                f"--jobs above 1 needs checkpoints on this machine: of a hub's revisions two are held at most. Got "
+                "--jobs above 1 needs local checkpoints: at most two revisions of a hub model are on disk at "
+                "a time. Got "
                 f"{number} for {away[0]}. Leave --jobs out: the next revision is fetched while one is measured."
             )
         return local_engine(number, _PRELOAD, folder=self._run.path, entry=_ENTRY)
@@ -229,7 +232,7 @@ def series_stage_of(folder: str, key: str) -> AbstractStage:
         if not {"series", "kind", "checkpoint"} <= place.keys():
             raise KeyError(key)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(f"{folder} has no stage {key}: it has changed. Give the same command again.") from None
+        raise UserError(f"{folder} has no stage {key}: it has changed. Run the same command again.") from None
     asked = SeriesOptions.of(run.read()["plan"])
     stages = SeriesStages(asked, run)
     series = next(one for one in asked.series() if one.name == place["series"])
@@ -240,7 +243,7 @@ def series_stage_of(folder: str, key: str) -> AbstractStage:
         left = [by_name[name] for name in noted["left"][series.name]]
         found = stages.measure(series, left, left.index(by_name[place["checkpoint"]]))
     if found.key != key:
-        raise UserError(f"{place['checkpoint']} of {series.name} has changed. Give the same command again.")
+        raise UserError(f"{place['checkpoint']} of {series.name} has changed. Run the same command again.")
     return found
 
 

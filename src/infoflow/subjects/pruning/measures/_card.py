@@ -11,7 +11,7 @@ model = load_model("{folder}")  # its .module is the transformers model, its .to
 ```
 
 Plain `transformers` cannot build a model whose layers have different numbers of heads, so `from_pretrained` finds no
-`model.safetensors` here. A copy that it can load has zeros in place of the removed heads (as large as before, the same
+`model.safetensors` here. A copy that it can load sets the removed heads to zero (original size, same
 scores): `infoflow prune {model} … --masked FOLDER`.
 """
 _LOAD_MASKED = """```python
@@ -20,7 +20,7 @@ from transformers import {family}
 model = {family}.from_pretrained("{folder}")
 ```
 
-The heads that were removed are zeros in the output projections: the scores are those of the smaller model, size and
+The removed heads are zeros in the output projections: scores equal those of the smaller model, size and
 speed those of the original.
 """
 
@@ -47,15 +47,16 @@ def model_card(
         [
             f"# {model.name} with {left} of {total} attention heads",
             "",
-            f"Made by `infoflow prune` from {model.name}: heads were ranked by {by}, the last {total - left} of the "
-            f"{can_go} that could go were removed, nothing was trained afterwards.",
+            f"Made by `infoflow prune` from {model.name}: heads were ranked by {by}, and the last "
+            f"{total - left} of the "
+            f"{can_go} removable ones were removed, without further training.",
             "",
             "## Load it",
             "",
             told,
             "## Scores",
             "",
-            "On sentences that did not rank the heads; the interval resamples sentences.",
+            "On sentences that were not used for ranking; the interval resamples sentences.",
             "",
             "| metric | before | after | change [95% interval] | sentences |",
             "|---|---|---|---|---|",

@@ -87,7 +87,7 @@ def greedy_pruning(
     choices = greedy_removals(model, ranked_on, by=by, keep=keep, kinds=kinds, draw=draw, options=options)
     full = float(quality(model, scored_on, frozenset(), metric, options=options)["scores"][0])
     rows, heads = [], []
-    with current_display().progress(f"Pruning {model.name} by {by}", len(keep), "points") as progress:
+    with current_display().progress(f"Pruning {model.name} by {by}", len(keep), "steps") as progress:
         for point, (k, removed) in enumerate(choices):
             keys = {"method": by, "scope": scope_of(kinds), "draw": draw, "point": point}
             found = quality(model, scored_on, removed, metric, options=options)
@@ -114,7 +114,7 @@ def greedy_removals(
     """
     pool = gated_heads(model, kinds)
     if wrong := [k for k in keep if not 0 <= k <= len(pool)]:
-        raise UserError(f"keep must lie between 0 and the number of heads that may go, {len(pool)}. Got {wrong[0]}.")
+        raise UserError(f"keep must lie between 0 and the number of removable heads, {len(pool)}. Got {wrong[0]}.")
     largest_first = sorted(keep, reverse=True)
     if by == "iterative":
         return _iteratively(model, ranked_on, largest_first, kinds, options)

@@ -161,13 +161,15 @@ def _point(
 
 def _tell(point: GatedPoint) -> None:
     display, kept = current_display(), sum(point.alive)
-    stay = f"{kept} of {len(point.heads)} heads with a gate stay"
+    stay = f"{kept} of {len(point.heads)} gated heads stay"
     display.note(f"penalty {point.setting:g}: {stay}, {point.undecided} of them undecided")
     if point.undecided:
         gates = "1 gate is" if point.undecided == 1 else f"{point.undecided} gates are"
         display.warn(
-            f"{gates} still between 0 and 1 at penalty {point.setting:g}, and an undecided head counts as left: {kept} "
-            f"are left, and {sum(point.alive_paper)} by the sign of log α. Train longer, or raise gate_rate."
+            f"{gates} still between 0 and 1 at penalty {point.setting:g}, and an undecided head counts as kept: {kept} "
+            f"are kept, or {sum(point.alive_paper)} by the sign of log α. Train longer, or raise gate_rate."
         )
     if kept == 0:
-        display.warn(f"penalty {point.setting:g} closed every gate: only the biases of these attentions are left.")
+        display.warn(
+            f"penalty {point.setting:g} closed every gate: only the biases of these attention modules are left."
+        )

@@ -53,9 +53,9 @@ def check_masked(masked: Path, out: Path) -> None:
     check_own_folder(masked, MASKED, "A masked model")
     one, other = masked.resolve(), out.resolve()
     if one == other or one in other.parents or other in one.parents:
-        raise UserError(f"The masked model needs a folder beside the pruned one ({out}). Got {masked}.")
+        raise UserError(f"The masked model needs a different folder from the pruned one ({out}). Got {masked}.")
 
 
 def _card(name: str, heads: int) -> str:
     title = f"# {name} with {heads} attention heads set to zero"
-    return f"{title}\n\nAn ordinary model folder: load it as you load the model it came from.\n"
+    return f"{title}\n\nAn ordinary model folder: load it like the original model.\n"

@@ -117,7 +117,7 @@ class Start:
         """
         _check_numbers(model, keep, kinds)
         if min(len(corpus), len(corpus) if sentences is None else sentences) < 2:
-            raise UserError(f"Ranking and scoring need two sentences at least. Give more of {corpus.name}.")
+            raise UserError(f"Ranking and scoring need at least two sentences. Read more of {corpus.name}.")
         order = hash64_array(("prune-halves",), corpus.content_ids).argsort(kind="stable")[:sentences]
         half = dealt(corpus.text_ids[order], 2)  # heads are not scored on copies of the sentences that rank them
         ranked_on, scored_on = [corpus.select(np.sort(order[half == part])) for part in range(2)]
@@ -173,7 +173,7 @@ def _check_numbers(model: Model, keep: Sequence[int], kinds: Sequence[str] | Non
             fixed = f" ({least} heads of other kinds stay)" if least else ""
             raise UserError(f"--keep must lie between {least} and the number of heads, {total}{fixed}. Got {one}.")
         if one == total:
-            raise UserError(f"{model.name} has {total} heads: there is nothing to remove. Give a smaller --keep.")
+            raise UserError(f"{model.name} has {total} heads: there is nothing to remove. Lower --keep.")
 
 
 def _scores(model: Model, corpus: Corpus, options: PassOptions | None) -> list[dict]:
@@ -208,7 +208,7 @@ def _whole_groups(model: Model, ranked: list[Head], num: int) -> list[Head]:
         fewer, more = (len(all_heads(model.anatomy)) - n for n in (first + groups.count(groups[num]), first))
         raise UserError(
             f"Heads of {model.name} share keys and values in groups of {groups.count(groups[num])}, which can only be "
-            f"removed together: --keep {fewer} or {more} would do. Got {len(all_heads(model.anatomy)) - num}."
+            f"removed together: use --keep {fewer} or {more}. Got {len(all_heads(model.anatomy)) - num}."
         )
     return ranked[:num]
 

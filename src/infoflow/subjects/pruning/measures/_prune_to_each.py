@@ -90,7 +90,7 @@ def prune_to_each(
             check_masked(_folder(masked, number), _folder(out, number))
     start = Start.of(model, corpus, numbers, by=by, kinds=kinds, sentences=sentences, seed=seed, options=options)
     points = []
-    with current_display().progress(f"Pruning {model.name} by {by}", len(numbers), "points") as progress:
+    with current_display().progress(f"Pruning {model.name} by {by}", len(numbers), "steps") as progress:
         for number in numbers:
             points.append(start.pruned(number, _folder(out, number), masked and _folder(masked, number)))
             progress.advance(1)

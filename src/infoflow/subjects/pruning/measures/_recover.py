@@ -46,7 +46,7 @@ def recover(
     we know of no published result for heads.
     """
     if freeze_decoder and len(model.anatomy.stacks) == 1:
-        raise UserError(f"freeze_decoder is for encoder-decoders. Got {model.name}, which has one stack.")
+        raise UserError(f"freeze_decoder needs an encoder-decoder. Got {model.name}, which has a single stack.")
     kept = digest([sorted(removed), freeze_decoder])[:8]
     folder = Path(out) / f"without-{len(removed)}-{kept}"
     with only_training(model, ["encoder"], "auto" if freeze_decoder else "train"), ablate(model, sorted(removed)):

@@ -182,7 +182,7 @@ class ChooseHeads(OfRecipe, AbstractFactStage):
         for row in found[found["holds"]].to_dict("records"):
             held.setdefault(_head(row), []).append(str(row["role"]))
         chance, num = by_chance(found), sum(map(len, held.values()))
-        current_display().note(f"Its heads hold {num:,} roles, of which at most {chance:.1f} by chance.")
+        current_display().note(f"Its heads have {num:,} roles, at most {chance:.1f} of them by chance.")
         return held, chance
 
     def _tell(self, chosen: list[Head]) -> None:
@@ -192,8 +192,8 @@ class ChooseHeads(OfRecipe, AbstractFactStage):
         if len(chosen) < wanted:
             current_display().warn(
                 f"{self.recipe.name}: {len(chosen)} of its heads in {asked.scope} have a role, fewer than the {wanted} "
-                f"that were asked for: {'these' if chosen else 'none'} are put into fresh models. "
-                'Add "importance" to transplant.choose to fill up.'
+                f"requested: {'only these' if chosen else 'none'} are transplanted. "
+                'Add "importance" to transplant.choose for more.'
             )
 
 

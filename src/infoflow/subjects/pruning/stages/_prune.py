@@ -115,7 +115,7 @@ class Prune(OfRecipe):
         models, recipe = self.models, self.recipe
         for k in too_many(models, recipe, curve):
             current_display().warn(
-                f"{recipe.name} has fewer heads than {k} in {curve.scope}: {curve.way} leaves it out."
+                f"{recipe.name} has fewer heads than {k} in {curve.scope}: {curve.way} skips this step."
             )
         every = self._places(curve)
         wanted = [place for place in every if self.cache.missing(PRUNED, table_keys(models, curve, place.origin))]
@@ -157,7 +157,7 @@ class Prune(OfRecipe):
         def compute(names: list[str]) -> Part:
             model = self.models.load(Subject(recipe=self.recipe))
             keys = {"method": UNPRUNED, "scope": "", "draw": self.recipe.seed, "point": -1}
-            current_display().note(f"Scoring {self.recipe.name} before any head goes.")
+            current_display().note(f"Scoring {self.recipe.name} before pruning.")
             part: Part = {}
             if {PRUNING.name, PRUNED_HEADS.name} & set(names):
                 unknown = dict.fromkeys(self._metrics(), float("nan"))
@@ -217,5 +217,5 @@ def _tell(recipe: Recipe, rows: pd.DataFrame) -> None:
     kinds = [] if first["scope"] in ("", ALL_HEADS) else str(first["scope"]).split(", ")
     left = sum(int(first[f"kept_{kind.replace('-', '_')}"]) for kind in kinds) if kinds else int(first["kept"])
     where = f" in {first['scope']}" if first["scope"] else ""
-    kept = f"{left} of {left + first['total'] - first['kept']} heads that can go are left"
+    kept = f"{left} of {left + first['total'] - first['kept']} removable heads are left"
     current_display().note(f"{recipe.name}, {first['method']}{where}, point {first['point']}: {kept}, {scores}")

@@ -31,9 +31,11 @@ def looked_at(reader: PreTrainedModel) -> Model:
     model = load_model(reader)
     reason = model.anatomy.lacks()
     if len(model.anatomy.stacks) > 1 or model.task == "encoder":
-        reason = "it is no masked LM of one stack"
+        reason = "it is not a masked LM with a single stack"
     if reason is not None:
-        raise UserError(f"{model.name} has no evidence to follow: {reason}. Give the reader of an arm.")
+        raise UserError(
+            f"Evidence cannot be followed in {model.name}: {reason}. Use the reader of a retrieval variant."
+        )
     return model
 
 
@@ -44,10 +46,10 @@ def facts_of_kind(world: FactWorld, kind: Any, limit: int, seed: int = 0) -> lis
         UserError: The limit is below 1, or the world has none of the kind.
     """
     if limit < 1:
-        raise UserError(f"facts must be at least 1. Got {limit}.\nGive the number of facts to ask about.")
+        raise UserError(f"facts must be at least 1. Got {limit}.\nSet the number of facts to ask about.")
     facts = world.of_kind(kind)
     if not facts:
-        raise UserError(f'The world has no facts of the kind "{kind}". Ask for another kind.')
+        raise UserError(f'The world has no facts of the kind "{kind}". Choose another kind.')
     chosen = stream("evidence-facts", seed, kind).permutation(len(facts))[:limit]
     return [facts[place] for place in sorted(chosen)]
 
@@ -75,7 +77,7 @@ def asked_by_kind(
     if not any(one.has(document) for one in asked for document in documents):
         raise UserError(
             f"No fact of the kinds {', '.join(kinds) or '(none)'} has a document of the kinds "
-            f"{', '.join(documents) or '(none)'}. Ask for other facts, or with other documents."
+            f"{', '.join(documents) or '(none)'}. Choose other facts or documents."
         )
     return asked
 

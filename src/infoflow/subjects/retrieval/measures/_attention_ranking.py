@@ -88,7 +88,7 @@ def attention_ranking(
     limit = limit_of(model)
     ranked = heads_by_copying(reader, fact_inputs(world, tokenizer, ranking, "gold", limit=limit), batch)
     if len(ranked) < 2:
-        raise UserError(f"{reader.name} has {len(ranked)} head. Give a reader with more.")
+        raise UserError(f"{reader.name} has {len(ranked)} head. Use a reader with more.")
     num = max(1, len(ranked) // 4)
     heads = [frozenset(ranked[:num]), *random_heads(ranked[num:], num, draws, seed)]
     asked = fact_inputs(world, tokenizer, chosen, "none", limit=limit)

@@ -53,7 +53,7 @@ def attention_shares(
     except ValueError:
         shapes = ", ".join(str(one.shape) for one in (weights, chosen, real))
         raise UserError(
-            f"weights, chosen and real must have one size of tokens and fitting rows. Got the shapes {shapes}."
+            f"weights, chosen and real must have the same number of tokens and matching rows. Got the shapes {shapes}."
         ) from None
     relative = np.full(share.shape, np.nan)
     np.divide(share * num, among, out=relative, where=among > 0)

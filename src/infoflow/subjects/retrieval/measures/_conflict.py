@@ -89,7 +89,9 @@ def _answered(logs: np.ndarray, inputs: FactInputs) -> Iterator[dict[str, Any]]:
     for group in fact_groups(inputs.facts):
         old, read = (np.bincount(blocks[group.rows], one[group.rows], NUM_BLOCKS) for one in answered.values())
         if not (old + read).any() and group.weight == EVERY_WEIGHT:
-            current_display().note(f"No memorisation ratio of {group.facts} facts: no answer is either object.")
+            current_display().note(
+                f"The memorisation ratio of {group.facts} facts is undefined: no answer is one of the two objects."
+            )
         numbers = ratio_estimate(old, old + read, 0.5, "share")
         keys = {"facts": group.facts, "weight": group.weight, "layer": _OUTPUT, "metric": "memorisation_ratio"}
         yield {**keys, **numbers}

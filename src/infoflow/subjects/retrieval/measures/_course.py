@@ -65,8 +65,8 @@ def later_answers(course: pd.DataFrame) -> pd.DataFrame:
     keys = ["model", "update", "facts", "metric"]
     if course.duplicated(keys).any():
         raise UserError(
-            "later_answers takes one row for each model, update, kind of facts and metric. Got some twice.\n"
-            "Give the trainings of one seed, each with a name of its own in the column model."
+            "later_answers needs one row for each model, update, kind of facts and metric. Got duplicates.\n"
+            "Use the trainings of one seed, with different names in the column model."
         )
     found = []
     for name, predictor in PREDICTORS.items():

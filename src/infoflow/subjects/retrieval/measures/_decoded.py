@@ -47,8 +47,8 @@ def decoded_answers(
     reader: Any = model.reader
     if not model.writes:
         raise UserError(
-            f"Answers are decoded of a reader that writes them. Got a {type(reader).__name__}, which fills in masks.\n"
-            "Ask for own_log_probabilities, or train the variant rag-sequence or rag-token."
+            f"Decoding needs a reader that generates answers. Got a {type(reader).__name__}, which fills in masks.\n"
+            "Use own_log_probabilities, or train the variant rag-sequence or rag-token."
         )
     limits = SearchLimits(int(reader.config.decoder_start_token_id), int(reader.config.eos_token_id), beams, _LONGEST)
     pad = int(reader.config.pad_token_id or 0)

@@ -74,7 +74,7 @@ def evidence_ablation(
     every = [fact for kind in ranked_by or kinds for fact in facts_of_kind(world, kind, facts, seed)]
     ranked = heads_by_copying(model, fact_inputs(world, tokenizer, every, "gold", limit=limit_of(reader)), batch)
     if len(ranked) < 2:
-        raise UserError(f"{model.name} has {len(ranked)} head, and removing it leaves none. Give a reader with more.")
+        raise UserError(f"{model.name} has {len(ranked)} head, and removing it leaves none. Use a reader with more.")
     tops = {num: frozenset(ranked[:num]) for num in _counts(len(ranked))}
     others = {num: random_heads(ranked[num:], num, draws, seed) for num in tops}
     rows = []

@@ -39,7 +39,7 @@ def information_rows(states: Tensor, inputs: FactInputs, seed: int = 0) -> Itera
     clusters = len(inputs) // _ROWS_PER_CLUSTER
     if clusters < 2:
         raise UserError(
-            f"Clusters of states need at least {LEAST_QUESTIONS} questions. Got {len(inputs)}.\nAsk for more facts."
+            f"Clusters of states need at least {LEAST_QUESTIONS} questions. Got {len(inputs)}.\nUse more facts."
         )
     rows, blocks = np.arange(len(inputs)), fact_blocks(inputs.facts)
     tokens = inputs.candidates[rows, inputs.answers, 0]

@@ -120,5 +120,5 @@ def require_lens(lens: TunedLens, reader: PreTrainedModel) -> None:
     shape = int(reader.config.num_hidden_layers), int(reader.config.hidden_size)
     if (lens.num_layers, lens.width) != shape:
         raise UserError(
-            f"A lens must be of the reader's layers and width, {shape}. Got one of {lens.num_layers}, {lens.width}."
+            f"A lens must have the reader's layers and width, {shape}. Got {lens.num_layers}, {lens.width}."
         )

@@ -65,8 +65,8 @@ def probe_rows(
     num_objects = world.config.objects * len({fact.relation // 2 for fact in facts})
     if len(taught) < least * num_objects or not tested:
         current_display().note(
-            f"No probe reads facts of this world: {len(taught):,} trained facts of half of the entities make "
-            f"{len(taught) / max(num_objects, 1):.1f} for each of {num_objects} objects, and it takes {least}."
+            f"This world has too few facts for a probe: {len(taught):,} trained facts of half of the entities are "
+            f"{len(taught) / max(num_objects, 1):.1f} for each of {num_objects} objects, and it needs {least}."
         )
         yield from _untested(world)
         return

@@ -129,7 +129,7 @@ def fact_inputs(
         passages is not None and len(passages) != len(questions)
     ):
         raise UserError(
-            f'passages must be given for the document "retrieved" alone, one for each of {len(questions):,} questions. '
+            f'passages are needed only for the document "retrieved", one for each of {len(questions):,} questions. '
             f'Got {"none" if passages is None else f"{len(passages):,}"} for "{document}".'
         )
     of_row, rows = list[Fact](), list[_Row]()
@@ -141,7 +141,7 @@ def fact_inputs(
             of_row.append(fact)
             rows.append(_row(question, sentences))
     if not rows:
-        raise UserError(f'No fact is left that has a document of the kind "{document}". Ask for other facts.')
+        raise UserError(f'No fact has a document of the kind "{document}". Choose other facts.')
     others = [one.edited if edited else world.conflict(one) for one in of_row]
     return _inputs(world, tokenizer, document, tuple(of_row), rows, others, limit)
 

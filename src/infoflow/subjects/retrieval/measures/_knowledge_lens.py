@@ -101,7 +101,7 @@ def knowledge_lens(
             clusters = False
             current_display().note(
                 f"Clusters of states need at least {LEAST_QUESTIONS} questions, and there are {len(inputs)}: "
-                "what they tell of the answer is left out."
+                "their information about the answer is left out."
             )
         if clusters:
             rows += list(information_rows(states, inputs, seed))
@@ -122,7 +122,7 @@ def _note_undefined(entries: list[dict[str, Any]]) -> None:
     ]
     if undefined:
         current_display().note(
-            f"Where the answer can first be read is undefined where the tuned lens gains less than .05: "
+            f"The layer at which the answer enters is undefined if the tuned lens gains less than .05: "
             f"{', '.join(undefined)}."
         )
 

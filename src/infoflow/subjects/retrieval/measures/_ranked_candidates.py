@@ -87,7 +87,7 @@ def _found_scores(model: RetrievalModel, rows: Tensor, mask: Tensor, ids: np.nda
     if model.source not in ("bm25", "frozen"):
         return np.zeros(ids.shape)
     if library is None:
-        raise UserError("A model that finds passages needs its library. Set model.passage_library before.")
+        raise UserError("A model that retrieves passages needs its library. Set model.passage_library first.")
     if model.source == "bm25":
         special = library.vocabulary.is_special
         words = [row[~special[row]].tolist() for row in rows.cpu().numpy()]

@@ -57,7 +57,7 @@ class FactReadings:
         if wrong := [one for one in documents if one not in self.available]:
             raise UserError(
                 f"documents must be among {', '.join(self.available)} for a {type(self.model).__name__}. Got "
-                f'"{wrong[0]}".\nGive a RetrievalModel that finds passages to ask for retrieved and own.'
+                f'"{wrong[0]}".\nFor retrieved and own use a RetrievalModel that retrieves passages.'
             )
 
     def has(self, document: str) -> bool:

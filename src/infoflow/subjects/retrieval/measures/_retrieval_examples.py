@@ -63,7 +63,7 @@ def retrieval_examples(
     chosen = [fact for kind in kinds for fact in _some(world.of_kind(kind), facts, seed)]
     if not chosen:
         raise UserError(
-            f"There must be facts to ask for. The world has none of the kinds {', '.join(kinds) or '(none)'}."
+            f"There must be facts to ask about. The world has none of the kinds {', '.join(kinds) or '(none)'}."
         )
     options: Any = {"edited": edited, "k": k, "seed": seed, "library": library}
     found = question_candidates(model, world, tokenizer, chosen, **options)

@@ -28,12 +28,12 @@ def answer_places(passages: Passages, tokenizer: Any, answers: Mapping[int, Sequ
     beyond = [id for id in answers if not 0 <= id < len(passages)]
     if beyond:
         raise UserError(
-            f"Answers must be of passages 0 to {len(passages) - 1}. Got passage {beyond[0]}.\n"
-            "Number them as they stand in the store."
+            f"Answers must refer to passages 0 to {len(passages) - 1}. Got passage {beyond[0]}.\n"
+            "Number them in the order of the store."
         )
     if answers and not getattr(tokenizer, "is_fast", False):
         raise UserError(
-            f"Passages are cut around their answers by a fast tokenizer, which says where each token stands. Got "
+            f"Cutting passages around their answers needs a fast tokenizer, which reports token positions. Got "
             f"{type(tokenizer).__name__}.\nLeave answers out, or convert the tokenizer."
         )
     found = {}

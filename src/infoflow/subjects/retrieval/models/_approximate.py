@@ -66,7 +66,7 @@ class IVFPQ:
             needed = _PER_CENTROID * max(wanted, self.lists or 1)
             raise UserError(
                 f"An index of kind ivf needs at least {needed:,} passages to train its centroids, {_PER_CENTROID} for "
-                f"each. Got {num:,}.\nTake kind exact, or hnsw."
+                f"each. Got {num:,}.\nUse kind exact, or hnsw."
             )
         parts = self.parts or max(part for part in range(1, max(width // 4, 1) + 1) if width % part == 0)
         if width % parts:
@@ -124,7 +124,7 @@ def read_nearest(path: Path, how: Approximate, shape: tuple[int, int]) -> Any:
     fits = isinstance(index, wanted) and (index.ntotal, index.d) == shape
     if not fits or index.metric_type != faiss.METRIC_INNER_PRODUCT:
         raise UserError(
-            f"{path} is damaged: it is no {how.name} index of {shape[0]:,} vectors.\nBuild the index again."
+            f"{path} is damaged: it is not a {how.name} index of {shape[0]:,} vectors.\nBuild the index again."
         )
     _set_width(index, how)
     return index

@@ -54,7 +54,7 @@ def load_benchmark(folder: Path | str) -> Benchmark:
     if _find(folder, "docs.jsonl"):
         return _read_judged(folder, "docs.jsonl", _find(folder, "qrels.tsv"), "id", header=False)
     raise UserError(
-        f"{folder} holds no benchmark of retrieval: neither corpus.jsonl (BEIR), test.candidates.txt (ReQA) nor "
+        f"{folder} has no retrieval benchmark: neither corpus.jsonl (BEIR), test.candidates.txt (ReQA) nor "
         "docs.jsonl.\nName a folder with one of these layouts."
     )
 
@@ -121,9 +121,9 @@ def _by_pattern(path: Path, number: int, cells: list[str]) -> AnsweredQuestion:
     try:
         pattern = re.compile(expression, re.IGNORECASE)
     except re.error as error:
-        raise UserError(f"{path}, line {number}: no regular expression ({error}). Got {line}.") from None
+        raise UserError(f"{path}, line {number}: not a regular expression ({error}). Got {line}.") from None
     if not expression:
-        raise UserError(f"{path}, line {number}: a question, a tab and a regular expression. Got {line}.")
+        raise UserError(f"{path}, line {number}: expected a question, a tab and a regular expression. Got {line}.")
     return AnsweredQuestion(question, (), pattern)
 
 
@@ -134,7 +134,7 @@ def _find(folder: Path, name: str) -> Path | None:
 def _require(folder: Path, name: str) -> Path:
     path = _find(folder, name)
     if path is None:
-        raise UserError(f"{folder} lacks {name} (plain or .gz).\nGive the benchmark whole.")
+        raise UserError(f"{folder} lacks {name} (plain or .gz).\nUse the complete benchmark.")
     return path
 
 
@@ -148,7 +148,8 @@ def _read_reqa(folder: Path) -> Benchmark:
         places = " ".join(cells[1:]).replace(",", " ").split()
         if not places or not all(place.isdecimal() and int(place) < len(texts) for place in places):
             raise UserError(
-                f"{path}, line {number}: a question, a tab and lines of candidates from 0 to {len(texts) - 1}. "
+                f"{path}, line {number}: expected a question, a tab and candidate line numbers from 0 to "
+                f"{len(texts) - 1}. "
                 f"Got {' '.join(cells)}."
             )
         found = [ids[int(place)] for place in places if int(place) in ids]
@@ -172,14 +173,15 @@ def _read_judged(folder: Path, docs: str, judged: Path | None, key: str, header:
     given, places = {id for id, _ in documents}, {id: place for place, (id, _) in enumerate(kept)}
     passages = Passages.from_rows(row for _, row in kept)
     if judged is None:
-        raise UserError(f"{folder} has no judgements (qrels).\nGive the benchmark whole.")
+        raise UserError(f"{folder} has no judgements (qrels).\nUse the complete benchmark.")
     found: dict[str, set[int]] = defaultdict(set)
     num_skipped = 0
     for number, (query, passage, score) in _judgements(judged, header):
         if passage not in given:
             raise UserError(
-                f"{judged}, line {number}: a judgement names a document of {docs}. Got {passage}, which is not there.\n"
-                "Give the benchmark whole."
+                f"{judged}, line {number}: a judgement must name a document of {docs}. Got {passage}, which "
+                "is missing.\n"
+                "Use the complete benchmark."
             )
         if score > 0 and passage in places:
             found[query].add(places[passage])
@@ -220,7 +222,7 @@ def _json_object(path: Path, number: int, line: str, *keys: str) -> dict[str, An
         row = json.loads(line)
         _ = [row[key] for key in keys]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise UserError(f"{path}, line {number}: an object with {' and '.join(keys)}. Got {line}.") from None
+        raise UserError(f"{path}, line {number}: expected an object with {' and '.join(keys)}. Got {line}.") from None
     return row
 
 
@@ -233,5 +235,6 @@ def _judgements(path: Path, header: bool) -> Iterator[tuple[int, tuple[str, str,
             yield number, (query, passage, float(score))
         except ValueError:
             raise UserError(
-                f"{path}, line {number}: query, passage and relevance, with tabs between them. Got {' '.join(cells)}."
+                f"{path}, line {number}: expected query, passage and relevance, separated by tabs. Got "
+                f"{' '.join(cells)}."
             ) from None

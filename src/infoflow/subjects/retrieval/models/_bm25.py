@@ -63,8 +63,8 @@ class LexicalIndex:
         numbered = [[self._vocabulary.setdefault(term, len(self._vocabulary)) for term in one] for one in passages]
         if not self._vocabulary:
             raise UserError(
-                f"A lexical index needs a passage with a term. Got {len(numbered)} passages without any.\n"
-                "Give passages with text in them."
+                f"A lexical index needs at least one term. Got {len(numbered)} passages without any.\n"
+                "Use passages with text in them."
             )
         self._index = _library().BM25(k1=k1, b=b, method="lucene", dtype="float64", backend="numpy")
         # The library uses its vocabulary's keys unchanged, and needs each id in it.

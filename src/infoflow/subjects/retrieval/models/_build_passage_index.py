@@ -57,8 +57,8 @@ def build_passage_index(
     if retriever is None and backend is not None:
         name = "exact" if backend == "torch" else backend if isinstance(backend, str) else backend.name
         raise UserError(
-            f"A kind of index is a way to search vectors, and BM25, which needs no retriever, has none. Got {name}.\n"
-            "Give --retriever FOLDER, or leave out the kind."
+            f"--kind needs a dense index, and without a retriever the index is lexical (BM25). Got {name}.\n"
+            "Add --retriever FOLDER, or leave out the kind."
         )
     for part, mark in ((PASSAGES, STORE), (INDEX, ABOUT)):
         check_own_folder(folder / part, mark, "An index")

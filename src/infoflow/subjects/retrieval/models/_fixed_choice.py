@@ -43,7 +43,7 @@ def fixed_choice(
         UserError: `negatives` is below 1, or a model that reads passages has no library.
     """
     if negatives < 1:
-        raise UserError(f"Fixed candidates need at least 1 passage beside the right one. Got {negatives}.")
+        raise UserError(f"Fixed candidates need at least 1 passage in addition to the right one. Got {negatives}.")
     null = np.full((len(input_ids), 1), NULL)
     if model.source == "none" or null_only.all():
         return Candidates(ids=null, there=np.ones_like(null, dtype=bool), scores=np.zeros(null.shape))

@@ -36,7 +36,7 @@ class GroupIndex:
         """
         if not (dist.is_available() and dist.is_initialized()):
             raise UserError(
-                "A GroupIndex needs a process group, and there is none.\n"
+                "A GroupIndex needs a process group. There is none.\n"
                 "Start the processes with torchrun, and call infoflow.flow.processes() first."
             )
         self.index, self.shard, self._group = index, shard, group
@@ -45,7 +45,7 @@ class GroupIndex:
         if len(whole) > 1 or sorted(one.number for one in held) != list(range(shard.of)):
             given = ", ".join(f"{one.number} of {one.of}" for one in held)
             raise UserError(
-                f"The processes of a group must hold all shards of one store, each once. Got {given}, of "
+                f"The processes of a group must hold all shards of one store, each once. Got {given} from "
                 f"{len({one.whole for one in held})} stores.\nStart as many processes as there are shards."
             )
 
@@ -66,7 +66,7 @@ class GroupIndex:
         here = queries.detach().cpu() if isinstance(queries, Tensor) else queries
         asked = self._all(lambda: (here, k, check_search(k, len(here), exclude)))
         if len({k for _, k, _ in asked}) > 1:
-            raise UserError(f"All processes must ask for the same k. Got {', '.join(str(k) for _, k, _ in asked)}.")
+            raise UserError(f"All processes must request the same k. Got {', '.join(str(k) for _, k, _ in asked)}.")
         found = self._all(lambda: [self._own(*one) for one in asked])
         rank = dist.get_rank(self._group)
         return merged([answers[rank] for answers in found], k)

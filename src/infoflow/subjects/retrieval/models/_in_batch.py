@@ -40,7 +40,7 @@ def in_batch_loss(
                 f"{tuple(ignore_QP.shape)}."
             )
         if ignore_QP.gather(1, own_Q[:, None]).any():
-            raise UserError("ignore must not hold a query's own passage. Got one.\nMask false negatives alone.")
+            raise UserError("ignore must not hold a query's own passage. Got one.\nMask only false negatives.")
         scores_QP = scores_QP.masked_fill(ignore_QP, float("-inf"))
     return F.cross_entropy(scores_QP, own_Q)
 

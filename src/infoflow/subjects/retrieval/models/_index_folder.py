@@ -97,7 +97,7 @@ def load_index(
     about = _read(folder)
     _check_source(folder, "other passages", about.store, passages.digest)
     if encoder is not None and not stale_ok:
-        what = _ENCODED_BY if about.kind == "dense" else "other terms, by another tokenizer or version of infoflow"
+        what = _ENCODED_BY if about.kind == "dense" else "other terms, from another tokenizer or version of infoflow"
         _check_source(folder, what, about.encoder, encoder)
     for name, wanted in about.files.items():
         path = folder / Path(name).name
@@ -108,7 +108,7 @@ def load_index(
     dense = about.kind == "dense"
     of_dense = {VECTORS} if about.approximate is None else {VECTORS, NEAREST}
     if dense != (set(about.files) == of_dense):
-        raise UserError(f"{folder / ABOUT} is damaged: its kind is not that of its files.\n{BUILD_AGAIN}")
+        raise UserError(f"{folder / ABOUT} is damaged: its kind does not match its files.\n{BUILD_AGAIN}")
     index: Index = DenseIndex.read(folder, about.approximate or "torch") if dense else LexicalIndex.read(folder)
     return StoredIndex(index, about.encoder, about.recall)
 
@@ -125,7 +125,7 @@ def index_kind(folder: Path | str) -> str:
 def _check_source(folder: Path, what: str, made: str, given: str) -> None:
     if made != given:
         raise UserError(
-            f"The index in {folder} was made from {what}: digest {made} where {given} is given.\n"
+            f"The index in {folder} was made from {what}: it has the digest {made}. Got {given}.\n"
             "Build it again from these: infoflow data index CORPUS --out FOLDER."
         )
 
@@ -133,8 +133,8 @@ def _check_source(folder: Path, what: str, made: str, given: str) -> None:
 def _read(folder: Path) -> _About:
     path = folder / ABOUT
     if not path.is_file():
-        raise UserError(f"{folder} holds no index: there is no {ABOUT}.\nName one that infoflow data index wrote.")
-    damaged = UserError(f"{path} is damaged, or of another version of infoflow.\n{BUILD_AGAIN}")
+        raise UserError(f"{folder} has no index: there is no {ABOUT}.\nName a folder that infoflow data index wrote.")
+    damaged = UserError(f"{path} is damaged, or from another version of infoflow.\n{BUILD_AGAIN}")
     try:
         about = read_object(path)
         kind, version = about["kind"], about["version"]
@@ -161,7 +161,7 @@ def _checked(about: dict[str, Any]) -> _About:
     store, encoder, files = about["store"], about["encoder"], about["files"]
     named = [store, encoder, *files, *files.values()]
     if not files or not isinstance(about["count"], int) or not all(isinstance(name, str) for name in named):
-        raise ValueError("an entry of another kind")
+        raise ValueError("an entry of the wrong type")
     if "approximate" not in about:
         return _About(about["kind"], store, encoder, files, None, None)
     settings = dict(about["approximate"])
@@ -169,5 +169,5 @@ def _checked(about: dict[str, Any]) -> _About:
     recall = SearchRecall(**about["recall"])
     kinds = {"k": int, "num_queries": int, "queries": str, "recall": float}
     if not all(isinstance(getattr(recall, name), kind) for name, kind in kinds.items()):
-        raise ValueError("an entry of another kind")
+        raise ValueError("an entry of the wrong type")
     return _About(about["kind"], store, encoder, files, approximate, recall)

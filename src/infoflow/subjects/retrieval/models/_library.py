@@ -147,7 +147,7 @@ class Library:
         """Warn once if a search asks for more passages than exist."""
         if k > len(self) and not self._warned:
             self._warned = True
-            current_display().warn(f"A search asks for {k} passages, and there are {len(self)}: the rest stays empty.")
+            current_display().warn(f"A search requests {k} passages, but there are only {len(self)}.")
 
 
 def vectors_digest(index: DenseIndex) -> str:

@@ -133,7 +133,7 @@ def _parts(scores: Any, log_likelihoods: Any, candidates: Any, tokens: Any, leve
     if not there_QC.any(dim=1).all():
         raise UserError(
             "Every query needs a candidate. Got a query whose candidates are all masked.\n"
-            "Let the null passage always be one of them."
+            "Always include the null passage."
         )
     # `where` instead of a product: masked entries may be NaN, and their gradient must be 0.
     log_prior_QC = torch.where(there_QC, scores_QC, _NOTHING).log_softmax(dim=1)

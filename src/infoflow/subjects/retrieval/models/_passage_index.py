@@ -124,7 +124,7 @@ def _opened(folder: Path, load: Callable[[], tuple[Retriever, Any]] | None) -> P
         raise UserError(
             f"The index in {folder} is {'dense: name the retriever that made it' if dense else 'lexical'}. Got "
             f"{'no retriever' if load is None else 'a retriever'}.\n"
-            f"{'Give' if dense else 'Leave out'} --retriever FOLDER."
+            f"{'Add' if dense else 'Leave out'} --retriever FOLDER."
         )
     if load is None:
         return PassageIndex(passages, load_index(folder / INDEX, passages, terms_of_store(passages)).index)
@@ -161,8 +161,8 @@ def load_retriever(folder: Path) -> tuple[Retriever, Any]:
     """
     if not (folder / "config.json").is_file():
         raise UserError(
-            f"No retriever lies in {folder}: there is no file config.json.\n"
-            "Name a folder that training with inverse-cloze left, or Retriever.save_pretrained."
+            f"There is no retriever in {folder}: config.json is missing.\n"
+            "Name a folder written by training with inverse-cloze, or by Retriever.save_pretrained."
         )
     with quiet_loading():
         try:
@@ -175,6 +175,6 @@ def load_retriever(folder: Path) -> tuple[Retriever, Any]:
     if tokenizer.pad_token_id is None:
         raise UserError(
             f"The tokenizer in {folder} has no padding token: its tokenizer_config.json is missing or damaged.\n"
-            "Give the retriever's folder as it was saved."
+            "Use the retriever's folder as it was saved."
         )
     return model.eval(), tokenizer

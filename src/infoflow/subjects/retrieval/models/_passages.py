@@ -201,13 +201,14 @@ def in_order(shards: Sequence[Passages]) -> list[Passages]:
     parts = [shard for shard in given if shard is not None]
     if len(parts) != len(given) or not parts:
         raise UserError(
-            f"Joining needs shards of an index. Got {len(given) - len(parts)} of {len(given)} that are none.\n"
-            "Give the folders that infoflow data index CORPUS --shard i/n wrote, all n."
+            f"Only shards of an index can be joined. Got {len(given) - len(parts)} of {len(given)} that are "
+            "not shards.\n"
+            "Name all n folders that infoflow data index CORPUS --shard i/n wrote."
         )
     if len({(shard.of, shard.total, shard.whole) for shard in parts}) > 1:
         raise UserError(
-            "The shards are of different passages: other corpora, or another number of shards.\n"
-            "Build all with the same command but for i: infoflow data index CORPUS --shard i/n."
+            "The shards belong to different indexes: other corpora, or another number of shards.\n"
+            "Build all with the same command except for i: infoflow data index CORPUS --shard i/n."
         )
     numbers = sorted(shard.number for shard in parts)
     if numbers != list(range(parts[0].of)):
@@ -247,12 +248,12 @@ class _Batches:
                 yield pa.record_batch(columns, schema=_SCHEMA)
         if 0 < self._count <= self._number:
             raise UserError(
-                f"Shard {self._number} of {self._of} holds none of {self._count:,} passages.\nMake fewer shards."
+                f"Shard {self._number} of {self._of} has none of {self._count:,} passages.\nUse fewer shards."
             )
         if not self._count:
             raise UserError(
                 f"An index needs at least one passage with text. Got none ({self._empty} without text).\n"
-                "Give a corpus with text in it."
+                "Use a corpus with text in it."
             )
 
     def about(self) -> tuple[str, int, int, Shard | None]:
@@ -269,7 +270,7 @@ class _Batches:
                 raise UserError(f"Passage {number} must have a text. Got {type(text).__name__}.")
             if any(not is_unicode(str(fields.get(name) or "")) for name in ("text", "title", "entity")):
                 raise UserError(
-                    f"Passage {number} holds half of a surrogate pair, which is no Unicode text.\n"
+                    f"Passage {number} contains half of a surrogate pair, which is not Unicode text.\n"
                     "Write the whole character, or remove it."
                 )
             if not text.strip():
@@ -298,7 +299,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
     path = folder / ABOUT
     if not path.is_file():
         raise UserError(
-            f"{folder} holds no passages: there is no {ABOUT}.\n"
+            f"{folder} has no passages: there is no {ABOUT}.\n"
             "Name a folder that infoflow data index wrote, or build one: infoflow data index CORPUS --out FOLDER."
         )
     try:
@@ -310,7 +311,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
         kinds = {"digest": str, "sha256": str, "empty": int, "repeated": int}
         if all(isinstance(about[name], kind) for name, kind in kinds.items()):
             return {name: about[name] for name in kinds} | {"shard": _read_shard(about.get("shard"))}
-        fault = "a field is of another kind"
+        fault = "a field has the wrong type"
     except (ValueError, RecursionError) as error:
         fault = json_fault(error)
     except (KeyError, TypeError):

@@ -43,8 +43,8 @@ class QueryLeakage:
             return "No test question is among the training queries."
         lines = [f"  {question!r} ← {query!r}" for question, query in self.examples]
         return "\n".join(
-            [f"{len(self.leaked):,} test questions are known from training ({len(self.asked):,} asked there, "
-             f"{len(self.told):,} answered there):", *lines]
+            [f"{len(self.leaked):,} test questions occur in training ({len(self.asked):,} as questions, "
+             f"{len(self.told):,} as answers):", *lines]
         )  # fmt: skip
 
 
@@ -73,8 +73,8 @@ def query_leakage(
             raise UserError(f"Each of {len(questions):,} questions needs its {name}. Got {len(given):,}.")
     if (answers is None) != (subjects is None):
         raise UserError(
-            "Whether a training query answers a question is seen by its subject and its answer. Got only one of them.\n"
-            "Give subjects and answers, or neither."
+            "Leakage of answers needs subjects and answers. Got only one of them.\n"
+            "Pass subjects and answers, or neither."
         )
     queries = [_words(text) for text in training]
     same: dict[str, int] = {}
@@ -104,13 +104,13 @@ def leakage_scores(
     known = set(leakage.leaked)
     if known and max(known) >= len(questions):
         raise UserError(
-            f"The leakage is of other questions: it names number {max(known)}, and there are {len(questions):,}."
+            f"The leakage belongs to other questions: it names number {max(known)}, and there are {len(questions):,}."
         )
     kept = [number for number in range(len(questions)) if number not in known]
     if not kept:
         raise UserError(
-            f"Training knows all {len(questions):,} questions of the test, so nothing is left to score.\n"
-            "Give a test whose questions are not among the training queries."
+            f"All {len(questions):,} test questions occur in training, so nothing is left to score.\n"
+            "Use test questions that are not among the training queries."
         )
     parts = [retrieval_scores(ranked, relevant, questions, num_passages, cuts, "all")]
     if known:

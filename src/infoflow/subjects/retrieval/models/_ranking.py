@@ -56,9 +56,9 @@ def _check(ranked: Ranked, relevant: Relevant, k: int) -> None:
     if k < 1:
         raise UserError(f"k must be at least 1. Got {k}.")
     if len(ranked) != len(relevant):
-        raise UserError(f"Each ranking needs what is relevant. Got {len(ranked)} rankings and {len(relevant)}.")
+        raise UserError(f"Each ranking needs its relevant passages. Got {len(ranked)} rankings and {len(relevant)}.")
     if any(len(one) == 0 or NOTHING in one for one in relevant):
         raise UserError(
-            "Every query needs a relevant passage, whose id is at least 0. Got a query without.\n"
-            "Leave it out, and say how many were left out."
+            "Every query needs a relevant passage with an id of at least 0. Got a query without one.\n"
+            "Leave it out, and report how many were left out."
         )

@@ -60,7 +60,8 @@ class RetrievalModel(PreTrainedModel):
         super().__init__(reader.config)
         if (retriever is not None) != (source in ("frozen", "learned")):
             raise UserError(
-                f"A retriever belongs to the sources frozen and learned, and they need one. Got source = {source} "
+                "The sources frozen and learned need a retriever, and the others must not have one. Got "
+                f"source = {source} "
                 f"{'with' if retriever is not None else 'without'} one."
             )
         self.reader, self.source = reader, source
@@ -273,8 +274,8 @@ class RetrievalModel(PreTrainedModel):
             x = queries[query]
             if len(x) >= limit:  # a [SEP] follows
                 raise UserError(
-                    f"A query and its special tokens must fit the reader's {limit} positions, with a [SEP] behind. "
-                    f"Got a query of {len(x)} tokens.\nMake queries of max_length = {limit - 1} or fewer."
+                    f"A query and its special tokens must fit the reader's {limit} positions, followed by [SEP]. "
+                    f"Got a query of {len(x)} tokens.\nUse queries of max_length = {limit - 1} or fewer."
                 )
             end = x[-1]  # the query's own [SEP] also closes the passage
             id = int(ids[query, candidate])

@@ -43,7 +43,7 @@ def retrieval_scores(
         UserError: The numbers of rankings and questions differ, or a question has no relevant passage.
     """
     if len(questions) != len(relevant):
-        raise UserError(f"Each question needs what is relevant. Got {len(questions)} and {len(relevant)}.")
+        raise UserError(f"Each question needs its relevant passages. Got {len(questions)} and {len(relevant)}.")
     blocks = question_blocks(questions)
     depth = max((len(row) for system in ranked.values() for row in system), default=1)
     chance = _random_rankings(len(questions), num_passages, depth, seed)

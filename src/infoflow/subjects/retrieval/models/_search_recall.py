@@ -35,7 +35,7 @@ def search_recall(index: DenseIndex, queries: Numbers, k: int = 10, what: str = 
     """
     found = index.search(queries, k).ids
     if not len(found):
-        raise UserError("Recall is told on at least one query. Got none.")
+        raise UserError("Recall needs at least one query. Got none.")
     exact = DenseIndex(index.vectors).search(queries, k).ids
     shares = recall_at(found, [row[row >= 0].tolist() for row in exact], k)
     return SearchRecall(k, len(found), what, float(shares.mean()))

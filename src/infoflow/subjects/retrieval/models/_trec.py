@@ -76,7 +76,7 @@ def check_run_file(path: Path | str, tag: str = "infoflow") -> None:
     """
     path = Path(path)
     if path.is_dir():
-        raise UserError(f"{path} is a folder where a file is to be written. Choose another name.")
+        raise UserError(f"{path} is a folder, but a file must be written there. Choose another name.")
     check_writable(path.absolute().parent, "The folder")
     if not path.exists():
         return
@@ -147,13 +147,13 @@ def _names(given: Names, num: int, what: str) -> Sequence[str]:
     for name in given:
         if name.split() != [name] or not is_unicode(name):
             raise UserError(
-                f"A name in a TREC file must be one word, since white space parts its columns. Got the {what} "
-                f"{as_written(name)}.\nGive other names, or none: then numbers stand for them."
+                f"A name in a TREC file must be one word, since white space separates its columns. Got the {what} "
+                f"{as_written(name)}.\nUse other names, or none: numbers replace them."
             )
     if len(set(given)) != len(given):
         seen: set[str] = set()
         twice = next(name for name in given if name in seen or seen.add(name))
-        raise UserError(f"Each {what} of a TREC file needs a name of its own. Got {as_written(twice)} twice.")
+        raise UserError(f"Each {what} of a TREC file needs a unique name. Got {as_written(twice)} twice.")
     return given
 
 
@@ -179,7 +179,7 @@ def _by_query(path: Path | str, rows: Iterable[tuple[int, str, str, T]]) -> dict
     for number, query, passage, value in rows:
         of_query = found.setdefault(query, {})
         if passage in of_query:
-            raise UserError(f"{path}, line {number}: query {query} has passage {passage} a second time.")
+            raise UserError(f"{path}, line {number}: query {query} has passage {passage} twice.")
         of_query[passage] = value
     return found
 

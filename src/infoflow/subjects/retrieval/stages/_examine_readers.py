@@ -88,9 +88,7 @@ class RecordArm(OfArm, AbstractKept):
         if self.is_done():
             return {}
         counts = self.counts
-        current_display().note(
-            f"Training {counts.name} once more: it was trained before its loss changes were to be recorded."
-        )
+        current_display().note(f"Training {counts.name} again to record its loss changes.")
         folder = self.cache.path("reading-again", self.content)
         counts.train_again(folder, lambda module: arm_recorders(counts, module, folder))
         return {}
@@ -138,7 +136,7 @@ class FollowArm(OfArm, AbstractTableStage):
     def run(self) -> dict[str, Any]:
         counts = self.counts
         if agree(counts.lacks_checkpoints()):
-            current_display().note(f"Training {counts.name} once more: its checkpoints are not there.")
+            current_display().note(f"Training {counts.name} again: its checkpoints are missing.")
             counts.train_again(self.cache.path("keeping-again", self.content))
         return super().run()
 

@@ -207,21 +207,24 @@ class ReadText(AbstractReadingMatter):
     def _tell(self, part: str, num: int, found: QuestionRows) -> None:
         if num > len(found.kept):
             current_display().note(
-                f"{part}: {num - len(found.kept):,} of {num:,} questions have no answer of at most "
-                f"{self.answer_tokens} tokens, and are not asked."
+                f"{part}: {num - len(found.kept):,} of {num:,} questions are left out, since they have no "
+                "answer of at most "
+                f"{self.answer_tokens} tokens."
             )
         if found.rows.num_specials:
-            current_display().note(f"{part}: {found.rows.num_specials:,} special tokens written in questions are text.")
+            current_display().note(
+                f"{part}: {found.rows.num_specials:,} special tokens that occur in questions are read as text."
+            )
         if found.num_cut:
-            current_display().note(f"{part}: {found.num_cut:,} questions are longer than what is read, and were cut.")
+            current_display().note(f"{part}: {found.num_cut:,} questions exceed the length limit and were truncated.")
 
 
 def _tell_of(library: Library) -> None:
     if library.num_specials:
-        current_display().note(f"{library.num_specials:,} special tokens written in passages are text.")
+        current_display().note(f"{library.num_specials:,} special tokens that occur in passages are read as text.")
     if library.num_cut:
         current_display().note(
-            f"{library.num_cut:,} of {len(library):,} passages are longer than what is read, and are cut."
+            f"{library.num_cut:,} of {len(library):,} passages exceed the length limit and are truncated."
         )
 
 

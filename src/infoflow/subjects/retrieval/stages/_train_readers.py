@@ -79,8 +79,8 @@ class WarmReader(AbstractWarmStage):
         facts, reads = super().make(), self.model.reads()
         if reads is not None:
             current_display().note(
-                f"{self.model.name} answers {reads:.3f} of the questions about facts of another world that it was not "
-                f"asked for, with the right passage, after {facts['updates']:,} updates."
+                f"{self.model.name} answers {reads:.3f} of the held-out questions about another world, given the right "
+                f"passage, after {facts['updates']:,} updates."
             )
         return facts | {"reads": reads}
 

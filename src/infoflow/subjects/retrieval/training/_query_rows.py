@@ -128,7 +128,7 @@ def query_rows(
     if not len(rows):
         raise UserError(
             f"No sentence of {corpus.name} has a salient span (a date, a name, or a word tagged in the column entity)."
-            "\nGive a corpus with an entity column, or keep sentences without spans."
+            "\nUse a corpus with an entity column, or keep sentences without spans."
         )
     if len(rows) < len(corpus):
         current_display().note(f"{corpus.name}: {len(corpus) - len(rows):,} sentences without a span were left out.")
@@ -138,7 +138,9 @@ def query_rows(
         encoded, rows, *parts, library=library.digest, vocabulary=library.vocabulary, unknown=int(unknown)
     )
     if found.num_specials:
-        current_display().note(f"{corpus.name}: {found.num_specials:,} special tokens written in sentences are text.")
+        current_display().note(
+            f"{corpus.name}: {found.num_specials:,} special tokens that occur in sentences are read as text."
+        )
     return found
 
 
@@ -150,9 +152,9 @@ def _without_origins(
     found = [sorted({*ids, *map(int, more)}) for ids, more in zip(own, excluded, strict=True)]
     trivial = np.array([right in ids for ids, right in zip(own, gold.tolist(), strict=True)], dtype=bool)
     if num := sum(map(bool, own)):
-        lost = f"; for {int(trivial.sum()):,} that was the passage that answers" if trivial.any() else ""
+        lost = f"; for {int(trivial.sum()):,} that is the passage with the answer" if trivial.any() else ""
         current_display().note(
-            f"{corpus.name}: {num:,} of {len(corpus):,} sentences may not read the passages that hold them{lost}."
+            f"{corpus.name}: {num:,} of {len(corpus):,} sentences cannot read the passages that contain them{lost}."
         )
     return found, np.where(trivial, NULL, gold)
 
@@ -162,8 +164,8 @@ def _require_passages(corpus: Corpus, library: Library, excluded: Sequence[Seque
     num = len(library)
     if full := sum(len({int(id) for id in ids if 0 <= id < num}) == num for ids in excluded):
         raise UserError(
-            f"{corpus.name}: for {full:,} sentences each of the {num:,} passages is excluded or holds them word for "
-            "word, so nothing is left to read.\nGive more passages, exclude fewer, or exclude_origin=False."
+            f"{corpus.name}: for {full:,} sentences each of the {num:,} passages is excluded or contains them word for "
+            "word, so nothing is left to read.\nAdd passages, exclude fewer, or set exclude_origin=False."
         )
 
 

@@ -56,7 +56,7 @@ def question_rows(
     kept = np.array([row for row, answer in enumerate(wanted) if 0 < len(answer) <= answer_tokens], dtype=np.int64)
     if not len(kept):
         raise UserError(
-            f"No question has an answer of at most {answer_tokens} tokens: {len(questions):,} were given.\n"
+            f"No question has an answer of at most {answer_tokens} tokens. Got {len(questions):,} questions.\n"
             "Allow longer answers (retrieval.answer_tokens), or a larger vocabulary (corpus.vocabulary)."
         )
     vocabulary = library.vocabulary

@@ -150,7 +150,9 @@ class Transplant(OfRecipe, AbstractTableStage):
     def _tell(self, rows: Sequence[dict[str, Any]]) -> None:
         last = [row for row in rows if row["step"] == self._steps[-1]]
         scores = ", ".join(f"{row['metric']} {row['value']:.3g} (donor {row['baseline']:.3g})" for row in last)
-        current_display().note(f"{len(self._heads)} heads put in or frozen: {scores} after {self._steps[-1]:,} updates")
+        current_display().note(
+            f"{len(self._heads)} heads transplanted or frozen: {scores} after {self._steps[-1]:,} updates"
+        )
 
     # -- the training -------------------------------------------------------------------------------------------------
 
