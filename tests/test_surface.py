@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).with_name("surface.txt")
 ROOMS = (
     "foundation", "results", "corpus", "models", "architectures", "objectives", "flow", "representations", "heads",
-    "probing", "training", "dynamics", "pruning", "alignment", "over_training", "findings", "report", "engine",
-    "studies", "cli", "adaptation", "retrieval", "evidence", "explorer",
+    "probing", "training", "findings", "report", "engine",
+    "studies", "cli",
 )  # fmt: skip
 
 

@@ -8,7 +8,6 @@ from training.tiny import tiny_data
 
 from infoflow.dynamics import evaluation_set
 from infoflow.objectives import MaskedLM, Translation
-from infoflow.subjects.allocation.measures._evaluation_set import _CPU_PASS, _batches
 
 PASS = 64
 """Tokens that a further pass costs on a CPU."""

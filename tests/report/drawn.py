@@ -19,7 +19,7 @@ from infoflow.report._series import Series as Series
 from infoflow.report._series import objective_label as objective_label
 from infoflow.report._shown_models import ShownModels as ShownModels
 from infoflow.report._shown_models import seeds_of_lines as seeds_of_lines
-from infoflow.report._story import SECTIONS as SECTIONS
+from infoflow.report._story import sections
 from infoflow.report._story import tell as tell
 from infoflow.report.first._cards import _sentence as card_sentence  # noqa: F401
 from infoflow.report.first._effects import Effects as Effects
@@ -42,7 +42,7 @@ def shown_tables(run: RunFolder) -> ModelTables:
 
 def drawn_section(run: RunFolder, name: str) -> Section | None:
     """The section of that id; None where the run has nothing for it."""
-    build = next(build for heading, build in SECTIONS if heading.id == name)
+    build = next(build for heading, build in sections() if heading.id == name)
     return build(shown_tables(run))
 
 

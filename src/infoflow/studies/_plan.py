@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from infoflow._subjects import provided
 from infoflow.architectures import FAMILIES
@@ -66,11 +66,12 @@ class CorePlan:
         for check in (check for own in provided("settings", "CHECKS") for check in own):
             check(self)
 
-    def for_models(self, **changes: Any) -> Self:
+    def for_models(self, **changes: Any) -> "StudyPlan":
         """The plan for models alone, with `changes`: no pairs, and no sections that name objectives."""
         sections = ("context", "pruning", "transplant", "retrieval")
         plain = {one.name: one.default_factory() for one in fields(self) if one.name in sections}  # type: ignore[misc]
-        return replace(self, **{"pairs": (), **plain, **changes})
+        plan: Any = replace(self, **{"pairs": (), **plain, **changes})
+        return plan
 
     def spec(self, name: str) -> Spec:
         """The meaning of a name in the plan.
@@ -126,7 +127,7 @@ class CorePlan:
         return asked.layout in family.layouts and (both or not asked.needs_translation)
 
     @classmethod
-    def load(cls, source: str | Path) -> Self:
+    def load(cls, source: str | Path) -> "StudyPlan":
         """The plan in a TOML file or in a preset.
 
         Presets: quick, laptop, paper, replicate, zoo, architectures, adaptation, retrieval.
@@ -146,7 +147,7 @@ class CorePlan:
         return cls.from_json(parse_toml(text, str(source)))
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Self:
+    def from_json(cls, values: dict[str, Any]) -> "StudyPlan":
         """The plan from plain values: the output of `to_json`, or a parsed TOML file."""
         if isinstance(values, dict) and isinstance(pairs := values.get("pairs"), str):
             values = {**values, "pairs": [pairs]}  # a single word becomes a list

@@ -1,7 +1,7 @@
 """The section `[pruning]` of a study's plan."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 from infoflow.architectures import Scope, check_trained_on
 from infoflow.foundation import (
@@ -81,6 +81,7 @@ class PruningPlan:
                 raise UserError(f"pruning.{name} must lie in 0..{last}, one for each penalty. Got {wrong[0]}.")
 
 
+@runtime_checkable
 class _Prunes(Protocol):
     """The parts of a study's plan that the section is checked against."""
 
