@@ -12,7 +12,7 @@ from infoflow.subjects.allocation import measures as dynamics
 def test_examples():
     attempted = 0
     for name in sorted(module.name for module in pkgutil.iter_modules(dynamics.__path__)):
-        module = importlib.import_module(f"infoflow.dynamics.{name}")
+        module = importlib.import_module(f"{dynamics.__name__}.{name}")
         results = doctest.testmod(module, extraglobs={"torch": torch})
         assert results.failed == 0, name
         attempted += results.attempted

@@ -35,7 +35,8 @@ def stated():
 def test_every_figure_that_the_code_makes_has_a_name_that_its_section_states():
     """Ids are read from the code, so that a section that is added without names does not pass."""
     drawn = set()
-    for path in (ROOT / "src/infoflow/report").glob("*/_*.py"):
+    folder = ROOT / "src/infoflow"
+    for path in [*folder.glob("report/*/_*.py"), *folder.glob("subjects/*/figures/_*.py")]:
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if (
                 isinstance(call, ast.Call)

@@ -117,7 +117,7 @@ def test_an_index_of_other_terms_is_refused(tmp_path):
 @pytest.mark.parametrize(("backend", "name"), [("torch", "exact"), ("faiss", "faiss"), (HNSW(), "hnsw")])
 def test_an_index_of_words_has_no_vectors_to_search(tmp_path, backend, name):
     passages = Passages.from_rows(["ada lives in rome"])
-    with pytest.raises(UserError, match=rf"has none\. Got {name}\.\nGive --retriever FOLDER"):
+    with pytest.raises(UserError, match=rf"has none\. Got {name}\.\nAdd --retriever FOLDER"):
         build_passage_index(passages, tmp_path / "index", backend=backend)
     assert not (tmp_path / "index").exists()
 

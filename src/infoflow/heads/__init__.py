@@ -33,9 +33,7 @@ from ._importance import Importance as Importance
 from ._importance import importance as importance
 from ._patterns import HEAD_PATTERNS, pattern_mask
 from ._patterns import PatternScores as PatternScores
-from ._prune import load_pruned as load_pruned
-from ._prune import prune as prune
-from ._prune import silence
+from ._prune import load_pruned, prune, silence
 from ._pruning_curve import HEAD_PRUNING_CURVE, removable
 from ._pruning_curve import PruningCurve as PruningCurve
 from ._rare_token import HEAD_RARE_TOKEN

@@ -1,5 +1,5 @@
 """Stages of a study on alignment."""
 
-from ._align import Align as Align
+from ._align import Align
 
 STAGES = ((100, Align),)

@@ -1,6 +1,5 @@
 """The development of a model during training: which updates to measure, and the analysis of curves over them."""
 
-from infoflow.flow import AbstractMeasure
 from infoflow.heads import Crossing, expected_jaccard, is_finished, last_crossing, role_events
 from infoflow.training import (
     CHECKPOINTS,
@@ -71,22 +70,4 @@ from ._weight_change import WEIGHT_CHANGE
 from ._weight_change import effective_rank as effective_rank
 from ._weight_change import weight_change as weight_change
 from ._word_aligner import WordAligner
-
-AMONG_CHECKPOINTS = (CONVERGENCE.name, WEIGHT_CHANGE.name, PREDICTION_DIVERGENCE.name, EMBEDDING_CHANGE.name)
-"""Tables that compare checkpoints of one training with each other."""
-AMONG_SEEDS = (SEED_DIVERGENCE.name,)
-"""Tables that compare checkpoints of two trainings of a study, on request."""
-OF_CHECKPOINTS = (*AMONG_CHECKPOINTS, *AMONG_SEEDS)
-
-
-def course_measures(occurrences: int) -> list[AbstractMeasure]:
-    """Measures for training courses only; the first reads the sentences for all that need losses."""
-    return [
-        NgramAgreement(),
-        LossByPosition(),
-        LossByFrequency(),
-        InContextLearning(),
-        TranslationStages(),
-        SourceContribution(),
-        EffectiveRank(occurrences),
-    ]
+from ._course_measures import AMONG_CHECKPOINTS, AMONG_SEEDS, OF_CHECKPOINTS, course_measures

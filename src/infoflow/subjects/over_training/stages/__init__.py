@@ -1,14 +1,10 @@
 """Stages of a study on over training."""
 
-from ._measure_checkpoint import COMPARED_WITH as COMPARED_WITH
-from ._measure_checkpoint import Course as Course
-from ._measure_checkpoint import MeasureCheckpoint as MeasureCheckpoint
-from ._measure_checkpoint import ProbeCheckpoint as ProbeCheckpoint
+from ._measure_checkpoint import COMPARED_WITH, Course, MeasureCheckpoint, ProbeCheckpoint
 from ._over_training import merge_over_training
 from ._over_training import over_training as over_training
 from ._over_training_shards import is_shard
-from ._series import MeasureSuiteCheckpoint as MeasureSuiteCheckpoint
-from ._series import WeighCheckpoint as WeighCheckpoint
+from ._series import MeasureSuiteCheckpoint, WeighCheckpoint
 from ._series_stages import series_stage_of
 
 STAGES = (

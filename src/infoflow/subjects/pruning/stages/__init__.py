@@ -1,7 +1,7 @@
 """Stages of a study on pruning."""
 
-from ._choose_heads import ChooseHeads as ChooseHeads
-from ._prune import Prune as Prune
+from ._choose_heads import ChooseHeads
+from ._prune import Prune
 from ._prune_model import prune as prune
 
 STAGES = (

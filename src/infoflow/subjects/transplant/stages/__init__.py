@@ -1,5 +1,5 @@
 """Stages of a study on transplant."""
 
-from ._transplant import Transplant as Transplant
+from ._transplant import Transplant
 
 STAGES = ((40, Transplant),)
