@@ -214,7 +214,7 @@ def test_the_word_stands_behind_the_column_that_numbers_it(write):
     assert load_corpus(write("comment.conll", files["comment"]))[1].words == ["#"]
     assert load_corpus(write("2012.conll", files["2012"]))[0].tags["tag"] == ["(1)", "-"]
     tagged = write("a.tagged", "1\tX\n2\tX\n\n")
-    with pytest.raises(UserError, match=r"(?s)column 1 holds numbers, not words.*1 ⇥ X.*word=2"):
+    with pytest.raises(UserError, match=r"(?s)column 1 has numbers, not words.*1 ⇥ X.*word=2"):
         Corpus.from_tagged(tagged)
     assert Corpus.from_tagged(write("b.tagged", "1\tJohn\tX\n\n"), word=2)[0].words == ["John"]
 

@@ -47,9 +47,9 @@ def test_a_named_column_of_every_kind_of_table(table):
 
 
 def test_a_table_without_a_named_column_is_refused_with_its_columns(table):
-    with pytest.raises(UserError, match=r"must be named[^\n]*\n[^\n]*id, en, fr[^\n]*--text-column"):
+    with pytest.raises(UserError, match=r"name the column of its sentences[^\n]*\n[^\n]*id, en, fr[^\n]*--text-column"):
         load_corpus(table)
-    with pytest.raises(UserError, match=r"must be named[^\n]*\n[^\n]*id, en, fr"):
+    with pytest.raises(UserError, match=r"name the column of its sentences[^\n]*\n[^\n]*id, en, fr"):
         load_corpus(table, translation_column="fr")
     with pytest.raises(UserError, match=r"has no column de\.\n[^\n]*id, en, fr\. Name that[^\n]*text_column="):
         load_corpus(table, text_column="de")
@@ -144,7 +144,7 @@ def test_two_aligned_files_are_no_tables(write):
 
 def test_tab_separated_pairs_need_no_header(write):
     assert pairs(load_corpus(write("a.tsv", "one\tun\ntwo\tdeux\n"))) == [("one", "un"), ("two", "deux")]
-    with pytest.raises(UserError, match="must be named"):
+    with pytest.raises(UserError, match="name the column of its sentences"):
         load_corpus(write("b.tsv", "source\ttarget\none\tun\n"))
 
 
