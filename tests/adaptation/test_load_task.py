@@ -186,7 +186,10 @@ def test_the_text_to_write_is_named_as_a_label_is(write):
     assert list(data.train.column("translation")) == ["dog", "cat", "house"]
     with pytest.raises(UserError, match=r"Name its columns: label= \(--label-column\)\."):
         load_task("t", **parts(path), shape="generation", text="input")
-    with pytest.raises(UserError, match=r"its column names do not show which one has the texts: input, output\.\nName it, .*--text-column"):
+    with pytest.raises(
+        UserError,
+        match=r"its column names do not show which one has the texts: input, output\.\nName it, .*--text-column",
+    ):
         load_task("t", **parts(path), shape="generation")
 
 
