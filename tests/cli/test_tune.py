@@ -58,7 +58,7 @@ def test_looks_inside_and_says_who_learned(infoflow, masked_lm, files):
     answer = infoflow("tune", masked_lm, *files, *arguments)
     assert answer.code == 0, answer.err
     assert not re.search("^(Measuring|Computing|Probing|Ablating)", answer.err, re.MULTILINE)
-    assert len(re.findall("^Looking inside .*: 100 %", answer.err, re.MULTILINE)) == 3
+    assert len(re.findall("^Comparing .* before and after tuning: 100 %", answer.err, re.MULTILINE)) == 3
     assert answer.err.count(" leaves out ") <= 2  # of the model and of the untrained one
     run = RunFolder.existing("run")
     for name in {*INSIDE, "tuning_allocation"}:
@@ -266,7 +266,7 @@ def test_mistakes_are_told(infoflow, masked_lm, files):
         ([masked_lm, *files, "--rates=fast"], "--rates takes numbers"),
         ([masked_lm, *files, "--rates=-1"], "tune.learning_rates"),
         ([masked_lm, *files, "--set=tune.speed=3"], "tune.rank"),
-        ([masked_lm, *files, "--set=rank=3"], "settings of tune only"),
+        ([masked_lm, *files, "--set=rank=3"], "only changes settings of tune"),
         ([masked_lm, *files, "--examples=1000"], "at most the 80 training examples"),
         (["absent/model/x", *files], "No model folder"),
         ([masked_lm, *untitled, "--task=../x"], "be a valid folder name"),

@@ -60,7 +60,7 @@ def test_weights_that_have_no_place_are_told_of(checkpoint, capsys) -> None:
     with use_display(make_display("plain")):
         load_model(checkpoint)
     assert "1 weights of the checkpoint" in (told := capsys.readouterr().err)
-    assert "are left out: bert.extra.weight" in told
+    assert "are not used by BertForMaskedLM: bert.extra.weight" in told
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -221,6 +221,6 @@ def test_quantised_weights_are_told_as_such(checkpoint: Path, method: str) -> No
         quantization_config={"quant_method": method, "load_in_8bit": True, "bits": 4, "group_size": 32},
     )
     with pytest.raises(
-        UserError, match=rf"are quantised \({method}\), and cannot be read here: .+\nGive the model that"
+        UserError, match=rf"are quantised \({method}\), and cannot be read here: .+\nUse the original model"
     ):
         load_model(str(checkpoint))

@@ -73,7 +73,7 @@ def test_a_language_that_is_assumed_is_noted_once(capsys):
 
 def test_a_code_that_is_not_known_is_refused_with_those_near_it():
     tokenizer = tokenizer_of("nllb")
-    with pytest.raises(UserError, match=r'--source-language must be one of the 202.*Got "fr". Near are.*fra_Latn'):
+    with pytest.raises(UserError, match=r'--source-language must be one of the 202.*Got "fr". Similar:.*fra_Latn'):
         load_model(module_of(tokenizer, "nllb"), tokenizer, source_language="fr")
     with pytest.raises(UserError, match="--target-language must be one of"):
         load_model(module_of(tokenizer, "nllb"), tokenizer, target_language="German")

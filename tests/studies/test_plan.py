@@ -89,7 +89,7 @@ def test_a_plan_names_the_tables_it_wants() -> None:
     assert [measure.name for measure in standard_measures(plan)] == ["head_entropy"]
     assert [measure.name for measure in pair_measures(plan)] == ["model_distance"]
     assert standard_measures(AnalysisPlan(tables=("task_scores",))) == []
-    with pytest.raises(UserError, match="knows no heads"):
+    with pytest.raises(UserError, match="has no table heads"):
         standard_measures(AnalysisPlan(tables=("heads",)))
 
 

@@ -76,5 +76,5 @@ def test_a_long_question_loses_tokens_and_no_mask(tokenizer, library):
 
 
 def test_no_question_left_is_one_message(tokenizer, library):
-    with pytest.raises(UserError, match=r"No question has an answer of at most 1 tokens: 1 were given"):
+    with pytest.raises(UserError, match=r"No question has an answer of at most 1 tokens. Got 1 questions"):
         question_rows(["what ?"], ["a nurse in rome"], np.arange(1), tokenizer, library, np.array([1]), answer_tokens=1)
