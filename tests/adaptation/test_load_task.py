@@ -127,7 +127,7 @@ def test_digits_are_numbers_unless_the_first_line_has_them_as_names(write):
     with pytest.raises(UserError, match=r"h\.tsv, line 1: 8 tab-separated columns are needed. Got 4"):
         read(write("h.tsv", *lines), label="1", text="8")
     named = write("i.tsv", "label\ttext", "x\ta dog", "y\ta cat")
-    with pytest.raises(UserError, match=r"The first line of \S+i\.tsv names them: label, text\.\nGive these names"):
+    with pytest.raises(UserError, match=r"The first line of \S+i\.tsv has names: label, text\.\nUse these names"):
         read(named, label="0", text="1")
 
 

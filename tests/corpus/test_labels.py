@@ -16,7 +16,7 @@ def test_labelled_lines(tmp_path):
     path.write_text("a dog\t7\tx\n")
     assert Corpus.from_labelled(path, columns=(-1, 1))[0].label == "x"
     path.write_text("x\ta dog\nalone\n")
-    with pytest.raises(UserError, match="line 2: 2 tab-separated columns are needed. Got 1"):
+    with pytest.raises(UserError, match=r"line 2: 2 tab-separated columns are needed\. Got 1"):
         Corpus.from_labelled(path)
 
 

@@ -354,7 +354,7 @@ def test_shards_that_do_not_belong_together(folder: Path, tmp_path, no_drawing) 
     over_training(f"{folder}@0..4", ONE, first, shard=(0, 2))
     with pytest.raises(UserError, match=r"Of 2 shards 1 are missing .*Give all"):
         merge_over_training([first], tmp_path / "out")
-    with pytest.raises(UserError, match=r"given once\. Got 0, 0"):
+    with pytest.raises(UserError, match=r"must be distinct\. Got 0, 0"):
         merge_over_training([first, first], tmp_path / "out")
     over_training(f"{folder}@0..6", ONE, second, shard=(1, 2))
     with pytest.raises(UserError, match="of another command"):
