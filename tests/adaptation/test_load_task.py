@@ -124,7 +124,7 @@ def test_digits_are_numbers_unless_the_first_line_has_them_as_names(write):
     assert read(write("g.csv", "1,0", "x,a dog", "y,a cat"), label="1", text="0") == wanted
     with pytest.raises(UserError, match="Columns count from 1, as in cut -f"):
         read(digits, label="0", text="1")
-    with pytest.raises(UserError, match=r"h\.tsv, line 1: 8 tab-separated columns are needed, 4 found"):
+    with pytest.raises(UserError, match=r"h\.tsv, line 1: 8 tab-separated columns are needed. Got 4"):
         read(write("h.tsv", *lines), label="1", text="8")
     named = write("i.tsv", "label\ttext", "x\ta dog", "y\ta cat")
     with pytest.raises(UserError, match=r"The first line of \S+i\.tsv has names: label, text\.\nUse these names"):
@@ -247,7 +247,7 @@ def test_conll_2003_and_other_words_with_tags(write):
     assert chunks.labels == ("B-NP", "B-VP")
     two = load_task("t", **parts(write("two.conll", "a\tO", "Dog\tB-X", "", "a b\tO")))
     assert list(two.train.column("words")) == [["a", "Dog"], ["a b"]]
-    with pytest.raises(UserError, match=r"line 6: a word and 3 tag\(s\)"):
+    with pytest.raises(UserError, match=r"line 6: expected a word and 3 tag\(s\)"):
         load_task("t", **parts(write("ner.conll", *lines[:-1], "Peter NNP B-PER")))
 
 
@@ -256,7 +256,7 @@ def test_a_part_that_is_no_file(tmp_path):
 
     with pytest.raises(UserError, match=r"a file with labelled examples\. .* is a folder"):
         load_task("t", train=tmp_path)
-    with pytest.raises(UserError, match=r"No file .*train\.tsv \(now in .*\)\.\nGive a file with labelled examples"):
+    with pytest.raises(UserError, match=r"No file .*train\.tsv \(now in .*\)\.\nName a file with labelled examples"):
         load_task("t", train=str(tmp_path / "train.tsv"))
     for name in ("x" * 300, "x" * 300 + ".tsv"):
         with pytest.raises(UserError, match=r"No file xxx.* \(now in "):
@@ -269,7 +269,9 @@ def test_examples_that_are_all_empty(write):
     from infoflow.adaptation import load_task
 
     path = write("a.jsonl", *(json.dumps({"source": f"a {word}", "target": " "}) for word in ("dog", "cat")))
-    with pytest.raises(UserError, match=r"needs text and translation\. In a\.jsonl none of 2 has all of these"):
+    with pytest.raises(
+        UserError, match=r"needs text and translation\. In a\.jsonl none of 2 examples has all of these"
+    ):
         load_task("t", train=path, shape="generation")
     asked = {"qas": [{"id": "1", "question": "Who?", "answers": [{"text": " ", "answer_start": 0}]}]}
     (path.parent / "a.json").write_text(json.dumps({"data": [{"paragraphs": [{"context": "A dog.", **asked}]}]}))

@@ -102,5 +102,5 @@ def test_every_pair_of_tasks_has_its_rows_in_any_order_of_heads():
 
 
 def test_other_models_are_refused():
-    with pytest.raises(UserError, match="other heads"):
+    with pytest.raises(UserError, match="different heads"):
         head_overlap({"a": heads_table(range(8)), "b": heads_table(range(4))})

@@ -33,7 +33,7 @@ MISTAKES = {
     "unknown hub name": (["analyze", "nobody/nothing", "--corpus=one.txt"], "nobody/nothing"),
     "folder without a model": (["analyze", ".", "--corpus=one.txt"], "config.json"),
     "corpus that is not there": (["analyze", "MODEL", "--corpus=nothing.txt"], "No corpus nothing.txt"),
-    "empty corpus": (["analyze", "MODEL", "--corpus=empty.txt"], "holds no sentence"),
+    "empty corpus": (["analyze", "MODEL", "--corpus=empty.txt"], "has no sentence"),
     "binary corpus": (["analyze", "MODEL", "--corpus=binary.txt"], "not UTF-8 text"),
     "parallel corpus of unequal lengths": (
         ["analyze", "MODEL", "--corpus=one.txt,two.txt"],
@@ -44,7 +44,7 @@ MISTAKES = {
     "shard beyond the last": (["analyze", "MODEL", "--shard=2/2"], "--shard must be i/n"),
     "setting that an analysis does not have": (
         ["analyze", "MODEL", "--set=model.width=3"],
-        "analysis and of probes only",
+        "settings of the analysis and of probes",
     ),
     "one model to compare": (["compare", "MODEL"], "at least two models"),
     "nothing to merge": (["merge"], "`infoflow analyze --shard i/n`"),

@@ -34,7 +34,7 @@ def folder(matched_models, tmp_path_factory):
         (["a", "b", "c"], "one model, or two side by side. Got 3"),
         (["FOLDER", "--host=example.org"], "add --insecure"),
         (["FOLDER", "--port=99999"], "--port must be a number in 0..65535"),
-        (["FOLDER", "--longest=1"], "2 or more"),
+        (["FOLDER", "--longest=1"], "must be at least 2"),
         (["FOLDER", "--port=1.5"], "--port must be a whole number"),
         (["FOLDER", "--longest=1.5"], "--longest must be a whole number"),
     ],

@@ -17,7 +17,7 @@ NUMBERS = {  # option: a command that has it, and what fits
 }
 NONSENSE = ("-1", "1.5", "nan", "inf", "1e30", "1" * 20, "9" * 5000, "0x10", "true", "many", "1__0", "٣")
 OTHERS = {
-    "a setting inside a setting": (["study", "quick", "--set=training.updates.x=9"], "training.updates is one"),
+    "a setting inside a setting": (["study", "quick", "--set=training.updates.x=9"], "training.updates is a setting"),
     "two settings in one": (["study", "quick", "--set", "training.updates=5\nseeds=[3]"], "one setting at a time"),
     "a list nested thousands deep": (["study", "quick", f"--set=seeds={'[' * 3000}{']' * 3000}"], "a plain value"),
     "a number of thousands of digits": (["study", "quick", f"--set=training.updates={'9' * 5000}"], "a plain value"),

@@ -266,7 +266,7 @@ def test_mistakes_are_told(infoflow, masked_lm, files):
         ([masked_lm, *files, "--rates=fast"], "--rates takes numbers"),
         ([masked_lm, *files, "--rates=-1"], "tune.learning_rates"),
         ([masked_lm, *files, "--set=tune.speed=3"], "tune.rank"),
-        ([masked_lm, *files, "--set=rank=3"], "settings of tune only"),
+        ([masked_lm, *files, "--set=rank=3"], "only changes settings of tune"),
         ([masked_lm, *files, "--examples=1000"], "at most the 80 training examples"),
         (["absent/model/x", *files], "No model folder"),
         ([masked_lm, *untitled, "--task=../x"], "be a valid folder name"),

@@ -212,7 +212,7 @@ def test_who_does_not_fit_is_refused(folder, start):
     invitation["versions"]["torch"] = "1.0"
     path.write_text(json.dumps(invitation))
     path.chmod(0o600)
-    _refused(folder, start, "has another version of torch than the study")
+    _refused(folder, start, "has a different version of torch from the study")
     path.chmod(0o644)
     _refused(folder, start, "must be readable only by you")
 

@@ -204,5 +204,5 @@ def test_what_cannot_be_asked_is_said():
     world, tokenizer, _ = tiny_world()
     with pytest.raises(UserError, match="facts must be at least 1"):
         evidence_heads(tiny_reader(), world, tokenizer, facts=0)
-    with pytest.raises(UserError, match="no masked LM"):
+    with pytest.raises(UserError, match="not a masked LM"):
         evidence_heads(tiny_reader().bert, world, tokenizer)

@@ -60,7 +60,7 @@ def test_weights_that_have_no_place_are_told_of(checkpoint, capsys) -> None:
     with use_display(make_display("plain")):
         load_model(checkpoint)
     assert "1 weights of the checkpoint" in (told := capsys.readouterr().err)
-    assert "are left out: bert.extra.weight" in told
+    assert "are not used by BertForMaskedLM: bert.extra.weight" in told
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -161,7 +161,7 @@ def test_what_cannot_be_removed_is_refused():
         save_pruned(bert, "nowhere")
     with pytest.raises(UserError, match="heads must be heads of"):
         prune(bert, [("encoder", "self", 9, 0)])
-    with pytest.raises(UserError, match="holds no pruned model"):
+    with pytest.raises(UserError, match="has no pruned model"):
         load_pruned("/")
 
 

@@ -184,7 +184,7 @@ def test_several_numbers_are_refused_before_anything_is_written(folders: list[st
         ([2, 9], "out", "number of heads, 6"),
         ([], "out", "an empty list"),
         ([2, "x"], "out", "keep must be a number"),
-        ([2, 3], "full", "full holds something else"),
+        ([2, 3], "full", "full contains other files"),
     ]:
         with pytest.raises(UserError, match=message):
             prune(folders[1], keep, "grammar:60", out=tmp_path / out)

@@ -178,7 +178,7 @@ def test_a_removed_last_checkpoint_is_the_final_model(plan, copied, capsys) -> N
     shutil.rmtree(models.snapshots(recipe).path(12))
     with use_display(make_display("plain")):
         train_model("masked-lm", plan, out=copied)
-    assert "once more" not in capsys.readouterr().err
+    assert "again to update" not in capsys.readouterr().err
     assert models.kept(recipe) == [0, 1, 2, 5, 12]
 
 
@@ -198,7 +198,7 @@ def test_one_more_training_serves_checkpoints_and_loss_changes(plan, copied, cap
     both = dataclasses.replace(with_schedule(plan, "log:6"), dynamics=dynamics)
     with use_display(make_display("plain")):
         train_model("masked-lm", both, out=copied)
-    assert capsys.readouterr().err.count("once more") == 1
+    assert capsys.readouterr().err.count("again to update") == 1
     stages = graph(both, copied)
     (record,), (kept_stage,) = stages.of(Record), stages.of(Keep)
     assert record.is_done()
@@ -211,7 +211,7 @@ def test_a_budget_is_checked_before_anything_is_trained(plan, kept, tmp_path: Pa
     models, recipe = models_of(plan, kept)
     size = sum(tensor.numel() * 4 for tensor in load_file(models.checkpoint(recipe, 0) / "model.safetensors").values())
     small = with_schedule(plan, "every:1", budget=7.5 * size / 1e9)
-    with pytest.raises(UserError, match=r'13 of one training, .* GB. Got .*schedule = "log:6" fits') as caught:
+    with pytest.raises(UserError, match=r'13 for one training, .* GB. Got .*schedule = "log:6" fits') as caught:
         train_model("masked-lm", small, out=tmp_path / "small")
     assert not (tmp_path / "small" / "work" / "training").exists()
     # Step 0 is one more, and the last update of the warm-up, 1, is in every log:K.

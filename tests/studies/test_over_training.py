@@ -345,7 +345,7 @@ def test_shards_that_do_not_belong_together(folder: Path, tmp_path, no_drawing) 
     over_training(f"{folder}@0..4", ONE, first, shard=(0, 2))
     with pytest.raises(UserError, match=r"Of 2 shards 1 are missing .*Give all"):
         merge_over_training([first], tmp_path / "out")
-    with pytest.raises(UserError, match=r"given once\. Got 0, 0"):
+    with pytest.raises(UserError, match=r"must be distinct\. Got 0, 0"):
         merge_over_training([first, first], tmp_path / "out")
     over_training(f"{folder}@0..6", ONE, second, shard=(1, 2))
     with pytest.raises(UserError, match="of another command"):
@@ -372,7 +372,7 @@ def test_a_hub_holds_two_revisions_at_most(
         for update in STEPS:
             hub.add("someone/suite", f"step{update}", checkpoint_series / f"checkpoint-{update}")
         monkeypatch.setattr(MeasureGiven, "of", _watched(cache, held))
-        with pytest.raises(UserError, match="one of them"):
+        with pytest.raises(UserError, match="either final or initial"):
             over_training("someone/suite@all", ONE, tmp_path / "out", references=["final", "previous"])
         with pytest.raises(UserError, match="--jobs above 1 needs local checkpoints"):
             over_training("someone/suite@all", ONE, tmp_path / "out", num_processes=2)

@@ -242,8 +242,8 @@ def test_the_tokenizer_has_not_seen_the_test_questions(plan, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"corpus": "a.json", "variants": ("pairs",)}, "must not hold pairs with retrieval.corpus"),
-        ({"corpus": "a.json", "measures": ("lens",)}, "must hold scores with retrieval.corpus"),
+        ({"corpus": "a.json", "variants": ("pairs",)}, "must not contain pairs with retrieval.corpus"),
+        ({"corpus": "a.json", "measures": ("lens",)}, "must contain scores with retrieval.corpus"),
         ({"corpus": "a.json", "checkpoints": 3}, "must be 0 with retrieval.corpus"),
         ({"test": "a.json"}, "needs retrieval.corpus"),
     ],

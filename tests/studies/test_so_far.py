@@ -79,12 +79,12 @@ def test_a_study_without_a_measured_model_has_nothing_to_tell(tmp_path):
     run = RunFolder(tmp_path / "run")
     run.update(kind="study", plan=PLAN.to_json())
     with pytest.raises(
-        UserError, match=r"cannot be reported before one of its models is measured .* are not prepared for the plan"
+        UserError, match=r"cannot be reported before one of its models is measured, .* are not prepared for the plan"
     ):
         Run(run).so_far()
     graph(PLAN, run)
     with pytest.raises(
-        UserError, match=r"cannot be reported before one of its models is measured .* Got 0 of \d+ stages done\."
+        UserError, match=r"cannot be reported before one of its models is measured\. Got 0 of \d+ stages done\."
     ):
         Run(run).so_far()
     assert not (run.path / "so-far").exists()
@@ -102,5 +102,5 @@ def test_a_damaged_plan_is_called_damaged(tmp_path, setting, value):
 def test_only_a_study_is_told_so_far(tmp_path):
     run = RunFolder(tmp_path / "run")
     run.update(kind="analyze")
-    with pytest.raises(UserError, match="is no study"):
+    with pytest.raises(UserError, match="is not a study"):
         Run(run).so_far()

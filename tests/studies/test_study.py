@@ -191,7 +191,7 @@ def test_a_stage_that_fails_keeps_only_what_needs_it(tiny_plan: StudyPlan, no_dr
     assert str(caught.value).splitlines() == [
         "train causal-lm/seed-0: No luck.",
         "3 stages succeeded and are kept.",  # the masked LM is trained, measured and matched
-        "3 stages were not done.",
+        "3 stages were not run.",
         f"To see the results so far: infoflow report {tmp_path / 'run'} --so-far",
     ]
     assert not (tmp_path / "run" / "report.html").exists()

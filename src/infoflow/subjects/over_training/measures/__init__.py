@@ -26,6 +26,7 @@ from ._convergence_measure import CONVERGENCE
 from ._convergence_measure import LayerConvergence as LayerConvergence
 from ._convergence_measure import displacement as displacement
 from ._course import COURSE_TABLES, course_tables
+from ._course_measures import AMONG_CHECKPOINTS, AMONG_SEEDS, OF_CHECKPOINTS, course_measures
 from ._effective_rank import EFFECTIVE_RANK
 from ._effective_rank import EffectiveRank as EffectiveRank
 from ._embedding_change import EMBEDDING_CHANGE
@@ -70,4 +71,3 @@ from ._weight_change import WEIGHT_CHANGE
 from ._weight_change import effective_rank as effective_rank
 from ._weight_change import weight_change as weight_change
 from ._word_aligner import WordAligner
-from ._course_measures import AMONG_CHECKPOINTS, AMONG_SEEDS, OF_CHECKPOINTS, course_measures
