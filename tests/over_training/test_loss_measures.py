@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from predicted_tokens import OBJECTIVES, sentence_by_sentence, sequences_of
 from support.ngram_loops import Loops
+from support.predicted_tokens import OBJECTIVES, sentence_by_sentence, sequences_of
 from transformers.modeling_outputs import CausalLMOutput
 
 from infoflow.corpus import Corpus

@@ -278,7 +278,9 @@ class Parts:
                 item.text += "\n"
             eager_names(item.node, item.hard, item.soft)
             item.deep = {each.id for each in ast.walk(item.node) if isinstance(each, ast.Name)}
-        self.comments_in_head = [line for line in lines[self.after_docstring : self.head_end] if line.lstrip().startswith("#")]
+        self.comments_in_head = [
+            line for line in lines[self.after_docstring : self.head_end] if line.lstrip().startswith("#")
+        ]
 
     def constants(self) -> list[Item]:
         """Statements before the first function or class."""
@@ -300,7 +302,9 @@ def bound_names(node) -> list[str]:
     if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         for target in targets:
-            names += [each.id for each in ast.walk(target) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]
+            names += [
+                each.id for each in ast.walk(target) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+            ]
         names += [each.target.id for each in ast.walk(node) if isinstance(each, ast.NamedExpr)]
         return names
     if type(node).__name__ == "TypeAlias":
@@ -436,9 +440,9 @@ def global_reads(text: str, name: str) -> dict[str, bool]:
         for symbol in table.get_symbols():
             if table.get_type() == "module" or symbol.is_global():
                 reads.add(symbol.get_name())
-            elif table.get_type() == "function" and symbol.is_local():
-                local.add(symbol.get_name())
-            elif table.get_type() == "class" and symbol.is_assigned():
+            elif (table.get_type() == "function" and symbol.is_local()) or (
+                table.get_type() == "class" and symbol.is_assigned()
+            ):
                 local.add(symbol.get_name())
         for child in table.get_children():
             walk(child)
@@ -552,7 +556,9 @@ def _check_safe(package: Package, m: Module, n: Module) -> None:
         light = package.closure(n.name, both)
         if foreign := sorted(heavy[1] - light[1] - set(sys.stdlib_module_names)):
             raise Skip(f"is imported late, and would bring {', '.join(foreign[:4])} into {n.name}")
-    before = package.loops(package.eager(n.name)[0], n.name, set()) or package.loops(package.eager(m.name)[0], m.name, set())
+    before = package.loops(package.eager(n.name)[0], n.name, set()) or package.loops(
+        package.eager(m.name)[0], m.name, set()
+    )
     union = (package.eager(n.name)[0] | package.eager(m.name)[0]) - {m.name, n.name}
     if not before and package.loops(union, n.name, {m.name}):
         raise Skip("a circle of imports would arise")
@@ -564,9 +570,12 @@ def _check_body(parts: Parts) -> None:
         if isinstance(node, ast.Assign):
             if not all(isinstance(one, ast.Name | ast.Tuple) for one in node.targets):
                 raise Skip("assigns to something other than a name")
-        elif isinstance(node, ast.AnnAssign) or item.define or type(node).__name__ == "TypeAlias":
-            pass
-        elif isinstance(node, ast.If | ast.Try) and item.names:
+        elif (
+            isinstance(node, ast.AnnAssign)
+            or item.define
+            or type(node).__name__ == "TypeAlias"
+            or (isinstance(node, ast.If | ast.Try) and item.names)
+        ):
             pass
         else:
             raise Skip(f"does something when it is imported ({type(node).__name__}, line {node.lineno})")
@@ -667,7 +676,11 @@ def _without_inner(module: Module, other: str, notes: list[str], renames: dict[s
             first -= 1
             notes.append("dropped with an import in a function: " + lines[first].strip())
         last = node.end_lineno
-        if last < len(lines) and not lines[last].strip() and (first == 0 or lines[first - 1].rstrip().endswith((":", '"""'))):
+        if (
+            last < len(lines)
+            and not lines[last].strip()
+            and (first == 0 or lines[first - 1].rstrip().endswith((":", '"""')))
+        ):
             last += 1  # the blank line after the imports of a function
         lines[first:last] = []
     return Module(module.name, module.path, "".join(lines), module.package)
@@ -840,7 +853,9 @@ def _body(package: Package, m: Parts, n: Parts) -> str:
     rest_n, rest_m = n.items[len(first_n) :], m.items[len(first_m) :]
     # below N's functions; but where a later statement needs M, such as a registry, M stays together above it
     of = {name: item for item in (*n.items, *m.items) for name in item.names}
-    at = next((row for row, item in enumerate(rest_n) if not item.define and _needs(item, of, m.module.name)), len(rest_n))
+    at = next(
+        (row for row, item in enumerate(rest_n) if not item.define and _needs(item, of, m.module.name)), len(rest_n)
+    )
     items = [*first_m[:cut], *first_n, *first_m[cut:], *rest_n[:at], *rest_m, *rest_n[at:]]
     out, last = [], None
     for item in ordered(items):
@@ -915,7 +930,9 @@ class Rewriter:
             had = len(re.findall(rf'"{re.escape(path_new)}"\s*:', out))
             out = placed.sub(lambda match: match.group(1) + path_new, out)
             if had and len(re.findall(rf'"{re.escape(path_new)}"\s*:', out)) > had:
-                self.notes.append(f'{file.relative_to(self.repository)}: two entries for "{path_new}"; unite them by hand')
+                self.notes.append(
+                    f'{file.relative_to(self.repository)}: two entries for "{path_new}"; unite them by hand'
+                )
             bare = re.compile(rf"(?<![\w/]){re.escape(stem)}\.py(?!\w)")
             if file.suffix == ".md" and only and bare.search(out):
                 out = bare.sub(f"{stem_new}.py", out)
@@ -959,7 +976,9 @@ class Rewriter:
                 new = stem_new
                 if alias.asname:
                     new = f"{stem_new} as {alias.asname}"
-                elif any(each.name == stem_new and not each.asname for each in node.names) or re.search(rf"\b{stem_new}\b", text):
+                elif any(each.name == stem_new and not each.asname for each in node.names) or re.search(
+                    rf"\b{stem_new}\b", text
+                ):
                     new = f"{stem_new} as {stem}"
                 else:
                     objects[stem] = stem_new
@@ -968,7 +987,11 @@ class Rewriter:
                 edits.append((start, end, code[:at_names] + re.sub(old, new, code[at_names:])))
                 if merge.renames:
                     for each in ast.walk(tree):
-                        if isinstance(each, ast.Attribute) and getattr(each.value, "id", None) == bound and each.attr in merge.renames:
+                        if (
+                            isinstance(each, ast.Attribute)
+                            and getattr(each.value, "id", None) == bound
+                            and each.attr in merge.renames
+                        ):
                             _, stop = at.span(each)
                             edits.append((stop - len(each.attr), stop, merge.renames[each.attr]))
         if objects:
@@ -986,7 +1009,9 @@ class Merger:
         self.options = options
         self.package = Package(options.root, options.through)
         self.repository = Path(
-            subprocess.run(["git", "rev-parse", "--show-toplevel"], cwd=options.root, capture_output=True, text=True, check=True).stdout.strip()
+            subprocess.run(
+                ["git", "rev-parse", "--show-toplevel"], cwd=options.root, capture_output=True, text=True, check=True
+            ).stdout.strip()
         )
         self.rewriter = Rewriter(self.repository, options.root)
         self.done: list[Merge] = []
@@ -1004,7 +1029,11 @@ class Merger:
         for module in self.package.modules.values():
             for node in ast.walk(module.tree):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
-                    found |= set(re.findall(rf"{self.package.top}(?:\.\w+)+", node.value)) if " " not in node.value.strip() else set()
+                    found |= (
+                        set(re.findall(rf"{self.package.top}(?:\.\w+)+", node.value))
+                        if " " not in node.value.strip()
+                        else set()
+                    )
                     if re.fullmatch(r"_?\w+\.py", node.value):
                         found.add(f"{module.folder}.{node.value[:-3]}")
         return {each for each in found if each in self.package.modules}
@@ -1012,7 +1041,11 @@ class Merger:
     def candidates(self) -> list[tuple[str, str]]:
         found, package = [], self.package
         for name, module in sorted(package.modules.items()):
-            if module.package or name.count(".") < 1 or not any(part.startswith("_") and part != "__main__" for part in name.split(".")):
+            if (
+                module.package
+                or name.count(".") < 1
+                or not any(part.startswith("_") and part != "__main__" for part in name.split("."))
+            ):
                 continue
             importers = {each for each in package.importers[name] if each != name}
             if len(importers) != 1:
@@ -1169,10 +1202,17 @@ def main() -> None:
         if not options.plan:
             options.plan = None  # prohibitions alone
     merger = Merger(options)
-    before = Counter(files=len(merger.package.modules), lines=sum(one.text.count("\n") for one in merger.package.modules.values()))
+    before = Counter(
+        files=len(merger.package.modules), lines=sum(one.text.count("\n") for one in merger.package.modules.values())
+    )
     merger.run()
-    after = Counter(files=len(merger.package.modules), lines=sum(one.text.count("\n") for one in merger.package.modules.values()))
-    report = [f"files {before['files']} -> {after['files']}; lines {before['lines']} -> {after['lines']} (before ruff)", ""]
+    after = Counter(
+        files=len(merger.package.modules), lines=sum(one.text.count("\n") for one in merger.package.modules.values())
+    )
+    report = [
+        f"files {before['files']} -> {after['files']}; lines {before['lines']} -> {after['lines']} (before ruff)",
+        "",
+    ]
     for merge in merger.done:
         report.append(f"{merge.source} -> {merge.target}  # {merge.lines} lines")
         report += [f"    {note}" for note in merge.notes]
@@ -1187,10 +1227,20 @@ def main() -> None:
     if options.dry:
         return
     paths = merger.write()
-    ruff = options.ruff or next((str(each) for each in (merger.repository / ".venv/bin/ruff", Path(sys.executable).with_name("ruff")) if each.exists()), "ruff")
+    ruff = options.ruff or next(
+        (
+            str(each)
+            for each in (merger.repository / ".venv/bin/ruff", Path(sys.executable).with_name("ruff"))
+            if each.exists()
+        ),
+        "ruff",
+    )
     python = [str(path) for path in paths if path.suffix == ".py"]
     if python and not options.no_ruff:
-        targets = [str(merger.package.modules[name].path) for name in sorted({merge.target for merge in merger.done} & set(merger.package.modules))]
+        targets = [
+            str(merger.package.modules[name].path)
+            for name in sorted({merge.target for merge in merger.done} & set(merger.package.modules))
+        ]
         run = lambda *words: subprocess.run([ruff, *words], cwd=merger.repository, stdout=subprocess.DEVNULL)  # noqa: E731
         run("check", "-q", "--fix", "--extend-select", "I", *python)
         run("check", "-q", "--fix", "--extend-select", "F401,I", *targets)
