@@ -18,8 +18,9 @@ from pathlib import Path
 from statistics import median
 
 from infoflow.foundation import SilentDisplay, set_threads, use_display
-from infoflow.studies import AlignmentPlan, AnalysisPlan, CheckpointsPlan, CorpusPlan, StudyPlan, graph, train_model
-from infoflow.studies.stages import MeasureCheckpoint
+from infoflow.studies import AnalysisPlan, CheckpointsPlan, CorpusPlan, StudyPlan, graph, train_model
+from infoflow.subjects.alignment.settings import AlignmentPlan
+from infoflow.subjects.over_training.stages import MeasureCheckpoint
 from infoflow.training import ModelConfig, TrainConfig
 
 _CHILD = "--measure"

@@ -15,10 +15,10 @@ import torch
 from training_step import new_model, random_data
 
 from infoflow.foundation import set_threads
-from infoflow.heads import ablate, all_heads
+from infoflow.heads import ablate, all_heads, prune
 from infoflow.models import Model, load_model, model_inputs
 from infoflow.objectives import Translation, Vocabulary
-from infoflow.pruning import compare_speed, prune
+from infoflow.pruning import compare_speed
 
 
 def same_logits(one: Model, other: Model) -> float:

@@ -21,7 +21,7 @@ from _timing import best_of
 from infoflow.architectures import ModelConfig, build
 from infoflow.corpus import FactConfig, Vocabulary, generate_facts
 from infoflow.foundation import SilentDisplay, set_threads, use_display
-from infoflow.objectives import make_objective, retrieval_model
+from infoflow.objectives import make_objective
 from infoflow.retrieval import (
     NULL,
     Candidates,
@@ -31,7 +31,9 @@ from infoflow.retrieval import (
     marginal_log_likelihood,
     retriever_config,
 )
-from infoflow.training import TrainingData, fact_query_rows
+from infoflow.subjects.retrieval.objectives import retrieval_model
+from infoflow.subjects.retrieval.training import fact_query_rows
+from infoflow.training import TrainingData
 
 BAR = 1.2
 

@@ -23,8 +23,16 @@ import torch
 from infoflow.corpus import generate_grammar, train_tokenizer
 from infoflow.foundation import file_digest
 from infoflow.objectives import MaskedLM, Vocabulary
-from infoflow.over_training import DEFAULT_SCHEDULE, checkpoint_steps
-from infoflow.training import ModelConfig, SnapshotPlan, TrainConfig, TrainingData, build_models, train
+from infoflow.training import (
+    DEFAULT_SCHEDULE,
+    ModelConfig,
+    SnapshotPlan,
+    TrainConfig,
+    TrainingData,
+    build_models,
+    checkpoint_steps,
+    train,
+)
 from infoflow.training import _train as _train_module
 from infoflow.training._snapshot_writer import SnapshotWriter
 

@@ -27,7 +27,7 @@ from infoflow.models import Model, load_model
 from infoflow.training import TrainConfig, TrainingData, Updater, make_accelerator
 from infoflow.training._optimizer import make_optimizer
 
-from infoflow.adaptation._task_parts import task_vocabulary  # isort: skip
+from infoflow.subjects.adaptation.measures._task_parts import task_vocabulary  # isort: skip
 
 BATCH, EXAMPLES = 32, 256
 WORDS = [f"word{number}" for number in range(1000)]

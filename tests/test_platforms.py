@@ -34,7 +34,7 @@ GUARDED = {
     "engine/_invitation.py": {"getuid"},  # hasattr
     "engine/_usage.py": {"resource"},  # except ImportError
     "engine/_where.py": {"SO_REUSEADDR"},  # os.name: on Windows it means another thing
-    "explorer/_explore.py": {"SO_REUSEADDR"},  # os.name
+    "subjects/explorer/server/_explore.py": {"SO_REUSEADDR"},  # os.name
     "foundation/_files.py": {"posix_fallocate"},  # hasattr
     "foundation/_locks.py": {"fcntl"},  # WINDOWS
     "foundation/_memory.py": {"resource", "sysconf"},  # except ImportError, AttributeError

@@ -19,12 +19,12 @@ INSIDE = {
     "models": "fast_linear",
     "over_training": "translation_stages",
     "probing": "attention_probe batched codelength greedy_match probe_scores prompt_ensembles structural_probe tasks",
-    "report": "drawn.py",
+    "report": "drawn.py test_page.py",
     "representations": (
         "block_similarity distinct_points influence information_measure lens_measure token_map token_products "
         "within_tokens"
     ),
-    "studies": "over_training reading_start retrieval_stages retrieval_text study_tasks word_loss",
+    "studies": "over_training reading_start retrieval_stages retrieval_text word_loss",
 }
 """A second implementation, a published value or a property of one inner step; a helper of the folder's tests; a failure
 that only the inside can have."""

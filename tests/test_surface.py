@@ -11,11 +11,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).with_name("surface.txt")
-ROOMS = (
+SOURCES = ROOT / "src" / "infoflow"
+SHORT = {
+    "adaptation": "subjects.adaptation.measures",
+    "alignment": "subjects.alignment.measures",
+    "dynamics": "subjects.allocation.measures",
+    "evidence": "subjects.retrieval.measures",
+    "explorer": "subjects.explorer.server",
+    "over_training": "subjects.over_training.measures",
+    "pruning": "subjects.pruning.measures",
+    "retrieval": "subjects.retrieval.models",
+}
+"""Rooms of subjects that have a short name."""
+PARTS = ("claims", "figures", "objectives", "settings", "stages", "training")
+ROOMS = [
     "foundation", "results", "corpus", "models", "architectures", "objectives", "flow", "representations", "heads",
-    "probing", "training", "dynamics", "pruning", "alignment", "over_training", "findings", "report", "engine",
-    "studies", "cli", "adaptation", "retrieval", "evidence", "explorer",
-)  # fmt: skip
+    "probing", "training", "findings", "report", "engine", "studies", "cli", *SHORT,
+    *(f"subjects.{path.parent.name}.{path.stem}" for path in sorted((SOURCES / "subjects").glob("*/*"))
+      if path.stem in PARTS),
+]  # fmt: skip
 
 
 def surface() -> list[str]:
@@ -30,10 +44,16 @@ def surface() -> list[str]:
 
 
 def _exported(room: str) -> list[str]:
-    """Names that the room's `__init__` imports as themselves; without `as` they are for other rooms alone."""
-    tree = ast.parse((ROOT / "src" / "infoflow" / room / "__init__.py").read_text(encoding="utf-8"))
+    """Names that the room's `__init__` imports as themselves; without `as` they are for other rooms alone.
+
+    A room in one file exports its classes.
+    """
+    path = SOURCES / SHORT.get(room, room).replace(".", "/")
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    tree = ast.parse(file.read_text(encoding="utf-8"))
     imported = [alias for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
-    return [one.name for one in imported if one.asname == one.name]
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not path.is_dir()]
+    return [one.name for one in imported if one.asname == one.name] + [c for c in classes if c.endswith("Plan")]
 
 
 def _commands(app, path: str) -> list[str]:

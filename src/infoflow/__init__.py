@@ -17,10 +17,8 @@ if TYPE_CHECKING:  # what the lazy names below stand for, told to editors and ty
     from . import probing as probing
     from . import pruning as pruning
     from . import representations as representations
-    from .adaptation import tune as tune
     from .corpus import Corpus as Corpus
     from .corpus import load_corpus as load_corpus
-    from .explorer import explore as explore
     from .flow import Measure as Measure
     from .flow import compare as compare
     from .flow import measure as measure
@@ -36,11 +34,13 @@ if TYPE_CHECKING:  # what the lazy names below stand for, told to editors and ty
     from .studies import analyze as analyze
     from .studies import check_findings as check_findings
     from .studies import merge as merge
-    from .studies import over_scale as over_scale
     from .studies import probe as probe
-    from .studies import prune as prune
     from .studies import study as study
     from .studies import train_model as train
+    from .subjects.adaptation.measures import tune as tune
+    from .subjects.explorer.server import explore as explore
+    from .subjects.over_scale.stages import over_scale as over_scale
+    from .subjects.pruning.stages import prune as prune
 
 _HOMES = {
     "Corpus": "corpus",
@@ -51,7 +51,7 @@ _HOMES = {
     "compare": "flow",
     "UserError": "foundation",
     "set_display": "foundation",
-    "explore": "explorer",
+    "explore": "subjects.explorer.server",
     "plot": "report",
     "view": "report",
     "load_model": "models",
@@ -61,17 +61,17 @@ _HOMES = {
     "analyze": "studies",
     "check_findings": "studies",
     "merge": "studies",
-    "over_scale": "studies",
+    "over_scale": "subjects.over_scale.stages",
     "probe": "studies",
-    "prune": "studies",
+    "prune": "subjects.pruning.stages",
     "study": "studies",
     "train": "studies",
-    "tune": "adaptation",
+    "tune": "subjects.adaptation.measures",
 }
 _NAMES = {"train": "train_model"}  # in their rooms
 _ROOMS = (
     "alignment", "dynamics", "heads", "objectives", "over_training", "probing", "pruning", "representations", "models",
-    "architectures", "training", "adaptation", "findings", "report", "explorer", "studies",
+    "architectures", "training", "adaptation", "findings", "report", "explorer", "studies", "retrieval", "evidence",
 )  # fmt: skip
 
 __all__ = sorted([*_HOMES, "alignment", "dynamics", "heads", "objectives", "probing", "pruning", "representations"])

@@ -27,7 +27,7 @@ def test_answers_that_stand_elsewhere_are_told(capsys):
     with use_display(make_display("plain")):
         kept, left_out = askable_spans(moved)
     assert (kept is moved, left_out) == (True, {})
-    assert "of 1 of 4 questions the answer does not stand at the character that is given" in capsys.readouterr().err
+    assert "in 1 of 4 questions the answer is not at the stated character" in capsys.readouterr().err
 
 
 def test_a_corpus_of_which_no_answer_is_there_is_refused():

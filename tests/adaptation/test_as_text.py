@@ -61,7 +61,7 @@ def test_tags_are_refused_and_texts_stay():
     corpus = Corpus.from_sentences([("a", "b")])
     data = _data("generation", corpus)
     assert as_text(data) is data
-    with pytest.raises(UserError, match="shape tagging cannot be asked for as a text"):
+    with pytest.raises(UserError, match="shape tagging cannot be turned into text generation"):
         as_text(_data("tagging", corpus))
 
 

@@ -64,7 +64,7 @@ def test_tags_and_summaries_are_of_the_words(made) -> None:
 
 
 def test_a_task_that_is_not_there() -> None:
-    with pytest.raises(UserError, match=r'No task is called "x"\. Built in: grammar-tags'):
+    with pytest.raises(UserError, match=r'There is no task "x"\. Built in: grammar-tags'):
         built_in_task("x")
     with pytest.raises(UserError, match=r"at least 20 examples\. Got 3"):
         built_in_task("grammar-tags", 3)

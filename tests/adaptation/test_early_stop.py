@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification
 
 from infoflow.adaptation import TuneConfig, tune
 from infoflow.foundation import UserError
-from infoflow.studies import TunePlan
+from infoflow.subjects.adaptation.settings import TunePlan
 from infoflow.training import TrainingHook
 
 PASSES = 8

@@ -121,7 +121,7 @@ def test_new_rows_are_means_and_old_rows_stay(tmp_path) -> None:
 
 def test_fewer_where_nothing_is_frequent_and_refused_where_it_cannot_be(tmp_path) -> None:
     assert extend_vocabulary(_own(tmp_path), ["xyz"], 10).pieces == {}
-    with pytest.raises(UserError, match=r"of the kinds BPE and WordPiece\. Got Unigram"):
+    with pytest.raises(UserError, match=r"BPE and WordPiece tokenizers can be extended\. Got Unigram"):
         _extend_unigram()
 
 

@@ -206,16 +206,16 @@ def test_a_tokenizer_that_ends_nothing_gets_its_end_of_text():
     assert rows.row(0).tolist() == [2, 2, 0, 3, 0]
     assert rows.example(0).labels["target_begins"] == 0
     bare = PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="<unk>")
-    with pytest.raises(UserError, match="neither an end of text nor a separator"):
+    with pytest.raises(UserError, match="neither an end-of-text nor a separator"):
         TASK.rows(Corpus.from_sentences([("cat", "chat")]), bare, 32)
 
 
 def test_what_writes_nothing_is_refused():
     config = BertConfig(vocab_size=60, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
     batch = _batch(_rows(), [0])
-    with pytest.raises(UserError, match="Got a BertForMaskedLM, which writes no text"):
+    with pytest.raises(UserError, match="Got a BertForMaskedLM, which cannot generate text"):
         TASK.example_losses(BertForMaskedLM(config), batch)
-    with pytest.raises(UserError, match=r"must not see what follows\. BertLMHeadModel does"):
+    with pytest.raises(UserError, match=r"must not attend to later tokens\. BertLMHeadModel does"):
         TASK.example_losses(BertLMHeadModel(config), batch)
 
 

@@ -59,7 +59,7 @@ def test_one_failure_costs_no_other_table(tuned, monkeypatch):
     def fails(*args, **options):
         raise RuntimeError("not today")
 
-    monkeypatch.setattr("infoflow.adaptation._inside_view.tuning_weights", fails)
+    monkeypatch.setattr("infoflow.subjects.adaptation.measures._inside_view.tuning_weights", fails)
     wanted = ["tuning_weights", "tuning_change"]
     with pytest.warns(UserWarning, match="tuning_weights of bert failed and is left out"):
         found = inside_view(toy_before(), tuned[:1], ToyTask(), toy_data(), only=wanted)

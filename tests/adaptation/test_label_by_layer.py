@@ -109,7 +109,7 @@ def test_first_readable_is_near_the_best_and_none_before_it_is(values, within):
 
 
 def test_bad_input():
-    with pytest.raises(UserError, match="none that is a number"):
+    with pytest.raises(UserError, match="no finite value"):
         first_readable([math.nan])
     with pytest.raises(UserError, match="no label"):
         label_by_layer(toy_before(), [], ToyTask(shape="choice"), toy_data())

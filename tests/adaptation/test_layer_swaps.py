@@ -8,9 +8,9 @@ import torch
 from adaptation.toy_task import ToyTask, toy_before, toy_corpus, toy_data, toy_tokenizer
 
 from infoflow.adaptation import layer_swaps
-from infoflow.adaptation._body import with_weights
-from infoflow.adaptation._layer_swaps import Swap, _taken, rewound_names
 from infoflow.models import load_model
+from infoflow.subjects.adaptation.measures._body import with_weights
+from infoflow.subjects.adaptation.measures._layer_swaps import Swap, _taken, rewound_names
 
 SWAPS = [
     ("none", 0, -1), ("lower", 0, -1), ("lower", 1, -1), ("lower", 2, -1), ("upper", 1, -1), ("upper", 2, -1),

@@ -91,9 +91,12 @@ def test_columns_by_number_and_several_labels(write):
     data = load_task("t", **parts(path), label=2, text=3, multi=True)
     assert (data.labels, len(data.train), data.left_out) == (("x", "y"), 5, {})
     assert make_task(data).multi
-    with pytest.raises(UserError, match=r"layout that is not known: 3 tab-separated columns, most lines with a blank"):
+    with pytest.raises(UserError, match=r"an unknown layout: 3 tab-separated columns, most lines with a blank"):
         load_task("t", **parts(path))
-    with pytest.raises(UserError, match=r"Columns by number are those of label and text.* Got label=1, text=name"):
+    with pytest.raises(
+        UserError,
+        match=r"Only the columns of label, text and second text can be given by number.* Got label=1, text=name",
+    ):
         load_task("t", **parts(path), label=1, text="name")
     with pytest.raises(UserError, match=r"(?s)Got label=1, text=name.*the command --label-column 1 --text-column 2"):
         load_task("t", **parts(path), label="1", text="name")
@@ -121,20 +124,20 @@ def test_digits_are_numbers_unless_the_first_line_has_them_as_names(write):
     assert read(write("g.csv", "1,0", "x,a dog", "y,a cat"), label="1", text="0") == wanted
     with pytest.raises(UserError, match="Columns count from 1, as in cut -f"):
         read(digits, label="0", text="1")
-    with pytest.raises(UserError, match=r"h\.tsv, line 1: 8 tab-separated columns are needed, 4 found"):
+    with pytest.raises(UserError, match=r"h\.tsv, line 1: 8 tab-separated columns are needed. Got 4"):
         read(write("h.tsv", *lines), label="1", text="8")
     named = write("i.tsv", "label\ttext", "x\ta dog", "y\ta cat")
-    with pytest.raises(UserError, match=r"The first line of \S+i\.tsv names them: label, text\.\nGive these names"):
+    with pytest.raises(UserError, match=r"The first line of \S+i\.tsv has names: label, text\.\nUse these names"):
         read(named, label="0", text="1")
 
 
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["x\ta dog", "y\ta cat", "x\ta\thouse"], r"a\.tsv, line 3: 2 tab-separated columns were expected.* 3 were"),
-        (["x\ta dog", "y\ta cat", "x a house"], r"a\.tsv, line 3: 2 tab-separated columns are needed, 1 found"),
-        (["x\ta dog\tb", "y\ta cat\tb", "x\ta house"], r"a\.tsv, line 3: 3 tab-separated columns are needed, 2"),
-        (["N\t4.5\ta\tb", "E\t2.5\tc\td", "N"], r"a\.tsv, line 3: 4 tab-separated columns are needed, 1 found"),
+        (["x\ta dog", "y\ta cat", "x\ta\thouse"], r"a\.tsv, line 3: 2 tab-separated columns are needed, .* Got 3"),
+        (["x\ta dog", "y\ta cat", "x a house"], r"a\.tsv, line 3: 2 tab-separated columns are needed. Got 1"),
+        (["x\ta dog\tb", "y\ta cat\tb", "x\ta house"], r"a\.tsv, line 3: 3 tab-separated columns are needed. Got 2"),
+        (["N\t4.5\ta\tb", "E\t2.5\tc\td", "N"], r"a\.tsv, line 3: 4 tab-separated columns are needed. Got 1"),
     ],
 )
 def test_a_line_of_another_width_is_named(write, lines, message):
@@ -183,7 +186,10 @@ def test_the_text_to_write_is_named_as_a_label_is(write):
     assert list(data.train.column("translation")) == ["dog", "cat", "house"]
     with pytest.raises(UserError, match=r"Name its columns: label= \(--label-column\)\."):
         load_task("t", **parts(path), shape="generation", text="input")
-    with pytest.raises(UserError, match=r"tells which holds the texts: input, output\.\nName it, .*--text-column"):
+    with pytest.raises(
+        UserError,
+        match=r"its column names do not show which one has the texts: input, output\.\nName it, .*--text-column",
+    ):
         load_task("t", **parts(path), shape="generation")
 
 
@@ -221,7 +227,7 @@ def test_words_and_tags_of_a_data_set(write):
     data = load_task("t", **parts(dataset), words="tokens", tags="ner")
     assert (data.shape, data.labels, make_task(data).column) == ("tagging", ("O", "B-X"), "ner")
     assert list(data.train.column("words")) == rows["tokens"]
-    wrong = r"words names the column of the words of a data set.* Got words=tokens"
+    wrong = r"words and tags name the columns of words and their tags in a data set.* Got words=tokens"
     for source, more in (
         (dataset, {}),
         (dataset, {"text": "x", "tags": "ner"}),
@@ -241,7 +247,7 @@ def test_conll_2003_and_other_words_with_tags(write):
     assert chunks.labels == ("B-NP", "B-VP")
     two = load_task("t", **parts(write("two.conll", "a\tO", "Dog\tB-X", "", "a b\tO")))
     assert list(two.train.column("words")) == [["a", "Dog"], ["a b"]]
-    with pytest.raises(UserError, match=r"line 6: a word and 3 tag\(s\)"):
+    with pytest.raises(UserError, match=r"line 6: expected a word and 3 tag\(s\)"):
         load_task("t", **parts(write("ner.conll", *lines[:-1], "Peter NNP B-PER")))
 
 
@@ -250,7 +256,7 @@ def test_a_part_that_is_no_file(tmp_path):
 
     with pytest.raises(UserError, match=r"a file with labelled examples\. .* is a folder"):
         load_task("t", train=tmp_path)
-    with pytest.raises(UserError, match=r"No file .*train\.tsv \(now in .*\)\.\nGive a file with labelled examples"):
+    with pytest.raises(UserError, match=r"No file .*train\.tsv \(now in .*\)\.\nName a file with labelled examples"):
         load_task("t", train=str(tmp_path / "train.tsv"))
     for name in ("x" * 300, "x" * 300 + ".tsv"):
         with pytest.raises(UserError, match=r"No file xxx.* \(now in "):
@@ -263,7 +269,9 @@ def test_examples_that_are_all_empty(write):
     from infoflow.adaptation import load_task
 
     path = write("a.jsonl", *(json.dumps({"source": f"a {word}", "target": " "}) for word in ("dog", "cat")))
-    with pytest.raises(UserError, match=r"needs text and translation\. In a\.jsonl none of 2 has all of these"):
+    with pytest.raises(
+        UserError, match=r"needs text and translation\. In a\.jsonl none of 2 examples has all of these"
+    ):
         load_task("t", train=path, shape="generation")
     asked = {"qas": [{"id": "1", "question": "Who?", "answers": [{"text": " ", "answer_start": 0}]}]}
     (path.parent / "a.json").write_text(json.dumps({"data": [{"paragraphs": [{"context": "A dog.", **asked}]}]}))
@@ -290,7 +298,7 @@ def test_tables_by_usual_and_given_names(write):
     assert [(s.text, s.second) for s in data.test] == [("a dog", "a cat"), ("a", "b")]
     odd = write("b.csv", "what,which", "a dog,x", "a cat,y")
     assert load_task("t", **parts(odd), text="what", label="which").labels == ("x", "y")
-    with pytest.raises(UserError, match=r"no name of its columns tells which holds the texts: what, which"):
+    with pytest.raises(UserError, match=r"its column names do not show which one has the texts: what, which"):
         load_task("t", **parts(odd))
     header = write("c.tsv", "sentence\tlabel", "a dog\tx", "a cat\ty")
     assert [(s.text, s.label) for s in load_task("t", **parts(header)).dev] == [("a dog", "x"), ("a cat", "y")]
@@ -310,7 +318,7 @@ def test_a_header_that_is_half_known_is_no_example(write, header, message):
 
     rows = [["x", "a dog", "a cat"], ["y", "a house", "the cat"], ["x", "the dog", "a cat"]]
     path = write("a.tsv", header, *("\t".join(row[: header.count("\t") + 1]) for row in rows))
-    with pytest.raises(UserError, match=f"no name of its columns tells which holds {message}\\.\nName it, .*label="):
+    with pytest.raises(UserError, match=f"its column names do not show which one has {message}\\.\nName it, .*label="):
         load_task("t", **parts(path))
     tweets = load_task("t", **parts(write("b.tsv", "label\ttweet", "x\ta dog", "y\ta cat")), text="tweet")
     assert tweets.labels == ("x", "y")
@@ -334,7 +342,7 @@ def test_questions_with_choices(write):
     assert make_task(data) == Choice(task="t")
     with pytest.raises(UserError, match=r"example 2, has \"2\" for 2 choices"):
         load_task("t", **parts(write("c.jsonl", json.dumps(row), json.dumps({**row, "answer": 2}))))
-    with pytest.raises(UserError, match=r"a list of texts was expected. Got \"a dog\""):
+    with pytest.raises(UserError, match=r"expected a list of texts. Got \"a dog\""):
         load_task("t", **parts(write("b.jsonl", json.dumps({**row, "choices": "a dog"}))))
 
 
@@ -363,7 +371,9 @@ def test_numbers_are_a_regression_where_they_cannot_be_classes(corpus_of, notes)
     assert shape([str(value) for value in range(20)]) == "classification"
     assert not notes
     assert shape(["1", "2.5", "3"]) == "regression"
-    assert notes == ['t: its labels are numbers, so it is taken for a regression (shape="classification" for classes).']
+    assert notes == [
+        't: its labels are numbers, so it is treated as a regression (shape="classification" for classes).'
+    ]
     assert shape([str(value) for value in range(21)]) == "regression"
     assert shape(["1.5", "2", "x"]) == "classification"
 
@@ -414,7 +424,7 @@ def test_rare_labels_of_parts_that_are_split_off_are_left_out(texts, corpus_of):
         (
             (["x", "y"], ["x", "y"]),
             {"shape": "tagging"},
-            r"tagging needs words. part has label, text.\nTags are of words",
+            r"tagging needs words. part has label, text.\nTags need words",
         ),
         ((["x", "y"], ["x", "y"]), {"shape": "choice"}, r"choice needs text, question, choices, label"),
         ((["x", "y"], ["x", "y"]), {"kind": "label"}, r"A task has no column kind"),
@@ -449,11 +459,11 @@ def test_what_is_wrong_with_tags_is_said(tagged):
         load_task("t", train=train, dev=train, test=tagged(words, [["O", "B-Y"], ["O"]], name="other"))
     with pytest.raises(UserError, match=r"at least two tags. tagged has 1"):
         load_task("t", **parts(tagged(words, [["O", "O"], ["O"]])))
-    with pytest.raises(UserError, match=r"A tag is a name without white space. Got \"B X\""):
+    with pytest.raises(UserError, match=r"A tag must not contain white space. Got \"B X\""):
         load_task("t", **parts(tagged(words, [["O", "B X"], ["O"]])))
     with pytest.raises(UserError, match=r"Every tag must have an example.*has none of \"I-X\""):
         load_task("t", **parts(train), labels=["O", "B-X", "I-X"])
-    with pytest.raises(UserError, match=r"cannot be told from its columns, text"):
+    with pytest.raises(UserError, match=r"cannot be inferred from the columns of"):
         load_task("t", **parts(train.__class__.from_sentences(["a dog", "a cat"])))
 
 

@@ -49,11 +49,11 @@ def test_texts_to_write_may_be_shorter_or_longer(tmp_path, capsys):
     data = _data(5, 5)
     with use_display(PlainDisplay()):
         (one,) = tune(_few_positions("gpt2"), data, dataclasses.replace(CONFIG, max_target=8), tmp_path / "8").models
-        assert "texts to write have" not in capsys.readouterr().err
+        assert "target texts have" not in capsys.readouterr().err
         tune(_few_positions("gpt2"), data, CONFIG, tmp_path)
     assert (one.task.max_target, one.max_length) == (8, 25)  # type: ignore[attr-defined]
     assert one.facts["recipe"]["max_target"] == 8
-    assert "texts to write have 16 tokens at most: gpt2 has 32 positions" in capsys.readouterr().err
+    assert "target texts have at most 16 tokens, since gpt2 has 32 positions" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -101,7 +101,7 @@ def test_a_direct_call_writes_within_the_positions():
 
 
 def test_texts_to_write_have_a_length_where_texts_are_written():
-    with pytest.raises(UserError, match=r"tune\.max_target must be left out where nothing is written\. Got 8"):
+    with pytest.raises(UserError, match=r"tune\.max_target only applies to generation\. Got 8"):
         tune(small_model(), small_data(24), TuneConfig(max_target=8))
 
 

@@ -6,9 +6,9 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, r2_score
 
 from infoflow.adaptation import Classification, Predictions, Regression, Tagging
-from infoflow.adaptation._scoring import weighted_ranks
 from infoflow.corpus import Corpus
 from infoflow.foundation import block_of, replicate_weights, stream
+from infoflow.subjects.adaptation.measures._scoring import weighted_ranks
 
 N = 150
 REPLICATES = (0, 17, 199)

@@ -3,8 +3,8 @@ import math
 import pytest
 from adaptation.questions import asked, own_tokenizer, town_questions
 
-from infoflow.adaptation._span_answers import SpanAnswer, joined, probabilities, with_null
-from infoflow.adaptation._span_rows import SpanRows, WindowSize
+from infoflow.subjects.adaptation.measures._span_extraction import SpanAnswer, joined, probabilities, with_null
+from infoflow.subjects.adaptation.measures._span_rows import SpanRows, WindowSize
 
 CORPUS = town_questions(1, facts=6)
 ROWS = SpanRows(CORPUS, own_tokenizer(town_questions(20)), WindowSize(24, 6, 64))

@@ -11,7 +11,7 @@ from transformers import BertTokenizerFast
 from infoflow.adaptation import SpanExtraction
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError
-from infoflow.retrieval import normalise_answer
+from infoflow.objectives import normalise_answer
 
 SQUAD = Path(__file__).parents[3] / "shared" / "data" / "qa" / "squad-excerpt"
 PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *(f"##{letter}" for letter in "abcdefgh"), "?")
@@ -152,7 +152,7 @@ def test_a_corpus_without_any_marked_answer_is_refused(letters):
 
 
 def test_a_window_without_room_is_refused(letters):
-    with pytest.raises(UserError, match=r"beside a question of 9 tokens.* Got max_length 16"):
+    with pytest.raises(UserError, match=r"in addition to a question of 9 tokens.* Got max_length 16"):
         span_rows(asked(("a b", "a b c d e f", ["b"], [2])), letters, 16, 128, 64)
 
 

@@ -127,8 +127,8 @@ def test_a_head_of_other_labels_is_left_out_and_told(family, asked, task, tmp_pa
     with use_display(PlainDisplay()):
         found = task_model(again, task, seed=3)
     told, outputs = capsys.readouterr().err, len(old.labels)
-    assert f"is a {type(tuned).__name__}: its head of {outputs} outputs is left out, and that for " in told
-    assert f" of {len(task.labels)} outputs begins at random. Tuning never keeps a head: to use it, ask" in told
+    assert f"is a {type(tuned).__name__}: its head of {outputs} outputs is dropped, and the head for " in told
+    assert f" of {len(task.labels)} outputs starts with random weights. Tuning always replaces the head" in told
     alone = task_model(load_model(again.module.base_model, small_tokenizer()), task, seed=3)
     heads = {name for name, _ in alone.named_parameters() if not name.startswith(f"{alone.base_model_prefix}.")}
     assert heads
@@ -185,5 +185,5 @@ def test_a_model_without_attention_is_refused(task):
 def test_weights_that_are_not_the_configurations_are_told(task):
     model = small_model()
     model.module.config.num_hidden_layers = 3
-    with pytest.raises(UserError, match="not those that its configuration describes"):
+    with pytest.raises(UserError, match="do not fit its configuration"):
         task_model(model, task)

@@ -13,9 +13,9 @@ from scipy.stats import spearmanr
 
 from infoflow.adaptation import head_overlap, task_pruning
 from infoflow.foundation import UserError
+from infoflow.heads import expected_jaccard
 from infoflow.models import load_model
 from infoflow.objectives import Vocabulary
-from infoflow.over_training import expected_jaccard
 from infoflow.training import TrainingData
 
 
@@ -102,5 +102,5 @@ def test_every_pair_of_tasks_has_its_rows_in_any_order_of_heads():
 
 
 def test_other_models_are_refused():
-    with pytest.raises(UserError, match="other heads"):
+    with pytest.raises(UserError, match="different heads"):
         head_overlap({"a": heads_table(range(8)), "b": heads_table(range(4))})

@@ -70,7 +70,7 @@ def test_a_pair_gets_a_mark_between_where_the_tokenizer_has_none(gpt_like, texts
                 for short, whole in zip(kept, (len(left), len(right)), strict=True)
             )
     nameless = PreTrainedTokenizerFast(tokenizer_object=gpt_like.backend_tokenizer, pad_token="[PAD]")
-    with pytest.raises(UserError, match="neither a separator nor an end of text"):
+    with pytest.raises(UserError, match="neither a separator nor an end-of-text"):
         read_texts(nameless, ["a"], ["b"], 64)
 
 

@@ -312,7 +312,7 @@ def test_the_text_gives_way_to_question_and_choice(tokenizer, corpus_of):
         assert len(text) == 14
         assert tokenizer.decode(text).endswith(f"[SEP] a dog sees {choice}[SEP]")
     with pytest.raises(
-        UserError, match=r'place of the right choice, counted from 0, or the choice itself.*example 1, has "2"'
+        UserError, match=r'index of the right choice, counted from 0, or the choice itself.*example 1, has "2"'
     ):
         Choice(task="t").rows(corpus_of(text=["a"], question=["b"], choices=[["c", "d"]], label=["2"]), tokenizer, 14)
     with pytest.raises(UserError, match=r"at least two answers.*example 1, has 1"):

@@ -100,7 +100,7 @@ def test_classes_without_an_example_are_told_and_one_class_alone_is_refused():
         assert set(training_part(_rare(95, 5), least, "").column("label")) == {"a", "b"}
         assert not display.said
         assert set(training_part(_rare(60, 35, 3, 2), 8, "").column("label")) == {"a", "b"}
-        assert display.said == ['rare: 8 training examples are too few for all of 4 classes: none is of "c", "d".']
+        assert display.said == ['rare: 8 training examples do not cover all 4 classes: there is none of "c", "d".']
         training_part(_rare(60, 35, 3, 2), 0, "shuffled-labels")
     assert len(display.said) == 1
     with pytest.raises(UserError, match=f"first {least - 1} are all"):
@@ -112,7 +112,7 @@ def test_of_several_labels_each_is_looked_for():
     with use_display(display := Notes()):
         training_part(data, 8, "")
     assert data.labels == ("a", "e", "b", "c")
-    assert display.said == ['rare: 8 training examples are too few for all of 4 classes: none is of "c".']
+    assert display.said == ['rare: 8 training examples do not cover all 4 classes: there is none of "c".']
 
 
 def test_a_column_is_replaced_by_one_as_long(data):

@@ -165,7 +165,7 @@ def test_passes_that_are_shorter_than_a_checkpoint_share_one(method, data, model
     are less work. The weights do not depend on it."""
     folders = []
     for operations, saves in ((2.5e11, 1), (1.0, 6), (1e7, 6 if method == "full" else 1)):
-        monkeypatch.setattr("infoflow.adaptation._tune._OPERATIONS_APART", operations)
+        monkeypatch.setattr("infoflow.subjects.adaptation.measures._tune._OPERATIONS_APART", operations)
         counted = CountSaves()
         settings, folder = config(method=method, epochs=6, head_epochs=6), tmp_path / f"{operations:.0e}"
         (one,) = tune(model, data, settings, folder, hooks=lambda seed, rate, hook=counted: [hook]).models
@@ -207,7 +207,7 @@ def test_writers_are_tuned(family, method, tmp_path):
     (one,) = tune(model, data, config(method=method, epochs=1), tmp_path, task=task).models
     assert (one.folder / "target_tokenizer").exists() == (family == "encoder-decoder")
     assert one.score(corpus, corpus)[0].metric == one.facts["metric"]
-    with pytest.raises(UserError, match="asks for no head"):
+    with pytest.raises(UserError, match="has no new head"):
         tune(model, data, config(method="frozen"), tmp_path, task=task)
 
 

@@ -55,6 +55,6 @@ def test_the_others_are_tried_and_one_is_chosen_also_by_a_call_that_goes_on(tmp_
 @pytest.mark.parametrize("rates", [RATES, RATES[:1]])
 def test_where_all_diverge_lower_rates_are_asked_for(rates, tmp_path):
     config = TuneConfig(epochs=1, batch_examples=16, learning_rates=rates, seeds=(0,), device="cpu")
-    with pytest.raises(UserError, match=r"must stay finite.* tried: 0\.03.*\nGive lower ones: --rates"):
+    with pytest.raises(UserError, match=r"must stay finite.* tried: 0\.03.*\nUse lower ones: --rates"):
         tune(small_model(), small_data(), config, tmp_path, hooks=_hooks(rates, []))
     assert not list(tmp_path.rglob("tuning.json"))

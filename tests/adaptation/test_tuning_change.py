@@ -65,5 +65,5 @@ def test_another_body_is_refused():
     from infoflow.models import load_model
 
     other = load_model(BertForMaskedLM(toy_config(hidden_size=32)), tokenizer=toy_tokenizer())
-    with pytest.raises(UserError, match="began from"):
+    with pytest.raises(UserError, match="compared with its pretrained model"):
         tuning_change(toy_before(), [other], ToyTask(), toy_data().test)

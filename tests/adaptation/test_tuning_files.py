@@ -63,7 +63,7 @@ def test_every_changed_number_of_the_results_is_found(folder):
     rows = json.loads(whole)
     rows["scores"][0]["value"] += 0.1
     path.write_text(json.dumps(rows))
-    with pytest.raises(UserError, match="this seed alone is trained again"):
+    with pytest.raises(UserError, match="only this seed is trained again"):
         again(folder)
     path.write_text(whole)
     task.write_text(json.dumps({**json.loads(task.read_text()), "seed": 1}))

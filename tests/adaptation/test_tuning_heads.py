@@ -6,8 +6,6 @@ import torch
 from adaptation.toy_task import ToyTask, toy_before, toy_corpus, toy_data
 
 from infoflow.adaptation import tuning_heads
-from infoflow.adaptation._task_losses import ablated_losses, task_importance
-from infoflow.adaptation._task_part import TaskPart
 from infoflow.flow import PassOptions, measure
 from infoflow.heads import (
     Confidence,
@@ -20,6 +18,8 @@ from infoflow.heads import (
     js_distance,
 )
 from infoflow.objectives import Vocabulary
+from infoflow.subjects.adaptation.measures._task_losses import ablated_losses, task_importance
+from infoflow.subjects.adaptation.measures._task_part import TaskPart
 from infoflow.training import TrainingData
 
 

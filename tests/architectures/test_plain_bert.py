@@ -8,9 +8,9 @@ from objectives.zoo import VOCABULARY, mixed
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 from infoflow.architectures import FAMILIES, ModelConfig, build
-from infoflow.models import load_model
+from infoflow.heads import prune
+from infoflow.models import load_model, save_pruned
 from infoflow.objectives import make_objective
-from infoflow.pruning import prune, save_pruned
 
 SHAPE = ModelConfig(width=16, layers=3, heads=2, feedforward=32, positions=64, decoder_layers=1)
 LAYOUTS = FAMILIES["plain-bert"].layouts

@@ -23,7 +23,7 @@ def test_shows_every_layer_and_writes_tables_and_a_page(infoflow, masked_lm, cau
     answer = infoflow("bert-score", masked_lm, causal_lm, f"--pairs={pairs}", "--out=scored", "--log=plain")
     assert answer.code == 0, answer.err
     assert "40 pairs, BERTScore by layer" in answer.out
-    assert "correlation with people" in answer.out
+    assert "correlation with human scores" in answer.out
     run = RunFolder.existing("scored")
     layers = run.tables["bert_score_layers"]
     assert set(layers["layer"]) == {0, 1, 2}
@@ -43,7 +43,7 @@ def test_one_layer_rescaled_without_people(infoflow, masked_lm, pairs):
     answer = infoflow("bert-score", masked_lm, f"--pairs={pairs}", "--out=one", "--log=plain", *options)
     assert answer.code == 0, answer.err
     assert "F rescaled" in answer.out
-    assert "No scores of people" in answer.out
+    assert "There are no human scores" in answer.out
     table = RunFolder.existing("one").tables["bert_score_layers"]
     assert set(table["layer"]) == {1}
     assert set(table["baseline"]) == {0.0}
@@ -57,7 +57,7 @@ def test_mistakes_are_told(infoflow, masked_lm, pairs, tmp_path):
         ([masked_lm, "--pairs=absent.tsv"], "no file absent.tsv"),
         ([masked_lm, "--pairs=bad.tsv"], "must be a number"),
         ([f"--pairs={pairs}"], "needs a model"),
-        ([masked_lm, masked_lm, f"--pairs={pairs}"], "given once"),
+        ([masked_lm, masked_lm, f"--pairs={pairs}"], "must be distinct"),
         ([masked_lm, f"--pairs={pairs}", "--layer=9"], "0..2"),
         ([masked_lm, f"--pairs={pairs}", "--columns=9,1"], "has 3 columns"),
         ([masked_lm, f"--pairs={pairs}", "--baseline-pairs=0"], "--baseline-pairs"),

@@ -7,7 +7,7 @@ def test_an_address_without_encryption_is_refused(infoflow, plan, tmp_path):
     answer = infoflow("study", plan, "--out=run", f"--cluster={ADDRESS}")
     assert (answer.code, answer.out) == (2, "")
     (line,) = answer.err.strip().splitlines()
-    assert line.startswith(f"{ADDRESS} is not encrypted: whoever reaches that port runs code as you.")
+    assert line.startswith(f"{ADDRESS} is not encrypted: anyone who reaches that port can run code as you.")
     assert "--insecure" in line
     assert not (tmp_path / "run").exists()
 
@@ -24,7 +24,7 @@ def test_insecure_allows_it(infoflow, plan, monkeypatch):
         cluster_engine(where, *arguments, **options)  # not refused
         raise UserError("Reached.")
 
-    monkeypatch.setattr("infoflow.studies._engines.cluster_engine", reached)
+    monkeypatch.setattr("infoflow.studies._study.cluster_engine", reached)
     answer = infoflow("study", plan, "--out=run", f"--cluster={ADDRESS}", "--insecure")
     assert (answer.code, answer.err.strip()) == (2, "Reached.")
     assert asked == [(ADDRESS, True)]
@@ -34,6 +34,6 @@ def test_insecure_alone_makes_no_sense(infoflow, plan, tmp_path):
     answer = infoflow("study", plan, "--out=run", "--insecure")
     assert (answer.code, answer.err.strip()) == (
         2,
-        "--insecure goes with --cluster: name the cluster, or leave it out.",
+        "--insecure needs --cluster: name the cluster, or leave it out.",
     )
     assert not (tmp_path / "run").exists()

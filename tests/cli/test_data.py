@@ -42,10 +42,10 @@ def test_describe_says_what_leaks_by_source_and_by_default(infoflow, tmp_path):
     lines = infoflow("data", "describe", "own.tsv").out.splitlines()
     source, default = (next(line for line in lines if line.startswith(f"split by {rule}")) for rule in RULES)
     assert " 0 left out" in source
-    assert "of test targets 0.0% stand in training" not in source
+    assert "0.0% of test targets occur in training" not in source
     assert " 0 left out" not in default
     for side in ("sources", "targets"):
-        assert f"of test {side} 0.0% stand in training, 0.0% but for one word at most" in default
+        assert f"0.0% of test {side} occur in training, 0.0% with at most one word changed" in default
 
 
 def test_without_a_network_the_message_names_the_generated_corpus(infoflow, monkeypatch, tmp_path):

@@ -58,7 +58,7 @@ def test_documents_become_passages(infoflow, tmp_path):
         assert infoflow("data", "index", source, "--out", "own").out == "own: 3 passages\n"
     answer = infoflow("data", "index", "own", "--documents")
     assert answer.code == 2
-    assert "--documents says what an index is built of, and own is built" in answer.err
+    assert "--documents sets how its source is read, but own is already an index" in answer.err
     (tmp_path / "own.csv").write_text("said,book\none two,x\nthree,x\nfour,y\n")
     answer = infoflow("data", "index", "own.csv", "--out", "table")
     assert "Write --text-column NAME" in answer.err
@@ -88,7 +88,7 @@ def test_a_dense_index_needs_its_retriever(infoflow, tmp_path):
     for wrong, told in (
         ([], "--retriever"),
         (["--retriever", "r1"], "digest"),
-        (["--retriever", "own"], "No retriever"),
+        (["--retriever", "own"], "no retriever"),
     ):
         refused = infoflow("data", "index", "dense", *wrong, *ask)
         assert refused.code == 2
@@ -137,7 +137,7 @@ def test_facts_are_a_benchmark_too(infoflow):
     assert "hit@1" in answer.out
     refused = infoflow("data", "index", "facts", "--benchmark", "facts:22")
     assert refused.code == 2
-    assert "other passages than those of the index" in refused.err
+    assert "does not hold the passages" in refused.err
 
 
 def test_shards_are_asked_together(infoflow, beir):
@@ -195,25 +195,28 @@ def test_a_damaged_index_is_refused(infoflow, built, name):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["nowhere"], "holds no passages"),
+        (["nowhere"], "has no passages"),
         (["nowhere", "--out", "x"], "No corpus"),
         (["facts:x", "--out", "x"], "facts:256"),
         (["found", "--top", "0"], "--top"),
         (["found", "--top", "1.5"], "--top must be a whole number"),
         (["found", "--retriever", "r"], "--retriever"),
-        ([], "what to build of"),
-        (["found", "found"], "that are none"),
+        ([], "a source to index"),
+        (["found", "found"], "that are not shards"),
         (["found", "own.txt", "--out", "x"], "one source. Got 2"),
-        (["found", "--kind", "hnsw"], "--kind says how an index is built, and found is built"),
-        (["found", "--shard", "0/2"], "--shard says how an index is built"),
-        (["own.txt", "--out", "x", "--kind", "hnsw"], "BM25, which needs no retriever, has none. Got hnsw."),
-        (["own.txt", "--out", "x", "--kind", "exact"], "has none. Got exact.\nGive --retriever FOLDER"),
+        (["found", "--kind", "hnsw"], "--kind sets how an index is built, but found is already an index"),
+        (["found", "--shard", "0/2"], "--shard sets how an index is built"),
+        (["own.txt", "--out", "x", "--kind", "hnsw"], "without a retriever the index is lexical (BM25). Got hnsw."),
+        (
+            ["own.txt", "--out", "x", "--kind", "exact"],
+            "the index is lexical (BM25). Got exact.\nAdd --retriever FOLDER",
+        ),
         (["own.txt", "--out", "x", "--shard", "2/2"], "0/4"),
-        (["own.txt", "--out", "x", "--shard", "8/9"], "Make fewer shards"),
+        (["own.txt", "--out", "x", "--shard", "8/9"], "Use fewer shards"),
         (["found", "--trec", "x"], "--ask QUESTION or --benchmark"),
         (["found", "--ask", "a", "--qrels", "x"], "--benchmark FOLDER"),
-        (["found", "--ask", "a", "--benchmark", "b"], "Got --ask and --benchmark"),
-        (["found", "--benchmark", "nowhere"], "holds no benchmark"),
+        (["found", "--ask", "a", "--benchmark", "b"], "--ask and --benchmark cannot be combined"),
+        (["found", "--benchmark", "nowhere"], "has no retrieval benchmark"),
     ],
 )
 def test_mistakes_are_told(infoflow, built, arguments, told):
@@ -249,7 +252,7 @@ def test_a_damaged_retriever_gets_one_message(infoflow, tmp_path):
     (tmp_path / "r" / "config.json").write_text(json.dumps(written | {"hidden_size": 16}))
     refused = infoflow("data", "index", "facts:20", "--out", "dense", "--retriever", "r")
     assert refused.code == 2
-    assert "its weights have other shapes than its config.json says" in refused.err
+    assert "its weights have different shapes from its config.json" in refused.err
     assert "LOAD REPORT" not in refused.err
     assert not (tmp_path / "dense").exists()
     (tmp_path / "r" / "config.json").write_text(json.dumps(written))

@@ -23,7 +23,7 @@ def test_a_run_without_recording_is_told_how_to_record(infoflow, tmp_path) -> No
     RunFolder(tmp_path / "plain").update(kind="study")
     answer = infoflow("dynamics", tmp_path / "plain")
     assert answer.code == 2
-    assert "holds no recording of its trainings" in answer.err
+    assert "has no recording of loss changes" in answer.err
     assert "--set dynamics.on=true" in answer.err
 
 
@@ -44,8 +44,8 @@ def test_several_studies_are_compared(infoflow, tmp_path) -> None:
         write_run(tmp_path / name, Recordings(corpus=number)).update(kind="study")
     answer = infoflow("dynamics", tmp_path / "small", tmp_path / "large", "--out", tmp_path / "both")
     assert answer.code == 0, answer.err
-    assert "One objective on two corpora: how alike shares over layers and components are" in answer.out
+    assert "Same objective, two corpora: similarity of shares over layers and components" in answer.out
     assert "dynamics:V3: holds." in answer.out
     answer = infoflow("dynamics", tmp_path / "small", "--out", tmp_path / "both")
     assert answer.code == 2
-    assert "--out is for the comparison of several" in answer.err
+    assert "--out only applies to several" in answer.err

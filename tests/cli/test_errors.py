@@ -7,7 +7,7 @@ import pytest
 
 MISTAKES = {
     "command with a typo": (["studdy"], 'Did you mean "study"?'),
-    "option before the command": (["--log", "json", "study"], "Options stand after the command"),
+    "option before the command": (["--log", "json", "study"], "Options go after the command"),
     "option with a typo": (["study", "--processs=1"], "Did you mean --processes?"),
     "no model": (["analyze"], "requires an argument"),
     "text for a number": (["analyze", "m", "--sentences=many"], "--sentences"),
@@ -33,15 +33,18 @@ MISTAKES = {
     "unknown hub name": (["analyze", "nobody/nothing", "--corpus=one.txt"], "nobody/nothing"),
     "folder without a model": (["analyze", ".", "--corpus=one.txt"], "config.json"),
     "corpus that is not there": (["analyze", "MODEL", "--corpus=nothing.txt"], "No corpus nothing.txt"),
-    "empty corpus": (["analyze", "MODEL", "--corpus=empty.txt"], "holds no sentence"),
+    "empty corpus": (["analyze", "MODEL", "--corpus=empty.txt"], "has no sentence"),
     "binary corpus": (["analyze", "MODEL", "--corpus=binary.txt"], "not UTF-8 text"),
-    "parallel corpus of unequal lengths": (["analyze", "MODEL", "--corpus=one.txt,two.txt"], "equally many lines"),
+    "parallel corpus of unequal lengths": (
+        ["analyze", "MODEL", "--corpus=one.txt,two.txt"],
+        "the same number of lines",
+    ),
     "broken CoNLL-U": (["analyze", "MODEL", "--corpus=broken.conllu"], "broken.conllu, line 2"),
     "unknown measure": (["analyze", "MODEL", "--corpus=one.txt", "--only=magic"], "mutual_information"),
     "shard beyond the last": (["analyze", "MODEL", "--shard=2/2"], "--shard must be i/n"),
     "setting that an analysis does not have": (
         ["analyze", "MODEL", "--set=model.width=3"],
-        "analysis and of probes only",
+        "settings of the analysis and of probes",
     ),
     "one model to compare": (["compare", "MODEL"], "at least two models"),
     "nothing to merge": (["merge"], "`infoflow analyze --shard i/n`"),

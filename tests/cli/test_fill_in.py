@@ -34,7 +34,7 @@ def test_mistakes_are_told(infoflow, masked_lm, facts, tmp_path):
         ([masked_lm, "--facts=absent.tsv"], "no file absent.tsv"),
         ([masked_lm, "--facts=none.tsv"], "No fact can be asked"),
         ([f"--facts={facts}"], "needs a model"),
-        ([masked_lm, masked_lm, f"--facts={facts}"], "given once"),
+        ([masked_lm, masked_lm, f"--facts={facts}"], "must be distinct"),
         ([masked_lm, f"--facts={facts}", "--prompts=mined"], "family mined"),
         ([masked_lm, f"--facts={facts}", "--lens=absent"], "No tuned lens"),
     ):

@@ -65,7 +65,7 @@ def _version() -> str:
 def test_a_word_too_many_is_named(infoflow):
     answer = infoflow("analyze", "model", "a word")
     assert answer.code == 2
-    assert answer.err.startswith("No argument is left for 'a word': leave it out, or write its option before it.")
+    assert answer.err.startswith("Unexpected argument 'a word': leave it out, or write its option before it.")
 
 
 def test_exit_codes_of_the_program(tmp_path):
@@ -148,7 +148,7 @@ def test_an_interrupted_study_says_how_to_continue(plan, tmp_path, signum, proce
     process.send_signal(signum)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert f"to continue, run again:\n  infoflow study {plan} --out={tmp_path / 'run'}" in err
+    assert f"To continue, run again:\n  infoflow study {plan} --out={tmp_path / 'run'}" in err
     assert "Traceback" not in err
     assert list((tmp_path / "run").glob("work/training/*/checkpoints/*"))
     wait_until(lambda: not processes_with(tmp_path), 30)
@@ -196,7 +196,7 @@ def test_doctor_draws_and_tells_sizes(infoflow, monkeypatch, tmp_path):
 
 def test_doctor_knows_every_extra_of_the_package(infoflow, monkeypatch):
     """A new one without a line here would be forgotten."""
-    monkeypatch.setattr("infoflow.cli._checkup.find_spec", lambda name: None)
+    monkeypatch.setattr("infoflow.cli._doctor.find_spec", lambda name: None)
     absent = {part.removeprefix("extra "): said.removeprefix("without ").split(", ")
               for part, (_, said) in _doctor(infoflow("doctor")).items() if part.startswith("extra ")}  # fmt: skip
     stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -205,12 +205,12 @@ def test_doctor_knows_every_extra_of_the_package(infoflow, monkeypatch):
 
 
 def test_doctor_says_what_an_absent_extra_is_for(infoflow, monkeypatch):
-    monkeypatch.setattr("infoflow.cli._checkup.find_spec", lambda name: None)
+    monkeypatch.setattr("infoflow.cli._doctor.find_spec", lambda name: None)
     answer = infoflow("doctor")
     assert _doctor(answer)["extra explore"] == ("absent", "without starlette, uvicorn, h11")
     advice = dict(line.split(": ", 1) for line in answer.out.split("\n\n")[1:])
     assert advice["extra explore"].endswith('infoflow explore MODEL. pip install "infoflow[explore]"')
-    assert "without it they are found by torch" in advice["extra faiss"]
+    assert "without it torch searches exactly" in advice["extra faiss"]
 
 
 def test_doctor_names_a_cache_that_cannot_be_written(infoflow, monkeypatch, tmp_path):

@@ -125,7 +125,7 @@ def test_heads_without_trees_says_what_to_do(infoflow, masked_lm, small, tmp_pat
     (tmp_path / "plain.txt").write_text("a dog sleeps .\nthe man sees a tree .\n" * 3)
     answer = infoflow("heads", masked_lm, "--corpus=plain.txt", *small[1:], "--no-control")
     assert answer.code == 0, answer.err
-    assert "give a .conllu file, grammar, or --parse" in answer.out
+    assert "use a .conllu file, grammar, or --parse" in answer.out
 
 
 def test_parsing_names_the_extra(infoflow, masked_lm, small, monkeypatch):

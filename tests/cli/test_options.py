@@ -17,7 +17,7 @@ NUMBERS = {  # option: a command that has it, and what fits
 }
 NONSENSE = ("-1", "1.5", "nan", "inf", "1e30", "1" * 20, "9" * 5000, "0x10", "true", "many", "1__0", "٣")
 OTHERS = {
-    "a setting inside a setting": (["study", "quick", "--set=training.updates.x=9"], "training.updates is one"),
+    "a setting inside a setting": (["study", "quick", "--set=training.updates.x=9"], "training.updates is a setting"),
     "two settings in one": (["study", "quick", "--set", "training.updates=5\nseeds=[3]"], "one setting at a time"),
     "a list nested thousands deep": (["study", "quick", f"--set=seeds={'[' * 3000}{']' * 3000}"], "a plain value"),
     "a number of thousands of digits": (["study", "quick", f"--set=training.updates={'9' * 5000}"], "a plain value"),
@@ -34,8 +34,11 @@ OTHERS = {
     "blank model": (["view", "  ", "a sentence"], "An argument must not be empty"),
     "empty option": (["study", "quick", "--out="], "--out must not be empty"),
     "empty value": (["study", "quick", "--out", ""], "--out must not be empty"),
-    "zero byte": (["analyze", "m", "--out=a\0b"], "--out must hold no control characters. Got one of number 0"),
-    "escape": (["report", "\x1b[31m"], "An argument must hold no control characters. Got one of number 27"),
+    "zero byte": (
+        ["analyze", "m", "--out=a\0b"],
+        "--out must hold no control characters. Got the character with code 0",
+    ),
+    "escape": (["report", "\x1b[31m"], "An argument must hold no control characters. Got the character with code 27"),
     "half a pair": (["study", "quick", "--out", "\udcff"], "--out must be UTF-8 text"),
     "a long choice": (["study", f"--log={'x' * 5000}"], "(5,"),
     "a number of thousands of digits, in a plan": (["study", "quick", f"--set=seeds=[{'9' * 5000}]"], "a plain value"),

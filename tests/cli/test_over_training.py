@@ -9,7 +9,7 @@ from support.checkpoint_series import as_snapshots
 pytestmark = pytest.mark.slow
 
 MISTAKES = {
-    "no source": ([], "Give at least one series of checkpoints"),
+    "no source": ([], "At least one series of checkpoints is needed"),
     "empty name": ([""], "must not be empty"),
     "no such folder": (["./nothing"], "No folder at ./nothing"),
     "folder without checkpoints": (["."], "holds no checkpoints"),
@@ -28,20 +28,20 @@ MISTAKES = {
     "names without a step": (["ODD"], "No step can be read from these names"),
     "step by hand that is none": (["LM", "--steps=checkpoint-4=soon"], "--steps takes NAME=STEP"),
     "step by hand of nothing": (["LM", "--steps=last=4"], "--steps names no checkpoint"),
-    "unknown table": (["LM", "--only=magic"], "--only knows no measure magic"),
-    "unknown table of a check": (["LM", "--check", "--only=magic"], "--only knows no measure magic"),
-    "unknown heavy table of a check": (["LM", "--check", "--heavy=magic"], "--heavy knows no measure magic"),
+    "unknown table": (["LM", "--only=magic"], "--only: unknown measure magic"),
+    "unknown table of a check": (["LM", "--check", "--only=magic"], "--only: unknown measure magic"),
+    "unknown heavy table of a check": (["LM", "--check", "--heavy=magic"], "--heavy: unknown measure magic"),
     "schedule of no heavy table": (["LM", "--check", "--heavy-steps=often"], "often"),
-    "no tokenizer": (["LM", "--check", "--tokenizer=nothing/there"], "--tokenizer must name"),
+    "no tokenizer": (["LM", "--check", "--tokenizer=nothing/there"], "--tokenizer must be"),
     "no device": (["LM", "--check", "--device=cuda:99"], "--device must name"),
     "unknown corpus": (["LM", "--corpus=nothing.txt"], "No corpus nothing.txt"),
-    "setting of a study": (["LM", "--set=model.width=3"], "the analysis only"),
-    "unknown heavy table": (["LM", "--heavy=magic"], "--heavy knows no measure magic"),
+    "setting of a study": (["LM", "--set=model.width=3"], "only changes settings of the analysis"),
+    "unknown heavy table": (["LM", "--heavy=magic"], "--heavy: unknown measure magic"),
     "heavy without a name": (["LM", "--heavy=,"], "--heavy takes names"),
     "unknown schedule": (["LM", "--heavy=head_entropy", "--heavy-steps=often"], "often"),
     "schedule beyond the training": (["LM", "--heavy=head_entropy", "--heavy-steps=0,999"], "999"),
     "no step of a schedule": (["LM", "--heavy=head_entropy", "--heavy-steps=linear:0"], "linear"),
-    "unknown reference": (["LM", "--reference=best"], "--reference knows final, previous, initial. Got best"),
+    "unknown reference": (["LM", "--reference=best"], "--reference must be among final, previous, initial. Got best"),
     "reference without a name": (["LM", "--reference=,"], "--reference takes names"),
     "no process": (["LM", "--jobs=0"], "--jobs must be at least 1"),
     "processes that are no number": (["LM", "--jobs=many"], "--jobs"),
@@ -76,7 +76,7 @@ def test_tables_checks_and_paths_are_shown(infoflow, folder: Path, other_series:
     answer = infoflow("over-training", "LM", *small, "--tables=head_confidence")
     assert answer.code == 0
     assert "checkpoint-13 lies far from both neighbours" in answer.out
-    assert "10 checkpoints, 1 of them left out." in answer.out
+    assert "10 checkpoints, 1 of them excluded." in answer.out
     assert "head_confidence_over_training" in answer.out
     assert "Report: runs/over-training-LM/report.html" in answer.out
     assert "checkpoint-13" in answer.err
@@ -88,8 +88,11 @@ def test_a_lost_checkpoint_is_told_by_the_exit_code(infoflow, folder: Path, smal
     shutil.rmtree(home / "step-00000002")
     answer = infoflow("over-training", "kept", *small, "--check")
     assert answer.code == 3
-    assert "3 checkpoints, 0 of them left out." in answer.out
-    assert "Left out, since they are not what was written:\nstep-00000002: its training kept it" in answer.err
+    assert "3 checkpoints, 0 of them excluded." in answer.out
+    assert (
+        "These checkpoints differ from what was written and are left out:\nstep-00000002: its training kept it"
+        in answer.err
+    )
 
 
 def test_checks_fetch_no_corpus(infoflow, folder: Path, monkeypatch) -> None:
@@ -99,10 +102,10 @@ def test_checks_fetch_no_corpus(infoflow, folder: Path, monkeypatch) -> None:
     monkeypatch.setattr("infoflow.corpus._tatoeba.tatoeba_folder", fetched)
     answer = infoflow("over-training", "LM", "--check")
     assert answer.code == 0, answer.err
-    assert answer.out.splitlines()[0] == "10 checkpoints, 0 of them left out."
+    assert answer.out.splitlines()[0] == "10 checkpoints, 0 of them excluded."
 
 
 def test_checks_alone(infoflow, folder: Path, small: list[str]) -> None:
     answer = infoflow("over-training", "LM", "--check", *small)
     assert answer.code == 0
-    assert answer.out.splitlines()[0] == "10 checkpoints, 0 of them left out."
+    assert answer.out.splitlines()[0] == "10 checkpoints, 0 of them excluded."

@@ -94,7 +94,7 @@ def test_minimal_pairs(infoflow, causal_lm, no_drawing, tmp_path):
         (["--task=sintax"], 'No task "sintax"'),
         (["--task=coreference"], "The task coreference needs the column entity"),
         (["--task=upos", "--probe=foo"], "probing.probes must be among linear, mlp"),
-        (["--task=upos", "--only=probe_trees"], "--only knows no table probe_trees of these probes"),
+        (["--task=upos", "--only=probe_trees"], "--only has no table probe_trees of these probes"),
         (["--task=upos,length", "--corpus=grammar:2"], "leaves none for the part"),
         (["--task=minimal-pairs"], "minimal-pairs needs pairs of an acceptable and another sentence"),
         (["--task=ner-spans", "--corpus=a.tsv", "--test=b.tsv"], "No corpus b.tsv"),

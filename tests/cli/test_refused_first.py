@@ -19,7 +19,9 @@ def test_a_curve_of_pruned_models_goes_on_after_an_interruption(infoflow, masked
 
     command = ["prune", masked_lm, "--keep=2,3", "--corpus=grammar:60", "--sentences=40", "--out=curve"]
     with monkeypatch.context() as patched:
-        patched.setattr("infoflow.pruning._prune_to_each._random", interrupted)  # behind the last of the smaller models
+        patched.setattr(
+            "infoflow.subjects.pruning.measures._prune_to_each._random", interrupted
+        )  # behind the last of the smaller models
         assert infoflow(*command).code == 130
     assert {path.name for path in (tmp_path / "curve").iterdir()} >= {"keep-2", "keep-3"}
     again = infoflow(*command)
@@ -29,7 +31,9 @@ def test_a_curve_of_pruned_models_goes_on_after_an_interruption(infoflow, masked
 
 @pytest.mark.parametrize("place", ["zeros", "small/zeros", "small"])
 def test_a_masked_model_that_cannot_be_written_is_refused_first(infoflow, masked_lm, tmp_path, place, monkeypatch):
-    monkeypatch.setattr("infoflow.pruning._prune_to.rank_heads", lambda *_, **__: pytest.fail("heads were ranked"))
+    monkeypatch.setattr(
+        "infoflow.subjects.pruning.measures._prune_to.rank_heads", lambda *_, **__: pytest.fail("heads were ranked")
+    )
     (tmp_path / "zeros").mkdir()
     (tmp_path / "zeros" / "mine.txt").write_text("mine")
     answer = infoflow("prune", masked_lm, "--keep=3", "--corpus=grammar:60", "--out=small", f"--masked={place}")

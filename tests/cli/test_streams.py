@@ -68,7 +68,7 @@ def test_the_commands_own_code_is_the_programs(tmp_path) -> None:
 def test_results_on_a_full_disk_are_missed(tmp_path) -> None:
     answer = _shell(f"{_work(tmp_path)} >/dev/full", tmp_path)
     assert answer.returncode == 2
-    assert answer.stderr.endswith(b"Not all of the output could be written: No space left on device.\n")
+    assert answer.stderr.endswith(b"Some of the output could not be written: No space left on device.\n")
     assert (tmp_path / "finished").exists()
 
 

@@ -29,7 +29,7 @@ def test_seed_device_and_settings_change_the_plan(infoflow, plan, no_drawing, tm
         "--set", 'analysis.tables=["task_scores"]',
     )  # fmt: skip
     assert answer.code == 0, answer.err
-    assert "Not learned, so that layers and heads say little" in answer.out
+    assert "These models did not learn, so their layers and heads say little" in answer.out
     assert re.search(r"^  causal-lm/seed-3: loss [\d.]+, needed below [\d.]+$", answer.out, re.MULTILINE)
     written = json.loads((tmp_path / "runs" / "tiny" / "run.json").read_text())["plan"]
     assert written["seeds"] == [3, 4]

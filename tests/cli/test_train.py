@@ -90,10 +90,10 @@ def test_a_model_is_trained_on_and_what_does_not_go_together_is_refused(infoflow
 
     alone = infoflow("train", "masked-lm", f"--plan={plan}", "--extend-vocabulary=7", "--out=alone")
     assert alone.code == 2
-    assert "--extend-vocabulary adds tokens to a model that is there" in alone.err
+    assert "--extend-vocabulary adds tokens to an existing model" in alone.err
     kept = infoflow("train", "masked-lm", f"--plan={plan}", f"--start={model}", "--checkpoints=log:2", "--out=alone")
     assert kept.code == 2
-    assert "--checkpoints goes with a new model" in kept.err
+    assert "--checkpoints only applies to new models" in kept.err
     unfit = infoflow("train", "causal-lm", f"--plan={plan}", f"--start={model}", "--out=alone")
     assert unfit.code == 2
     assert "causal-lm trains a decoder with a language-model head" in unfit.err

@@ -58,7 +58,7 @@ def test_looks_inside_and_says_who_learned(infoflow, masked_lm, files):
     answer = infoflow("tune", masked_lm, *files, *arguments)
     assert answer.code == 0, answer.err
     assert not re.search("^(Measuring|Computing|Probing|Ablating)", answer.err, re.MULTILINE)
-    assert len(re.findall("^Looking inside .*: 100 %", answer.err, re.MULTILINE)) == 3
+    assert len(re.findall("^Comparing .* before and after tuning: 100 %", answer.err, re.MULTILINE)) == 3
     assert answer.err.count(" leaves out ") <= 2  # of the model and of the untrained one
     run = RunFolder.existing("run")
     for name in {*INSIDE, "tuning_allocation"}:
@@ -112,7 +112,7 @@ def test_says_what_is_not_known_inside(infoflow, masked_lm, files):
     assert infoflow("tune", masked_lm, *files, *short).code == 0
     answer = infoflow("tune", masked_lm, *files, *short, "--inside")
     assert answer.code == 0, answer.err
-    assert "is not recorded of seed 0" in answer.err
+    assert "were not recorded for seed 0" in answer.err
     assert "tuning_allocation" not in RunFolder.existing("run").tables
 
 
@@ -120,7 +120,7 @@ def test_says_what_is_not_known_inside(infoflow, masked_lm, files):
     ("arguments", "message"),
     [
         (["--inside", "--method=frozen"], "a frozen body does not change"),
-        (["--corpus=grammar:40"], "Give --inside too"),
+        (["--corpus=grammar:40"], "Add --inside"),
         (["--inside", "--corpus=nowhere.txt"], "nowhere.txt"),
     ],
 )
@@ -210,7 +210,7 @@ def test_test_texts_that_stand_in_training_are_told(infoflow, masked_lm, tmp_pat
     parts = [*(f"--{part}={part}.tsv" for part in ("train", "dev", "test")), "--label-column=2", "--text-column=3"]
     answer = infoflow("tune", masked_lm, *parts, "--rates=1e-3", "--seeds=0", "--epochs=1", "--out=run")
     assert answer.code == 0, answer.err
-    assert "3 of 10 test texts also stand in training, 1 more one word apart.\n" in answer.out
+    assert "3 of 10 test texts also stand in training, 1 more differ by one word.\n" in answer.out
     (row,) = RunFolder.existing("run").tables["task_leakage"].to_dict("records")
     assert row == {"task": tmp_path.name, "within": "train", "texts": 10, "same": 3, "near": 4}
 
@@ -266,10 +266,10 @@ def test_mistakes_are_told(infoflow, masked_lm, files):
         ([masked_lm, *files, "--rates=fast"], "--rates takes numbers"),
         ([masked_lm, *files, "--rates=-1"], "tune.learning_rates"),
         ([masked_lm, *files, "--set=tune.speed=3"], "tune.rank"),
-        ([masked_lm, *files, "--set=rank=3"], "settings of tune only"),
+        ([masked_lm, *files, "--set=rank=3"], "only changes settings of tune"),
         ([masked_lm, *files, "--examples=1000"], "at most the 80 training examples"),
         (["absent/model/x", *files], "No model folder"),
-        ([masked_lm, *untitled, "--task=../x"], "stay in the run"),
+        ([masked_lm, *untitled, "--task=../x"], "be a valid folder name"),
         ([masked_lm, *untitled, f"--task={'x' * 101}"], "1 to 100 characters"),
         ([masked_lm, *files, "--tags=pos"], "tags names the column"),
         ([masked_lm, *files, "--seeds=\u0661"], "--seeds takes whole numbers"),

@@ -72,7 +72,7 @@ def test_words_of_a_table_are_in_the_column_that_is_named(infoflow, folder, tmp_
     answer = infoflow("view", folder, "house", "--words=own.csv", "--text-column=said", "--log=plain")
     assert answer.code == 0, answer.err
     answer = infoflow("view", folder, "the house", "--text-column=said", "--log=plain")
-    assert (answer.code, "No --words was given" in answer.err) == (2, True)
+    assert (answer.code, "Got no --words" in answer.err) == (2, True)
 
 
 def test_static_vectors_have_words_and_no_attention(infoflow, matched_models, tmp_path):

@@ -58,7 +58,7 @@ def test_a_text_that_is_not_the_words_is_noted(write):
         assert "# text" not in Notes.said
         other = write("b.conllu", GOOD.replace("Geh zum Haus.\n", "Lauf!\n"))
         assert Corpus.from_conllu(other)[0].text == "Geh zum Haus."
-    assert "b.conllu: the # text of 1 sentences is not their words" in Notes.said
+    assert "b.conllu: the # text of 1 sentences differs from their words" in Notes.said
 
 
 def test_windows_line_ends_and_a_tree_out_of_order(write):
@@ -69,16 +69,16 @@ def test_windows_line_ends_and_a_tree_out_of_order(write):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (line() + "\n2 x spaces\n", r"line 3: a CoNLL-U word has 10 tab-separated fields, 1 found"),
-        (line("2"), 'line 1: word id 1 was expected, "2" found'),
-        (line("1") + line("1"), 'line 2: word id 2 was expected, "1" found'),
-        (line("x-y"), "word id 1 was expected"),
-        (line(head="2"), r'line 1: HEAD must lie in 0\.\.1 \(0: root\), "2" found'),
-        (line(head="_"), '"_" found'),
-        (line("1", head="2") + line("2", head="1"), "line 1: the heads of word 1 go round in a circle"),
-        (line("1", head="0") + line("2", head="2"), "line 2: the heads of word 2 go round in a circle"),
+        (line() + "\n2 x spaces\n", r"line 3: a CoNLL-U word has 10 tab-separated fields. Got 1"),
+        (line("2"), 'line 1: expected word id 1. Got "2"'),
+        (line("1") + line("1"), 'line 2: expected word id 2. Got "1"'),
+        (line("x-y"), "expected word id 1"),
+        (line(head="2"), r'line 1: HEAD must lie in 0\.\.1 \(0: root\). Got "2"'),
+        (line(head="_"), 'Got "_"'),
+        (line("1", head="2") + line("2", head="1"), "line 1: the heads of word 1 form a cycle"),
+        (line("1", head="0") + line("2", head="2"), "line 2: the heads of word 2 form a cycle"),
         (line(form=""), "line 1: the FORM field is empty"),
-        ("", "holds no sentence"),
+        ("", "has no sentence"),
     ],
 )
 def test_malformed_lines(write, rows, message):

@@ -109,7 +109,9 @@ def test_split_shares(duplicated, validation, test):
 
 
 def test_split_of_too_few_sentences(write):
-    with pytest.raises(UserError, match=r"(?s)too few sentences \(1\) for a .* alike ones stay together.*Give more"):
+    with pytest.raises(
+        UserError, match=r"(?s)too few sentences \(1\) for a .* similar ones stay in the same part.*Use a more varied"
+    ):
         Corpus.from_text(write("a.txt", "one\n")).split()
 
 

@@ -80,7 +80,7 @@ def told():
     file = io.StringIO()
     with use_display(make_display("plain")) as display:
         display._file = file  # type: ignore[attr-defined]
-        yield lambda: [line for line in file.getvalue().splitlines() if "is made again" in line]
+        yield lambda: [line for line in file.getvalue().splitlines() if "is recreated" in line]
 
 
 @pytest.fixture
@@ -230,10 +230,10 @@ def test_without_locks_work_goes_on(tmp_path, monkeypatch):
 def test_a_cache_that_cannot_be_written_names_the_variable(write, tmp_path, small_batches, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("INFOFLOW_CACHE", str(tmp_path / "file"))
-    with pytest.raises(UserError, match="Point INFOFLOW_CACHE to a folder"):
+    with pytest.raises(UserError, match="Set INFOFLOW_CACHE to a writable folder"):
         Corpus.from_text(write("a.txt", TEXT))
     monkeypatch.setenv("INFOFLOW_CACHE", "~no-such-user-here/x")
-    with pytest.raises(UserError, match="Let INFOFLOW_CACHE name one"):
+    with pytest.raises(UserError, match="Set INFOFLOW_CACHE to a writable folder"):
         Corpus.from_text(write("a.txt", TEXT))
 
 

@@ -69,11 +69,11 @@ def test_a_column_names_documents(write, kind):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["x", "y", "x"], r'must follow each other\. "x" comes a second time'),
-        (["x", None, "y"], "2: must name the document"),
-        (["x", "", "y"], "2: must name the document"),
-        (["x", float("nan"), "y"], "2: must name the document"),
-        (["x", ["y"], "y"], "2: must name the document"),
+        (["x", "y", "x"], r'must be consecutive\. "x" occurs again'),
+        (["x", None, "y"], "2: the document column must not be empty"),
+        (["x", "", "y"], "2: the document column must not be empty"),
+        (["x", float("nan"), "y"], "2: the document column must not be empty"),
+        (["x", ["y"], "y"], "2: the document column must not be empty"),
         (["x", "y"], "Got 2 for 3 sentences"),
     ],
 )
@@ -85,13 +85,13 @@ def test_documents_that_are_none(names, message):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("grammar", {"documents": True}, "grammar says nowhere where its documents begin"),
-        ("a.tagged", {"documents": True}, "says nowhere"),
-        ("a.tsv", {"documents": True}, "says nowhere"),
+        ("grammar", {"documents": True}, "grammar does not mark documents"),
+        ("a.tagged", {"documents": True}, "does not mark documents"),
+        ("a.tsv", {"documents": True}, "does not mark documents"),
         ("a.csv", {"documents": True, "text_column": "said"}, "--document-column NAME"),
         ("a.csv", {"document_column": "page", "text_column": "said"}, "has no column page"),
-        ("a.txt", {"document_column": "page"}, "has no columns to name"),
-        ("a.tsv", {"lines": "paragraphs"}, "holds sentences already"),
+        ("a.txt", {"document_column": "page"}, "has no columns"),
+        ("a.tsv", {"lines": "paragraphs"}, "already contains sentences"),
         ("a.csv", {"text_column": "said", "translation_column": "book", "lines": "paragraphs"}, "have a translation"),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from infoflow.corpus import GrammarConfig, GrammarRates, generate_grammar
-from infoflow.corpus._grammar import _target as target
+from infoflow.corpus._grammar import _generate as target
 from infoflow.corpus._grammar import make_lexicon
 from infoflow.foundation import UserError
 
@@ -319,7 +319,7 @@ def test_lengths_are_those_of_written_sentences(corpus):
 
 
 def test_errors():
-    with pytest.raises(UserError, match=r"1 to 100,000,000 sentences, a whole number\. Got 0"):
+    with pytest.raises(UserError, match=r"a whole number from 1 to 100,000,000\. Got 0"):
         generate_grammar(0)
     with pytest.raises(UserError, match=r"vocabulary must be at least 100\. Got 3"):
         generate_grammar(1, config=GrammarConfig(vocabulary=3))

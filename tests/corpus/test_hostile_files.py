@@ -106,7 +106,7 @@ def test_the_hub_without_a_name(name):
 
 @pytest.mark.parametrize("size", ["9" * 5000, "0", "-1", "1.5", "", "nan", "1e3", "٣", "999999999999"])
 def test_sizes_of_the_grammar(size):
-    with pytest.raises(UserError, match=r"grammar:SIZE|has 1 to 100,000,000 sentences") as error:
+    with pytest.raises(UserError, match=r"grammar:SIZE|from 1 to 100,000,000") as error:
         load_corpus(f"grammar:{size}")
     assert len(str(error.value)) < 400
 
@@ -116,7 +116,7 @@ def test_sizes_of_the_grammar(size):
 def test_numbers_of_a_treebank(write, value, field):
     cells = ["1", "x", "x", "X", "_", "_", "0", "root", "_", "_"]
     cells[field] = value
-    with pytest.raises(UserError, match=r"line 1: (word id 1 was expected|HEAD must lie)") as error:
+    with pytest.raises(UserError, match=r"line 1: (expected word id 1|HEAD must lie)") as error:
         load_corpus(write("a.conllu", "\t".join(cells) + "\n"))
     assert len(str(error.value)) < 500
 
@@ -124,7 +124,7 @@ def test_numbers_of_a_treebank(write, value, field):
 @pytest.mark.parametrize("identifier", ["9" * 5000 + "-" + "9" * 5000, "1-" + "9" * 5000, "1." + "9" * 5000])
 def test_ranges_of_a_treebank(write, identifier):
     rest = "\tx\tx\tX\t_\t_\t0\troot\t_\t_\n"
-    with pytest.raises(UserError, match="word id 1 was expected"):
+    with pytest.raises(UserError, match="expected word id 1"):
         load_corpus(write("a.conllu", identifier + rest + "1" + rest))
 
 
@@ -145,6 +145,6 @@ def test_a_file_that_changes_while_it_is_read(write, monkeypatch, small_batches,
         return found
 
     monkeypatch.setattr("infoflow.corpus._corpus.file_digest", and_then_written)
-    with pytest.raises(UserError, match="has changed while it was read"):
+    with pytest.raises(UserError, match="changed while it was read"):
         Corpus.from_text(path)
     assert list((cache / "corpora").iterdir()) == []

@@ -119,7 +119,7 @@ def test_parquet_by_another_name_is_parquet(name, write):
 
 
 def test_spreadsheets_by_the_name_of_parquet_are_spreadsheets(write):
-    with pytest.raises(UserError, match=r"no Parquet file.*it is a zip archive or a document of Word, Excel"):
+    with pytest.raises(UserError, match=r"not a Parquet file.*it is a zip archive or a document of Word, Excel"):
         load_corpus(write("a.parquet", b"PK\x03\x04\x00\x00 more"), text_column="text")
 
 
@@ -214,7 +214,7 @@ def test_the_word_stands_behind_the_column_that_numbers_it(write):
     assert load_corpus(write("comment.conll", files["comment"]))[1].words == ["#"]
     assert load_corpus(write("2012.conll", files["2012"]))[0].tags["tag"] == ["(1)", "-"]
     tagged = write("a.tagged", "1\tX\n2\tX\n\n")
-    with pytest.raises(UserError, match=r"(?s)column 1 holds numbers, not words.*1 ⇥ X.*word=2"):
+    with pytest.raises(UserError, match=r"(?s)column 1 has numbers, not words.*1 ⇥ X.*word=2"):
         Corpus.from_tagged(tagged)
     assert Corpus.from_tagged(write("b.tagged", "1\tJohn\tX\n\n"), word=2)[0].words == ["John"]
 
@@ -243,5 +243,5 @@ def test_encodings_that_may_be_meant_show_what_a_line_would_say(encoding, write)
 
 
 def test_no_encoding_is_named_where_none_reads_right(write):
-    with pytest.raises(UserError, match="Convert it to UTF-8 from the encoding that it was written in"):
+    with pytest.raises(UserError, match="Convert it to UTF-8 from its original encoding"):
         load_corpus(write("a.txt", b"abc \x81\xfe\xff\x9d\x81 def\n"))

@@ -219,7 +219,7 @@ def test_what_never_ends_is_given_up(what, endless, tmp_path, monkeypatch):
 def test_a_trickle_is_given_up(html_index, tmp_path, monkeypatch):
     monkeypatch.setattr(index, "_PATIENCE", 0.0)
     monkeypatch.setattr(index, "_SLOWEST", 1e12)
-    with pytest.raises(NotOnIndex, match="comes too slowly"):
+    with pytest.raises(NotOnIndex, match="is too slow"):
         fetch_from_index("demo", NAME, SHA256, tmp_path / "got", PipSettings(indexes=(html_index,)), size=SIZE)
 
 

@@ -30,8 +30,8 @@ def test_digest_is_of_the_content(write):
     [
         (b"good\ncaf\xe9\n", r"a\.txt, line 2: not UTF-8 \(byte 0xe9 at position 3\)"),
         ("wide".encode("utf-16"), r"a\.txt, line 1: holds a zero byte"),
-        (b"", "holds no sentence"),
-        (b"\n \n\n", r"holds no sentence \(3 lines without one\)"),
+        (b"", "has no sentence"),
+        (b"\n \n\n", r"has no sentence \(3 lines without one\)"),
         (gzip.compress(b"text\n" * 999, mtime=0)[:-9], "damaged gzip"),
     ],
 )
@@ -67,5 +67,5 @@ def test_table_of_two_columns(write):
 
 
 def test_table_with_a_short_line(write):
-    with pytest.raises(UserError, match=r"pairs\.tsv, line 2: 2 tab-separated columns are needed, 1 found"):
+    with pytest.raises(UserError, match=r"pairs\.tsv, line 2: 2 tab-separated columns are needed. Got 1"):
         Corpus.from_parallel(write("pairs.tsv", "a\tb\nlonely\n"))

@@ -256,7 +256,7 @@ def test_pairs_of_a_large_corpus_are_kept(monkeypatch, long_texts, cache):
 @pytest.mark.parametrize(
     ("documents", "options", "message"),
     [
-        ([0, 0, 0], {}, r"they need two at least\. Got one document"),
+        ([0, 0, 0], {}, r"they need at least two\. Got one document"),
         ([0, 0, 0], {"kind": "order", "lone": "random"}, "Got one document"),
         ([0, 0, 1], {"max_tokens": 4}, r"at least 5 tokens.* Got 4"),
         ([0, 0, 1], {"copies": 0}, "copies must be at least 1"),

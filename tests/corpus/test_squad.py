@@ -51,14 +51,14 @@ def test_blank_questions_and_answers_are_left_out(read):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[]", "SQuAD's format was expected"),
+        ("[]", "expected SQuAD's format"),
         ('{"data": [{"paragraphs": 3}]}', "no list paragraphs"),
-        (_squad({"question": "Where?"}), "answers were expected, or is_impossible"),
-        (_squad({"question": "Where?", "answers": []}), "answers were expected"),
+        (_squad({"question": "Where?"}), "expected answers or is_impossible"),
+        (_squad({"question": "Where?", "answers": []}), "expected answers"),
         (_squad({"question": 3, "answers": []}), "holds 3, not text"),
         (_squad({"question": "Where?", "answers": [{"text": "Oslo"}]}), "an answer is"),
         (_squad({"question": "Where?", "answers": [{"text": "Oslo", "answer_start": -1}]}), "an answer is"),
-        (_squad("Where?"), "an object was expected"),
+        (_squad("Where?"), "expected an object"),
         ('{"data": ', "not JSON"),
     ],
 )

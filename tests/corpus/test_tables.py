@@ -47,11 +47,11 @@ def test_a_named_column_of_every_kind_of_table(table):
 
 
 def test_a_table_without_a_named_column_is_refused_with_its_columns(table):
-    with pytest.raises(UserError, match=r"must be named[^\n]*\n[^\n]*id, en, fr[^\n]*--text-column"):
+    with pytest.raises(UserError, match=r"name the column of its sentences[^\n]*\n[^\n]*id, en, fr[^\n]*--text-column"):
         load_corpus(table)
-    with pytest.raises(UserError, match=r"must be named[^\n]*\n[^\n]*id, en, fr"):
+    with pytest.raises(UserError, match=r"name the column of its sentences[^\n]*\n[^\n]*id, en, fr"):
         load_corpus(table, translation_column="fr")
-    with pytest.raises(UserError, match=r"has no column de\.\n[^\n]*id, en, fr\. Name that[^\n]*text_column="):
+    with pytest.raises(UserError, match=r"has no column de\.\n[^\n]*id, en, fr\. Name the column[^\n]*text_column="):
         load_corpus(table, text_column="de")
     with pytest.raises(UserError, match=r"two columns\. Got en for both"):
         load_corpus(table, text_column="en", translation_column="en")
@@ -105,7 +105,7 @@ def test_sentences_alone_and_missing_ones():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ([], "holds no sentence"),
+        ([], "has no sentence"),
         ([["a", "b"], "c"], "all pairs"),
         (["c", ("a", "b")], "all pairs"),
         ([("a", "b", "c")], "a pair has two entries"),
@@ -130,7 +130,7 @@ def test_what_is_no_corpus(source, message):
 def test_columns_named_in_vain(source, write, monkeypatch, tmp_path):
     write("lines.txt", "one\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="has no columns to name"):
+    with pytest.raises(UserError, match="has no columns"):
         load_corpus(source, text_column="text")
 
 
@@ -144,14 +144,14 @@ def test_two_aligned_files_are_no_tables(write):
 
 def test_tab_separated_pairs_need_no_header(write):
     assert pairs(load_corpus(write("a.tsv", "one\tun\ntwo\tdeux\n"))) == [("one", "un"), ("two", "deux")]
-    with pytest.raises(UserError, match="must be named"):
+    with pytest.raises(UserError, match="name the column of its sentences"):
         load_corpus(write("b.tsv", "source\ttarget\none\tun\n"))
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "text,label\none\n", "line 2: as many cells"),
+        ("a.csv", "text,label\none\n", "line 2: expected 2 cells"),
         ("a.csv", 'text,label\n"one,1\n', "not CSV"),
         ("a.csv", 'text,label\n"one"x,1\n', "not CSV"),
         ("a.csv", 'text,label\n"' + "one " * 40_000 + '",1\n', "not CSV"),
@@ -159,7 +159,7 @@ def test_tab_separated_pairs_need_no_header(write):
         ("a.csv", "text\nx\x00y\n", "zero byte"),
         ("a.csv", b"text\n\xff\n", "not UTF-8"),
         ("a.csv", "", r"Its columns: \(none\)"),
-        ("a.csv", "text,label\n", "holds no sentence"),
+        ("a.csv", "text,label\n", "has no sentence"),
         ("a.jsonl", '{"text": "one"}\n{"text": 2}\n', "a.jsonl, 2, column text: holds 2, not text"),
         ("a.jsonl", '{"text": "one"}\n["two"]\n', "an object"),
         ("a.jsonl", '{"text": "one"}\n{"text": \n', "line 2: not JSON"),
@@ -174,8 +174,8 @@ def test_tab_separated_pairs_need_no_header(write):
         ("a.json", "[1, 2]", "an object"),
         ("a.json", b"\xff\xfe[]", "not UTF-8"),
         ("a.json", "", "not JSON"),
-        ("a.parquet", "PAR1 nonsense PAR1", "no Parquet file"),
-        ("a.parquet", "", "no Parquet file"),
+        ("a.parquet", "PAR1 nonsense PAR1", "not a Parquet file"),
+        ("a.parquet", "", "not a Parquet file"),
     ],
 )  # fmt: skip
 def test_damaged_tables(write, name, content, message):

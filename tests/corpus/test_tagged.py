@@ -18,7 +18,7 @@ def test_supertags_bring_their_parts(write):
 
 
 def test_errors(write):
-    with pytest.raises(UserError, match=r"line 2: a word and 1 tag.*\(tag\), 1 field\(s\) found"):
+    with pytest.raises(UserError, match=r"line 2: expected a word and 1 tag.*\(tag\)\. Got 1 field\(s\)"):
         Corpus.from_tagged(write("a.tags", "the\tD\ndog\n"))
     with pytest.raises(UserError, match="cannot be called head"):
         Corpus.from_tagged(write("b.tags", "the\tD\n"), tags=("head",))

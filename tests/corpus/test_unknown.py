@@ -18,13 +18,13 @@ def words(*known: str, unk: str | None = "[UNK]", named: bool = True) -> PreTrai
 
 def test_a_tokenizer_that_knows_no_word_is_refused() -> None:
     for tokenizer in (words("die", "Katze"), words("die", "Katze", named=False)):
-        with pytest.raises(UserError, match="gives the same token for every word"):
+        with pytest.raises(UserError, match="produces the same token for every word"):
             Corpus.from_sentences(TEXTS, "c").encode(tokenizer)
 
 
 def test_a_tokenizer_that_gives_no_token_is_refused() -> None:
     nothing = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), model_max_length=16)
-    with pytest.raises(UserError, match="gives no token for any sentence"):
+    with pytest.raises(UserError, match="produces no tokens"):
         Corpus.from_sentences(TEXTS, "c").encode(nothing)
 
 

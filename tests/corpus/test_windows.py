@@ -38,7 +38,7 @@ def test_every_sentence_is_in_one_window_and_only_long_ones_exceed_the_budget(le
 
 
 def test_no_room_for_two_sentences():
-    with pytest.raises(UserError, match=r"room for two sentences: at least 2 tokens\. Got 1"):
+    with pytest.raises(UserError, match=r"must fit two sentences: at least 2 tokens\. Got 1"):
         windows(np.array([1]), np.array([0]), 1)
 
 

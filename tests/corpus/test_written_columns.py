@@ -54,7 +54,7 @@ def test_a_part_without_references_is_read_with_a_note(tmp_path):
     with use_display(Notes()):
         corpus = Corpus.from_table(path, text="body", translation="subject", references="others")
     assert corpus[0].references == []
-    assert "has no column others: there is one text to write for each" in Notes.said
+    assert "has no column others: each example has a single reference" in Notes.said
 
 
 @pytest.mark.parametrize("reader", ["table", "frame", "dataset"])
@@ -74,9 +74,9 @@ def test_answers_and_where_they_begin(tmp_path, reader):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"answers": ["Norway"], "start": []}, "Got 1 answers and 0 places"),
-        ({"answers": ["Norway"], "start": ["x"]}, "characters from 0 were expected"),
-        ({"answers": ["Norway"], "start": [-1]}, "characters from 0 were expected"),
+        ({"answers": ["Norway"], "start": []}, "Got 1 answers and 0 offsets"),
+        ({"answers": ["Norway"], "start": ["x"]}, "expected character offsets from 0"),
+        ({"answers": ["Norway"], "start": [-1]}, "expected character offsets from 0"),
         ({"answers": [3], "start": [1]}, "holds 3, not text"),
     ],
 )

@@ -104,7 +104,8 @@ def test_answers_are_those_of_the_experiment():
 
 
 def test_questions_named_in_guides_are_those_of_the_report():
-    asked = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/infoflow/report").rglob("*.py"))
+    paths = [path for path in (ROOT / "src/infoflow").rglob("*.py") if {"report", "figures"} & {*path.parts}]
+    asked = "".join(path.read_text(encoding="utf-8") for path in paths)
     for name in ("when", "looking-up"):
         questions = re.findall(r"\*([A-Z][^*]+\?)\*", guide(name).replace("\n", " "))
         assert questions

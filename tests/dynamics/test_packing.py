@@ -9,10 +9,10 @@ import torch
 from training.tiny import tiny_data, tiny_model
 
 from infoflow.dynamics import FlatParameters, evaluation_set, pass_gradients
-from infoflow.dynamics._packing import _ALIGNMENT, PackReader, packed
-from infoflow.dynamics._passes import passes_of
 from infoflow.models import load_model
 from infoflow.objectives import UNSUPERVISED, Batch, CausalLM, MaskedLM, Translation
+from infoflow.subjects.allocation.measures._packing import _ALIGNMENT, PackReader, packed
+from infoflow.subjects.allocation.measures._targets import passes_of
 
 OBJECTIVES = [MaskedLM(), CausalLM(), Translation()]
 READERS = [PackReader(module="a", causal=False), PackReader(module="b", causal=True)]

@@ -212,9 +212,9 @@ def test_who_does_not_fit_is_refused(folder, start):
     invitation["versions"]["torch"] = "1.0"
     path.write_text(json.dumps(invitation))
     path.chmod(0o600)
-    _refused(folder, start, "has another version of torch than the study")
+    _refused(folder, start, "has a different version of torch from the study")
     path.chmod(0o644)
-    _refused(folder, start, "must be readable by you alone")
+    _refused(folder, start, "must be readable only by you")
 
 
 def test_nobody_without_the_certificate_gets_in(folder):
@@ -242,7 +242,7 @@ def test_nobody_without_the_certificate_gets_in(folder):
         ("tcp://192.0.2.1:8786", "is not encrypted"),
         ("tcp://127.0.0.1:9", "no scheduler answers"),
         ("listen:0.0.0.0", "not all of them"),
-        ("listen:203.0.113.7", "cannot be listened at"),
+        ("listen:203.0.113.7", "cannot listen at"),
         ("listen:here:99999", "listen:HOST:PORT"),
         ("nowhere.json", 'a scheduler file. Got "nowhere.json"'),
     ],
@@ -303,7 +303,7 @@ def test_a_cluster_that_runs_already_and_dies(folder, cluster, tmp_path):
     scheduler.kill()
     _, errors = first.communicate(timeout=60)
     assert first.returncode == 1
-    assert "scheduler is gone" in errors
+    assert "Lost the cluster's scheduler" in errors
     _, alive = psutil.wait_procs(children, timeout=5)
     assert alive == []
     _, file = _outside(cluster, tmp_path, "--no-nanny")

@@ -68,5 +68,5 @@ def test_a_lost_scheduler_is_told(folder):
     from infoflow.foundation import UserError
 
     run = _following(folder, a=("cancelled", None))
-    with pytest.raises(UserError, match="scheduler is gone"):
+    with pytest.raises(UserError, match="Lost the cluster's scheduler"):
         run.note(run.ended())

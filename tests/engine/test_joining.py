@@ -114,11 +114,11 @@ def test_versions_that_change_numbers_are_refused():
     assert here.refusal(here) == ""
     assert here.refusal(replace(here, processor="another")) == ""
     for name in ("infoflow", "python", "torch"):
-        assert f"another version of {name}" in here.refusal(replace(here, **{name: "0.0"}))
-    assert "another code of infoflow" in here.refusal(replace(here, code="0"))
+        assert f"a different version of {name}" in here.refusal(replace(here, **{name: "0.0"}))
+    assert "a different infoflow code" in here.refusal(replace(here, code="0"))
     for name in ("numpy", "scipy", "scikit-learn", "transformers", "tokenizers"):
         other = replace(here, libraries={**here.libraries, name: "0.0"})
-        assert f"another version of {name} than the study: 0.0, not" in here.refusal(other)
+        assert f"a different version of {name} from the study: 0.0, not" in here.refusal(other)
 
 
 def test_without_a_study_the_worker_says_how_to_start_one(folder):

@@ -95,7 +95,7 @@ def test_each_exit_is_told_and_the_others_results_are_kept(folder):
     assert "4 times" in endings["killed"].text
     assert "fewer --processes" in endings["killed"].text
     assert endings["again"].facts == {"deaths": 3}
-    assert sum("is started again" in note for note in notes) == 3 + 3
+    assert sum("is restarted" in note for note in notes) == 3 + 3
     with pytest.raises(UserError, match=r"(?s)bug bug: ValueError: x is 3.*Its log: .*bug.log.*user error user: --x"):
         check_endings(graph, endings)
 
@@ -130,7 +130,7 @@ def test_an_error_in_the_study_stops_the_stages(folder):
 
     with pytest.raises(ZeroDivisionError):
         run(graph, fail)
-    assert told[-1] == "Stopping: running stages save. Once more stops at once."
+    assert told[-1] == "Stopping: running stages save their state. Press Ctrl-C again to stop at once."
     assert (Path(folder) / "a.state").exists()
     assert "Stopped after update" in (Path(folder) / "work/logs/a.log").read_text()
 
@@ -153,7 +153,7 @@ def test_stages_share_devices_evenly(folder, monkeypatch):
 def test_what_this_machine_does_not_have_is_told(folder):
     from infoflow.foundation import UserError
 
-    with pytest.raises(UserError, match="look a asks for 1 GPU, and this machine offers 0"):
+    with pytest.raises(UserError, match="look a needs 1 GPU, and this machine offers 0"):
         run([Toy(folder=folder, key="a", action="look", resources={"GPU": 1.0})], devices=())
 
 
@@ -242,7 +242,7 @@ def test_a_stopped_or_killed_study_leaves_nothing_and_goes_on(folder, tmp_path, 
     output, _ = study.communicate(timeout=20)
     wait_until_gone(processes, 5)
     if number == signal.SIGINT:
-        assert "Stopping: running stages save. Once more stops at once." in output
+        assert "Stopping: running stages save their state. Press Ctrl-C again to stop at once." in output
     before = {key: state(folder, key) for key in "ab"}
     assert all(0 < before[key]["update"] < 150 for key in "ab")
     again = start(tmp_path, folder, 150)
@@ -353,7 +353,7 @@ def test_of_two_processes_at_one_stage_one_waits_and_finds_it_done(folder):
         notes.close()
     assert results == [{"value": counted(60), "updates": 60}] * 2
     assert state(folder, "a")["starts"] == 1
-    assert any("which is still at it" in message.get("text", "") for message in told)
+    assert any("which is running this stage" in message.get("text", "") for message in told)
 
 
 def test_without_fork_processes_are_spawned(folder, monkeypatch):

@@ -66,7 +66,7 @@ def test_a_study_that_ends_without_its_worker_is_no_success(folder, invitation, 
         raise Unreachable("the port is mute")
 
     monkeypatch.setattr(_worker, "serve", gone)
-    with pytest.raises(UserError, match="ended without this worker, which could not reach it: the port is mute"):
+    with pytest.raises(UserError, match="ended before this worker could reach it: the port is mute"):
         worker(folder, jobs=1, patience="0s")
 
 
@@ -97,7 +97,7 @@ def test_a_certificate_from_tomorrow_says_that_the_clock_is_wrong(invitation, tm
         address = f"tls://127.0.0.1:{listener.getsockname()[1]}"
         thread = threading.Thread(target=_greet, args=(listener, context))
         thread.start()
-        with pytest.raises(Unreachable, match="certificate is not valid yet: set the clock"):
+        with pytest.raises(Unreachable, match="certificate is not valid yet: correct the clock"):
             _worker.serve(replace(invitation, address=address, certificate=certificate, key=key), 1, ())
         thread.join()
 
@@ -121,14 +121,14 @@ def test_a_folder_that_others_may_change_is_not_worked_in(folder, invitation, en
         os.chown(path, 12345, -1)
     else:
         pytest.skip("only root gives files away")
-    with pytest.raises(UserError, match="A worker runs what the folder holds"):
+    with pytest.raises(UserError, match="A worker runs the folder's contents"):
         worker(folder, jobs=1, patience="0s")
 
 
 @pytest.mark.parametrize("name", ["certificate", "key"])
 def test_a_damaged_certificate_is_no_reason_to_try_again(folder, invitation, name):
     replace(invitation, **{name: "nothing of the kind"}).write(folder)
-    with pytest.raises(UserError, match="its certificate and key make no sense"):
+    with pytest.raises(UserError, match="its certificate and key are invalid"):
         worker(folder, jobs=1, patience="60s")
 
 
@@ -202,7 +202,7 @@ def test_a_study_goes_on_when_the_network_fails(folder, fault, monkeypatch):
     assert broken
     assert {ending.facts["value"] for ending in endings.values()} == {counted(600)}
     assert process.returncode == 0
-    assert fault == "mute" or "The study cannot be reached: the connection broke off" in errors
+    assert fault == "mute" or "The study cannot be reached: the connection was lost" in errors
 
 
 @pytest.mark.slow

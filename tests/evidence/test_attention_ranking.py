@@ -10,10 +10,10 @@ from retrieval.tiny_arms import tiny_arm, tiny_world
 from scipy.stats import spearmanr
 
 from infoflow.evidence import attention_ranking, fact_inputs
-from infoflow.evidence._evidence_ablation import heads_by_copying
-from infoflow.evidence._ranked_candidates import candidate_passages, prior_scores
 from infoflow.foundation import UserError
 from infoflow.models import load_model
+from infoflow.subjects.retrieval.measures._attention_ranking import candidate_passages, prior_scores
+from infoflow.subjects.retrieval.measures._evidence_ablation import heads_by_copying
 
 
 def test_candidates_are_the_gold_passage_those_near_it_and_others():

@@ -90,7 +90,7 @@ def test_too_few_updates_or_a_number_that_never_changes_say_nothing() -> None:
 
 def test_two_rows_about_one_number_are_told() -> None:
     course = course_of({"a": {"utility": RISING, "log_likelihood": RISING, "p1": WAVE}})
-    with pytest.raises(UserError, match="Got some twice"):
+    with pytest.raises(UserError, match="Got duplicates"):
         later_answers(pd.concat([course, course]))
 
 

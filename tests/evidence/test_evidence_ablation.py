@@ -7,11 +7,11 @@ from evidence.sharp_reader import facts_of_kind, inputs_of, sharp_reader
 from retrieval.tiny_arms import tiny_world
 
 from infoflow.evidence import answer_log_probabilities, evidence_ablation, fact_inputs
-from infoflow.evidence._evidence_ablation import ablated_answers, heads_by_copying, random_heads
-from infoflow.evidence._evidence_heads import copy_scores
 from infoflow.foundation import UserError
 from infoflow.heads import ablate, all_heads
 from infoflow.models import load_model
+from infoflow.subjects.retrieval.measures._evidence_ablation import ablated_answers, heads_by_copying, random_heads
+from infoflow.subjects.retrieval.measures._evidence_heads import copy_scores
 
 
 def test_answers_equal_those_of_one_set_at_a_time():

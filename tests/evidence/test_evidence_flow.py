@@ -19,12 +19,18 @@ from infoflow.evidence import (
     evidence_flow,
     fact_inputs,
 )
-from infoflow.evidence._edges import KNOCK_OUTS, edges, random_edges
-from infoflow.evidence._knock_out import answers_without_edges, knock_outs, removals
-from infoflow.evidence._places import at, last_token, random_word
-from infoflow.evidence._tracing import Restored, mention_noise, mentions, subject_noise, traced_answers
 from infoflow.foundation import UserError
 from infoflow.models import load_model, tap, without_token
+from infoflow.subjects.retrieval.measures._edges import KNOCK_OUTS, edges, random_edges
+from infoflow.subjects.retrieval.measures._evidence_flow import (
+    Restored,
+    mention_noise,
+    mentions,
+    subject_noise,
+    traced_answers,
+)
+from infoflow.subjects.retrieval.measures._knock_out import answers_without_edges, knock_outs, removals
+from infoflow.subjects.retrieval.measures._places import at, last_token, random_word
 
 NUM_LAYERS = 2
 ALL = frozenset(range(NUM_LAYERS))

@@ -8,9 +8,9 @@ from evidence.sharp_reader import facts_of_kind, inputs_of, sharp_reader
 from retrieval.tiny_arms import tiny_arm, tiny_reader, tiny_world
 
 from infoflow.evidence import TokenPart, attention_shares, evidence_heads, fact_blocks, fact_inputs
-from infoflow.evidence._evidence_heads import copy_scores, head_readings
 from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.models import load_model, tap
+from infoflow.subjects.retrieval.measures._evidence_heads import copy_scores, head_readings
 
 
 def readings_by_hand(reader, inputs, row):
@@ -78,7 +78,7 @@ def test_shares_of_the_specification():
     none = attention_shares(weights, np.zeros((1, 6), dtype=bool))
     assert (none.share == 0).all()
     assert np.isnan(none.relative).all()
-    with pytest.raises(UserError, match="one size of tokens"):
+    with pytest.raises(UserError, match="the same number of tokens"):
         attention_shares(weights, np.ones((1, 5), dtype=bool))
 
 
@@ -204,5 +204,5 @@ def test_what_cannot_be_asked_is_said():
     world, tokenizer, _ = tiny_world()
     with pytest.raises(UserError, match="facts must be at least 1"):
         evidence_heads(tiny_reader(), world, tokenizer, facts=0)
-    with pytest.raises(UserError, match="no masked LM"):
+    with pytest.raises(UserError, match="not a masked LM"):
         evidence_heads(tiny_reader().bert, world, tokenizer)

@@ -8,8 +8,9 @@ import pytest
 from infoflow.architectures import ModelConfig, build
 from infoflow.corpus import FactConfig, Vocabulary, generate_facts
 from infoflow.evidence import attention_ranking, evidence_ablation, evidence_flow, evidence_heads, knowledge
-from infoflow.objectives import make_objective, retrieval_model
+from infoflow.objectives import make_objective
 from infoflow.retrieval import Library, Passages, build_retriever, retriever_config
+from infoflow.subjects.retrieval.objectives import retrieval_model
 
 pytestmark = pytest.mark.slow
 

@@ -61,9 +61,9 @@ def test_documents_differ_as_they_should():
     found = [world.gold(world.facts[one.fact]) for one in world.questions(facts)]
     same = fact_inputs(world, tokenizer, facts, "retrieved", passages=found)
     assert np.array_equal(same.input_ids, inputs_of("gold", ("trained",)).input_ids)
-    with pytest.raises(UserError, match="passages must be given"):
+    with pytest.raises(UserError, match="passages are needed"):
         inputs_of("retrieved")
-    with pytest.raises(UserError, match="No fact is left"):
+    with pytest.raises(UserError, match="No fact has a document"):
         inputs_of("gold", ("withheld",))
 
 

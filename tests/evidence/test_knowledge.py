@@ -188,7 +188,7 @@ def test_candidates_are_what_is_found_and_the_best_is_the_likeliest():
 
 def test_a_model_without_passages_says_so():
     world, tokenizer, _ = tiny_world()
-    with pytest.raises(UserError, match="Give a RetrievalModel"):
+    with pytest.raises(UserError, match="use a RetrievalModel"):
         knowledge(tiny_reader().eval(), world, tokenizer, documents=("own",))
     with pytest.raises(UserError, match="documents must be among"):
         knowledge(tiny_arm("closed-book")[1].eval(), world, tokenizer, documents=("retrieved",))

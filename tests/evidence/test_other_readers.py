@@ -8,10 +8,10 @@ from evidence.sharp_reader import inputs_of
 from retrieval.tiny_arms import tiny_world
 
 from infoflow.evidence import TokenPart, evidence_ablation, evidence_flow, evidence_heads
-from infoflow.evidence._edges import edges
-from infoflow.evidence._knock_out import answers_without_edges
-from infoflow.evidence._tracing import Restored, subject_noise, traced_answers
 from infoflow.models import load_model
+from infoflow.subjects.retrieval.measures._edges import edges
+from infoflow.subjects.retrieval.measures._evidence_flow import Restored, subject_noise, traced_answers
+from infoflow.subjects.retrieval.measures._knock_out import answers_without_edges
 
 READERS = {
     "albert": ("AlbertForMaskedLM", "AlbertConfig", {"embedding_size": 8}),

@@ -113,7 +113,7 @@ def test_an_edited_index_has_other_answers():
 @pytest.mark.parametrize(
     ("options", "reason"),
     [({"facts": 0}, "facts must be at least 1. Got 0"), ({"best": 0}, "best must be"), ({"k": 0}, "k must be"),
-     ({"kinds": ()}, "There must be facts to ask for")],
+     ({"kinds": ()}, "There must be facts to ask about")],
 )  # fmt: skip
 def test_what_cannot_be_asked_is_refused(options, reason):
     with pytest.raises(UserError, match=reason):

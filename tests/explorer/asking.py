@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from infoflow.explorer import Explorer
-from infoflow.explorer._answers import Responses
-from infoflow.explorer._asked import asked
-from infoflow.explorer._readings import Readings
-from infoflow.explorer._sentence_reading import ExploredModel
 from infoflow.models import Model
+from infoflow.subjects.explorer.server._answers import Responses
+from infoflow.subjects.explorer.server._asked import asked
+from infoflow.subjects.explorer.server._readings import Readings
+from infoflow.subjects.explorer.server._sentence_reading import ExploredModel
 
 KINDS = ("masked", "causal", "translation", "grouped", "pruned")
 SENTENCE, TRANSLATION = "the old cat sees the dog", "le vieux chat voit le chien"

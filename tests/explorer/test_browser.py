@@ -189,7 +189,7 @@ def test_type_choose_hide_close_and_save(visit, models, kind, tmp_path):
         page.locator("[data-name=act-save]").click()
     download.value.save_as(tmp_path / "saved.html")
     assert download.value.suggested_filename.startswith("explore-")
-    assert "Taken away: “" in (tmp_path / "saved.html").read_text(encoding="utf-8")
+    assert "Ablated: “" in (tmp_path / "saved.html").read_text(encoding="utf-8")
     page.locator(".gone button").click()
     settled(page)
     names = page.locator(".map-scroll").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")

@@ -315,14 +315,14 @@ def test_models_and_ports_are_checked(models):
         Explorer([])
     with pytest.raises(UserError, match="Got 3"):
         Explorer([models["masked"]] * 3)
-    with pytest.raises(UserError, match="2 or more"):
+    with pytest.raises(UserError, match="must be at least 2"):
         Explorer([models["masked"]], longest=1)
     with pytest.raises(UserError, match=r"0\.\.65535"):
         Explorer([models["masked"]], port=70000)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(UserError, match="Give another --port"):
+        with pytest.raises(UserError, match="Choose another --port"):
             Explorer([models["masked"]], port=taken.getsockname()[1])
 
 

@@ -128,7 +128,7 @@ def test_the_newest_of_a_page_replaces_the_older(explorer, model, passes):
 
     answers = run(explorer, type_quickly)
     assert [status for status, _ in answers] == [409] * 11 + [200]
-    assert all(b"newer question" in body for _, body in answers[:11])
+    assert all(b"newer request" in body for _, body in answers[:11])
     assert passes == [tokens(1), tokens(13)]
 
 

@@ -9,8 +9,7 @@ import pandas as pd
 
 from infoflow.dynamics import TABLES as ALLOCATIONS
 from infoflow.evidence import EVIDENCE_TABLES, RETRIEVAL_COURSE
-from infoflow.results import END, UNTRAINED
-from infoflow.retrieval import RETRIEVAL_LEARNING, RETRIEVAL_SCORES
+from infoflow.results import END, RETRIEVAL_LEARNING, RETRIEVAL_SCORES, UNTRAINED
 
 REPLICATES = 40
 ARMS = ("closed-book", "read-gold", "read-random", "retrieve-bm25", "retrieve-frozen", "retrieve-learned")

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infoflow.findings import MAP_TABLES, objective_map
+from infoflow.subjects.alignment.claims import MAP_TABLES, objective_map
 
 PLACES = {
     "causal-lm": (0.0, 0.0),

@@ -7,17 +7,10 @@ import pandas as pd
 import pytest
 from support.invented_scales import scale_run, study_tables, write_study
 
-from infoflow.findings import (
-    FINDINGS_AT_SCALE,
-    FINDINGS_BY_RUN,
-    FINDINGS_OVER_SCALE,
-    TRENDS,
-    ScaleRun,
-    findings_over_scale,
-    told_of_claims,
-)
+from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_BY_RUN, FINDINGS_OVER_SCALE
 from infoflow.foundation import UserError
 from infoflow.results import RunFolder
+from infoflow.subjects.over_scale.claims import TRENDS, ScaleRun, findings_over_scale, told_of_claims
 
 CLAIM = "representations:V-1"
 TOKENS = (3e5, 1e6, 3e6)

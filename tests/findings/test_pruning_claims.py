@@ -71,7 +71,7 @@ def test_what_was_trained_on_is_as_good_and_better_than_random_heads():
     held = verdict("H2", Sweeps(recovers=True, between=0.0))
     assert held["verdict"] == "holds", held["reason"]
     assert held["unit"] == "BLEU"
-    from infoflow.findings import recovered_gaps
+    from infoflow.subjects.pruning.claims import recovered_gaps
 
     found = recovered_gaps().estimates(models_of(Sweeps(recovers=True, between=0.0).tables())).values_UK
     np.testing.assert_allclose(found, [[0.4, -0.1, 1.0, 0.04, -0.01, 0.1]] * 3)
@@ -101,14 +101,14 @@ def test_the_point_nearest_to_ten_of_48_is_read():
     rows = tables["pruning"]
     other = rows["method"].str.startswith("recovered") & (rows["kept_encoder_self"] != 3) & (rows["scope"] != "")
     rows.loc[other, "value"] -= 20.0  # 3 of 16 are nearest to 10 of 48
-    from infoflow.findings import recovered_gaps
+    from infoflow.subjects.pruning.claims import recovered_gaps
 
     found = recovered_gaps().estimates(models_of(tables)).values_UK
     np.testing.assert_allclose(found[:, :3], [[0.4, -0.1, 1.0]] * 3)
 
 
 def test_alive_shares_are_means_over_the_sweep():
-    from infoflow.findings import alive_by_kind
+    from infoflow.subjects.pruning.claims import alive_by_kind
 
     found = alive_by_kind().estimates(models_of(Sweeps().tables()))
     expected = [np.mean([round(16 * share) / 16 for share in SHARES[kind][1:]]) for kind in SHARES]

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import linregress, t
 
-from infoflow.findings import (
+from infoflow.foundation import sentence_df
+from infoflow.subjects.over_scale.claims import (
     FLAT,
     ScalePoint,
     ScaleSlope,
@@ -15,7 +16,6 @@ from infoflow.findings import (
     scale_slope,
     scale_trend,
 )
-from infoflow.foundation import sentence_df
 
 DF = sentence_df(200)
 

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infoflow.findings import FINDINGS, Finding, evaluate, findings_over_training
+from infoflow.findings import FINDINGS, Finding, evaluate
 from infoflow.foundation import NUM_REPLICATES
+from infoflow.subjects.over_training.claims import findings_over_training
 
 pytestmark = pytest.mark.slow
 

@@ -29,7 +29,7 @@ def test_the_last_embedding_can_be_read(parallel_corpus):
 
 @pytest.mark.parametrize("largest", [30, 1000])
 def test_token_ids_beyond_the_vocabulary(parallel_corpus, largest):
-    with pytest.raises(UserError, match=rf"its largest token id is {largest}, the model's 29\. Give the tokenizer"):
+    with pytest.raises(UserError, match=rf"its largest token id is {largest}, the model's 29\. Use the tokenizer"):
         load(make_tokenizer(largest))
     exchanged = dataclasses.replace(load(make_tokenizer(29)), tokenizer=make_tokenizer(largest))
     with pytest.raises(UserError, match=rf"below 30, .* It gives {largest:,}\.\nGive the tokenizer"):

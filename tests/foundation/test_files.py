@@ -172,7 +172,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path, writes):
 
     (tmp_path / "file").write_text("kept")
     with (
-        pytest.raises(foundation.UserError, match=r"file/deep cannot be written: .*\. Choose another place"),
+        pytest.raises(foundation.UserError, match=r"file/deep cannot be written: .*\. Choose another path"),
         getattr(foundation, writes)(tmp_path / "file" / "deep"),
     ):
         pass
@@ -184,7 +184,7 @@ def test_a_folder_in_a_file_s_place_is_told(tmp_path):
 
     (tmp_path / "table.parquet").mkdir()
     with (
-        pytest.raises(UserError, match=r"table\.parquet is a folder where a file is to be written\. Move it away"),
+        pytest.raises(UserError, match=r"table\.parquet is a folder, but a file must be written there\. Move it"),
         atomic_write(tmp_path / "table.parquet") as temporary,
     ):
         temporary.write_text("never")
@@ -197,5 +197,5 @@ def test_a_folder_with_nothing_but_what_a_killed_command_left_is_its_own(tmp_pat
     (tmp_path / ".run.json.1-0a1b2c3d.partial").touch()
     check_own_folder(tmp_path, "run.json", "A curve")
     (tmp_path / "mine").touch()
-    with pytest.raises(UserError, match=r"holds something else \(mine, \.\.\.\)"):
+    with pytest.raises(UserError, match=r"contains other files \(mine, \.\.\.\)"):
         check_own_folder(tmp_path, "run.json", "A curve")

@@ -22,7 +22,7 @@ def test_what_is_there_is_enough_and_more_is_not() -> None:
     require_memory(1e6, "A thing needs", "Make it smaller.")
     with pytest.raises(
         UserError,
-        match=r"A thing needs: 1,000,000.0 GB of memory at least. This machine has [\d.]+ GB to spare. Shrink",
+        match=r"A thing needs: at least 1,000,000.0 GB of memory. This machine has [\d.]+ GB available. Shrink",
     ):
         require_memory(1e15, "A thing needs", "Shrink it.")
 

@@ -8,7 +8,8 @@ import pytest
 from infoflow.corpus import Corpus, leakage
 from infoflow.foundation import running_word_spans, running_words, spacing_of, without_punctuation, words_of
 from infoflow.models import bleu, rouge
-from infoflow.retrieval import exact_match, terms_of, token_f1
+from infoflow.objectives import exact_match, token_f1
+from infoflow.retrieval import terms_of
 
 SENTENCES = {
     "Chinese": ("我今天去北京看朋友。", 9),

@@ -249,8 +249,7 @@ def test_gates_of_one_change_nothing(model, scorer):
 
 def test_pruned_models_are_measured_head_by_head(matched_models, parallel_corpus):
     """Layers with unequal numbers of heads: streams skip what is not there."""
-    from infoflow.heads import Confidence
-    from infoflow.pruning import prune
+    from infoflow.heads import Confidence, prune
 
     model = matched_models["masked-lm"]
     pruned = prune(model, [("encoder", "self", 0, 1), ("encoder", "self", 0, 2)])

@@ -10,9 +10,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from infoflow.flow import PassOptions, measure
-from infoflow.heads import all_heads, relevance, token_relevance
+from infoflow.heads import all_heads, prune, relevance, token_relevance
 from infoflow.models import load_model, model_inputs, tap
-from infoflow.pruning import prune
 from infoflow.studies import AnalysisPlan, standard_measures
 
 pytestmark = [pytest.mark.filterwarnings("ignore:PWCCA"), pytest.mark.slow]  # of few tokens

@@ -27,15 +27,15 @@ def mixed():
 
 @pytest.mark.parametrize("method", ["rollout", "alti", "chefer"])
 def test_methods_along_attention_are_refused(mixed, method):
-    reason = f'method="{method}" does not hold for .*: its tokens reach each other beside attention too'
+    reason = f'method="{method}" does not hold for .*: its tokens also reach each other outside attention'
     with pytest.raises(UserError, match=reason):
         relevance(mixed, BATCH, method=method)
-    assert "beside attention" in str(Relevance(method=method).refusal(mixed))
+    assert "outside attention" in str(Relevance(method=method).refusal(mixed))
 
 
 def test_flow_and_alti_of_tokens_are_refused(mixed):
     for method in ("flow", "rollout"):
-        with pytest.raises(UserError, match="beside attention"):
+        with pytest.raises(UserError, match="outside attention"):
             token_relevance(mixed, BATCH, method=method)
     with pytest.raises(UserError, match="ALTI does not hold"):
         alti_contributions(mixed, BATCH)
@@ -48,12 +48,12 @@ def test_gradients_see_every_path(mixed):
 
 
 def test_closing_attention_is_refused_where_it_does_not_close_all(mixed):
-    assert "beside attention" in str(EncoderContext().refusal(mixed))
+    assert "outside attention" in str(EncoderContext().refusal(mixed))
 
 
 def test_influence_is_refused_where_a_removed_token_still_reaches_the_others(mixed):
-    assert "beside attention" in str(InfluenceByFrequency().refusal(mixed))
-    assert "beside attention" in str(InfluenceByFrequency().refusal(load_model(build_toy("second mixer"))))
+    assert "outside attention" in str(InfluenceByFrequency().refusal(mixed))
+    assert "outside attention" in str(InfluenceByFrequency().refusal(load_model(build_toy("second mixer"))))
     assert InfluenceByFrequency().refusal(load_model(build_toy())) is None
 
 

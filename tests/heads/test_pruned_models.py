@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from support import tiny_heads as tiny
 
-from infoflow.heads import HeadDistance, HeadLayerDistance, RelationScores
-from infoflow.pruning import prune
+from infoflow.heads import HeadDistance, HeadLayerDistance, RelationScores, prune
 
 GONE = [("encoder", "self", 0, 1), ("encoder", "self", 1, 0)]
 

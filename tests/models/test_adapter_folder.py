@@ -73,7 +73,7 @@ def test_a_folder_of_several_adapters_names_them(adapted) -> None:
     (adapted / "second").mkdir()
     for file in list(adapted.glob("adapter_*")):
         file.rename(adapted / "second" / file.name)
-    with pytest.raises(UserError, match=r"no config\.json, but adapters in second: give one of these"):
+    with pytest.raises(UserError, match=r"no config\.json, but adapters in second: name one of these"):
         load_model(str(adapted))
 
 
@@ -112,10 +112,10 @@ def itself(folder: Path) -> None:
     [
         (misnamed, "No model folder at .*gone"),
         (nameless, "does not say which model it belongs to"),
-        (other_kind, "must change weights, .+ peft_type PREFIX_TUNING, which puts virtual"),
+        (other_kind, "must change weights, .+ peft_type PREFIX_TUNING, which prepends virtual"),
         (pickled, "are pickles, which infoflow does not open"),
-        (other_model, "does not fit the model that it names"),
-        (other_width, "does not fit the model that it names"),
+        (other_model, "does not fit its base model"),
+        (other_width, "does not fit its base model"),
         (itself, "belongs to another adapter"),
     ],
 )

@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 from infoflow.foundation import UserError, make_display, use_display
+from infoflow.heads import prune
 from infoflow.models import load_model, save_pruned
-from infoflow.pruning import prune
 
 WEIGHTS = "model.safetensors"
 
@@ -60,7 +60,7 @@ def test_weights_that_have_no_place_are_told_of(checkpoint, capsys) -> None:
     with use_display(make_display("plain")):
         load_model(checkpoint)
     assert "1 weights of the checkpoint" in (told := capsys.readouterr().err)
-    assert "are left out: bert.extra.weight" in told
+    assert "are not used by BertForMaskedLM: bert.extra.weight" in told
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -90,7 +90,7 @@ def test_weights_that_are_no_numbers_are_named(checkpoint, value) -> None:
         ({"hidden_size": 10**9}, r"hidden_size .* Got 1000000000"),
         ({"vocab_size": 10**10}, r"vocab_size .*10,000,000\. Got 10000000000"),
         ({"layer_norm_eps": float("nan")}, "one of its numbers is NaN"),
-        ({"model_type": True}, "its model_type is none that this version of transformers has"),
+        ({"model_type": True}, "this version of transformers does not know its model_type"),
         ({"is_decoder": 3}, "is_decoder in its config.json must be true or false"),
         ({"bos_token_id": {}}, "bos_token_id in its config.json must be a whole number or null"),
         ({"hidden_act": "nonsense"}, "cannot be read: .*nonsense"),
@@ -117,7 +117,7 @@ def test_an_index_may_not_point_out_of_its_folder(checkpoint, file) -> None:
     shutil.move(checkpoint / WEIGHTS, outside)
     names = dict.fromkeys(load_file(outside), file.format(root=checkpoint.parent))
     (checkpoint / f"{WEIGHTS}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
-    assert "must name files of its own folder" in refusal(checkpoint)
+    assert "must name files in its own folder" in refusal(checkpoint)
 
 
 @pytest.mark.parametrize("index", ["[1]", "{}", '{"weight_map": {"a": 3}}', "{"])
@@ -140,7 +140,7 @@ def test_a_pickle_is_neither_run_nor_advised(checkpoint, write) -> None:
     (checkpoint / WEIGHTS).unlink()
     write({"a": Payload(checkpoint / "ran")}, checkpoint / "pytorch_model.bin")
     told = refusal(checkpoint)
-    assert "Give the model in the safetensors format" in told
+    assert "Use the model in the safetensors format" in told
     assert "weights_only" not in told
     assert not (checkpoint / "ran").exists()
 
@@ -180,7 +180,7 @@ def test_attention_code_from_elsewhere_is_not_loaded(checkpoint, capsys, asked) 
     rewrite(checkpoint / "config.json", attn_implementation=asked)
     with use_display(make_display("plain")):
         model = load_model(checkpoint)
-    assert f"asks for the attention code {asked}" in capsys.readouterr().err
+    assert f"names the attention code {asked}" in capsys.readouterr().err
     assert model.module.config._attn_implementation == expected.module.config._attn_implementation
     assert not hub_kernels._kernels_enabled
 
@@ -221,6 +221,6 @@ def test_quantised_weights_are_told_as_such(checkpoint: Path, method: str) -> No
         quantization_config={"quant_method": method, "load_in_8bit": True, "bits": 4, "group_size": 32},
     )
     with pytest.raises(
-        UserError, match=rf"are quantised \({method}\), and cannot be read here: .+\nGive the model that"
+        UserError, match=rf"are quantised \({method}\), and cannot be read here: .+\nUse the original model"
     ):
         load_model(str(checkpoint))

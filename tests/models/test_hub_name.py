@@ -54,14 +54,14 @@ def test_each_revision_of_a_cached_model_is_its_own(cache, states):
 def test_a_revision_can_be_said_beside_the_name(cache, states):
     assert load_model(NAME, revision="step1000").name == f"{NAME}@step1000"
     for source in (f"{NAME}@main", states["main"], str(states["main"]), load_model(states["main"]).module):
-        with pytest.raises(UserError, match=r"A revision belongs to a name on the model hub"):
+        with pytest.raises(UserError, match=r"A revision needs a name on the model hub"):
             load_model(source, revision="step1000")
 
 
 def test_a_revision_that_is_missing_is_told_with_those_that_are_there(cache):
     with pytest.raises(UserError) as told:
         load_model(f"{NAME}@step9")
-    assert str(told.value).startswith(f"There is no revision step9 of {NAME} in the cache")
+    assert str(told.value).startswith(f"Revision step9 of {NAME} is not in the cache")
     assert "In the cache of this machine: main, step1000." in str(told.value)
     with pytest.raises(UserError, match="none of its revisions"):
         load_model("someone/other@step9")
@@ -69,7 +69,7 @@ def test_a_revision_that_is_missing_is_told_with_those_that_are_there(cache):
 
 @pytest.mark.parametrize("name", [f"{NAME}@", f"{NAME}@../x", f"{NAME}@a b", "@main", f"{NAME}@/x"])
 def test_what_can_be_no_revision_is_refused(cache, name):
-    with pytest.raises(UserError, match=r"stands a branch, tag or commit|No model folder"):
+    with pytest.raises(UserError, match=r"must be followed by a branch, tag or commit|No model folder"):
         load_model(name)
 
 

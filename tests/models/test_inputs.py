@@ -67,7 +67,7 @@ def test_pad_rows():
 
 
 def test_a_row_without_tokens_is_refused(models):
-    with pytest.raises(UserError, match="at least one real token"):
+    with pytest.raises(UserError, match="at least one unmasked token"):
         model_inputs(models("bert"), torch.tensor([[4, 5], [0, 0]]), torch.tensor([[1, 1], [0, 0]]))
 
 

@@ -84,7 +84,7 @@ def test_a_tokenizer_can_be_given(build_module, word_tokenizer, tmp_path):
     word_tokenizer.save_pretrained(tmp_path)
     assert load_model(module, tokenizer=tmp_path).tokenizer.mask_token_id == 3
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="holds no tokenizer"):
+    with pytest.raises(UserError, match="has no tokenizer"):
         load_model(module, tokenizer=tmp_path / "empty")
 
 
@@ -130,7 +130,7 @@ def test_nothing_is_unpickled(build_module, tmp_path):
     build_module("bert").config.save_pretrained(tmp_path)
     with (tmp_path / "pytorch_model.bin").open("wb") as file:
         pickle.dump(Payload(), file)
-    with pytest.raises(UserError, match="Give the model in the safetensors format"):
+    with pytest.raises(UserError, match="Use the model in the safetensors format"):
         load_model(tmp_path)
 
 
@@ -166,7 +166,7 @@ def test_an_unknown_class_is_refused(build_module, tmp_path):
     [
         ("./no/such/folder", "No model folder at"),
         ("no/such/folder", "No model folder at"),
-        ("bert-of-nowhere", "the model hub gave no model of that name"),
+        ("bert-of-nowhere", "the model hub provided no model of that name"),
     ],
 )
 def test_a_place_that_does_not_exist(source, message):

@@ -145,7 +145,7 @@ QUERY = "bert.encoder.layer.1.attention.self.query"
         (lambda path: _configure(path, vocab_size=30), r"is 40 x 16, but must be 30 x 16"),
         (
             lambda path: _change(path, lambda held: held.update({f"{QUERY}_norm.weight": torch.zeros(16)})),
-            r"holds weights of layers that BertForMaskedLM, .* does not have.*query_norm",
+            r"contains weights of layers that BertForMaskedLM, .* does not have.*query_norm",
         ),
         (lambda path: _configure(path, position_embedding_type="relative_key"), "trained with relative positions in"),
         (lambda path: _configure(path, position_embedding_type="relative_key_query"), "position_embedding_type in its"),
@@ -162,7 +162,7 @@ def test_what_would_be_another_model_is_refused(damage, reason, tmp_path) -> Non
 def test_biases_that_the_configuration_leaves_out_are_refused(tmp_path) -> None:
     build("llama", attention_bias=True).save_pretrained(tmp_path)
     _configure(tmp_path, attention_bias=False)
-    with pytest.raises(UserError, match=r"holds weights of layers .*self_attn\.k_proj\.bias"):
+    with pytest.raises(UserError, match=r"contains weights of layers .*self_attn\.k_proj\.bias"):
         load_model(tmp_path)
 
 
@@ -363,7 +363,7 @@ def test_a_dispatched_model_stays_where_it_is_or_is_refused(tmp_path) -> None:
         accelerate.cpu_offload(build("qwen2"), torch.device("cpu")),
         accelerate.disk_offload(build("qwen2"), tmp_path, torch.device("cpu")),
     ):
-        with pytest.raises(UserError, match="must lie on one device"):
+        with pytest.raises(UserError, match="must be on one device"):
             load_model(offloaded)
 
 

@@ -91,7 +91,7 @@ def test_texts_after_rows_of_ids_are_the_translations_of_their_sentences(transla
 
 
 def test_a_language_model_writes_after_no_encoder(models):
-    with pytest.raises(UserError, match="Only a sequence-to-sequence model writes"):
+    with pytest.raises(UserError, match="Generation from an encoder needs a sequence-to-sequence model"):
         write_texts(models("gpt2"), [[1, 2]], 4)
 
 
@@ -112,5 +112,5 @@ def test_bleu_is_sacrebleus_with_its_signature():
 
 @pytest.mark.parametrize(("hypotheses", "references"), [([], []), (["a"], ["a", "b"])])
 def test_bleu_needs_pairs(hypotheses, references):
-    with pytest.raises(UserError, match="one reference for each hypothesis"):
+    with pytest.raises(UserError, match="at least one hypothesis and one reference for each"):
         bleu(hypotheses, references)

@@ -9,7 +9,8 @@ import pytest
 from support.checkpoint_series import STEPS, as_snapshots
 
 from infoflow.foundation import UserError
-from infoflow.over_training import CheckpointSeries, read_series, select_steps
+from infoflow.over_training import CheckpointSeries, read_series
+from infoflow.training import select_steps
 
 
 @pytest.fixture

@@ -147,7 +147,7 @@ def test_models_of_two_shapes_are_refused(matched_models, parallel_corpus) -> No
     other = load_model(smaller, tokenizer=final.tokenizer)
     with pytest.raises(UserError, match="different tensors"):
         table(other, parallel_corpus, {"final": final})
-    with pytest.raises(UserError, match="another number of blocks"):
+    with pytest.raises(UserError, match="a different number of blocks"):
         rerun_others(final, [other], "encoder", lambda: None)
 
 

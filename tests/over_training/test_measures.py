@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from infoflow.foundation import UserError
+from infoflow.heads import expected_jaccard, role_events
 from infoflow.over_training import (
     context_positions,
-    expected_jaccard,
     fuzzy_reordering,
     in_context_gain,
     normalised_convergence,
-    role_events,
     source_share,
     triangle_ratios,
 )

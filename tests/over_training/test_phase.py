@@ -10,7 +10,9 @@ from scipy.optimize import curve_fit
 from support.simulated_curves import ABRUPT, GRADUAL, STEPS, UPDATES, logistic
 
 from infoflow.foundation import UserError
-from infoflow.over_training import DEFAULT_SCHEDULE, Crossing, checkpoint_steps, phase
+from infoflow.heads import Crossing
+from infoflow.over_training import phase
+from infoflow.training import DEFAULT_SCHEDULE, checkpoint_steps
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infoflow.foundation import UserError
-from infoflow.over_training import DEFAULT_SCHEDULE, checkpoint_steps, select_steps
+from infoflow.training import DEFAULT_SCHEDULE, checkpoint_steps, select_steps
 
 PYTHIA = [2**power for power in range(10)] + list(range(1000, 143_001, 1000))
 MULTIBERTS = list(range(20_000, 200_001, 20_000)) + list(range(300_000, 2_000_001, 100_000))

@@ -424,7 +424,7 @@ def test_a_norm_that_jumps(folder: Path) -> None:
 
 def test_a_sketch_keeps_distances(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [weigh(folder / f"checkpoint-{update}")[1] for update in (0, 50)]
-    monkeypatch.setattr("infoflow.over_training._weighing.SKETCHED", 3000)
+    monkeypatch.setattr("infoflow.subjects.over_training.measures._weighing.SKETCHED", 3000)
     drawn = [weigh(folder / f"checkpoint-{update}")[1] for update in (0, 50)]
     assert len(drawn[0]) < len(whole[0]) / 2
     exact, estimated = (float(np.linalg.norm(pair[0] - pair[1])) for pair in (whole, drawn))

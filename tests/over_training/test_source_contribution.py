@@ -90,7 +90,7 @@ def test_a_rule_that_loses_relevance_has_no_rows(matched_models, parallel_corpus
         frame = token_relevance(model, batch, method=method, **rest)
         return frame.assign(relevance=frame["relevance"] * (0.9 if method == "voita" else 1.0))
 
-    monkeypatch.setattr("infoflow.over_training._source_contribution.token_relevance", losing)
+    monkeypatch.setattr("infoflow.subjects.over_training.measures._source_contribution.token_relevance", losing)
     corpus = parallel_corpus.select(np.arange(8))
     table = measure(matched_models["translation"], corpus, [SourceContribution(sentences=2)])["source_contribution"]
     assert set(table["rule"]) == {"alti"}

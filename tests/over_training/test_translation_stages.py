@@ -12,7 +12,7 @@ from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError, stream
 from infoflow.models import translate
 from infoflow.over_training import TranslationStages, WordAligner, fuzzy_reordering
-from infoflow.over_training._translation_stages import (
+from infoflow.subjects.over_training.measures._translation_stages import (
     Translated,
     is_degenerate,
     log_scores,
@@ -20,7 +20,7 @@ from infoflow.over_training._translation_stages import (
     order_rows,
     word_rows,
 )
-from infoflow.over_training._word_aligner import words_of
+from infoflow.subjects.over_training.measures._word_aligner import words_of
 
 
 class LoopAligner:

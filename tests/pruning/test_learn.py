@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from infoflow.foundation import UserError
-from infoflow.heads import ablate, all_heads
+from infoflow.heads import ablate, all_heads, prune
 from infoflow.models import load_model
 from infoflow.objectives import Vocabulary, make_objective
 from infoflow.pruning import (
@@ -18,7 +18,6 @@ from infoflow.pruning import (
     greedy_pruning,
     learn_gates,
     learn_subset,
-    prune,
     quality,
     rank_heads,
     recover,
@@ -195,7 +194,7 @@ def test_greedy_curves_remove_the_least_valuable_first(model, parallel_corpus, b
 
 
 def test_greedy_numbers_are_checked(model, parallel_corpus):
-    with pytest.raises(UserError, match="that may go, 8"):
+    with pytest.raises(UserError, match="of removable heads, 8"):
         greedy_pruning(model, parallel_corpus, parallel_corpus, keep=[9], kinds=["encoder-self"])
     with pytest.raises(UserError, match="by must be"):
         rank_heads(model, parallel_corpus, "size")
@@ -264,6 +263,6 @@ def test_other_heads_or_weights_have_another_recovery(model, data, tmp_path):
 
 def test_a_single_stack_has_no_decoder_to_freeze(matched_models, data, tmp_path):
     encoder = matched_models["masked-lm"]
-    with pytest.raises(UserError, match="freeze_decoder is for encoder-decoders"):
+    with pytest.raises(UserError, match="freeze_decoder needs an encoder-decoder"):
         recover(encoder, OBJECTIVE, data, CONFIG, tmp_path, removed=frozenset(), freeze_decoder=True)
     assert not any(tmp_path.iterdir())

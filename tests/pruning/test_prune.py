@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from infoflow.foundation import UserError
-from infoflow.heads import ablate
-from infoflow.models import kept_heads, load_model, model_inputs, pad_rows, tap
-from infoflow.pruning import load_pruned, prune, save_pruned
+from infoflow.heads import ablate, load_pruned, prune
+from infoflow.models import kept_heads, load_model, model_inputs, pad_rows, save_pruned, tap
 
 pytestmark = pytest.mark.slow
 
@@ -162,7 +161,7 @@ def test_what_cannot_be_removed_is_refused():
         save_pruned(bert, "nowhere")
     with pytest.raises(UserError, match="heads must be heads of"):
         prune(bert, [("encoder", "self", 9, 0)])
-    with pytest.raises(UserError, match="holds no pruned model"):
+    with pytest.raises(UserError, match="has no pruned model"):
         load_pruned("/")
 
 

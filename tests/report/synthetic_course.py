@@ -13,8 +13,8 @@ import pandas as pd
 from synthetic_run import _column
 
 from infoflow.foundation import provenance, stream
-from infoflow.over_training import CLOCKS, checkpoint_steps
 from infoflow.results import KEYS, RunFolder, TableSchema
+from infoflow.training import CLOCKS, checkpoint_steps
 
 EVIL_NAME = "<script>alert(1)</script>"
 UPDATES, WARMUP = 5000, 400

@@ -12,10 +12,10 @@ from scipy.cluster.hierarchy import cophenet, linkage
 from scipy.spatial.distance import squareform
 from synthetic_run import _write_plain, make_study
 
-from infoflow.findings import MAP_TABLES, objective_map
 from infoflow.objectives import OBJECTIVES
 from infoflow.report import write_report
 from infoflow.results import KEYS, RunFolder
+from infoflow.subjects.alignment.claims import MAP_TABLES, objective_map
 
 pytestmark = pytest.mark.slow
 

@@ -27,15 +27,16 @@ def figures(study, report):
 
 
 def stated():
-    from drawn import SECTIONS
+    from drawn import sections
 
-    return {id: name for heading, _ in SECTIONS for id, name in heading.names.items()}
+    return {id: name for heading, _ in sections() for id, name in heading.names.items()}
 
 
 def test_every_figure_that_the_code_makes_has_a_name_that_its_section_states():
     """Ids are read from the code, so that a section that is added without names does not pass."""
     drawn = set()
-    for path in (ROOT / "src/infoflow/report").glob("*/_*.py"):
+    folder = ROOT / "src/infoflow"
+    for path in [*folder.glob("report/*/_*.py"), *folder.glob("subjects/*/figures/_*.py")]:
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if (
                 isinstance(call, ast.Call)
@@ -49,7 +50,7 @@ def test_every_figure_that_the_code_makes_has_a_name_that_its_section_states():
 
 
 def test_every_figure_of_a_study_with_all_tables_has_a_stated_name(tmp_path):
-    from drawn import SECTIONS
+    from drawn import sections
 
     from infoflow.report import Figures
 
@@ -59,7 +60,7 @@ def test_every_figure_of_a_study_with_all_tables_has_a_stated_name(tmp_path):
     assert len(set(names)) == len(names)
     known = tuple(stated().values())
     assert [name for name in names if not name.startswith(known)] == []
-    assert {heading.id for heading, _ in SECTIONS if not heading.names} == set()
+    assert {heading.id for heading, _ in sections() if not heading.names} == set()
 
 
 def test_names_are_a_room_and_a_noun_and_each_is_given_once():

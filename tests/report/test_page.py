@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 from synthetic_run import write_again
 
-from infoflow.report import explorer_page, write_report
+from infoflow.report import write_report
+from infoflow.subjects.explorer._page import explorer_page
 
 _VOID = {"meta", "link", "br", "img", "input", "hr"}
 

@@ -8,10 +8,13 @@ import pandas as pd
 import pytest
 from drawn import Series, ShownModels, shown_tables
 
-from infoflow import adaptation, evidence, heads, over_training, probing, representations
+from infoflow import heads, probing, representations
 from infoflow.objectives import OBJECTIVES, Family
 from infoflow.report import write_report
 from infoflow.results import KEYS, RunFolder, TableSchema
+from infoflow.subjects.adaptation import measures as adaptation
+from infoflow.subjects.over_training import measures as over_training
+from infoflow.subjects.retrieval import measures as evidence
 
 NAMES = {
     "predict next": "causal",

@@ -65,21 +65,22 @@ def test_a_change_within_its_interval_is_not_called_a_change(told):
 
 def test_a_dip_back_to_the_start_is_told_as_such(told):
     sentence = told(_curve([5.0, 4.0, 5.001], noise=0.05))[0]
-    assert re.search(r"causal LM ends about where it began \(.* to .*\), having fallen by 1\.", sentence)
+    assert re.search(r"causal LM falls by 1\.\d+ .*; overall it ends about where it began \(.* to .*\)", sentence)
 
 
 def test_a_dip_is_told_with_its_layer(told):
     sentence = told(_curve([5.2, 5.0, 4.5, 4.9, 5.1]))[0]
-    assert "having fallen by 0.7" in sentence
-    assert "up to layer 2 and recovered 0.6" in sentence
+    assert "falls by 0.7" in sentence
+    assert "up to layer 2 and recovers 0.6" in sentence
+    assert "; overall it loses 0.1" in sentence
 
 
 def test_a_peak_is_told_too(told):
-    assert "having risen by 0.5" in told(_curve([4.0, 4.5, 4.1]))[0]
+    assert "rises by 0.5" in told(_curve([4.0, 4.5, 4.1]))[0]
 
 
 def test_a_dip_within_the_noise_is_not_told(told):
-    assert "having" not in told(_curve([5.2, 4.99, 5.0], noise=0.05))[0]
+    assert "up to layer" not in told(_curve([5.2, 4.99, 5.0], noise=0.05))[0]
 
 
 def test_all_lines_and_the_control_are_told(told):

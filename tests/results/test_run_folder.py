@@ -199,7 +199,7 @@ def test_a_folder_in_a_table_s_place_is_no_table_and_is_told_when_it_would_be_re
     (tmp_path / "tables" / name).mkdir(parents=True)
     assert list(run.tables) == []
     run.tables.remove(["training_runs"])
-    with pytest.raises(UserError, match=r"is a folder where a file is to be written\. Move it away"):
+    with pytest.raises(UserError, match=r"is a folder, but a file must be written there\. Move it"):
         run.tables.write(pd.DataFrame({"seed": [1]}), schema)
     (tmp_path / "tables" / name).rmdir()
     run.tables.write(pd.DataFrame({"seed": [1]}), schema)

@@ -12,7 +12,8 @@ from infoflow.dynamics import LossChangeRecorder, RecordConfig, Recording, evalu
 from infoflow.foundation import UserError
 from infoflow.objectives import UNSUPERVISED
 from infoflow.retrieval import NULL, bm25_scores, fixed_choice, retrieval_anatomy
-from infoflow.training import IndexRefresh, TrainingHook, train
+from infoflow.subjects.retrieval.training import IndexRefresh
+from infoflow.training import TrainingHook, train
 
 pytestmark = pytest.mark.slow
 
@@ -155,7 +156,7 @@ def test_candidates_depend_on_no_weight_and_none_is_read_twice():
 def test_no_passage_beside_the_right_one_is_told(negatives):
     objective, model = arm("read-gold")
     batch = tiny_data().batch(objective, np.arange(3), ("test",), 0)
-    with pytest.raises(UserError, match=f"at least 1 passage beside the right one. Got {negatives}"):
+    with pytest.raises(UserError, match=f"at least 1 passage in addition to the right one. Got {negatives}"):
         choice_of(model, batch, negatives=negatives)
 
 

@@ -99,10 +99,10 @@ def test_bad_answers_are_told(monkeypatch) -> None:
     _, tokenizer, _ = tiny_world()
     passages = Passages.from_rows(["a b", "c"])
     for id in (2, -1):
-        with pytest.raises(UserError, match=f"Answers must be of passages 0 to 1. Got passage {id}"):
+        with pytest.raises(UserError, match=f"Answers must refer to passages 0 to 1. Got passage {id}"):
             Library(passages, tokenizer, answers={id: ["a"]})
     monkeypatch.setattr(type(tokenizer), "is_fast", False)
-    with pytest.raises(UserError, match="by a fast tokenizer"):
+    with pytest.raises(UserError, match="needs a fast tokenizer"):
         Library(passages, tokenizer, answers={0: ["a"]})
 
 

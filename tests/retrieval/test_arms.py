@@ -17,9 +17,11 @@ from retrieval.tiny_arms import (
 )
 
 from infoflow.foundation import UserError, stream
-from infoflow.objectives import UNSUPERVISED, Example, Noise, make_objective, retrieval_model
+from infoflow.objectives import UNSUPERVISED, Example, Noise, make_objective
 from infoflow.retrieval import NULL, Library, Passages
-from infoflow.training import IndexRefresh, evaluate, train
+from infoflow.subjects.retrieval.objectives import retrieval_model
+from infoflow.subjects.retrieval.training import IndexRefresh
+from infoflow.training import evaluate, train
 
 ROWS = np.arange(0, 60, 4)
 MASK = tiny_world()[2].mask
@@ -185,7 +187,7 @@ def test_an_excluded_passage_is_never_read():
 def test_fewer_passages_than_asked_for_are_masked():
     objective, model = arm("retrieve-learned", k=1000)
     batch = batch_of(objective, ROWS[:3])
-    with pytest.warns(UserWarning, match="asks for 1000 passages"):
+    with pytest.warns(UserWarning, match="requests 1000 passages"):
         term = objective.loss(model, batch, batch.noise)["retrieve-learned"]
     assert torch.isfinite(term.total)
     term.total.backward()

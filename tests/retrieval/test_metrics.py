@@ -7,18 +7,15 @@ import pytest
 import torch
 
 from infoflow.foundation import UserError
-from infoflow.retrieval import (
+from infoflow.objectives import (
     contains_answer,
-    evidence_entry,
     exact_match,
-    hit_at,
     memorisation_ratio,
     normalise_answer,
-    recall_at,
-    reciprocal_rank,
     stored_bits,
     token_f1,
 )
+from infoflow.retrieval import evidence_entry, hit_at, recall_at, reciprocal_rank
 
 RANKED, RELEVANT = [[3, 1, 2], [5, 4, 9]], [{1, 7}, {9}]
 

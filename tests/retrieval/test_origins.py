@@ -17,7 +17,7 @@ from infoflow.retrieval import (
     origins,
     query_leakage,
 )
-from infoflow.training import query_rows
+from infoflow.subjects.retrieval.training import query_rows
 
 TEXTS = [
     "ada lund works as a baker . she lives in oslo .",
@@ -117,7 +117,7 @@ def test_repeated_and_answered_questions_are_counted_and_shown() -> None:
     found = query_leakage(QUESTIONS, TRAINING, answers, subjects)
     assert (found.asked, found.told, found.leaked) == ((0,), (1,), (0, 1))
     assert found.examples == ((QUESTIONS[0], TRAINING[0]), (QUESTIONS[1], TRAINING[1]))
-    assert "2 test questions are known from training (1 asked there, 1 answered there)" in str(found)
+    assert "2 test questions occur in training (1 as questions, 1 as answers)" in str(found)
     shown = found.table()
     assert shown[["questions", "leaked"]].drop_duplicates().to_numpy().tolist() == [[4, 2]]
     assert list(zip(shown["question"], shown["query"], strict=True)) == list(found.examples)
@@ -168,7 +168,7 @@ def test_what_does_not_fit_is_told(given, message) -> None:
 
 def test_a_test_that_training_knows_whole_is_refused() -> None:
     leakage = query_leakage(QUESTIONS, QUESTIONS)
-    with pytest.raises(UserError, match="Training knows all 4 questions"):
+    with pytest.raises(UserError, match="All 4 test questions occur in training"):
         leakage_scores({"bm25": [[0]] * 4}, [[0]] * 4, QUESTIONS, 4, leakage)
-    with pytest.raises(UserError, match="The leakage is of other questions"):
+    with pytest.raises(UserError, match="The leakage belongs to other questions"):
         leakage_scores({"bm25": [[0]]}, [[0]], QUESTIONS[:1], 4, leakage)

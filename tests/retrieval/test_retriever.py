@@ -10,7 +10,8 @@ from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, stream
 from infoflow.objectives import Example, Noise, make_objective
 from infoflow.retrieval import Library, Passages, Retriever, overlap, salient_spans
-from infoflow.training import PassageRows, TrainConfig, TrainingData, query_rows, read_log, train
+from infoflow.subjects.retrieval.training import PassageRows, query_rows
+from infoflow.training import TrainConfig, TrainingData, read_log, train
 
 
 def passage_data(library=None):

@@ -143,7 +143,7 @@ def test_documents_with_a_title_alone_are_passages_and_judgements_of_empty_ones_
     assert [(one.title, one.text) for one in found.passages] == [("", "A title"), ("", "y")]
     assert found.num_skipped == 2
     lines(tmp_path / "qrels" / "test.tsv", "query-id\tcorpus-id\tscore", "q0\td4\t1")
-    with pytest.raises(UserError, match=r"test.tsv, line 2: .*Got d4, which is not there"):
+    with pytest.raises(UserError, match=r"test.tsv, line 2: .*Got d4, which is missing"):
         load_benchmark(tmp_path)
 
 
@@ -178,7 +178,7 @@ def test_a_malformed_judgement_is_told(tmp_path, line):
 
 
 def test_no_benchmark_is_told(tmp_path):
-    with pytest.raises(UserError, match="no benchmark"):
+    with pytest.raises(UserError, match="no retrieval benchmark"):
         load_benchmark(tmp_path)
     lines(tmp_path / "docs.jsonl", {"id": 1, "text": "x"})
     with pytest.raises(UserError, match="judgements"):
@@ -213,7 +213,7 @@ def test_answers_that_are_no_list_of_strings_are_told(tmp_path, answers):
     with pytest.raises(UserError, match=r"a.jsonl, line 2: answers must be a list of one string or more. Got "):
         load_questions(tmp_path / "a.jsonl")
     lines(tmp_path / "a.jsonl", right, {"question": "when?"})
-    with pytest.raises(UserError, match="line 2: an object with question and answers"):
+    with pytest.raises(UserError, match="line 2: expected an object with question and answers"):
         load_questions(tmp_path / "a.jsonl")
 
 

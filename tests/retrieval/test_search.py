@@ -101,7 +101,7 @@ def explicit(vectors, query, k, excluded):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("block", [7, 10_000])
 def test_dense_search_is_exact(backend, block, monkeypatch):
-    monkeypatch.setattr("infoflow.retrieval._dense_index._BLOCK", block)
+    monkeypatch.setattr("infoflow.subjects.retrieval.models._dense_index._BLOCK", block)
     generator = np.random.default_rng(0)
     vectors = generator.integers(-3, 4, size=(50, 4)).astype(np.float32)  # many exact ties
     queries = generator.integers(-3, 4, size=(20, 4)).astype(np.float32)

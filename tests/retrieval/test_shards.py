@@ -98,7 +98,7 @@ def test_joined_passages_are_those_of_one_store(tmp_path):
     assert list(again) == list(whole)
     assert again.dataset["id"][:] == list(range(12))
     assert Passages.build(iter(rows), tmp_path / "all", (0, 1)).shard is None
-    with pytest.raises(UserError, match="Shard 12 of 13 holds none of 12 passages"):
+    with pytest.raises(UserError, match="Shard 12 of 13 has none of 12 passages"):
         Passages.build(iter(rows), tmp_path / "none", (12, 13))
 
 
@@ -108,8 +108,8 @@ def test_shards_that_do_not_belong_together_are_refused(tmp_path):
     for shards, told in (
         ([a], "shards 0..1, each once. Got 0."),
         ([a, a], "Got 0, 0"),
-        ([a, other], "different passages"),
-        ([a, b, Passages.from_rows(["x"])], "1 of 3 that are none"),
+        ([a, other], "different indexes"),
+        ([a, b, Passages.from_rows(["x"])], "1 of 3 that are not shards"),
         ([], "0 of 0"),
     ):
         with pytest.raises(UserError, match=told):
@@ -135,11 +135,14 @@ def test_folders_of_shards_open_as_one_index(tmp_path):
     assert shards.look_up(questions[:2]).equals(whole.look_up(questions[:2]))
     alone = open_shard(tmp_path / "1")
     assert (len(alone.passages), alone.passages.shard.number) == (30, 1)
-    for folders in (tmp_path / "1", [tmp_path / "1"], [tmp_path / "1", tmp_path / "0"], []):
-        with pytest.raises(UserError, match="Joining needs"):
+    one, two = tmp_path / "1", tmp_path / "0"
+    for folders, got in ((one, "1"), ([one], "1"), ([one, two], "0, 1")):
+        with pytest.raises(UserError, match=rf"needs the shards 0\.\.2, each once\. Got {got}\.\n"):
             open_passage_index(folders)
+    with pytest.raises(UserError, match="Only shards of an index"):
+        open_passage_index([])
     build_passage_index(Passages.from_rows(texts(91)), tmp_path / "0", shard=(0, 3))
-    with pytest.raises(UserError, match="different passages"):
+    with pytest.raises(UserError, match="different indexes"):
         open_passage_index([tmp_path / name for name in ("0", "1", "2")])
     with pytest.raises(UserError, match="i of n"):
         build_passage_index(store, tmp_path / "no", shard=(3, 3))

@@ -65,7 +65,7 @@ def test_no_passage_is_told(rows):
 
 @pytest.mark.parametrize("row", ["half \ud800", {"text": "whole", "title": "\udfff"}])
 def test_half_a_character_is_told(row):
-    with pytest.raises(UserError, match="Passage 1 holds half of a surrogate pair"):
+    with pytest.raises(UserError, match="Passage 1 contains half of a surrogate pair"):
         Passages.from_rows(["whole", row])
 
 
@@ -100,7 +100,7 @@ def test_a_damaged_description_is_refused(passages, tmp_path, text):
 
 
 def test_a_folder_without_passages_is_told(tmp_path):
-    with pytest.raises(UserError, match="holds no passages"):
+    with pytest.raises(UserError, match="has no passages"):
         Passages.load(tmp_path)
 
 

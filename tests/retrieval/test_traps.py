@@ -9,7 +9,8 @@ from infoflow.corpus import Corpus
 from infoflow.foundation import SilentDisplay, UserError, use_display
 from infoflow.objectives import Noise
 from infoflow.retrieval import NULL, Library, Passages, build_passage_index
-from infoflow.training import IndexRefresh, Step, TrainingData, query_rows
+from infoflow.subjects.retrieval.training import IndexRefresh, query_rows
+from infoflow.training import Step, TrainingData
 
 from .tiny_arms import tiny_arm, tiny_data, tiny_library, tiny_world
 
@@ -44,7 +45,7 @@ def test_special_tokens_in_a_query_are_ordinary_text():
     tokens = tokenizer.convert_ids_to_tokens(rows.row(0).tolist())
     assert tokens == ["[CLS]", word(), "[UNK]", "[UNK]", word(), "[SEP]"]
     assert rows.num_specials == 2
-    assert "mine: 2 special tokens written in sentences are text." in told.notes
+    assert "mine: 2 special tokens that occur in sentences are read as text." in told.notes
     plain = query_rows(corpus(f"{word()} {word()}"), tokenizer, tiny_library(), keep_spanless=True)
     assert plain.num_specials == 0
     assert tokenizer.convert_ids_to_tokens(plain.row(0).tolist()) == ["[CLS]", word(), word(), "[SEP]"]
@@ -74,9 +75,7 @@ def test_more_passages_than_there_are_are_asked_for_with_one_warning():
         for _ in range(2):
             found = objective.loss(model.eval(), batch, Noise())
     assert np.isfinite(found[objective.name].total.item())
-    assert told.warnings == [
-        f"A search asks for 500 passages, and there are {len(model.passage_library)}: the rest stays empty."
-    ]
+    assert told.warnings == [f"A search requests 500 passages, but there are only {len(model.passage_library)}."]
 
 
 def test_every_passage_excluded_leaves_the_empty_one():
@@ -103,7 +102,7 @@ def test_a_resumed_index_of_other_vectors_is_told():
         assert len(display.warnings) == told
     digests = [f"{int(number):x}" for number in (state["numbers"][1] - 1, state["numbers"][1])]
     assert all(one in display.warnings[0] for one in digests)
-    assert "not exact to the bit from here" in display.warnings[0]
+    assert "not reproducible bit for bit" in display.warnings[0]
 
 
 def test_vectors_that_are_no_numbers_stop_the_training():

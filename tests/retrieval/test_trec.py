@@ -124,10 +124,10 @@ def test_scores_that_no_order_has_are_refused(tmp_path, scores):
         (read_run, "q Q0 a 1 2\n", "line 1: 6 columns"),
         (read_run, "q Q0 a 1 2 x\nq Q0 b 1 x x\n", "line 2: the score"),
         (read_run, "q Q0 a 1 nan x\n", "finite"),
-        (read_run, "q Q0 a 1 2 x\nq Q0 a 2 1 x\n", "line 2: query q has passage a a second time"),
+        (read_run, "q Q0 a 1 2 x\nq Q0 a 2 1 x\n", "line 2: query q has passage a twice"),
         (read_qrels, "q 0 a\n", "line 1: 4 columns"),
         (read_qrels, "q 0 a 1.5\n", "whole number"),
-        (read_qrels, "q 0 a 1\nq 0 a 0\n", "a second time"),
+        (read_qrels, "q 0 a 1\nq 0 a 0\n", "a twice"),
     ],
 )
 def test_a_malformed_file_is_told(tmp_path, read, text, told):

@@ -7,18 +7,16 @@ import numpy as np
 import pytest
 
 from infoflow.foundation import UserError
+from infoflow.objectives import contains_answer, exact_match, token_f1
 from infoflow.retrieval import (
     HNSW,
     LexicalIndex,
     Passages,
     build_passage_index,
-    contains_answer,
-    exact_match,
     open_passage_index,
     query_leakage,
     save_index,
     terms_of,
-    token_f1,
 )
 
 DIFFERENT = [
@@ -111,7 +109,7 @@ def test_an_index_of_other_terms_is_refused(tmp_path):
     build_passage_index(passages, tmp_path / "index")
     assert open_passage_index(tmp_path / "index").look_up(["दान"], 1)["passage"].tolist() == [1]
     save_index(LexicalIndex([["a"], ["b"]]), passages, "words", tmp_path / "index" / "index")  # as it was before
-    with pytest.raises(UserError, match=r"other terms.*words where words-3 is given") as told:
+    with pytest.raises(UserError, match=r"other terms.*must be words-3\. Got words\.") as told:
         open_passage_index(tmp_path / "index")
     assert "infoflow data index" in str(told.value)
 
@@ -119,7 +117,7 @@ def test_an_index_of_other_terms_is_refused(tmp_path):
 @pytest.mark.parametrize(("backend", "name"), [("torch", "exact"), ("faiss", "faiss"), (HNSW(), "hnsw")])
 def test_an_index_of_words_has_no_vectors_to_search(tmp_path, backend, name):
     passages = Passages.from_rows(["ada lives in rome"])
-    with pytest.raises(UserError, match=rf"has none\. Got {name}\.\nGive --retriever FOLDER"):
+    with pytest.raises(UserError, match=rf"is lexical \(BM25\)\. Got {name}\.\nAdd --retriever FOLDER"):
         build_passage_index(passages, tmp_path / "index", backend=backend)
     assert not (tmp_path / "index").exists()
 

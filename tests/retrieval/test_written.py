@@ -21,9 +21,11 @@ from transformers import AutoModelForSeq2SeqLM
 
 from infoflow.evidence import decoded_answers, knowledge, own_log_probabilities, question_candidates
 from infoflow.foundation import UserError
-from infoflow.objectives import UNSUPERVISED, retrieval_model
+from infoflow.objectives import UNSUPERVISED
 from infoflow.retrieval import sequence_log_likelihoods
-from infoflow.training import IndexRefresh, evaluate, train
+from infoflow.subjects.retrieval.objectives import retrieval_model
+from infoflow.subjects.retrieval.training import IndexRefresh
+from infoflow.training import evaluate, train
 
 ROWS = np.arange(0, 60, 4)
 NAMES = ("closed-book", "read-gold", "retrieve-bm25", "retrieve-learned")

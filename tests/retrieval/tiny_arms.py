@@ -8,9 +8,11 @@ import torch
 
 from infoflow.architectures import ModelConfig, build
 from infoflow.corpus import FactConfig, Vocabulary, generate_facts
-from infoflow.objectives import SOURCES, UNSUPERVISED, make_objective, retrieval_model
+from infoflow.objectives import UNSUPERVISED, make_objective
 from infoflow.retrieval import NULL, Library, Passages, build_retriever, retriever_config
-from infoflow.training import TrainConfig, TrainingData, fact_query_rows
+from infoflow.subjects.retrieval.objectives import SOURCES, retrieval_model
+from infoflow.subjects.retrieval.training import fact_query_rows
+from infoflow.training import TrainConfig, TrainingData
 
 SHAPE = ModelConfig(width=16, layers=2, heads=2, feedforward=32, positions=64, dropout=0.0)
 ARMS = tuple(SOURCES)

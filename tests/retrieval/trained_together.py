@@ -12,9 +12,10 @@ import torch
 from retrieval.tiny_arms import tiny_arm, tiny_config, tiny_data, tiny_library, tiny_retriever, tiny_world
 
 from infoflow.flow import processes
-from infoflow.objectives import InverseCloze
 from infoflow.retrieval import RetrievalModel
-from infoflow.training import IndexRefresh, PassageRows, TrainingData, train
+from infoflow.subjects.retrieval.objectives import InverseCloze
+from infoflow.subjects.retrieval.training import IndexRefresh, PassageRows
+from infoflow.training import TrainingData, train
 
 LEARNED = {"refresh_every": 3, "lag": 1, "freeze_retriever": 0.25, "null_share": 0.4}
 CASES = {

@@ -6,7 +6,9 @@ import pandas as pd
 import pytest
 
 from infoflow.foundation import UserError
-from infoflow.studies import Align, AlignmentPlan, Run, StudyPlan, graph
+from infoflow.studies import Run, StudyPlan, graph
+from infoflow.subjects.alignment.settings import AlignmentPlan
+from infoflow.subjects.alignment.stages import Align
 
 
 def changed(plan: StudyPlan, **settings) -> StudyPlan:

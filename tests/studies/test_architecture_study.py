@@ -6,7 +6,8 @@ from studies.test_documents import write_text
 from transformers import T5ForConditionalGeneration
 
 from infoflow.models import load_model
-from infoflow.studies import AnalysisPlan, CorpusPlan, DynamicsPlan, StudyPlan, study
+from infoflow.studies import AnalysisPlan, CorpusPlan, StudyPlan, study
+from infoflow.subjects.allocation.settings import DynamicsPlan
 from infoflow.training import ModelConfig, TrainConfig
 
 pytestmark = pytest.mark.slow

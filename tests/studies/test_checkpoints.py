@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file
 
 from infoflow.foundation import UserError, file_digest, make_display, use_display
-from infoflow.over_training import learning_rate_shares
 from infoflow.results import RunFolder, Subject
 from infoflow.studies import StudyPlan, graph, train_model
-from infoflow.studies.stages import Keep, Record, Train
-from infoflow.training import Snapshots
+from infoflow.studies.stages import Keep, Train
+from infoflow.subjects.allocation.stages import Record
+from infoflow.training import Snapshots, learning_rate_shares
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,7 @@ def test_a_checkpoint_is_loaded_as_the_model_that_it_was(plan, kept) -> None:
     first = models.load(Subject(recipe=recipe, update=0))
     stored = load_file(models.checkpoint(recipe, 0) / "model.safetensors")
     assert all(torch.equal(p.cpu(), stored[n]) for n, p in first.module.named_parameters() if n in stored)
-    with pytest.raises(UserError, match=r"after update 7 was not kept\. There are: 0, 1, 2, 5, 12"):
+    with pytest.raises(UserError, match=r"after update 7 was not kept\. Available: 0, 1, 2, 5, 12"):
         models.load(Subject(recipe=recipe, update=7))
 
 
@@ -112,7 +112,7 @@ def test_what_was_not_asked_for_is_kept_in_a_second_training(plan, copied, capsy
     assert not keep(plan, copied).is_done()
     with use_display(make_display("plain")):
         train_model("masked-lm", plan, out=copied)
-    assert "once more, to update 12: 5 of its checkpoints are not there" in capsys.readouterr().err
+    assert "again to update 12: 5 of its checkpoints are missing" in capsys.readouterr().err
     assert {u: entry.weights for u, entry in snapshots.entries().items()} == {u: e.weights for u, e in before.items()}
     assert snapshots.entries() == before
     assert keep(plan, copied).is_done()
@@ -127,7 +127,7 @@ def test_a_longer_schedule_adds_to_what_there_is_and_trains_no_further_than_it_m
     more = with_schedule(plan, "0,1,2,3,4,5")
     with use_display(make_display("plain")):
         train_model("masked-lm", more, out=copied)
-    assert "once more, to update 4: 2 of its checkpoints" in capsys.readouterr().err
+    assert "again to update 4: 2 of its checkpoints" in capsys.readouterr().err
     after = models.snapshots(recipe).entries()
     assert list(after) == [0, 1, 2, 3, 4, 5, 12]
     assert {update: after[update] for update in before} == before
@@ -178,7 +178,7 @@ def test_a_removed_last_checkpoint_is_the_final_model(plan, copied, capsys) -> N
     shutil.rmtree(models.snapshots(recipe).path(12))
     with use_display(make_display("plain")):
         train_model("masked-lm", plan, out=copied)
-    assert "once more" not in capsys.readouterr().err
+    assert "again to " not in capsys.readouterr().err
     assert models.kept(recipe) == [0, 1, 2, 5, 12]
 
 
@@ -198,7 +198,7 @@ def test_one_more_training_serves_checkpoints_and_loss_changes(plan, copied, cap
     both = dataclasses.replace(with_schedule(plan, "log:6"), dynamics=dynamics)
     with use_display(make_display("plain")):
         train_model("masked-lm", both, out=copied)
-    assert capsys.readouterr().err.count("once more") == 1
+    assert capsys.readouterr().err.count("again to ") == 1
     stages = graph(both, copied)
     (record,), (kept_stage,) = stages.of(Record), stages.of(Keep)
     assert record.is_done()
@@ -211,7 +211,7 @@ def test_a_budget_is_checked_before_anything_is_trained(plan, kept, tmp_path: Pa
     models, recipe = models_of(plan, kept)
     size = sum(tensor.numel() * 4 for tensor in load_file(models.checkpoint(recipe, 0) / "model.safetensors").values())
     small = with_schedule(plan, "every:1", budget=7.5 * size / 1e9)
-    with pytest.raises(UserError, match=r'13 of one training, .* GB. Got .*schedule = "log:6" fits') as caught:
+    with pytest.raises(UserError, match=r'13 for one training, .* GB. Got .*schedule = "log:6" fits') as caught:
         train_model("masked-lm", small, out=tmp_path / "small")
     assert not (tmp_path / "small" / "work" / "training").exists()
     # Step 0 is one more, and the last update of the warm-up, 1, is in every log:K.
@@ -224,7 +224,7 @@ def test_a_budget_is_checked_before_anything_is_trained(plan, kept, tmp_path: Pa
             ),
             tmp_path / "small",
         )
-    with pytest.raises(UserError, match="Not even the first and the last fit"):
+    with pytest.raises(UserError, match="Even the first and the last do not fit"):
         graph(with_schedule(plan, "every:1", budget=size / 1e9), tmp_path / "small")
     halves = with_schedule(plan, "every:1", budget=7.6 * size / 1e9, dtype="bfloat16")
     assert keep(halves, tmp_path / "small").needs

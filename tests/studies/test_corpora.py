@@ -6,7 +6,7 @@ import pytest
 from dynamics.synthetic import Recordings, write_run
 
 from infoflow.foundation import UserError
-from infoflow.studies import compare_recordings
+from infoflow.subjects.allocation.stages import compare_recordings
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_what_else_differs_is_told(studies, tmp_path: Path) -> None:
 
 
 def test_folders_are_checked(studies, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"names must differ\. Got small, small"):
+    with pytest.raises(UserError, match=r"must have different names\. Got small, small"):
         compare_recordings([studies[0], studies[0]], tmp_path / "both")
     with pytest.raises(UserError, match="at least two"):
         compare_recordings(studies[:1], tmp_path / "both")

@@ -68,7 +68,7 @@ def test_a_damaged_published_model_is_published_again(trained, tiny_plan, capsys
         again(tiny_plan, trained)
     assert {path.name: file_digest(path) for path in published.iterdir() if path.is_file()} == expected
     if name == WEIGHTS:
-        assert "was damaged: masked-lm/seed-0 is published again" in capsys.readouterr().err
+        assert "was damaged: masked-lm/seed-0 is restored" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_damaged_trained_weights_are_trained_again(trained, tiny_plan, capsys, d
     damage(work_of(trained) / name)
     with use_display(make_display("plain")):
         again(tiny_plan, trained)
-    assert "are not those that were trained: they are made again" in capsys.readouterr().err
+    assert "differ from the trained ones and are restored" in capsys.readouterr().err
     assert file_digest(published / WEIGHTS) == file_digest(work_of(trained) / "model" / WEIGHTS) == expected
     assert json.loads((work_of(trained) / "log.jsonl").read_text().splitlines()[-1])["update"] == 6
 

@@ -81,7 +81,7 @@ def test_windows_are_as_long_as_the_model_reads_unless_told(data: StudyData) -> 
 
 
 def test_lengths_that_do_not_fit(data: StudyData) -> None:
-    with pytest.raises(UserError, match=r"as many tokens as the model has positions: 64\. Got 65"):
+    with pytest.raises(UserError, match=r"at most the model's positions, 64\. Got 65"):
         data.windows(data.train, 64, 65)
     with pytest.raises(UserError, match="Got 65"):
         data.pairs(data.train, 64, max_tokens=65)
@@ -119,7 +119,7 @@ def test_text_that_the_limits_on_words_break_is_told_of(plan: CorpusPlan, tmp_pa
 
     with use_display(make_display("plain")):
         data = prepare(objectives(dataclasses.replace(plan, max_words=7)), tmp_path)
-    assert "sentences are not of 1 to 7 words. The text is broken there: raise corpus.max_words" in "".join(
+    assert "sentences are not of 1 to 7 words. Documents are interrupted there: raise corpus.max_words" in "".join(
         capsys.readouterr()
     )
     assert len(np.unique(data.train.stretches)) > len(np.unique(data.train.documents))

@@ -7,7 +7,9 @@ import pytest
 from safetensors.torch import load_file
 
 from infoflow.foundation import UserError
-from infoflow.studies import DynamicsPlan, Graph, Record, StudyPlan, Train, graph
+from infoflow.studies import Graph, StudyPlan, Train, graph
+from infoflow.subjects.allocation.settings import DynamicsPlan
+from infoflow.subjects.allocation.stages import Record
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,9 @@ from infoflow.studies import (
     AnalysisPlan,
     Check,
     Compare,
-    CompareRecordings,
-    DynamicsPlan,
     EnginePlan,
     Graph,
     MeasureModel,
-    PruningPlan,
     Run,
     StudyModels,
     StudyPlan,
@@ -29,7 +26,10 @@ from infoflow.studies import (
     graph,
     stage_of,
 )
-from infoflow.studies.stages import STAGES
+from infoflow.studies.stages import stages as stage_kinds
+from infoflow.subjects.allocation.settings import DynamicsPlan
+from infoflow.subjects.allocation.stages import CompareRecordings
+from infoflow.subjects.pruning.settings import PruningPlan
 
 pytestmark = pytest.mark.slow
 
@@ -129,7 +129,7 @@ class Count(AbstractStage):
 
 def test_a_stage_is_added_by_its_name_alone(tiny_run: Run, tiny_plan: StudyPlan, monkeypatch) -> None:
     before = [stage.key for stage in tiny_run.stages]
-    monkeypatch.setattr("infoflow.studies._graph.STAGES", (*STAGES, Count))
+    monkeypatch.setattr("infoflow.studies._graph.stage_kinds", lambda: [*stage_kinds(), Count])
     stages = graph(tiny_plan, tiny_run.folder)
     assert [stage.key for stage in stages][: len(before) - 1] == before[:-1]
     counts = stages.of(Count)
@@ -273,7 +273,7 @@ def test_a_run_finds_its_stages(tiny_run: Run) -> None:
         assert stages[stage.key] is stage
         found = stage_of(str(tiny_run.path), stage.key)
         assert (type(found), found.label, found.needs) == (type(stage), stage.label, stage.needs)
-    with pytest.raises(UserError, match=r"has no stage 123: it has changed\. Give the same command again"):
+    with pytest.raises(UserError, match=r"has no stage 123: it has changed\. Run the same command again"):
         stage_of(str(tiny_run.path), "123")
 
 
@@ -283,7 +283,7 @@ def tiny_run_plan(run: Run) -> StudyPlan:
 
 def test_a_run_that_is_no_study_has_no_stages(tmp_path: Path) -> None:
     run = Run.open(_made(tmp_path / "other"))
-    with pytest.raises(UserError, match="is no study: only a study has stages"):
+    with pytest.raises(UserError, match="is not a study: only a study has stages"):
         _ = run.stages
 
 

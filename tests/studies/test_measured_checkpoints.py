@@ -16,7 +16,8 @@ from infoflow.models import load_model
 from infoflow.probing import Probe
 from infoflow.results import RunFolder
 from infoflow.studies import ProbingPlan, StudyModels, StudyPlan, graph, study
-from infoflow.studies.stages import Check, Course, Keep, MeasureCheckpoint, ProbeCheckpoint, Train
+from infoflow.studies.stages import Check, Keep, Train
+from infoflow.subjects.over_training.stages import Course, MeasureCheckpoint, ProbeCheckpoint
 
 pytestmark = pytest.mark.slow
 
@@ -203,8 +204,8 @@ def test_probes_are_trained_anew_at_the_heavy_steps(plan, run, tmp_path, no_draw
 
 def test_probes_that_nothing_asks_for_are_told_before_anything_is_trained(plan, tmp_path) -> None:
     for heavy, asked, wanted in (
-        ("probe_scores", {"tasks": ()}, r'name probe_scores, and \[probing\] .* Add tasks = \["upos"\]'),
-        ("minimal_pairs", {}, r'name minimal_pairs, and \[probing\] .* Add tasks = \["minimal-pairs"\]'),
+        ("probe_scores", {"tasks": ()}, r'name probe_scores, but no setting of \[probing\] .* Add tasks = \["upos"\]'),
+        ("minimal_pairs", {}, r'name minimal_pairs, but no setting of \[probing\] .* Add tasks = \["minimal-pairs"\]'),
     ):
         with pytest.raises(UserError, match=wanted):
             study(probed(plan, heavy, **asked), tmp_path / "run", num_processes=1)
@@ -236,7 +237,7 @@ def test_a_plan_without_a_schedule_has_none_of_it(tiny_plan, tmp_path) -> None:
 def test_an_unknown_table_is_told_before_anything_is_trained(plan, tmp_path) -> None:
     wrong = dataclasses.replace(plan, checkpoints=dataclasses.replace(plan.checkpoints, light=("head_pattern",)))
     with pytest.raises(
-        UserError, match=r"checkpoints\.light and heavy knows no measure head_pattern\. Did you mean head_patterns"
+        UserError, match=r"checkpoints\.light and heavy: unknown measure head_pattern\. Did you mean head_patterns"
     ):
         study(wrong, tmp_path / "run", num_processes=1)
     assert not (tmp_path / "run").exists()

@@ -43,7 +43,7 @@ def test_a_file_overrides_only_what_it_names(tmp_path) -> None:
         ("seeds = [1, 1]", "list of different values"),
         ('objectives = ["translate"]', "No objective is called translate"),
         ('match = "width"', "encoder"),
-        ('objectives = ["electra+token-dropout"]', "electra tells random tokens from the text's own already"),
+        ('objectives = ["electra+token-dropout"]', "electra already learns to detect random tokens"),
         (
             'objectives = ["translation+noise"]',
             r"translation\+noise\" names no variant of this plan. Known: token-dropout",
@@ -89,7 +89,7 @@ def test_a_plan_names_the_tables_it_wants() -> None:
     assert [measure.name for measure in standard_measures(plan)] == ["head_entropy"]
     assert [measure.name for measure in pair_measures(plan)] == ["model_distance"]
     assert standard_measures(AnalysisPlan(tables=("task_scores",))) == []
-    with pytest.raises(UserError, match="knows no heads"):
+    with pytest.raises(UserError, match="has no table heads"):
         standard_measures(AnalysisPlan(tables=("heads",)))
 
 
@@ -136,10 +136,13 @@ def test_a_variant_takes_its_options_from_its_table() -> None:
             {"objectives": ["masked-lm"], "architectures": ["bert", "longformer"], "model": {"positions": 3}},
             "window of 4 tokens for 3 positions",
         ),
-        ({"objectives": ["translation"], "architectures": ["t5"]}, r"t5 has one table [\s\S]*joint_vocabulary = true"),
+        (
+            {"objectives": ["translation"], "architectures": ["t5"]},
+            r"t5 has a single embedding table[\s\S]*joint_vocabulary = true",
+        ),
         ({"objectives": ["bart+x"], "variants": {"x": {"mask": 7}}}, r"bart\.mask must be a number from 0 to 1"),
         ({"objectives": ["bart"], "variants": {"a b": {}}}, "letters, digits and hyphens"),
-        ({"objectives": ["electra"], "pruning": {"on": True, "objectives": ["electra"]}}, "without further parts"),
+        ({"objectives": ["electra"], "pruning": {"on": True, "objectives": ["electra"]}}, "single model"),
     ],
 )
 def test_objectives_that_cannot_be_trained_are_refused(values, message) -> None:

@@ -17,18 +17,9 @@ from infoflow.foundation import SEAL, UserError, file_digest, hash64
 from infoflow.heads import HEAD_ROLES, head_roles
 from infoflow.pruning import PRUNED_HEADS, PRUNED_ROLES, PRUNING, quality, rank_heads, role_measures
 from infoflow.results import KEYS, Subject, read_table, write_table
-from infoflow.studies import (
-    Graph,
-    Prune,
-    PruningPlan,
-    StudyModels,
-    StudyPlan,
-    Train,
-    at_most,
-    graph,
-    study,
-    train_model,
-)
+from infoflow.studies import Graph, StudyModels, StudyPlan, Train, at_most, graph, study, train_model
+from infoflow.subjects.pruning.settings import PruningPlan
+from infoflow.subjects.pruning.stages import Prune
 from infoflow.training import train
 
 pytestmark = pytest.mark.slow
@@ -153,10 +144,10 @@ def test_every_way_of_choosing_gives_a_curve(run) -> None:
 
 def test_what_cannot_be_kept_and_gates_that_do_not_decide_are_told(told) -> None:
     _, texts = told
-    assert any("fewer heads than 40 in encoder-self: random leaves it out" in text for text in texts)
-    assert any("fewer heads than 40 in all: random leaves it out" in text for text in texts)
+    assert any("fewer heads than 40 in encoder-self: random skips this step" in text for text in texts)
+    assert any("fewer heads than 40 in all: random skips this step" in text for text in texts)
     assert any("penalty 500 closed every gate" in text for text in texts)
-    assert any("still between 0 and 1 at penalty 5e-06, and an undecided head counts as left" in text for text in texts)
+    assert any("still between 0 and 1 at penalty 5e-06, and an undecided head counts as kept" in text for text in texts)
 
 
 def test_a_penalty_that_kills_every_head_is_a_point(run) -> None:

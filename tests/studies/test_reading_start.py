@@ -12,26 +12,20 @@ from support.undrawn import undrawn
 
 from infoflow.corpus import FactConfig, fact_corpus
 from infoflow.foundation import UserError
-from infoflow.objectives import make_objective, retrieval_model
+from infoflow.objectives import make_objective
 from infoflow.results import RunFolder
 from infoflow.retrieval import Library, Passages, RetrievalModel
-from infoflow.studies import (
-    MeasureArm,
-    StudyModels,
-    StudyPlan,
-    TrainArm,
-    WarmReader,
-    WarmRetriever,
-    graph,
-    study,
-)
-from infoflow.studies._arm_measures import probed_language
-from infoflow.studies._arm_scores import unread_language
-from infoflow.studies._first_readers import WarmedReader
-from infoflow.studies._reading_matter import read_world
-from infoflow.studies._retrieval_arms import arm_models
-from infoflow.studies._retrieval_plan import EXCHANGES
-from infoflow.training import TrainingData, TrainingInterrupted, build_models, fact_query_rows, train
+from infoflow.studies import StudyModels, StudyPlan, graph, study
+from infoflow.subjects.retrieval.objectives import retrieval_model
+from infoflow.subjects.retrieval.settings import EXCHANGES
+from infoflow.subjects.retrieval.stages import MeasureArm, TrainArm, WarmReader, WarmRetriever
+from infoflow.subjects.retrieval.stages._arm_measures import probed_language
+from infoflow.subjects.retrieval.stages._arm_scores import unread_language
+from infoflow.subjects.retrieval.stages._first_readers import WarmedReader
+from infoflow.subjects.retrieval.stages._reading_matter import read_world
+from infoflow.subjects.retrieval.stages._retrieval_arms import arm_models
+from infoflow.subjects.retrieval.training import fact_query_rows
+from infoflow.training import TrainingData, TrainingInterrupted, build_models, train
 
 pytestmark = pytest.mark.slow
 

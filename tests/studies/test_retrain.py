@@ -227,5 +227,5 @@ def test_what_cannot_be_scored_is_refused() -> None:
     with pytest.raises(UserError, match=r"context\.objectives must be language models .* Got denoise-full"):
         StudyPlan.from_json(plan)
     plan = {"objectives": ["electra"], "context": {"on": True, "objectives": ["electra"]}}
-    with pytest.raises(UserError, match=r"context\.objectives must train a model without further parts"):
+    with pytest.raises(UserError, match=r"context\.objectives must train a single model"):
         StudyPlan.from_json(plan)

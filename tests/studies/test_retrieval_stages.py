@@ -19,31 +19,27 @@ from infoflow.evidence import EVIDENCE_TABLES, fact_inputs, later_answers
 from infoflow.findings import FINDINGS, evaluate
 from infoflow.foundation import UserError, hash64
 from infoflow.models import load_model
-from infoflow.objectives import SOURCES, Example
+from infoflow.objectives import Example
 from infoflow.results import KEYS, RunFolder
 from infoflow.retrieval import NULL, Candidates, Library, Passages, RetrievalModel, Retriever
-from infoflow.studies import (
+from infoflow.studies import Run, StudyModels, StudyPlan, graph, study, train_model
+from infoflow.subjects.retrieval.objectives import SOURCES
+from infoflow.subjects.retrieval.settings import EXCHANGES, MEASURES, OF_VARIANTS, RetrievalPlan
+from infoflow.subjects.retrieval.stages import (
     FollowArm,
     JoinArms,
     MeasureArm,
     RecordArm,
-    RetrievalPlan,
-    Run,
     SettleArm,
-    StudyModels,
-    StudyPlan,
     TrainArm,
     WarmRetriever,
-    graph,
-    study,
-    train_model,
 )
-from infoflow.studies._arm_measures import MEASURED, ArmInside, measured_of
-from infoflow.studies._arm_scores import ArmScores
-from infoflow.studies._reading_matter import read_world
-from infoflow.studies._retrieval_arms import ArmModel, arm_models
-from infoflow.studies._retrieval_plan import EXCHANGES, MEASURES, OF_VARIANTS
-from infoflow.training import TrainingHook, TrainingInterrupted, fact_query_rows
+from infoflow.subjects.retrieval.stages._arm_measures import MEASURED, ArmInside, measured_of
+from infoflow.subjects.retrieval.stages._arm_scores import ArmScores
+from infoflow.subjects.retrieval.stages._reading_matter import read_world
+from infoflow.subjects.retrieval.stages._retrieval_arms import ArmModel, arm_models
+from infoflow.subjects.retrieval.training import fact_query_rows
+from infoflow.training import TrainingHook, TrainingInterrupted
 
 pytestmark = pytest.mark.slow
 
@@ -510,7 +506,7 @@ def test_every_arm_has_its_rows(read_run) -> None:
 
 
 def test_probed_sentences_are_of_words_that_readers_know_and_of_no_training_text() -> None:
-    from infoflow.studies._arm_measures import probed_language
+    from infoflow.subjects.retrieval.stages._arm_measures import probed_language
 
     world = generate_facts(FactConfig(entities=64), seed=3)
     tokenizer, probed = world.tokenizer(), probed_language(world)
@@ -525,7 +521,7 @@ def test_probed_sentences_are_of_words_that_readers_know_and_of_no_training_text
 
 
 def test_no_sentence_whose_loss_is_told_stands_in_the_training_text() -> None:
-    from infoflow.studies._arm_scores import unread_language
+    from infoflow.subjects.retrieval.stages._arm_scores import unread_language
 
     world, unread = (read_world(FactConfig(entities=24), seed, 64) for seed in (3, 4))
     written = fact_corpus(unread.world)
@@ -540,7 +536,7 @@ def test_no_sentence_whose_loss_is_told_stands_in_the_training_text() -> None:
 
 
 def test_the_loss_on_language_is_of_unread_sentences(read_run) -> None:
-    from infoflow.studies._arm_scores import unread_language
+    from infoflow.subjects.retrieval.stages._arm_scores import unread_language
 
     asked = plan_with().retrieval
     chosen = unread_language(*(read_world(asked.world(), asked.world_seed + more, 64) for more in (0, 1)))
@@ -737,7 +733,7 @@ def test_a_model_alone_is_trained_without_readers(plan, tmp_path) -> None:
 
 def test_the_accuracy_of_training_is_that_of_the_marginal(tmp_path) -> None:
     """Query by query and candidate by candidate, without padding."""
-    from infoflow.studies._training_accuracy import training_accuracy
+    from infoflow.subjects.retrieval.stages._training_accuracy import training_accuracy
 
     stages = graph(plan_with(arms=["retrieve-learned"], variants=[], updates=60), tmp_path)
     for stage in [*stages.of(WarmRetriever), *stages.of(TrainArm)]:
@@ -754,7 +750,7 @@ def test_the_accuracy_of_training_is_that_of_the_marginal(tmp_path) -> None:
 
 def test_without_queries_of_one_mask_all_words_of_an_answer_must_be_right(tmp_path) -> None:
     """In a world of dates alone, beside a loop over queries, passages and masks."""
-    from infoflow.studies._training_accuracy import training_accuracy
+    from infoflow.subjects.retrieval.stages._training_accuracy import training_accuracy
 
     stages = graph(plan_with(arms=["read-gold"], variants=[], relations=2, updates=300), tmp_path)
     for stage in stages.of(TrainArm):
@@ -822,7 +818,10 @@ def _right(arm: ArmModel, model: RetrievalModel, example: Example) -> bool | Non
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"arms": ["closed-book"], "variants": ["cold"]}, r"retrieval.variants must be of arms that are trained: cold"),
+        (
+            {"arms": ["closed-book"], "variants": ["cold"]},
+            r"retrieval.variants must modify one of retrieval.arms: cold",
+        ),
         ({"relations": 5}, r"retrieval.relations must be even"),
         ({"exposures": [0, 1]}, r"retrieval.exposures must lie in 1..1,024"),
         ({"refresh_every": 0}, r"retrieval.refresh_every must be a whole number from 1, or −1 for never. Got 0"),

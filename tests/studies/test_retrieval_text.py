@@ -9,21 +9,15 @@ import torch
 from support.undrawn import undrawn
 
 from infoflow.foundation import UserError
-from infoflow.results import RunFolder
-from infoflow.retrieval import (
-    NULL,
-    RETRIEVAL_SCORES,
-    answer_scores,
-    exact_match,
-    question_blocks,
-    retrieval_scores,
-    token_f1,
-)
-from infoflow.studies import RetrievalPlan, Run, StudyModels, StudyPlan, study
-from infoflow.studies._arm_measures import ArmInside
-from infoflow.studies._question_reading import QuestionReading, TextScores
-from infoflow.studies._reading_matter import ReadText
-from infoflow.studies._retrieval_arms import arm_models
+from infoflow.objectives import exact_match, token_f1
+from infoflow.results import RETRIEVAL_SCORES, RunFolder
+from infoflow.retrieval import NULL, answer_scores, question_blocks, retrieval_scores
+from infoflow.studies import Run, StudyModels, StudyPlan, study
+from infoflow.subjects.retrieval.settings import RetrievalPlan
+from infoflow.subjects.retrieval.stages._arm_measures import ArmInside
+from infoflow.subjects.retrieval.stages._question_reading import QuestionReading, TextScores
+from infoflow.subjects.retrieval.stages._reading_matter import ReadText
+from infoflow.subjects.retrieval.stages._retrieval_arms import arm_models
 
 GIVEN = ["ada", "ben", "eva", "ida", "max", "tom", "ute", "zoe"]
 TOWNS, JOBS = ["oslo", "rome", "bonn", "kyiv"], ["baker", "nurse", "night guard"]
@@ -222,7 +216,7 @@ def test_what_is_told_of_a_reader_does_not_depend_on_the_size_of_batches(run, pl
     arm = next(one for one in arm_models(models) if one.arm == "read-gold")
     scores = TextScores(ArmInside(arm, True).model, arm.objective, arm.matter, None)
     whole = scores.table()
-    monkeypatch.setattr("infoflow.studies._question_reading._BATCH", 5)
+    monkeypatch.setattr("infoflow.subjects.retrieval.stages._question_reading._BATCH", 5)
     np.testing.assert_allclose(scores.table()["value"], whole["value"], atol=1e-5)
 
 
@@ -248,8 +242,8 @@ def test_the_tokenizer_has_not_seen_the_test_questions(plan, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"corpus": "a.json", "variants": ("pairs",)}, "must not hold pairs with retrieval.corpus"),
-        ({"corpus": "a.json", "measures": ("lens",)}, "must hold scores with retrieval.corpus"),
+        ({"corpus": "a.json", "variants": ("pairs",)}, "must not contain pairs with retrieval.corpus"),
+        ({"corpus": "a.json", "measures": ("lens",)}, "must contain scores with retrieval.corpus"),
         ({"corpus": "a.json", "checkpoints": 3}, "must be 0 with retrieval.corpus"),
         ({"test": "a.json"}, "must go with retrieval.corpus"),
     ],

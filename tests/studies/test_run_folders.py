@@ -40,7 +40,7 @@ def test_a_file_system_without_locks_is_told_of(refused, tmp_path, monkeypatch, 
     monkeypatch.setattr(fcntl, "flock", refuse)
     with use_display(make_display("plain")):
         refused(tmp_path / "run", UserError("refused"))
-    assert "has no locks: take care that no other infoflow works there" in capsys.readouterr().err
+    assert "has no locks: make sure that no other infoflow process works there" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("error", [UserError("refused"), OSError(errno.ENAMETOOLONG, "File name too long")])

@@ -39,7 +39,7 @@ def stopped(tmp_path_factory) -> Run:
             study(PLAN, folder, num_processes=1)
     first, *_, last = str(caught.value).splitlines()
     assert first == "measure masked-lm/seed-0: That stage failed."
-    assert last == f"What is done so far: infoflow report {folder} --so-far"
+    assert last == f"To see the results so far: infoflow report {folder} --so-far"
     return Run.open(folder)
 
 
@@ -60,7 +60,7 @@ def test_the_report_says_what_is_missing(stopped, capsys):
     works = len(stopped.stages) - 1
     left = sum(not stage.is_done() for stage in stopped.stages) - 1
     assert f"&lt;Two&gt; models (so far: {works - left} of {works} stages)" in page
-    assert "The study is going on or was stopped. Missing: " in page
+    assert "The study is running or was stopped. Missing: " in page
     assert "measure (1)" in page
     assert not stopped.folder.report.exists()
 
@@ -78,10 +78,14 @@ def test_its_end_removes_it_and_has_the_same_rows(stopped):
 def test_a_study_without_a_measured_model_has_nothing_to_tell(tmp_path):
     run = RunFolder(tmp_path / "run")
     run.update(kind="study", plan=PLAN.to_json())
-    with pytest.raises(UserError, match=r"must have a model that is measured .* are not prepared for the plan"):
+    with pytest.raises(
+        UserError, match=r"cannot be reported before one of its models is measured, .* are not prepared for the plan"
+    ):
         Run(run).so_far()
     graph(PLAN, run)
-    with pytest.raises(UserError, match=r"must have a model that is measured .* Got 0 of \d+ stages done\."):
+    with pytest.raises(
+        UserError, match=r"cannot be reported before one of its models is measured\. Got 0 of \d+ stages done\."
+    ):
         Run(run).so_far()
     assert not (run.path / "so-far").exists()
 
@@ -98,5 +102,5 @@ def test_a_damaged_plan_is_called_damaged(tmp_path, setting, value):
 def test_only_a_study_is_told_so_far(tmp_path):
     run = RunFolder(tmp_path / "run")
     run.update(kind="analyze")
-    with pytest.raises(UserError, match="is no study"):
+    with pytest.raises(UserError, match="is not a study"):
         Run(run).so_far()

@@ -6,7 +6,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from infoflow.models import StaticVectors, load_model
-from infoflow.studies import AnalysisPlan, CorpusPlan, DynamicsPlan, StudyPlan, study
+from infoflow.studies import AnalysisPlan, CorpusPlan, StudyPlan, study
+from infoflow.subjects.allocation.settings import DynamicsPlan
 from infoflow.training import ModelConfig, TrainConfig
 
 pytestmark = pytest.mark.slow

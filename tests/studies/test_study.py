@@ -190,9 +190,9 @@ def test_a_stage_that_fails_keeps_only_what_needs_it(tiny_plan: StudyPlan, no_dr
             study(plan, tmp_path / "run", num_processes=1)
     assert str(caught.value).splitlines() == [
         "train causal-lm/seed-0: No luck.",
-        "3 stages ended well and are kept.",  # the masked LM is trained, measured and matched
-        "3 stages were not done.",
-        f"What is done so far: infoflow report {tmp_path / 'run'} --so-far",
+        "3 stages succeeded and are kept.",  # the masked LM is trained, measured and matched
+        "3 stages were not run.",
+        f"To see the results so far: infoflow report {tmp_path / 'run'} --so-far",
     ]
     assert not (tmp_path / "run" / "report.html").exists()
     left = [stage.label for stage in Run.open(tmp_path / "run").stages.missing()]

@@ -4,7 +4,7 @@ import pytest
 
 from infoflow.foundation import SilentDisplay, UserError, use_display
 from infoflow.studies import StudyPlan
-from infoflow.studies._study_tasks import StudyTasks
+from infoflow.subjects.adaptation.stages import StudyTasks
 
 
 def test_other_tags_of_the_same_words_are_another_task(tmp_path):
@@ -41,7 +41,7 @@ def test_too_few_examples_are_told_once_and_refused_before_anything_is_trained(t
         found = tasks(4, 50, 0)
         found.sizes(found.named("rare"))
         tasks(4, 50, 0, prepared=True)
-    assert display.said == ['rare: 4 training examples are too few for all of 3 classes: none is of "c".']
+    assert display.said == ['rare: 4 training examples do not cover all 3 classes: there is none of "c".']
     with pytest.raises(UserError, match=r"examples of at least two classes\. Of rare the first 1 are all"):
         tasks(1, 0)
 

@@ -15,7 +15,8 @@ from infoflow.corpus import generate_grammar, train_tokenizer
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.objectives import Bart
-from infoflow.studies import StudyPlan, train_further
+from infoflow.studies import StudyPlan
+from infoflow.subjects.adaptation.stages import train_further
 
 PLAN = {
     "objectives": ["masked-lm", "causal-lm", "translation", "span-corruption"],
@@ -147,10 +148,10 @@ def test_another_parent_is_refused_in_the_same_folder(parent, tmp_path) -> None:
             "translation",
             "BartForConditionalGeneration",
             r"an EncoderDecoderModel or a T5ForConditionalGeneration\. .* is a BartForConditionalGeneration\.\n"
-            r"Start from one of these classes: no objective goes on with this one\.",
+            r"Start from one of these classes: no objective fits this one\.",
         ),
         ("masked-lm", "EncoderDecoderModel", r"objective that fits: translation, prefix-lm, bart, mass\."),
-        ("electra", "BertForMaskedLM", r"electra trains more than a model folder holds"),
+        ("electra", "BertForMaskedLM", r"electra trains several models"),
     ],
 )
 def test_what_does_not_fit_is_refused(objective, kind, message, parent, tmp_path) -> None:
@@ -164,7 +165,7 @@ def test_what_does_not_fit_is_refused(objective, kind, message, parent, tmp_path
     [
         ("bart", "EncoderDecoderModel", r", or choose an objective that fits: translation, prefix-lm\.$"),
         ("mass", "EncoderDecoderModel", r", or choose an objective that fits: translation, prefix-lm\.$"),
-        ("masked-lm", "BertForMaskedLM", r": no objective goes on with this one\.$"),
+        ("masked-lm", "BertForMaskedLM", r": no objective fits this one\.$"),
     ],
 )
 def test_a_model_without_a_mask_token_is_refused_where_one_is_needed(

@@ -62,7 +62,7 @@ def test_sentences_of_the_study_are_no_other_domain(tiny_plan: StudyPlan, other_
         corpus = dataclasses.replace(tiny_plan.corpus, transfer_name=name)
         return prepare(dataclasses.replace(tiny_plan, corpus=corpus), tmp_path)
 
-    with pytest.raises(UserError, match="is in another part of the study too"):
+    with pytest.raises(UserError, match="also occurs in another part of the study"):
         prepared(tiny_plan.corpus.name)
     data = prepared(str(other_domain))
     mixed = tmp_path / "mixed.tsv"

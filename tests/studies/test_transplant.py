@@ -15,19 +15,9 @@ from infoflow.heads import TRANSPLANT_CURVES, TRANSPLANTED_HEADS, Head, head_sli
 from infoflow.models import load_model
 from infoflow.pruning import quality, rank_heads
 from infoflow.results import KEYS, UNTRAINED, Subject
-from infoflow.studies import (
-    Check,
-    ChooseHeads,
-    StudyModels,
-    StudyPlan,
-    Train,
-    Transplant,
-    TransplantPlan,
-    at_most,
-    graph,
-    study,
-    train_model,
-)
+from infoflow.studies import Check, StudyModels, StudyPlan, Train, at_most, graph, study, train_model
+from infoflow.subjects.transplant.settings import TransplantPlan
+from infoflow.subjects.transplant.stages import ChooseHeads, Transplant
 from infoflow.training import Snapshots, Step, TrainingHook, TrainingInterrupted
 
 pytestmark = pytest.mark.slow
@@ -211,7 +201,7 @@ def test_a_fresh_model_is_of_another_seed_than_the_trained_one(models, watched) 
 
 
 def test_a_point_is_the_loss_of_the_weights_kept_there(plan, run, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("infoflow.studies.stages._transplant.shutil.rmtree", lambda *_, **__: None)
+    monkeypatch.setattr("infoflow.subjects.transplant.stages._transplant.shutil.rmtree", lambda *_, **__: None)
     stages = graph(plan, tmp_path / "kept")
     for stage in stages:
         if isinstance(stage, Train | ChooseHeads):
@@ -292,7 +282,9 @@ def test_a_model_without_roles_has_nothing_to_put_in_and_says_so(plan, tmp_path,
     for stage in stages.of(Train):
         stage.run()
     (choice,) = stages.of(ChooseHeads)
-    with pytest.warns(UserWarning, match=r'0 of its heads .* fewer than the 2 .*: none are put in.* Add "importance"'):
+    with pytest.warns(
+        UserWarning, match=r'0 of its heads .* fewer than the 2 .*: none are transplanted\. Add "importance"'
+    ):
         choice.run()
     assert choice.tables()["transplanted_heads"].empty
     for name, frozen, rows in (("none", False, 5), ("specialised", False, 0), ("none", True, 0), ("random", True, 0)):
@@ -336,7 +328,7 @@ def test_heads_that_no_layer_or_family_can_take_are_refused() -> None:
     masked = {**PLAN, "objectives": ["masked-lm"], "transplant": {**SETTINGS, "objectives": ["masked-lm"]}}
     with pytest.raises(UserError, match=r"a kind of attention that masked-lm has \(encoder-self\), or all"):
         StudyPlan.from_json({**masked, "transplant": {**masked["transplant"], "scope": "decoder-cross"}})
-    with pytest.raises(UserError, match=r"fresh models of bert, gpt2, t5.*Got the architecture \"albert\""):
+    with pytest.raises(UserError, match=r"transplanted into bert, gpt2, t5.*Got the architecture \"albert\""):
         StudyPlan.from_json({**masked, "architectures": ["albert"]})
     assert StudyPlan.from_json(masked).transplant.num_updates(StudyPlan.from_json(masked).training) == 5
     third = StudyPlan.from_json({**masked, "transplant": {"on": True, "objectives": ["masked-lm"]}})

@@ -13,7 +13,9 @@ from infoflow.corpus import generate_grammar
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.results import KEYS, RunFolder
-from infoflow.studies import InsideTuned, MeasureDomain, Run, Specialise, StudyPlan, Tune, TunePlan, graph, study
+from infoflow.studies import Run, StudyPlan, graph, study
+from infoflow.subjects.adaptation.settings import TunePlan
+from infoflow.subjects.adaptation.stages import InsideTuned, MeasureDomain, Specialise, StudyTasks, Tune
 
 pytestmark = pytest.mark.slow
 
@@ -178,7 +180,7 @@ def test_models_that_do_not_fit_a_task_are_left_out(tmp_path, capsys) -> None:
 def test_a_text_to_write_needs_more_than_frozen_features(tmp_path) -> None:
     task = {"name": "grammar-summary", "size": 40, "methods": ["frozen"]}
     values = {**PLAN, "objectives": ["causal-lm"], "domain": {}, "tune": [task]}
-    with pytest.raises(UserError, match=r"tune\.methods of grammar-summary must hold full, top, decay or lora"):
+    with pytest.raises(UserError, match=r"tune\.methods of grammar-summary must contain full, top, decay or lora"):
         graph(StudyPlan.from_json(values), tmp_path / "run")
 
 
@@ -269,7 +271,7 @@ def test_tasks_that_are_asked_in_words(tmp_path) -> None:
     stages = graph(StudyPlan.from_json(values), tmp_path / "run").of(Tune)
     assert {stage.tuned.subject.recipe.objective.name for stage in stages} == {"span-corruption"}
     tuned = stages[0].tuned
-    data = tuned.models.tasks.data(tuned.asked)
+    data = tuned.models.own(StudyTasks).data(tuned.asked)
     assert (data.shape, make_task(data).main) == ("generation", "exact_match")
     assert set(data.train.column("translation")) == {"good", "bad"}
 
@@ -287,10 +289,13 @@ def test_frozen_features_may_have_rates_of_their_own() -> None:
             {"tune": [{"name": "grammar-tags", "inside_objectives": ["bart"]}]},
             r"tune\[0\].inside_objectives must be among .*bart",
         ),
-        ({"tune": [{"name": "grammar-tags", "patience": 2}]}, r"tune.patience must be 0 where .*Got 2"),
+        ({"tune": [{"name": "grammar-tags", "patience": 2}]}, r"tune.patience must be 0 if .*Got 2"),
         ({"tune": [{"name": "x"}]}, r"tune.name must be a built-in task \(grammar-tags.*Got \"x\""),
-        ({"tune": [{"name": "grammar-tags", "test": "a"}]}, r"tune.test must go with tune.train\. Got \"a\" alone"),
-        ({"tune": [{"name": "grammar-tags"}] * 2}, r"tune must be tables of different names\. Got \"grammar-tags\""),
+        ({"tune": [{"name": "grammar-tags", "test": "a"}]}, r"tune.test must go with tune.train\. Got \"a\""),
+        (
+            {"tune": [{"name": "grammar-tags"}] * 2},
+            r"Tables \[\[tune\]\] must have different names\. Got \"grammar-tags\"",
+        ),
         ({"tune": [{"name": "grammar-tags", "objectives": ["bart"]}]}, r"tune\[0\].objectives must be among .*bart"),
         ({"tune": [{"name": "grammar-tags", "columns": ["text"]}]}, r"must be written \"text=COLUMN\"\. Got \"text\""),
         ({"tune": {"name": "grammar-tags"}}, r"tune must be a list of at most 1,000 tables, each written \[\[tune\]\]"),
@@ -299,10 +304,10 @@ def test_frozen_features_may_have_rates_of_their_own() -> None:
             r"no setting tune\[0\].epoch. Did you mean tune\[0\].epochs\?",
         ),
         ({"domain": {"phases": ["task", "domain"]}}, r"domain.phases must be in order"),
-        ({"domain": {"phases": ["task"]}}, r"domain.phases must hold \"domain\" where nothing is tuned"),
+        ({"domain": {"phases": ["task"]}}, r"domain.phases must contain \"domain\" if there is no task"),
         (
             {"objectives": ["electra"], "domain": {"corpus": "grammar", "extend_vocabulary": 5}},
-            r"domain.extend_vocabulary must be 0 where a model has further parts\. Got electra",
+            r"domain.extend_vocabulary must be 0 unless all objectives train a single model\. Got electra",
         ),
     ],
 )

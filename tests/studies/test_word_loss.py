@@ -6,7 +6,7 @@ import torch
 
 from infoflow.results import Subject
 from infoflow.studies import StudyModels, StudyPlan
-from infoflow.studies.stages._specialise import loss_per_word
+from infoflow.subjects.adaptation.stages._specialise import loss_per_word
 
 PLAN = {
     "objectives": ["causal-lm", "masked-lm", "translation"],

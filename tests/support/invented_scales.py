@@ -73,7 +73,7 @@ def manifest(width: int = 64, corpus: str = "invented", layers: int = 3, **train
 
 def scale_run(name: str, fall: float, tokens: float, **how):
     """A run as `findings_over_scale` takes it, without a folder."""
-    from infoflow.findings import ScaleRun
+    from infoflow.subjects.over_scale.claims import ScaleRun
 
     of_tables = {each: how.pop(each) for each in ("seeds", "course") if each in how}
     return ScaleRun(name=name, tables=study_tables(fall, tokens, **of_tables), manifest=manifest(**how))

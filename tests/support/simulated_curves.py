@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from infoflow.over_training import DEFAULT_SCHEDULE, checkpoint_steps
+from infoflow.training import DEFAULT_SCHEDULE, checkpoint_steps
 
 UPDATES = 5000
 STEPS = np.array(checkpoint_steps(DEFAULT_SCHEDULE, UPDATES, 400))

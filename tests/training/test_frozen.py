@@ -86,6 +86,6 @@ def test_a_run_is_continued_with_what_it_was_begun_with(tmp_path):
     module = tiny_model(Translation())
     with (
         frozen_slices(module, head_slices(load_model(module), FROZEN)) as hook,
-        pytest.raises(UserError, match="frozen so far: none"),
+        pytest.raises(UserError, match="previously frozen: none"),
     ):
         train(*arguments, module, tmp_path, hooks=[hook])

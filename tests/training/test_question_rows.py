@@ -5,9 +5,10 @@ import pytest
 
 from infoflow.corpus import train_tokenizer
 from infoflow.foundation import UserError
-from infoflow.objectives import ReadGold
 from infoflow.retrieval import Library, Passages
-from infoflow.training import TrainingData, question_rows
+from infoflow.subjects.retrieval.objectives import ReadGold
+from infoflow.subjects.retrieval.training import question_rows
+from infoflow.training import TrainingData
 
 PASSAGES = ["ada lund lives in oslo .", "ben roth works as a nurse in rome .", "the baker of the town is eva [MASK] ."]
 QUESTIONS = [
@@ -76,5 +77,5 @@ def test_a_long_question_loses_tokens_and_no_mask(tokenizer, library):
 
 
 def test_no_question_left_is_one_message(tokenizer, library):
-    with pytest.raises(UserError, match=r"No question has an answer of at most 1 tokens: 1 were given"):
+    with pytest.raises(UserError, match=r"No question has an answer of at most 1 tokens. Got 1 questions"):
         question_rows(["what ?"], ["a nurse in rome"], np.arange(1), tokenizer, library, np.array([1]), answer_tokens=1)

@@ -181,7 +181,7 @@ def test_a_run_continues_only_under_its_own_conditions(tmp_path: Path) -> None:
     assert state["conditions"] == {"precision": "fp32", "processes": 1}
     for name, value in (("precision", "bf16"), ("processes", 2)):
         file.write_text(json.dumps({**state, "conditions": {**state["conditions"], name: value}}))
-        with pytest.raises(UserError, match=f"begun with {name} {value}"):
+        with pytest.raises(UserError, match=f"started with {name} {value}"):
             train(*arguments, tiny_model(MaskedLM()), tmp_path)
     del state["conditions"]  # as an earlier version wrote it
     file.write_text(json.dumps(state))

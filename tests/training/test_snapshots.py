@@ -20,8 +20,8 @@ from infoflow.corpus import Corpus, train_tokenizer
 from infoflow.foundation import PlainDisplay, UserError, use_display
 from infoflow.models import load_model
 from infoflow.objectives import CausalLM, MaskedLM, Translation, Vocabulary
-from infoflow.over_training import DEFAULT_SCHEDULE, checkpoint_steps
 from infoflow.training import (
+    DEFAULT_SCHEDULE,
     Checkpoints,
     ModelConfig,
     SnapshotPlan,
@@ -31,6 +31,7 @@ from infoflow.training import (
     TrainingHook,
     TrainingInterrupted,
     build_models,
+    checkpoint_steps,
     load_weights,
     train,
 )

@@ -9,7 +9,8 @@ from pathlib import Path
 import griffe
 
 PACKAGE = "infoflow"
-HIDDEN = ("cli",)  # a room whose one name is the application
+HIDDEN = ("cli", "command")  # their names are commands
+SUBJECTS = "subjects"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,16 +22,11 @@ class Name:
     target: str  # dotted path of its definition
     docstring: str
     kind: str
+    home: str  # the room that it is documented in: that of its definition, where users can import it from there
 
     @property
     def path(self) -> str:
         return f"{PACKAGE}.{self.room}.{self.name}"
-
-    @property
-    def home(self) -> str:
-        """The room that it is documented in: that of its definition, where it is in one."""
-        defined = self.target.split(".")[1]
-        return self.room if defined.startswith("_") else defined
 
 
 @cache
@@ -44,34 +40,60 @@ def package(source: Path) -> griffe.Module:
 
 
 def rooms(source: Path) -> list[str]:
-    """The rooms that have an API page, by name."""
-    modules = package(source).modules
-    return sorted(name for name in modules if not name.startswith("_") and name not in HIDDEN)
+    """The rooms that have an API page, by name: the core's, and the parts of subjects with public names."""
+    core = [name for name, module in package(source).modules.items() if _is_room(module) and name != SUBJECTS]
+    subjects = package(source)[SUBJECTS].modules
+    parts = [f"{SUBJECTS}.{one}.{part}" for one in subjects for part, room in subjects[one].modules.items()
+             if _is_room(room)]  # fmt: skip
+    return sorted([*core, *(part for part in parts if public_names(source, part))])
+
+
+def _is_room(module: griffe.Module) -> bool:
+    is_settings = module.name == "settings"
+    return (module.is_init_module or is_settings) and not module.name.startswith("_") and module.name not in HIDDEN
 
 
 def public_names(source: Path, room: str) -> list[Name]:
-    """What the room's `__init__` exports as `from ._file import name as name`, in its order.
+    """What the room's `__init__` exports as `from ._file import name as name`, in its order; the plans of settings.
 
     As for type checkers, `from ._file import name` exports nothing: other rooms import such a name, users do not.
     """
-    module = package(source)[room]
-    tree = ast.parse((source / PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))
+    module, path = package(source)[room], source / PACKAGE / room.replace(".", "/")
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    names = _exports(file)
+    if not path.is_dir():  # the settings of a subject
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        names += [node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.name.endswith("Plan")]
+    return [_name(source, room, name, module[name]) for name in names]
+
+
+def _exports(file: Path) -> list[str]:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
     imported = [alias for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
-    return [_name(room, one.name, module[one.name]) for one in imported if one.asname == one.name]
+    return [one.name for one in imported if one.asname == one.name]
 
 
-def _name(room: str, name: str, member: griffe.Object | griffe.Alias) -> Name:
+def _name(source: Path, room: str, name: str, member: griffe.Object | griffe.Alias) -> Name:
     target = member
     while isinstance(target, griffe.Alias):
         target = target.target
     docstring = target.docstring.value if target.docstring else ""
-    return Name(room=room, name=name, target=target.path, docstring=docstring, kind=target.kind.value)
+    home = _home(source, room, name, target.path)
+    return Name(room=room, name=name, target=target.path, docstring=docstring, kind=target.kind.value, home=home)
+
+
+def _home(source: Path, room: str, name: str, target: str) -> str:
+    first, *rest = target.split(".")[1:]
+    defined = ".".join((first, *rest[:2])) if first == SUBJECTS else first
+    file = source / PACKAGE / defined.replace(".", "/") / "__init__.py"
+    return defined if file.is_file() and name in _exports(file) else room
 
 
 def pages(source: Path, schemas: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Name and text of every API page. `schemas` has the documentation of table schemas by path."""
     yield "index.md", _index(source)
-    for room in rooms(source):
+    with_tables = {path.removeprefix(f"{PACKAGE}.").rpartition(".")[0] for path in schemas}
+    for room in sorted({*rooms(source), *with_tables}):
         yield f"{room}.md", _page(source, room, schemas)
 
 
@@ -94,14 +116,26 @@ def _index(source: Path) -> str:
         if name in homes:
             lines.append(f"- [`infoflow.{name}`][{homes[name].path}]")
         else:
-            lines.append(f"- [`infoflow.{name}`]({name}.md), a room")
+            lines.append(f"- [`infoflow.{name}`]({_short(source, name)}.md), a room")
     return "\n".join([*lines, ""])
 
 
+def _short(source: Path, name: str) -> str:
+    """The page of a room that the top level names, which may be the short name of a subject's."""
+    return next((room for room in rooms(source) if room in (name, *_targets(source, name))), name)
+
+
+def _targets(source: Path, name: str) -> list[str]:
+    text = source / PACKAGE / f"{name}.py"
+    return [line.split()[1].partition(".")[2] for line in text.read_text(encoding="utf-8").splitlines()
+            if line.startswith("from ")] if text.is_file() else []  # fmt: skip
+
+
 def _top_level(source: Path) -> list[str]:
-    """Names that type checkers are told of in the package's own `__init__`."""
-    members = package(source).members
-    return sorted(name for name, m in members.items() if m.is_alias and m.target_path.startswith(f"{PACKAGE}."))
+    """Names that the package's own `__init__` imports as themselves, for type checkers."""
+    tree = ast.parse((source / PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    imported = [alias for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
+    return sorted(alias.asname for alias in imported if alias.asname)
 
 
 def _first_line(module: griffe.Object | griffe.Alias) -> str:

@@ -6,22 +6,23 @@ from typing import Any
 
 from .escaping import cell, escaped
 
-ROOMS = (
-    "results", "corpus", "flow", "representations", "heads", "probing", "training", "dynamics", "pruning", "alignment",
-    "over_training", "adaptation", "retrieval", "evidence", "findings", "studies",
-)  # fmt: skip
+ROOMS = ("results", "corpus", "flow", "representations", "heads", "probing", "training", "findings", "studies")
+PARTS = ("models", "measures", "claims", "stages")
+"""Parts of subjects that export tables."""
 
 
 @cache
 def exported() -> dict[str, Any]:
     """Every exported table schema by its dotted path."""
+    from infoflow._subjects import parts
     from infoflow.results import TableSchema
 
     found = {}
-    for room in ROOMS:
-        for name, value in vars(importlib.import_module(f"infoflow.{room}")).items():
+    rooms = [importlib.import_module(f"infoflow.{room}") for room in ROOMS]
+    for room in [*rooms, *(module for part in PARTS for module in parts(part))]:
+        for name, value in vars(room).items():
             if isinstance(value, TableSchema) and not name.startswith("_"):
-                found[f"infoflow.{room}.{name}"] = value
+                found[f"{room.__name__}.{name}"] = value
     return found
 
 

@@ -60,7 +60,10 @@ def stage(root: Path, build: Path, found: dict[str, str]) -> Path:
     for path, text in done.items():
         done[path], found_there = pictures.brought_in(text, path)
         drawn |= found_there
-    docstrings = {f"api/{room}.md": _sources(root / "src" / "infoflow" / room) for room in api.rooms(root / "src")}
+    docstrings = {
+        f"api/{room}.md": _sources(root / "src" / "infoflow" / room.replace(".", "/"))
+        for room in api.rooms(root / "src")
+    }
     cited = {path: text + docstrings.get(path, "") for path, text in done.items()}
     titles = {path: pages.title(text) for path, text in done.items()}
     done["references.md"] = references.page(bibliography.read(root / "references.bib"), cited, titles)

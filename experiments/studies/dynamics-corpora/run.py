@@ -16,7 +16,8 @@ from pathlib import Path
 from infoflow.cli import with_settings
 from infoflow.corpus import load_corpus
 from infoflow.foundation import UserError, atomic_write, make_display, set_threads, use_display
-from infoflow.studies import CorpusPlan, StudyPlan, compare_recordings, study
+from infoflow.studies import CorpusPlan, StudyPlan, study
+from infoflow.subjects.allocation.stages import compare_recordings
 
 # Size: 10,000 of the pairs. Language pair: the same sentences the other way round. Domain: generated sentences.
 CORPORA = {

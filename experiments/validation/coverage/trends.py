@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from infoflow.findings import ScalePoint, scale_slope, scale_trend
 from infoflow.foundation import join_halves, sentence_df, stream, t_quantile
+from infoflow.subjects.over_scale.claims import ScalePoint, scale_slope, scale_trend
 
 SCALES = (3, 4, 6)
 STEP = np.sqrt(10.0)

@@ -1,6 +1,20 @@
-"""The command `infoflow`: one thin command per question; the only room that prints."""
+"""The command `infoflow`: one thin command per question; the only part of the package that prints."""
 
-from ._app import app as app
-from ._main import main as main
-from ._main import run as run
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from ._settings import with_settings as with_settings
+
+if TYPE_CHECKING:
+    from ._app import app as app
+    from ._main import main as main
+    from ._main import run as run
+
+_HOMES = {"app": "_app", "main": "_main", "run": "_main"}
+
+
+def __getattr__(name: str) -> object:
+    """Import the program when it is first used: the commands of subjects, which it imports, import this package."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -25,9 +25,9 @@ def analyze(
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
         only: Tables to compute, separated by commas. Default: all.
-        measures: A Python file with measures of your own, taken beside the others and drawn in the report. Its code is
-            run: name only a file you trust.
-        shard: i/n: read only part i (0 to n-1) of the corpus and keep its sums, for `infoflow merge`.
+        measures: A Python file with your own measures, computed with the others and drawn in the report. Its code is
+            executed: name only a file you trust.
+        shard: i/n: read only part i (0 to n-1) of the corpus and save its sums for `infoflow merge`.
     """
     with working(session):
         from infoflow.studies import analyze as run_analysis

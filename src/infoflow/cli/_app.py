@@ -1,27 +1,25 @@
 """The commands and their names. Nothing here imports torch, so that every `--help` is instant."""
 
+from collections.abc import Callable
+from importlib import import_module
+
 from cyclopts import App, Group
+
+from infoflow._subjects import parts
 
 from ._analyze import analyze
 from ._bert_score import bert_score
 from ._compare import compare
 from ._data import describe, get, list_all
-from ._data_index import index
 from ._doctor import doctor
-from ._dynamics import dynamics
-from ._explore import explore
 from ._fill_in import fill_in
 from ._findings import findings
 from ._heads import heads
 from ._merge import merge
-from ._over_scale import over_scale
-from ._over_training import over_training
 from ._probe import probe
-from ._prune import prune
 from ._report import report
 from ._study import study
 from ._train import train
-from ._tune import tune
 from ._view import view
 from ._worker import worker
 
@@ -32,51 +30,57 @@ def _version() -> str:
     return f"infoflow {version('infoflow')}"
 
 
+EXPERIMENTS, RESULTS, SURROUNDINGS = "Train and measure", "Results of a run", "Data and machine"
+
 app = App(
     name="infoflow",
     help="How information flows through a Transformer: layers, heads, objectives, with error bars and controls.",
     help_epilogue="Start with `infoflow study`, or `infoflow analyze MODEL --corpus FILE`. "
-    "An interrupted command continues when it is given again.",
+    "To continue an interrupted command, run it again.",
     version=_version,
     version_flags=["--version"],
     suppress_keyboard_interrupt=False,  # `run` says how to continue
 )
-_experiments = Group("Train and measure", sort_key=1)
-_results = Group("Results of a run", sort_key=2)
-_surroundings = Group("Data and machine", sort_key=3)
-_COMMANDS = {
-    _experiments: (
-        study,
-        train,
-        tune,
-        analyze,
-        compare,
-        heads,
-        probe,
-        fill_in,
-        bert_score,
-        prune,
-        over_training,
-        view,
-        explore,
-    ),
-    _results: (dynamics, findings, over_scale, report, merge),
-    _surroundings: (doctor, worker),
+_GROUPS = {name: Group(name, sort_key=key) for key, name in enumerate((EXPERIMENTS, RESULTS, SURROUNDINGS), 1)}
+_COMMANDS: dict[str, dict[int, Callable[..., object]]] = {
+    EXPERIMENTS: {
+        0: study,
+        1: train,
+        3: analyze,
+        4: compare,
+        5: heads,
+        6: probe,
+        7: fill_in,
+        8: bert_score,
+        11: view,
+    },
+    RESULTS: {1: findings, 3: report, 4: merge},
+    SURROUNDINGS: {0: doctor, 1: worker},
 }
 
 for _group, _functions in _COMMANDS.items():
-    for _position, _function in enumerate(_functions):
-        app.command(_function, group=_group, sort_key=_position, help_epilogue="")
+    for _position, _function in _functions.items():
+        app.command(_function, group=_GROUPS[_group], sort_key=_position, help_epilogue="")
 
 app.register_install_completion_command(
-    group=_surroundings, sort_key=9, help="Let the shell (bash, zsh, fish) complete commands and options."
+    group=_GROUPS[SURROUNDINGS], sort_key=9, help="Install shell completion (bash, zsh, fish)."
 )
 
 _data = App(
-    name="data", help="Built-in corpora, and what a corpus holds.", group=_surroundings, sort_key=-1, help_epilogue=""
+    name="data",
+    help="Built-in corpora, and what a corpus holds.",
+    group=_GROUPS[SURROUNDINGS],
+    sort_key=-1,
+    help_epilogue="",
 )
 _data.command(list_all, name="list", sort_key=0)
 _data.command(get, sort_key=1)
 _data.command(describe, sort_key=2)
-_data.command(index, sort_key=3)
 app.command(_data)
+
+for _subject in parts(""):
+    for _command, (_group, _position) in getattr(_subject, "COMMANDS", {}).items():
+        *_above, _name = _command.split()
+        _function = getattr(import_module(f"{_subject.__name__}.command"), _name)
+        _parent = _data if _above else app
+        _parent.command(_function, group=None if _above else _GROUPS[_group], sort_key=_position, help_epilogue="")

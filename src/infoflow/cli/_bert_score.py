@@ -20,7 +20,7 @@ def bert_score(
     pairs: Annotated[
         Path,
         Parameter(
-            help="Candidate, reference and perhaps the score of people between tabs (.tsv), or objects with these "
+            help="Candidate, reference and optionally a human score, tab-separated (.tsv), or objects with these "
             "names (.jsonl); .gz too."
         ),
     ],
@@ -29,27 +29,27 @@ def bert_score(
         Parameter(
             negative=(),
             show_default=False,
-            help="Candidate, reference and score: names, or numbers from 1, separated by commas.",
+            help="Columns of candidate, reference and score: names, or numbers from 1, separated by commas.",
         ),
     ] = (),
     layer: Annotated[
-        int | None, Parameter(converter=limited("CountOrNone"), help="One state; 0 = embeddings. Default: all.")
+        int | None, Parameter(converter=limited("CountOrNone"), help="Layer to score; 0: embeddings. Default: all.")
     ] = None,
-    idf: Annotated[bool, Parameter(negative=(), help="Weigh rare tokens of the references more.")] = False,
+    idf: Annotated[bool, Parameter(negative=(), help="Give rare tokens of the references more weight.")] = False,
     rescale: Annotated[
-        bool, Parameter(negative=(), help="Scores from random pairs (0) to equal ones (1), layer by layer.")
+        bool, Parameter(negative=(), help="Rescale scores per layer: 0 for random pairs, 1 for identical texts.")
     ] = False,
     baseline_pairs: Annotated[
-        int, Parameter(converter=limited("Count"), help="Random pairs of these texts that scores are compared with.")
+        int, Parameter(converter=limited("Count"), help="Number of random pairs of these texts for the baseline.")
     ] = 1000,
-    control: Annotated[bool, Parameter(help="Score by the same architecture with random weights too.")] = True,
+    control: Annotated[bool, Parameter(help="Also score with the same architecture with random weights.")] = True,
     reading: Reading = Reading(),  # noqa: B008 (frozen)
-    seed: Annotated[Seed, Parameter(help="Of the random weights.")] = 0,
+    seed: Annotated[Seed, Parameter(help="Seed of the random weights.")] = 0,
     device: Device = None,
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Score pairs of texts by each layer (BERTScore), beside random pairs and the scores of people.
+    """Score pairs of texts with each layer (BERTScore), and compare with random pairs and human scores.
 
     Args:
         models: Folders that save_pretrained wrote, .gguf files, or names on the model hub.
@@ -76,7 +76,7 @@ def bert_score(
         for name in dict.fromkeys(means["model"]):
             _show(means[means["model"] == name], None if agreement is None else agreement[agreement["model"] == name])
         if agreement is None:
-            show("No scores of people: which layer to take cannot be told from these pairs.")
+            show("There are no human scores, so these pairs do not show which layer is best.")
         show_path("Tables", run.path / "tables")
         show_path("Report", run.path / "report.html")
 
@@ -88,7 +88,7 @@ def _show(means: "pd.DataFrame", agreement: "pd.DataFrame | None") -> None:
     columns = ["layer", f"precision{rescaled}", f"recall{rescaled}", f"F{rescaled} [95% interval]", "random pairs"]
     columns += ["untrained F"] * (len(twin) > 0)
     known = agreement is not None
-    columns += ["correlation with people [95% interval]", "permuted"] * known
+    columns += ["correlation with human scores [95% interval]", "permuted"] * known
     rows = []
     for layer in sorted(set(own["layer"])):
         at = {name: _one(own, layer, name) for name in ("precision", "recall", "f")}

@@ -107,10 +107,10 @@ def _split(split: "SplitDescription") -> str:
     """Sizes of the parts, and what of the test part stands in training."""
     lost, leaks = sum(count for reasons in split.left_out.values() for count in reasons.values()), split.leakage
     sizes = f"{split.train:,} train, {split.validation:,} validation, {split.test:,} test, {lost:,} left out"
-    used = "" if split.used == split.rule else f" (by {split.used}, as too little would be left)"
+    used = "" if split.used == split.rule else f" (split by {split.used}: the requested rule would leave too little)"
     sides = {"sources": (leaks.sources, leaks.near_sources), "targets": (leaks.targets, leaks.near_targets)}
     repeated = [
-        f"of test {side} {equal:.1%} stand in training, {near:.1%} but for one word at most"
+        f"{equal:.1%} of test {side} occur in training, {near:.1%} with at most one word changed"
         for side, (equal, near) in sides.items()
         if equal is not None and near is not None
     ]

@@ -11,7 +11,7 @@ _ROOMY = 16e9  # bytes of addresses in which every library finds room
 
 
 class Incomplete(Exception):
-    """Some measures failed; what the others found is written and shown."""
+    """Some measures failed; the results of the others are written and shown."""
 
 
 def require_all(runs: "Sequence[Run]") -> None:
@@ -25,7 +25,7 @@ def require_all(runs: "Sequence[Run]") -> None:
         traced = [str(run.path / "run.json") for run in runs if any(failure.traceback for failure in run.failures)]
         lines += [f"Tracebacks: {', '.join(traced)} (failures)"] if traced else []
         raise Incomplete(
-            "Left out, because these measures failed (the same command tries them again):\n" + "\n".join(lines)
+            "These measures failed and are left out (run the same command to retry them):\n" + "\n".join(lines)
         )
 
 
@@ -48,5 +48,5 @@ def explain(error: BaseException) -> str | None:
         return str(error)
     if isinstance(error, ImportError | SystemError) and _memory_is_limited():  # a library that found no room to load
         memory = plain_fault(MemoryError())
-        return f"{memory}\nThis process may hold {_address_space() / 1e9:.1f} GB of addresses (ulimit -v)."
+        return f"{memory}\nThe address space of this process is limited to {_address_space() / 1e9:.1f} GB (ulimit -v)."
     return plain_fault(error)

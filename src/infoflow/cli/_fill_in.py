@@ -27,8 +27,8 @@ def fill_in(
     facts: Annotated[
         Path,
         Parameter(
-            help="Relation, subject and object between tabs (.tsv), or objects with these names (.jsonl); .gz too. A "
-            "template may stand beside each. Or a folder of such files, such as LAMA's with LPAQA's prompts."
+            help="Relation, subject and object, tab-separated (.tsv), or objects with these names (.jsonl); .gz too. A "
+            "fourth column may hold a template. Or a folder of such files, such as LAMA's with LPAQA's prompts."
         ),
     ],
     templates: Annotated[
@@ -36,34 +36,36 @@ def fill_in(
         Parameter(
             negative=(),
             show_default=False,
-            help="File of prompts: family, relation, template between tabs, or .jsonl. May be repeated.",
+            help="File of prompts: family, relation and template, tab-separated or .jsonl. May be repeated.",
         ),
     ] = (),
     template: Annotated[
         str,
         Parameter(
-            show_default=False, help='For relations without one, such as "[X] was born in [Y] .": [X] is the subject.'
+            show_default=False,
+            help='Template if a relation has none, such as "[X] was born in [Y] .": [X] is the subject.',
         ),
     ] = "",
     training_facts: Annotated[
-        Path | None, Parameter(help="Facts to choose and weigh prompts by, about other subjects.")
+        Path | None, Parameter(help="Facts about other subjects, used to select and weight prompts.")
     ] = None,
     prompts: Annotated[
         tuple[str, ...],
         Parameter(
             negative=(),
             show_default=False,
-            help="Families, such as manual,mined. Default: each there is, and all together.",
+            help="Prompt families, such as manual,mined. Default: each family, and all together.",
         ),
     ] = (),
     facts_per_relation: Annotated[
-        int, Parameter(converter=limited("CountOrNone"), help="To ask at most, chosen by hash; 0 asks all.")
+        int, Parameter(converter=limited("CountOrNone"), help="Maximum facts per relation, chosen by hash; 0: all.")
     ] = 200,
     prompts_per_family: Annotated[
-        int, Parameter(converter=limited("CountOrNone"), help="Of each relation, the first ones; 0 takes all.")
+        int,
+        Parameter(converter=limited("CountOrNone"), help="Prompts per relation and family, the first ones; 0: all."),
     ] = 10,
     lens: Annotated[
-        Path | None, Parameter(help="A tuned lens (of TunedLens.save), to be read beside the logit lens; one model.")
+        Path | None, Parameter(help="A tuned lens (from TunedLens.save) in addition to the logit lens; for one model.")
     ] = None,
     reading: Reading = Reading(),  # noqa: B008 (frozen)
     device: Device = None,
@@ -71,9 +73,9 @@ def fill_in(
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Show which facts a model fills into blanks, layer by layer: "Paris is the capital of [Y] ."
+    """Show which facts a model fills in, layer by layer: "Paris is the capital of [Y] ."
 
-    Several models choose among the same words: objects that are one token of each.
+    Several models choose among the same candidates: objects that are a single token in all of them.
 
     Args:
         models: Folders that save_pretrained wrote, .gguf files, or names on the model hub.
@@ -108,11 +110,11 @@ def fill_in(
 
 def _check(models: tuple[str, ...], lens: Path | None) -> None:
     if not models:
-        raise _user_error("fill-in needs a model. Got none. Give a folder, a .gguf file, or a name on the model hub.")
+        raise _user_error("fill-in needs a model. Got none. Name a folder, a .gguf file, or a model on the hub.")
     if len(set(models)) < len(models):
-        raise _user_error(f"Each model must be given once. Got {', '.join(models)}.")
+        raise _user_error(f"Models must be distinct. Got {', '.join(models)}.")
     if lens is not None and len(models) > 1:
-        raise _user_error(f"--lens reads one model, the one that it was trained on. Got {len(models)} models.")
+        raise _user_error(f"--lens applies to the one model that it was trained on. Got {len(models)} models.")
 
 
 def _user_error(text: str) -> "UserError":
@@ -172,7 +174,7 @@ def _show(frame: "pd.DataFrame", name: str) -> None:
     ways = list(dict.fromkeys(zip(macro["lens"], macro["prompts"], macro["ensemble"], strict=True)))
     top = int(macro["layer"].max())
     first = macro[macro["layer"] == top].iloc[0]
-    show(f"{name}: " * bool(name) + f"{first['vocabulary']:,} candidates; {first['left_out']:,} facts not asked.")
+    show(f"{name}: " * bool(name) + f"{first['vocabulary']:,} candidates; {first['left_out']:,} facts left out.")
     columns = [" ".join([*([lens] if lens != "logit" else []), family, how]) for lens, family, how in ways]
     rows = [
         [str(layer), *(_cell(macro[(macro["layer"] == layer) & _is(macro, way)]) for way in ways)]

@@ -8,11 +8,11 @@ from ._show import show_path
 
 
 def findings(run: Path, /, *, claims: Path | None = None, log: Log = None) -> None:
-    """Check the published findings again on a run's tables, and rewrite its report.
+    """Check the published findings on a run's tables again, and update its report.
 
     Args:
         run: A folder that `infoflow study` or `infoflow analyze` wrote.
-        claims: A Python file with claims of your own, to be judged too. Its code is run: name only a file you trust.
+        claims: A Python file with your own claims to judge as well. Its code is executed: name only a file you trust.
     """
     with reporting(log):
         from infoflow.studies import check_findings

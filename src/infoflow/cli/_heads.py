@@ -31,21 +31,19 @@ def heads(
     /,
     *,
     top: Annotated[int, Parameter(converter=limited("Count"))] = 10,
-    parse: Annotated[
-        bool, Parameter(negative=(), help="Give a corpus without trees those of a spaCy parser (--parser).")
-    ] = False,
+    parse: Annotated[bool, Parameter(negative=(), help="Parse a corpus without trees with spaCy (--parser).")] = False,
     parser: Annotated[str, Parameter(help="Name or folder of a spaCy pipeline.")] = "en_core_web_sm",
     measuring: Measuring = Measuring(),  # noqa: B008 (frozen)
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Show which roles each attention head holds: positional, syntactic, rare tokens, induction, copying...
+    """Show the roles of each attention head: positional, syntactic, rare tokens, induction, copying...
 
     Syntactic roles need trees: a CoNLL-U file, the corpus grammar, or --parse.
 
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
-        top: Heads to list for each role and statistic; the tables hold all.
+        top: Heads to list for each role and statistic; the tables hold all of them.
     """
     with working(session):
         from infoflow.heads import HEAD_ROLES, head_roles
@@ -66,7 +64,7 @@ def heads(
             if (frame := frames.get(table)) is not None:
                 _show_top(f"{title} ({unit})", frame if offset is None else frame[frame["offset"] == offset], top)
         if "head_relations" in frames and frames["head_relations"].empty:
-            show("No relation has enough edges (or the corpus no trees): give a .conllu file, grammar, or --parse.")
+            show("No relation has enough edges (or the corpus has no trees): use a .conllu file, grammar, or --parse.")
         show_path("All heads", run.path / "tables")
         show_path("Report", run.path / "report.html")
         require_all([run])

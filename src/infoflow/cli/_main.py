@@ -44,7 +44,7 @@ def main() -> None:
     code = run(sys.argv[1:])
     sys.stdout.flush()
     if output.failure is not None and code == 0:
-        code = _fail(f"Not all of the output could be written: {output.failure.strerror}.", sys.argv[1:])
+        code = _fail(f"Some of the output could not be written: {output.failure.strerror}.", sys.argv[1:])
     sys.exit(code)
 
 
@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(f"{_told(error)}\n{_advice(arguments)}", arguments)
     except KeyboardInterrupt:
         command = shlex.join(["infoflow", *arguments])
-        _say("interrupted", f"Interrupted. What is finished is kept; to continue, run again:\n  {command}", arguments)
+        _say("interrupted", f"Interrupted. Finished work is kept. To continue, run again:\n  {command}", arguments)
         return INTERRUPTED
     except Incomplete as error:
         sys.stdout.flush()
@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _silence_libraries() -> None:
-    """Progress and warnings that matter come through our display; the libraries' own would be noise between them."""
+    """Silence the libraries' own progress and warnings: those that matter go through our display."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     if not sys.warnoptions:
@@ -98,12 +98,12 @@ def _say(event: str, message: str, arguments: Sequence[str]) -> None:
 def _told(error: CycloptsError) -> str:
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         words = shlex.join(error.unused_tokens)
-        return f"No argument is left for {words}: leave it out, or write its option before it."
+        return f"Unexpected argument {words}: leave it out, or write its option before it."
     return str(error)
 
 
 def _advice(arguments: Sequence[str]) -> str:
     if arguments[0].startswith("-"):
-        return "Options stand after the command: infoflow COMMAND ... --log json. See infoflow --help"
+        return "Options go after the command: infoflow COMMAND ... --log json. See infoflow --help"
     chain, _, _ = app.parse_commands(list(arguments))
     return f"See {' '.join(['infoflow', *chain])} --help"

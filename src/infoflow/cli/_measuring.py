@@ -26,11 +26,13 @@ CorpusName = Annotated[
     ),
 ]
 Sentences = Annotated[
-    int, Parameter(converter=limited("CountOrNone"), help="Sentences to read at most, chosen by hash; 0 reads all.")
+    int, Parameter(converter=limited("CountOrNone"), help="Maximum number of sentences, chosen by hash; 0: all.")
 ]
 MaxLength = Annotated[
     int,
-    Parameter(converter=limited("MaxLength"), help="Longer sentences are cut at so many tokens, and counted."),
+    Parameter(
+        converter=limited("MaxLength"), help="Maximum tokens of a sentence; longer ones are truncated and counted."
+    ),
 ]
 _MAY_BE_EMPTY = ("checkpoint_checks",)  # nothing is odd
 _LONGEST_NAME = 150  # bytes; file systems take 255, and what is written beside it needs some
@@ -45,14 +47,15 @@ class Measuring:
     text_column: TextColumn = None
     translation_column: TranslationColumn = None
     sentences: Sentences = 5000
-    control: Annotated[bool, Parameter(help="Measure the same architecture with random weights too.")] = True
+    control: Annotated[bool, Parameter(help="Also measure the same architecture with random weights.")] = True
     reading: Reading = Reading()  # noqa: RUF009 (frozen)
     max_length: MaxLength = 512
     precision: Annotated[
-        Literal["fp32", "bf16"], Parameter(help="bf16 is faster where the processor has bfloat16 instructions.")
+        Literal["fp32", "bf16"],
+        Parameter(help="Numeric precision; bf16 is faster on processors with bfloat16 instructions."),
     ] = "fp32"
     settings: Settings = ()
-    seed: Annotated[Seed, Parameter(help="Of the token sample, the clusterings and the control.")] = 0
+    seed: Annotated[Seed, Parameter(help="Seed of the token sample, the clusterings and the control.")] = 0
     device: Device = None
     anonymous: Anonymous = False
 
@@ -125,9 +128,7 @@ def show_run(run: "Run", shard: tuple[int, int] | None = None) -> None:
     rows = [[name, f"{len(run.tables[name]):,}", _first_sentence(run, name)] for name in run.tables]
     show_table(["table", "rows", "holds"], rows)
     if any(row[1] == "0" for row in rows if row[0] not in _MAY_BE_EMPTY):
-        show(
-            "Tables without rows: the sentences are too few for them, or have no trees, tags, mentions or translations."
-        )
+        show("Some tables are empty: too few sentences, or no trees, tags, mentions or translations.")
     show_path("Tables", run.path / "tables")
     show_path("Report", run.path / "report.html")
     require_all([run])

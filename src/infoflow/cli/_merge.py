@@ -11,10 +11,10 @@ def merge(
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Put the shards of one analysis, or of checkpoints over training, together: the result equals that of one process.
+    """Merge the shards of an analysis or of an over-training run: the result equals that of a single process.
 
     Args:
-        runs: The folders that `infoflow analyze --shard i/n` or `infoflow over-training --shard i/n` wrote, all n.
+        runs: All n folders that `infoflow analyze --shard i/n` or `infoflow over-training --shard i/n` wrote.
     """
     with working(session):
         from infoflow.foundation import UserError
@@ -22,8 +22,8 @@ def merge(
         if not runs:
             raise UserError("merge needs the folders that `infoflow analyze --shard i/n` wrote. Got none.")
 
-        from infoflow.studies import is_shard, merge_over_training
+        from infoflow._subjects import provided
         from infoflow.studies import merge as merge_shards
 
-        joined = merge_over_training if is_shard(runs[0]) else merge_shards
+        joined = next((merge for fits, merge in provided("stages", "MERGING") if fits(runs[0])), merge_shards)
         show_run(joined(runs, run_folder(out, "merged")))

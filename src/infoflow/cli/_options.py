@@ -94,10 +94,10 @@ def numbers_in(option: str, given: Sequence[str], kind: type) -> tuple[Any, ...]
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
-    """No argument of any command means something when it is empty; as a path it would mean the current folder.
+    """Reject empty arguments and text that cannot be written: an empty path would mean the current folder.
 
     Raises:
-        UserError: One is, as an unset shell variable leaves it; or it is no text that can be written and shown.
+        UserError: An argument is empty, as from an unset shell variable, or cannot be written and shown.
     """
     for before, argument in zip(["", *arguments], arguments, strict=False):
         option = re.fullmatch(r"(--[\w-]+)=(.*)", argument, re.DOTALL)
@@ -113,9 +113,12 @@ def check_arguments(arguments: Sequence[str]) -> None:
 def _fault(value: str) -> tuple[str, str]:
     """What an argument must be that this one is not, and what to do."""
     if not value.strip():
-        return "not be empty", "Got nothing between the quotes. Fill it in, or leave it out."
+        return "not be empty", "Got an empty argument. Fill it in, or leave it out."
     if odd := re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", value):
-        return "hold no control characters", f"Got one of number {ord(odd[0])}. Leave it out, or rename the file."
+        return (
+            "hold no control characters",
+            f"Got the character with code {ord(odd[0])}. Remove it, or rename the file.",
+        )
     if re.search(r"[\ud800-\udfff]", value):
-        return "be UTF-8 text", "Got bytes that are none. Write it in UTF-8, or rename the file."
+        return "be UTF-8 text", "Got bytes that are not UTF-8. Write it in UTF-8, or rename the file."
     return "", ""

@@ -24,7 +24,7 @@ def probe(
     *,
     task: Named = (),
     probe: Named = (),
-    test: Annotated[str | None, Parameter(help="A corpus to test on. Default: a fifth of the corpus.")] = None,
+    test: Annotated[str | None, Parameter(help="Corpus to test on. Default: a fifth of the training corpus.")] = None,
     tags: Named = (),
     labels: str | None = None,
     label_column: str | None = None,
@@ -34,18 +34,18 @@ def probe(
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Show what can be read from each layer, beside the majority class, random weights and a control task.
+    """Show what each layer encodes, compared with the majority class, random weights and a control task.
 
     Tags and trees come from a CoNLL-U file, a tagged file or the corpus grammar; without --task the tasks are listed.
 
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
-        task: What is asked, separated by commas: upos, arc, ner-spans, length, minimal-pairs, a column of tags...
+        task: Probing tasks, separated by commas: upos, arc, ner-spans, length, minimal-pairs, a column of tags...
         probe: linear, mlp, edge, online, variational, structural, attention, separated by commas. Default: linear.
-        tags: Names of the columns of a tagged file, in their order. Default: the tag that is asked for.
-        labels: A file with one label of a sentence a line, for the task sentence-label.
-        label_column: Column of each sentence's label in a table.
-        bad_column: Column of the unacceptable sentence in a table, for minimal-pairs.
+        tags: Names of the columns of a tagged file, in order. Default: the requested tag.
+        labels: A file with one sentence label per line, for the task sentence-label.
+        label_column: Column of sentence labels in a table.
+        bad_column: Column of unacceptable sentences in a table, for minimal-pairs.
         only: Tables to compute, separated by commas. Default: all of these probes.
     """
     with working(session):
@@ -67,7 +67,7 @@ def probe(
             if name in frames and not frames[name].empty:
                 show_one(frames[name])
         if empty := [name for name in wanted if name not in frames or frames[name].empty]:
-            show(f"Tables without rows: {', '.join(empty)}. The report says which measure was skipped, and why.")
+            show(f"Empty tables: {', '.join(empty)}. The report says which measure was skipped and why.")
         show_path("Tables", run.path / "tables")
         show_path("Report", run.path / "report.html")
         require_all([run])

@@ -1,4 +1,4 @@
-"""How a given model reads texts: its tokenizer, languages and prefix, as options of every command that takes one."""
+"""How a model reads texts: tokenizer, language and prefix options of every command that takes a model."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -14,17 +14,19 @@ if TYPE_CHECKING:
 class Reading:
     """Tokenizer, languages and prefix."""
 
-    tokenizer: Annotated[str | None, Parameter(help="Folder or name. Default: the one beside the weights.")] = None
+    tokenizer: Annotated[
+        str | None, Parameter(help="Folder or hub name of the tokenizer. Default: the one saved with the weights.")
+    ] = None
     source_language: Annotated[
         str | None,
-        Parameter(show_default=False, help="Code of the texts' language, for a model of several, such as fra_Latn."),
+        Parameter(show_default=False, help="Language code of the texts, for multilingual models, such as fra_Latn."),
     ] = None
     target_language: Annotated[
-        str | None, Parameter(show_default=False, help="Code of the language that such a model writes.")
+        str | None, Parameter(show_default=False, help="Language code of a multilingual model's output.")
     ] = None
     prefix: Annotated[
         str | None,
-        Parameter(show_default=False, help='Stands before each text, such as "translate English to German:".'),
+        Parameter(show_default=False, help='Text prepended to each input, such as "translate English to German:".'),
     ] = None
 
     @property

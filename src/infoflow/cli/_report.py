@@ -22,16 +22,16 @@ def report(
     anonymous: Annotated[bool, Parameter(negative=())] = False,
     log: Log = None,
 ) -> None:
-    """Write a run's report again, or its figures as files for papers and slides.
+    """Rebuild a run's report, or export its figures as files for papers and slides.
 
     Args:
         run: A run folder.
-        figures: Write the figures into this folder instead.
-        formats: Of the figures, separated by commas. Default: svg,png,pdf.
-        width: Width of the figures in inches: 3.3 is one column of a two-column paper, 6.8 its page.
-        columns: Panels of a figure that stand side by side. Default: as many as there is room for.
-        so_far: Of a study that is going on, or was stopped: from what is done, into its folder so-far.
-        anonymous: Leave the names of local files out of the report, and the command; folders never stand in it.
+        figures: Export the figures to this folder instead of rebuilding the report.
+        formats: File formats of the figures, separated by commas. Default: svg,png,pdf.
+        width: Width of the figures in inches: 3.3 fits one column of a two-column paper, 6.8 both.
+        columns: Panels per row of a figure. Default: as many as fit.
+        so_far: Report on the finished part of a running or stopped study, in its folder so-far.
+        anonymous: Omit the names of local files and the command from the report, which never contains folder names.
     """
     with reporting(log):
         from infoflow.foundation import UserError
@@ -45,12 +45,14 @@ def report(
             folder = Run(folder).so_far().folder
         folder.require_tables()
         if figures is not None and anonymous:
-            raise UserError("--anonymous is about the report: figures name no files. Leave out one of the two.")
+            raise UserError(
+                "--anonymous applies to the report: figures name no files. Leave out --anonymous or --figures."
+            )
         if figures is None:
             if formats:
-                raise UserError("--formats are those of figures: say where to with --figures FOLDER.")
+                raise UserError("--formats applies to exported figures: add --figures FOLDER.")
             if columns is not None:
-                raise UserError("--columns are those of figures: say where to with --figures FOLDER.")
+                raise UserError("--columns applies to exported figures: add --figures FOLDER.")
             show_path("Report", write_report(folder, anonymous))
             return
         kinds = list(names_in("--formats", formats)) or ["svg", "png", "pdf"]

@@ -51,7 +51,7 @@ def show_scorecard(findings: "pd.DataFrame", *, untestable: bool) -> None:
     counts = findings["verdict"].value_counts()
     show(", ".join(f"{counts.get(verdict, 0)} {verdict}" for verdict in _VERDICTS))
     if elsewhere:
-        show(f"{elsewhere} verdicts on further architectures and checkpoints: see the table findings.")
+        show(f"{elsewhere} verdicts on other architectures and checkpoints: see the table findings.")
 
 
 def _first_models(findings: "pd.DataFrame") -> "tuple[pd.DataFrame, int]":

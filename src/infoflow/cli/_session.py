@@ -16,34 +16,34 @@ COMMON = Group("Common options", sort_key=100)
 Out = Annotated[Path | None, Parameter(group=COMMON, help="Run folder. Default: a folder under runs/.")]
 Device = Annotated[
     str | None,
-    Parameter(
-        group=COMMON, converter=limited("Device"), help="cpu, cuda, cuda:1, mps. Default: a GPU where there is one."
-    ),
+    Parameter(group=COMMON, converter=limited("Device"), help="cpu, cuda, cuda:1, mps. Default: a GPU if available."),
 ]
 Seed = Annotated[int, Parameter(group=COMMON, converter=limited("Seed"))]
 Log = Annotated[
     Literal["rich", "plain", "json"] | None,
     Parameter(group=COMMON, help="Progress on standard error. Default: rich on a terminal, plain lines elsewhere."),
 ]
-Anonymous = Annotated[bool, Parameter(negative=(), help="Keep no path and no name of a local file in what is written.")]
+Anonymous = Annotated[bool, Parameter(negative=(), help="Omit paths and names of local files from all output files.")]
 TextColumn = Annotated[
     str | None,
     Parameter(help="Column of the sentences in a table (.csv, .tsv, .jsonl, .json, .parquet) or a dataset (hf:NAME)."),
 ]
 TranslationColumn = Annotated[str | None, Parameter(help="Column of their translations.")]
 DocumentColumn = Annotated[
-    str | None, Parameter(help="Column that names the document of each sentence; rows of one follow each other.")
+    str | None, Parameter(help="Column of document names; rows of a document must be consecutive.")
 ]
 Documents = Annotated[
     bool,
     Parameter(
         negative=(),
-        help="Read documents too: in a text file blank lines divide them, in CoNLL-U # newdoc begins one.",
+        help="Read documents: separated by blank lines in text files, by # newdoc in CoNLL-U.",
     ),
 ]
 Lines = Annotated[
     Literal["sentences", "paragraphs"],
-    Parameter(help="What a line of a text file, or a cell of the text column, is; paragraphs are cut into sentences."),
+    Parameter(
+        help="Content of a line of a text file or a cell of the text column; paragraphs are split into sentences."
+    ),
 ]
 Settings = Annotated[
     tuple[str, ...],
@@ -51,7 +51,7 @@ Settings = Annotated[
         name="--set",
         negative=(),
         show_default=False,
-        help="Change one setting of the plan, such as --set analysis.occurrences=5000. May be repeated.",
+        help="Change a setting of the plan, such as --set analysis.occurrences=5000. May be repeated.",
     ),
 ]
 
@@ -74,7 +74,7 @@ class Session:
 
 @contextmanager
 def working(session: Session) -> Iterator[None]:
-    """Give libraries their threads and the rooms their display."""
+    """Set the number of threads and the display."""
     from infoflow.foundation import set_threads
 
     with reporting(session.log):
@@ -84,7 +84,7 @@ def working(session: Session) -> Iterator[None]:
 
 @contextmanager
 def reporting(log: Log) -> Iterator[None]:
-    """Let the rooms report progress to standard error; under `torchrun` only the first process talks."""
+    """Report progress to standard error; under `torchrun` only from the first process."""
     from infoflow.foundation import make_display, thread_budget, use_display
 
     with use_display(make_display(log if is_first_process() else "silent")):

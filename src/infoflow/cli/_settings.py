@@ -31,7 +31,7 @@ def with_settings(plan: "StudyPlan", settings: Sequence[str]) -> "StudyPlan":
             if not isinstance(table, dict):
                 holder = ".".join(tables[: position + 1])
                 raise UserError(
-                    f"--set must name a setting: {holder} is one, and holds no others. Got {setting[:80]}.\n"
+                    f"--set must name a setting. {holder} is a setting and contains no others. Got {setting[:80]}.\n"
                     f"Write --set {holder}=VALUE."
                 )
         table[last] = value
@@ -46,7 +46,7 @@ def measuring_settings(settings: Sequence[str], sections: tuple[str, ...] = ("an
     if foreign := [setting for setting in settings if setting.partition(".")[0] not in sections]:
         named = " and of ".join(_SECTIONS[one] for one in sections)
         raise UserError(
-            f"Here --set changes settings of the {named} only. Got {foreign[0][:80]}.\n"
+            f"--set of this command only changes settings of the {named}. Got {foreign[0][:80]}.\n"
             "Write for example --set analysis.clusters=100."
         )
     return with_settings(StudyPlan(), settings)
@@ -69,8 +69,8 @@ def changed(config: _Config, section: str, settings: Sequence[str]) -> _Config:
         field = name.removeprefix(f"{section}.")
         if field not in known or name == field:
             raise UserError(
-                f"Here --set changes settings of {section} only. Got {setting[:80]}.\n"
-                f"They are: {', '.join(f'{section}.{one}' for one in known)}."
+                f"--set of this command only changes settings of {section}. Got {setting[:80]}.\n"
+                f"Known settings: {', '.join(f'{section}.{one}' for one in known)}."
             )
         values[field] = tuple(value) if isinstance(value, list) else value
     return dataclasses.replace(config, **values)  # type: ignore[type-var]

@@ -34,19 +34,19 @@ def study(
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Train matched models that differ only in their objective, measure them, check published findings, report.
+    """Train matched models that differ only in their objective, measure them, check published findings and report.
 
     Args:
         plan: A TOML file, or a preset: quick (one seed), laptop (three seeds), paper (Transformer-base, for a GPU),
             replicate (loss change allocation over all sentences), zoo (every objective), architectures (four families
-            of blocks), adaptation (models tuned for tasks), retrieval (readers that may look facts up).
-        processes: Stages at a time on this machine. Default: one per core on a CPU, one on a GPU, none with --cluster.
+            of blocks), adaptation (models tuned for tasks), retrieval (readers that can look up facts).
+        processes: Concurrent stages on this machine. Default: one per core on a CPU, one on a GPU, none with --cluster.
         cluster: "listen" lets other machines join (infoflow worker), listen:HOST:PORT at that address; tls://HOST:PORT
             or a scheduler file runs the study on a Dask cluster.
-        insecure: Let --cluster name a scheduler elsewhere without encryption (tcp://HOST:PORT): whoever reaches that
-            port runs code as you. Only where the network is yours alone.
+        insecure: Allow an unencrypted scheduler on another machine (tcp://HOST:PORT). Anyone who reaches that
+            port can run code as you: only for private networks.
         seed: Train this seed instead of the plan's. May be repeated.
-        anonymous: Keep no path and no name of a local file in what is written.
+        anonymous: Omit paths and names of local files from all output files.
     """
     with working(session):
         from infoflow.studies import StudyPlan
@@ -67,7 +67,7 @@ def study(
         for told in _not_learned(scores):
             show(told)
         show_scorecard(run.findings, untestable=False)
-        show(f"All claims, with those that cannot be tested here: infoflow findings {shlex.quote(str(run.path))}")
+        show(f"All claims, including those that cannot be tested here: infoflow findings {shlex.quote(str(run.path))}")
         show()
         show_path("Report", run.path / "report.html")
         require_all([run])
@@ -82,5 +82,5 @@ def _not_learned(scores: "pd.DataFrame") -> list[str]:
         for metric in OBJECTIVES[row["objective"]].metrics if row["objective"] in OBJECTIVES else ():
             if metric.name == row["metric"] and not metric.learned(row["low"], row["high"], row["baseline"]):
                 lines.append(f"  {row['model']}: {metric.label} {row['value']:.3g}, {metric.needed(row['baseline'])}")
-    warning = "Not learned, so that layers and heads say little about the objective:"
+    warning = "These models did not learn, so their layers and heads say little about the objective:"
     return [warning, *lines, ""] if lines else []

@@ -1,7 +1,8 @@
 """`infoflow train`."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -50,20 +51,20 @@ def train(
 
     Args:
         objective: causal-lm, masked-lm, translation, spanbert, electra, bart, ... (docs/objectives.md lists all).
-        plan: Where its size, data, schedule come from: a TOML file or a preset (quick, laptop, paper, replicate, zoo,
+        plan: Source of size, data and schedule: a TOML file or a preset (quick, laptop, paper, replicate, zoo,
             architectures, adaptation, retrieval).
-        start: A model to train on instead of a new one: one of a study, or any Hugging Face folder or name of a class
-            that fits the objective. Its tokenizer stays, the optimiser and its warm-up begin anew; the model lies in
-            OUT/model. Two phases are two calls.
-        extend_vocabulary: With --start: how many tokens are learned on the corpus and added to the vocabulary; each
-            begins as the mean of its old pieces.
-        corpus: What to train on instead of the plan's corpus: a name or a file.
-        checkpoints: Updates whose weights are kept, for measuring: log:20, linear:8, every:100, powers, 0,10,500, or
-            some of these joined by +; default is log:16+linear:8. The first and the last are always among them.
-        seed: Initialisation, data order and noise.
+        start: A model to continue training instead of a new one: from a study, or any Hugging Face model of a class
+            that fits the objective. Its tokenizer is kept, optimiser and warm-up restart; the model is saved in
+            OUT/model. For two phases, run the command twice.
+        extend_vocabulary: With --start: number of tokens to learn on the corpus and add to the vocabulary; each
+            starts as the mean of its old pieces.
+        corpus: Name or file of a corpus that replaces the plan's.
+        checkpoints: Updates whose weights are kept for measuring: log:20, linear:8, every:100, powers, 0,10,500, or
+            several of these joined by +. Default: log:16+linear:8. The first and the last are always kept.
+        seed: Seed of initialisation, data order and noise.
     """
     with working(session):
-        from infoflow.studies import StudyPlan, train_further, train_model
+        from infoflow.studies import StudyPlan, train_model
 
         changes = [f"training.device={device}"] if device else []
         chosen = with_settings(StudyPlan.load(plan), [*settings, *changes])
@@ -80,7 +81,7 @@ def train(
         else:
             _refuse_checkpoints(checkpoints)
             folder = run_folder(out, f"further/{objective}")
-            trained = train_further(objective, start, chosen, seed, folder, extend_vocabulary)
+            trained = _train_further()(objective, start, chosen, seed, folder, extend_vocabulary)
         rows = [
             [name, f"{value:,}" if isinstance(value, int) else f"{value:.4g}"] for name, value in trained.facts.items()
         ]
@@ -90,12 +91,21 @@ def train(
             show_path("Checkpoints", trained.checkpoints)
 
 
+def _train_further() -> Callable[..., Any]:
+    from infoflow._subjects import provided
+    from infoflow.foundation import UserError
+
+    if found := provided("stages", "train_further"):
+        return found[0]
+    raise UserError("--start must be left out: this installation has no infoflow.subjects.adaptation.")
+
+
 def _refuse_alone(extend_vocabulary: int) -> None:
     from infoflow.foundation import UserError
 
     if extend_vocabulary:
         raise UserError(
-            "--extend-vocabulary adds tokens to a model that is there: it goes with --start. A new model has the "
+            "--extend-vocabulary adds tokens to an existing model, so it needs --start. A new model has the "
             "plan's corpus.vocabulary tokens: write --set corpus.vocabulary=8000."
         )
 
@@ -104,4 +114,4 @@ def _refuse_checkpoints(checkpoints: str | None) -> None:
     from infoflow.foundation import UserError
 
     if checkpoints is not None:
-        raise UserError("--checkpoints goes with a new model, whose training a study measures. Leave it out.")
+        raise UserError("--checkpoints only applies to new models, not to --start. Leave it out.")

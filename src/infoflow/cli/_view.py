@@ -26,21 +26,21 @@ def view(
     reading: Reading = Reading(),  # noqa: B008 (frozen)
     words: Annotated[
         str | None,
-        Parameter(help="A corpus: SENTENCE then names words, whose neighbours in it are drawn instead of attention."),
+        Parameter(help="Corpus in which to draw the neighbours of the words in SENTENCE, instead of attention."),
     ] = None,
     text_column: TextColumn = None,
-    mixing: Annotated[bool, Parameter(help="Maps by ALTI too; hundreds of tokens take a minute.")] = True,
+    mixing: Annotated[bool, Parameter(help="Include ALTI maps; hundreds of tokens take a minute.")] = True,
     device: Device = None,
     out: Annotated[Path | None, Parameter(group=COMMON, help="HTML file. Default: view-MODEL.html.")] = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Draw how a model attends to one sentence, or, with --words, what stands near a word: one HTML file that opens
+    """Draw how a model attends to one sentence, or with --words the neighbours of words: one HTML file that opens
     offline.
 
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
         sentence: Text between quotes; for a model without tokenizer, token ids such as "5 6 7".
-        translation: What the decoder of an encoder–decoder model reads. Default: the model's own translation.
+        translation: Input for the decoder of an encoder–decoder model. Default: the model's own translation.
     """
     with working(session):
         from infoflow.foundation import UserError
@@ -48,7 +48,7 @@ def view(
         from infoflow.report import check_view_path, write_view
 
         if text_column and words is None:
-            raise UserError("--text-column is of the corpus that --words names. No --words was given. Add it.")
+            raise UserError("--text-column names a column of the corpus of --words. Got no --words. Add it.")
         path = check_view_path(out or Path(f"{run_name('view', model)}.html"))
         loaded = replace(reading.load(model, device), name=run_name("view", model)[len("view-") :])
         if words is not None:
@@ -56,7 +56,7 @@ def view(
             return
         if lacking := loaded.anatomy.lacks():
             raise UserError(
-                f"{loaded.name} attends to nothing: {lacking}. Give --words CORPUS to see neighbours of words."
+                f"{loaded.name} has no attention to draw: {lacking}. Use --words CORPUS to see neighbours of words."
             )
         seen = sentence_attention(loaded, sentence, translation, mixing=mixing, guesses=True)
         show_path("View", write_view(seen, path))

@@ -19,15 +19,15 @@ def worker(
     patience: str = "10m",
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Work for a study on this machine: `infoflow study --cluster listen` shares its stages.
+    """Run stages of a study on this machine, for `infoflow study --cluster listen`.
 
-    Both see the run folder under one path. Ctrl-C or SIGTERM: what runs here is saved, and goes on elsewhere.
+    Both machines must see the run folder under the same path. After Ctrl-C or SIGTERM, running stages resume elsewhere.
 
     Args:
         run: The study's run folder.
-        jobs: Stages at a time. Default: one for each GPU, else as many as --threads of each leave room for.
+        jobs: Concurrent stages. Default: one per GPU, else as many as fit with --threads each.
         gpus: Numbers or UUIDs of GPUs to use. May be repeated. Default: those of CUDA_VISIBLE_DEVICES.
-        patience: How long to wait for a study: 90s, 10m, 2h.
+        patience: Maximum time to wait for a study: 90s, 10m, 2h.
     """
     with working(session):
         from infoflow.engine import worker as work

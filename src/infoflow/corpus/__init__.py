@@ -34,6 +34,7 @@ from ._separated import read_cells
 from ._split import SPLIT_RULES, SplitRule, split_numbers
 from ._tables import table_columns
 from ._tatoeba import load_tatoeba
+from ._text_columns import TextColumns
 from ._tokenizer_files import read_tokenizer
 from ._tokenizers import SPECIAL_TOKENS, load_tokenizer
 from ._tokenizers import train_tokenizer as train_tokenizer

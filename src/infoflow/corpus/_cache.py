@@ -11,7 +11,7 @@ from infoflow.foundation import UserError, disagreement, kept, sweep_stale
 _FULL = {
     errno.ENOSPC: "The disk is full",
     errno.EDQUOT: "The disk quota is used up",
-    errno.EFBIG: "A file would be larger than the file system or a limit (ulimit -f) allows",
+    errno.EFBIG: "A file would exceed the limit of the file system or of ulimit -f",
 }
 
 
@@ -28,7 +28,7 @@ def cache_folder() -> Path:
         # The XDG specification requires relative paths to be ignored.
         base = Path(shared) if shared and Path(shared).is_absolute() else Path.home() / ".cache"
     except RuntimeError as error:  # no such user, or a user without a home
-        raise UserError(f"The cache has no folder: {error}.\nLet INFOFLOW_CACHE name one.") from None
+        raise UserError(f"No cache folder was found: {error}.\nSet INFOFLOW_CACHE to a writable folder.") from None
     return base / "infoflow"
 
 
@@ -62,7 +62,7 @@ def room_in_cache(folder: Path, what: str) -> Iterator[None]:
     except OSError as error:
         raise UserError(
             f"{what} cannot be cached in {folder}: {(error.strerror or str(error)).lower()}.\n"
-            "Point INFOFLOW_CACHE to a folder that you may write to."
+            "Set INFOFLOW_CACHE to a writable folder."
         ) from None
     try:
         yield
@@ -71,7 +71,7 @@ def room_in_cache(folder: Path, what: str) -> Iterator[None]:
             raise
         raise UserError(
             f"{reason}: {what} could not be cached in {folder}.\n"
-            "Free some space there, or point INFOFLOW_CACHE to another folder."
+            "Free some space there, or set INFOFLOW_CACHE to another folder."
         ) from error
 
 

@@ -53,7 +53,7 @@ def list_corpora() -> list[CatalogueEntry]:
         ),
         CatalogueEntry(
             name=FACTS,
-            description="generated facts in words, to be stored or looked up (facts:ENTITIES)",
+            description="generated facts as sentences, for storage and retrieval (facts:ENTITIES)",
             sentences=_fact_sentences(),
             licence="none needed",
             ready=True,

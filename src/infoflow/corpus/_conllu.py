@@ -42,7 +42,7 @@ def read_conllu(
         yield row
     if contradicted:
         current_display().note(
-            f"{path}: the # text of {contradicted:,} sentences is not their words. They are read as their words."
+            f"{path}: the # text of {contradicted:,} sentences differs from their words. The words are used."
         )
 
 
@@ -184,7 +184,7 @@ def _fields(path: Path, number: int, line: str) -> list[str]:
     fields = line.split("\t")
     if len(fields) != NUM_FIELDS:
         raise UserError(
-            f"{path}, line {number}: a CoNLL-U word has 10 tab-separated fields, {len(fields)} found.\n"
+            f"{path}, line {number}: a CoNLL-U word has 10 tab-separated fields. Got {len(fields)}.\n"
             "Correct the line (tabs may have become spaces), or remove the sentence."
         )
     if not fields[_FORM]:
@@ -201,7 +201,7 @@ def _kind(path: Path, number: int, identifier: str, expected: int) -> str:
     if identifier == str(expected):
         return "word"
     raise UserError(
-        f"{path}, line {number}: word id {expected} was expected, {as_written(identifier[:40])} found.\n"
+        f"{path}, line {number}: expected word id {expected}. Got {as_written(identifier[:40])}.\n"
         "Words are numbered 1, 2, 3, ... within a sentence, and a blank line ends it: correct the line."
     )
 
@@ -210,7 +210,7 @@ def _heads(path: Path, numbers: list[int], words: list[list[str]]) -> list[int]:
     heads = [_head(path, number, word[_HEAD], len(words)) for number, word in zip(numbers, words, strict=True)]
     if (lost := _off_tree(heads)) is not None:
         raise UserError(
-            f"{path}, line {numbers[lost]}: the heads of word {lost + 1} go round in a circle and never reach a root.\n"
+            f"{path}, line {numbers[lost]}: the heads of word {lost + 1} form a cycle and never reach a root.\n"
             "Exactly one word of a sentence has HEAD 0: correct the heads, or remove the sentence."
         )
     return heads
@@ -221,7 +221,7 @@ def _head(path: Path, number: int, value: str, length: int) -> int:
     if head is not None and head <= length:
         return head - 1
     raise UserError(
-        f"{path}, line {number}: HEAD must lie in 0..{length} (0: root), {as_written(value[:40])} found.\n"
+        f"{path}, line {number}: HEAD must lie in 0..{length} (0: root). Got {as_written(value[:40])}.\n"
         "Correct the line; a file without annotated heads can be read as text instead."
     )
 

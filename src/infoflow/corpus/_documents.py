@@ -24,15 +24,15 @@ def number_documents(rows: Iterable[Row | None], where: str) -> Iterator[Row | N
             name = row["document"]
             if is_missing(name) or not isinstance(name, str | int | float | np.integer | np.floating) or name == "":
                 raise UserError(
-                    f"{where}, {number}: must name the document that the sentence is of. Got {as_written(name)}.\n"
-                    "Give every row a name or number of its document, or name another column."
+                    f"{where}, {number}: the document column must not be empty. Got {as_written(name)}.\n"
+                    "Fill in the name or number of the document in every row, or name another column."
                 )
             if not seen or name != current:
                 current, key = name, hash64("document", str(name))
                 if key in seen:
                     raise UserError(
-                        f"{where}, {number}: the sentences of a document must follow each other. "
-                        f"{as_written(name)} comes a second time.\nSort the rows by document."
+                        f"{where}, {number}: the sentences of a document must be consecutive. "
+                        f"{as_written(name)} occurs again after another document.\nSort the rows by document."
                     )
                 seen.add(key)
             row = {**row, "document": len(seen) - 1}

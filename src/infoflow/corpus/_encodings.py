@@ -63,11 +63,11 @@ def readings(data: bytes) -> list[tuple[str, str]]:
 def advice(data: bytes) -> str:
     """Advice for a file with these bytes."""
     if not (found := readings(data)):
-        return "Convert it to UTF-8 from the encoding that it was written in."
+        return "Convert it to UTF-8 from its original encoding."
     listed = "".join(f"\n  {name}: {text}" for name, text in found)
     return (
-        f"Convert it from the encoding in which this line reads right: iconv -f NAME -t UTF-8{listed}\n"
-        "If none does, it is in another one."
+        f"Convert it from the encoding that shows this line correctly: iconv -f NAME -t UTF-8{listed}\n"
+        "If none does, it uses another encoding."
     )
 
 

@@ -24,10 +24,10 @@ def labelled_rows(corpus: AbstractSentences, labels: Sequence[str] | str | Path)
     if len(found) != len(corpus):
         raise UserError(
             f"{where} must have one label for each sentence of {corpus.name}, {len(corpus):,}. Got {len(found):,}.\n"
-            "Blank lines of a text are no sentences; leave their labels out too."
+            "Blank lines of a text are not sentences, so they must not have labels."
         )
     if "label" in corpus.columns:
-        raise UserError(f"{corpus.name} has labels already.\nRead it without its label column, or leave these out.")
+        raise UserError(f"{corpus.name} already has labels.\nRead it without its label column, or leave out --labels.")
     columns = sorted(corpus.dataset.column_names)
     rows = (
         {**row, "label": str(label).strip() or None} for row, label in zip(_rows(corpus, columns), found, strict=True)

@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-TAKE_IT_OUT = "Take the text out of it, one sentence a line."
-_TABLE = "Write its column of sentences into a file, one sentence a line."
+TAKE_IT_OUT = "Extract its text, one sentence per line."
+_TABLE = "Write its column of sentences to a file, one sentence per line."
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"%PDF", "a PDF document"),
@@ -19,7 +19,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x28\xb5\x2f\xfd", "compressed with zstd"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
     (b"Rar!", "a rar archive"),
-    (b"PAR1", "a Parquet table (which must be named .parquet)"),
+    (b"PAR1", "a Parquet table (whose name must end in .parquet)"),
     (b"ARROW1", "an Arrow or Feather table"),
     (b"\xff\xff\xff\xff", "an Arrow stream"),
     (b"Obj\x01", "an Avro table"),
@@ -27,7 +27,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x89HDF", "an HDF5 file"),
     (b"SQLite format 3", "a database of SQLite"),
     (b"\x7fELF", "a program"),
-    (b"version https://git-lfs", "a pointer of Git LFS, whose file was not fetched"),
+    (b"version https://git-lfs", "a Git LFS pointer whose file was not fetched"),
 )
 
 # Suffixes that are also codes of large languages (cs, pl, ts, ml) are left out: aligned files are named by language.
@@ -73,42 +73,46 @@ LINE_PATTERNS: tuple[LinePattern, ...] = (
     _looks(0.02, r"\s*<[?!/]?[a-z][^<>]*[=/][^<>]*>\s*$|\s*</", _MARKUP),
     _looks(None, r"\\documentclass|\\begin\{|\\chapter|\\section", "is LaTeX"),
     _looks(0.15, r"\s*(?:\\[a-z]+[\[{*]|%)", "is LaTeX"),
-    _looks(None, r"WEBVTT|\[Script Info\]", "holds subtitles with their times"),
+    _looks(None, r"WEBVTT|\[Script Info\]", "contains subtitles with timestamps"),
     _looks(
         0.1,
         r"\d*:?\d{1,2}:\d\d[,.]\d{2,3}(?: --> |,\d)|Dialogue: |\{\d+\}\{\d+\}|\[\d\d:\d\d[.:]\d\d",
-        "holds subtitles with their times",
+        "contains subtitles with timestamps",
     ),
-    _looks(0.5, rf".{{0,40}}?{_DATE}[T,:\s]+\d{{1,2}}:\d\d", "has a date and a time before every line (a log, a chat)"),
+    _looks(
+        0.5,
+        rf".{{0,40}}?{_DATE}[T,:\s]+\d{{1,2}}:\d\d",
+        "has a date and time at the start of every line (a log, a chat)",
+    ),
     _looks(None, r"#!|<\?php|diff --git |#include ", "is source code"),
     _looks(0.4, _CODE, "is source code"),
     _looks(
         0.1,
         r'(?:msgid|msgstr|msgctxt)\b.*"$',
-        "is a file of translated messages (gettext)",
+        "is a gettext message catalogue",
         "Write the messages into a .tsv of two columns.",
     ),
-    _looks(0.8, r'\s*(?:[#;!]|/\*|\[[^\]]+\]$|"?[\w.-]+"?\s*=\s*\S)', "holds a name and a value on every line"),
-    _looks(0.9, r"\s*(?:[#-] ?)?[\w.-]+:(?:\s|$)", "has a name and a colon before every line"),
-    _looks(0.0, r"\s*\|?\s*:?-{3,}:?\s*\|[-:| ]*$|\s*[|+][-=+|: ]{3,}[|+]\s*$", "holds a drawn table", _TABLE),
-    _looks(0.5, r"\s*\|.*\|.*\|", "holds a drawn table", _TABLE),
-    _looks(0.0, r"\s*(?:```|~~~)", "holds blocks of code (Markdown)"),
+    _looks(0.8, r'\s*(?:[#;!]|/\*|\[[^\]]+\]$|"?[\w.-]+"?\s*=\s*\S)', "has a name and a value on every line"),
+    _looks(0.9, r"\s*(?:[#-] ?)?[\w.-]+:(?:\s|$)", "has a name and a colon at the start of every line"),
+    _looks(0.0, r"\s*\|?\s*:?-{3,}:?\s*\|[-:| ]*$|\s*[|+][-=+|: ]{3,}[|+]\s*$", "contains a text table", _TABLE),
+    _looks(0.5, r"\s*\|.*\|.*\|", "contains a text table", _TABLE),
+    _looks(0.0, r"\s*(?:```|~~~)", "contains code blocks (Markdown)"),
     _looks(
         None,
         r"# (?:sent_id|text|newdoc|global\.columns)\b|#begin document",
         "is a treebank",
         "Name it .conllu or .conll.",
     ),
-    _looks(0.6, r"\s*\(\s*[^\s()]*\s*\([^\s()]+", "holds trees in brackets"),
-    _looks(0.3, r".*\S ?\|\|\| ?\S", "has columns between |||", "Write it as .tsv, with tabs between the columns."),
-    _looks(0.3, _SUBWORDS, "is cut into subwords", "Give the text as it was before: models cut it themselves."),
+    _looks(0.6, r"\s*\(\s*[^\s()]*\s*\([^\s()]+", "contains bracketed trees"),
+    _looks(0.3, r".*\S ?\|\|\| ?\S", "has columns between |||", "Save it as .tsv, with tabs between the columns."),
+    _looks(0.3, _SUBWORDS, "is split into subwords", "Use the original text: models tokenize it themselves."),
     _looks(
         0.9,
         r"__label__",
-        "has a label before every sentence",
-        "Write label and sentence into a .tsv, with a tab between them.",
+        "starts every line with a label",
+        "Write label and sentence to a .tsv, with a tab between them.",
     ),
-    _looks(0.5, r"\s*\w+://\S+\s*$", "holds addresses (URLs)"),
+    _looks(0.5, r"\s*\w+://\S+\s*$", "contains URLs"),
 )
 
 

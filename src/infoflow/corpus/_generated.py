@@ -20,7 +20,9 @@ def generate_grammar(num: int, seed: int = 0, config: GrammarConfig | None = Non
         UserError: `num` is outside 1 to 100,000,000, or the vocabulary is below 100.
     """
     if not isinstance(num, int) or not 1 <= num <= MOST_SENTENCES:
-        raise UserError(f"A generated corpus has 1 to {MOST_SENTENCES:,} sentences, a whole number. Got {num}.")
+        raise UserError(
+            f"The size of a generated corpus must be a whole number from 1 to {MOST_SENTENCES:,}. Got {num}."
+        )
     config = config or GrammarConfig()
     key = digest(["grammar", GRAMMAR_VERSION, num, seed, config])
     current_display().note(f"Generating {num:,} sentences of the built-in grammar (seed {seed}).")
@@ -39,7 +41,7 @@ def generate_facts(config: FactConfig | None = None, seed: int = 0) -> FactWorld
     world = FactWorld(config or FactConfig(), seed)
     if not num_queries(world):
         raise UserError(
-            f"A world of facts needs one that is trained. Got none of {len(world.facts):,} with held_out = "
+            f"A world of facts needs at least one training fact. Got none of {len(world.facts):,} with held_out = "
             f"{world.config.held_out}, withheld = {world.config.withheld}.\nLower these shares, or add entities."
         )
     return world

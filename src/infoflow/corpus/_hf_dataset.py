@@ -49,7 +49,7 @@ def _records(dataset: Dataset | IterableDataset) -> Iterator[Mapping[str, Any]]:
     try:
         yield from dataset
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise UserError(f"The dataset is damaged: {error}.\nLoad or make it again.") from error
+        raise UserError(f"The dataset is damaged: {error}.\nLoad or create it again.") from error
 
 
 def one_split(dataset: Any, columns: Mapping[str, str]) -> Dataset | IterableDataset:
@@ -60,8 +60,8 @@ def one_split(dataset: Any, columns: Mapping[str, str]) -> Dataset | IterableDat
         )
     if not isinstance(dataset, Dataset | IterableDataset):
         raise UserError(
-            f"A dataset of the `datasets` library was expected. Got {as_written(dataset)}.\n"
-            'Give one split, such as load_dataset(..., split="train").'
+            f"Expected a dataset of the `datasets` library. Got {as_written(dataset)}.\n"
+            'Use one split, such as load_dataset(..., split="train").'
         )
     if not {"text", "words"} & set(columns):
         raise UserError("A corpus needs sentences: name the column of the text, or the column of the words.")
@@ -70,7 +70,7 @@ def one_split(dataset: Any, columns: Mapping[str, str]) -> Dataset | IterableDat
         if known is not None and source.split(".")[0] not in known:
             raise UserError(
                 f"The dataset has no column {as_written(source)}. Its columns: {', '.join(known)}.\n"
-                "Name that of the sentences: --text-column NAME (in Python text_column=)."
+                "Name the column of the sentences: --text-column NAME (in Python text_column=)."
             )
     return dataset
 
@@ -115,7 +115,7 @@ def _value(
         raise UserError(
             f"The column {as_written('.'.join(path))} must hold a list with one value per word. "
             f"Got {as_written(value)} for a sentence.\n"
-            "A label of the whole sentence is no tag: leave that column out."
+            "A label of the whole sentence is not a tag: leave that column out."
         )
     if labels is not None:
         return [labels[index] if index is not None and 0 <= index < len(labels) else "" for index in value]
@@ -130,7 +130,7 @@ def _head(head: Any, words: int, column: str, number: int) -> int:
     raise UserError(
         f"The column {as_written(column)} must hold the index of each word's head, from 0 to {words - 1}, or -1 for "
         "the root. "
-        f"Got {as_written(head)} in row {number}.\nHeads that count from 1 need 1 subtracted."
+        f"Got {as_written(head)} in row {number}.\nIf heads count from 1, subtract 1."
     )
 
 

@@ -60,11 +60,11 @@ def check_pairs(path: Path, name: str, columns: tuple[int, int] = (1, 2)) -> Non
         chosen = rows
     else:
         chosen = [[cells[column - (column > 0)] for column in columns] for cells in rows if _reaches(cells, columns)]
-    what = "has a first line that names its columns" if rows and is_header(rows) else odd_column(chosen)
+    what = "has column names in its first line" if rows and is_header(rows) else odd_column(chosen)
     if what:
         named = rows[0] if is_header(rows) else map(str, range(1, len(rows[0]) + 1))
         advice = (
-            "It is a table, so the column of its sentences must be named.\n"
+            "It is a table: name the column of its sentences.\n"
             f"Its columns: {', '.join(printable(cell) for cell in named)}. Write --text-column NAME, and "
             "--translation-column NAME for pairs (in Python text_column=, translation_column=; in a plan under "
             "[corpus])."
@@ -127,9 +127,9 @@ def _by_pattern(lines: Sequence[str]) -> Found | None:
 
 def _json(lines: Sequence[str]) -> Found | None:
     if _share(lines, _is_json) > 0.9:
-        return "holds JSON on every line", "Name it .jsonl and the column of its sentences: --text-column NAME."
+        return "has JSON on every line", "Rename it to .jsonl and name the column of its sentences: --text-column NAME."
     if lines[0].strip()[:1] in ("{", "[") and _share(lines, _MEMBER.match) > 0.5:
-        return "is a JSON document", "Name it .json and the column of its sentences: --text-column NAME."
+        return "is a JSON document", "Rename it to .json and name the column of its sentences: --text-column NAME."
     return None
 
 
@@ -148,7 +148,7 @@ def _table(lines: Sequence[str]) -> Found | None:
         return None
     tabs, times = Counter(line.count("\t") for line in lines).most_common(1)[0]
     if tabs and times > len(lines) / 2:
-        return "has columns between tabs", "Name it .tsv, or .tagged for a word and its tag a line."
+        return "has tab-separated columns", "Rename it to .tsv, or to .tagged for one word and its tag per line."
     for delimiter in ",;|":
         try:
             rows = list(csv.reader(lines, delimiter=delimiter, strict=True))
@@ -160,7 +160,10 @@ def _table(lines: Sequence[str]) -> Found | None:
             continue
         numbers = any(all(NUMBER.fullmatch(cell.strip()) for cell in column) for column in zip(*rows[1:], strict=True))
         if is_header(rows) or numbers or any(f'{delimiter}"' in line or line.startswith('"') for line in lines):
-            return "has columns between commas", "Name it .csv and the column of its sentences: --text-column NAME."
+            return (
+                "has comma-separated columns",
+                "Rename it to .csv and name the column of its sentences: --text-column NAME.",
+            )
     return None
 
 
@@ -168,10 +171,10 @@ def _in_front(lines: Sequence[str]) -> Found | None:
     """A number or unique identifier before every line."""
     numbers = [int(found[1]) if (found := _NUMBERED.match(line)) else -1 for line in lines]
     if len(lines) > 2 and numbers == list(range(numbers[0], numbers[0] + len(lines))) and numbers[0] >= 0:
-        return "has its number before every line", "Take the numbers out of it, one sentence a line."
+        return "starts every line with its number", "Remove the numbers, and keep one sentence per line."
     names = [line.split(maxsplit=1)[0] for line in lines]
     if len(lines) > 2 and all(map(_NAMED_LINE.match, lines)) and len(set(names)) == len(names):
-        return "has a name before every line", "Take the names out of it, one sentence a line."
+        return "starts every line with a name", "Remove the names, and keep one sentence per line."
     return None
 
 
@@ -179,10 +182,10 @@ def _tagged(lines: Sequence[str]) -> Found | None:
     fields = [line.split() for line in lines]
     same = len(lines) > 1 and 1 < len(fields[0]) < 8 and len({len(row) for row in fields}) == 1
     if same and all(_CHUNK_TAG.match(row[-1]) for row in fields):
-        return "has a word and its tags on every line", "Name it .conll."
+        return "has a word and its tags on every line", "Rename it to .conll."
     words = [word for row in fields if len(row) > 1 for word in row]
     if words and _share(words, _TAGGED_WORD.fullmatch) > 0.8:
-        return "has a tag behind every word", "Write a word, a tab and its tag on each line, and name it .tagged."
+        return "has a tag after every word", "Write a word, a tab and its tag on each line, and rename it to .tagged."
     return None
 
 
@@ -197,14 +200,17 @@ def _numbers(lines: Sequence[str]) -> Found | None:
 
 def _quoted(lines: Sequence[str]) -> Found | None:
     if len(lines) > 2 and _share(lines, _QUOTED.match) > 0.9:
-        return "has quotation marks around every line", "Name it .csv with a header, or take the marks out of it."
+        return (
+            "has quotation marks around every line",
+            "Rename it to .csv with a header, or remove the quotation marks.",
+        )
     return None
 
 
 def _word_list(lines: Sequence[str]) -> Found | None:
     words = [line.strip() for line in lines]
     if len(words) >= _WORDS and _share(words, lambda word: not _is_sentence(word)) > 0.9:
-        return "is a list of words", "Write one sentence a line, or a word and its tags in a .tagged file."
+        return "is a list of words", "Write one sentence per line, or a word and its tags in a .tagged file."
     return None
 
 

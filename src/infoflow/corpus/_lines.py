@@ -112,7 +112,7 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
 
 def _check_kind(path: Path, begin: bytes) -> None:
     if kind := kind_by_bytes(begin):
-        raise UserError(f"{printable(str(path))} is {kind}, not text.\nSave its text as UTF-8, one sentence a line.")
+        raise UserError(f"{printable(str(path))} is {kind}, not text.\nSave its text as UTF-8, one sentence per line.")
 
 
 def check_readable(path: Path) -> None:
@@ -121,8 +121,8 @@ def check_readable(path: Path) -> None:
     try:
         mode = path.stat().st_mode
         if kind := next((kind for is_kind, kind in _KINDS if is_kind(mode)), None):
-            advice = "Name a file in it." if stat.S_ISDIR(mode) else "Write what it gives into a file first."
-            raise UserError(f"A corpus file was expected, but {shown} is {kind}.\n{advice}")
+            advice = "Name a file in it." if stat.S_ISDIR(mode) else "Write its output to a file first."
+            raise UserError(f"Expected a corpus file, but {shown} is {kind}.\n{advice}")
         path.open("rb").close()
     except FileNotFoundError as error:
         raise UserError(f"No corpus file {shown}.\nCheck the path (now in {Path.cwd()}).") from error
@@ -131,7 +131,7 @@ def check_readable(path: Path) -> None:
             f"{shortened(shown)} cannot be read: {error.strerror}.\nCheck the path and its permissions."
         ) from error
     except ValueError as error:  # a zero byte, or half a surrogate pair
-        raise UserError(f"{shortened(shown)} is no name of a file: {error}.\nCheck the path.") from error
+        raise UserError(f"{shortened(shown)} is not a valid file name: {error}.\nCheck the path.") from error
 
 
 def unchanged(rows: Iterable[Any], paths: Sequence[Path], states: Sequence[object]) -> Iterator[Any]:
@@ -139,7 +139,7 @@ def unchanged(rows: Iterable[Any], paths: Sequence[Path], states: Sequence[objec
     yield from rows
     for path, state in zip(paths, states, strict=True):
         if file_state(path) != state:
-            raise UserError(f"{path} has changed while it was read.\nTry again when nobody writes to it.")
+            raise UserError(f"{path} changed while it was read.\nTry again when it is no longer being written.")
 
 
 def check_length(path: Path, first: int, lines: int) -> None:
@@ -147,7 +147,7 @@ def check_length(path: Path, first: int, lines: int) -> None:
     if lines > LONGEST_BLOCK:
         raise UserError(
             f"{path}, line {first}: a sentence may have {LONGEST_BLOCK:,} lines at most, and this one has more.\n"
-            "A blank line ends a sentence: put one after each."
+            "A blank line ends a sentence: add one after each."
         )
 
 

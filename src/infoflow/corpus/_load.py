@@ -29,7 +29,7 @@ FACTS = "facts"
 _HUB = "hf:"
 _HUB_NAME = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
 _SIZES = f"{GRAMMAR}, {GRAMMAR}:SIZE, {FACTS}, {FACTS}:ENTITIES"
-_NAMES = f"Names are {TATOEBA}, {_SIZES} and hf:NAME; two aligned files are written train.en,train.de."
+_NAMES = f"Names are {TATOEBA}, {_SIZES} and hf:NAME; name two aligned files as train.en,train.de."
 
 
 def load_corpus(
@@ -112,8 +112,8 @@ def load_corpus(
         _no_paragraphs("A list", options)
         return Corpus.from_sentences(source, **options)
     raise UserError(
-        "A corpus is a name, a path, a list of sentences or of pairs, a frame of pandas or polars, or a dataset. "
-        f"Got {as_written(source)}.\nMake a list of it, or write it into a file."
+        "A corpus is a name, a path, a list of sentences or of pairs, a pandas or polars frame, or a dataset. "
+        f"Got {as_written(source)}.\nConvert it to a list, or write it to a file."
     )
 
 
@@ -151,7 +151,7 @@ def _by_name(source: str | Path, columns: dict[str, str], options: dict[str, Any
 def _no_columns(name: str, columns: Collection[str]) -> None:
     if columns:
         raise UserError(
-            f"{name} has no columns to name. A column of the text or translation was named.\n"
+            f"{name} has no columns, but a text or translation column was named.\n"
             "Leave it out; tables with columns are .csv, .tsv, .jsonl, .json, .parquet and hf:NAME."
         )
 
@@ -168,15 +168,15 @@ def _check_documents(name: str, options: dict[str, Any], table: bool) -> None:
 
 def _no_documents(name: str, advice: str) -> UserError:
     return UserError(
-        f"{shortened(printable(name))} says nowhere where its documents begin. Documents were asked for.\n"
-        f"Leave that out, or {advice}."
+        f"{shortened(printable(name))} does not mark documents, but documents were requested.\n"
+        f"Leave out that option, or {advice}."
     )
 
 
 def _no_paragraphs(name: str, options: dict[str, Any]) -> None:
     if options.pop("lines", "sentences") != "sentences":
         raise UserError(
-            f"{shortened(printable(name))} holds sentences already. It was to be read as paragraphs.\n"
+            f"{shortened(printable(name))} already contains sentences, and cannot be read as paragraphs.\n"
             'Leave lines = "paragraphs" out; it is for text files and for columns of tables.'
         )
 
@@ -227,7 +227,7 @@ def _from_pair(name: str, columns: Collection[str], options: dict[str, Any], as_
     if len(files) == 2 and any(map(_is_there, files)):
         if table := next(filter(is_table, files), None):
             raise UserError(
-                f"Two aligned files are plain text, one sentence a line. {table} is a table.\n"
+                f"Two aligned files must be plain text, one sentence per line. {table} is a table.\n"
                 "Put both columns into one table, and name them: --text-column NAME --translation-column NAME."
             )
         _no_columns(name, columns)
@@ -244,8 +244,8 @@ def _from_hub(name: str, options: dict[str, Any]) -> Corpus:
     path, _, split = name.partition(":")
     if not _HUB_NAME.fullmatch(path):
         raise UserError(
-            f"A dataset of the hub is written hf:NAME, hf:OWNER/NAME or hf:NAME:SPLIT. Got {_HUB}{name}.\n"
-            "Name one; the path of a file needs no hf:."
+            f"A dataset on the hub is written hf:NAME, hf:OWNER/NAME or hf:NAME:SPLIT. Got {_HUB}{name}.\n"
+            "Name one; file paths take no hf:."
         )
     config = options.pop("config", None)
     try:
@@ -253,7 +253,7 @@ def _from_hub(name: str, options: dict[str, Any]) -> Corpus:
             dataset = load_dataset(path, config, split=split or "train")
     except Exception as error:  # every format library has its own errors
         said = re.sub(r"^\[Errno \d+\] ", "", str(error).strip()).splitlines()
-        reason = re.sub(r" \(\w+(Error|Exception)\)$", "", said[0]) if said else "it said no reason"
+        reason = re.sub(r" \(\w+(Error|Exception)\)$", "", said[0]) if said else "no reason was reported"
         raise UserError(
             f"The dataset {path} could not be loaded from the hub: {reason}\n"
             f"Check its name, split and the network (hf:NAME:SPLIT), or use `{GRAMMAR}`, which needs none."

@@ -26,7 +26,7 @@ def read_sentences(
         return
     if len(documents) != len(sentences):
         raise UserError(
-            f"{where}: documents must name that of each sentence. Got {len(documents)} for {len(sentences)} sentences."
+            f"{where}: documents must have one name per sentence. Got {len(documents)} for {len(sentences)} sentences."
         )
     for row, document in zip(rows, documents, strict=True):
         yield row and {**row, "document": document}

@@ -232,7 +232,7 @@ def _bounded(response: "HTTPResponse | addinfourl", limit: int, what: str) -> It
             raise ValueError(f"{what} has more than the expected {limit:,} bytes")
         seconds = time.monotonic() - start
         if seconds > _PATIENCE and received < _SLOWEST * seconds:
-            raise ValueError(f"{what} comes too slowly: {received:,} bytes in {seconds:.0f} seconds")
+            raise ValueError(f"{what} is too slow: {received:,} bytes in {seconds:.0f} seconds")
         yield chunk
 
 

@@ -48,7 +48,7 @@ def _load(spacy: Any, parser: str) -> Any:
         pipeline = spacy.load(parser, exclude=["ner", "lemmatizer"])
     except OSError as error:
         raise UserError(
-            f"spaCy finds no pipeline {as_written(parser)}. Install one (python -m spacy download {PARSER}), or give "
+            f"spaCy finds no pipeline {as_written(parser)}. Install one (python -m spacy download {PARSER}), or use "
             "the name or folder of another."
         ) from error
     if "parser" not in pipeline.pipe_names:

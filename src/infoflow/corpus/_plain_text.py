@@ -80,7 +80,7 @@ def _columns(path: Path, columns: Sequence[int]) -> Iterator[list[str]]:
     if 0 in columns:
         raise UserError(
             f"Columns count from 1, as in cut -f, and -1 is the last. Got {', '.join(map(str, columns))}.\n"
-            "Add 1 to those that counted from 0."
+            "If they count from 0, add 1."
         )
     for number, cells in read_cells(path):
         yield [cell.strip() for cell in _checked(path, number, cells, columns)] if cells else []
@@ -90,7 +90,7 @@ def _checked(path: Path, number: int, cells: Sequence[str], columns: Sequence[in
     """The cells of these columns."""
     if len(cells) < (least := max(map(abs, columns))):
         raise UserError(
-            f"{path}, line {number}: {least} tab-separated columns are needed, {len(cells)} found.\n"
+            f"{path}, line {number}: {least} tab-separated columns are needed. Got {len(cells)}.\n"
             "Correct the line, or choose other columns."
         )
     return [cells[column - (column > 0)] for column in columns]
@@ -109,6 +109,6 @@ def _uneven(
     assert present is not None
     common = present[0] - 1
     return UserError(
-        f"The files of a parallel corpus must have equally many lines: {longer} has {common + rest}, "
+        f"The files of a parallel corpus must have the same number of lines: {longer} has {common + rest}, "
         f"{shorter} only {common}.\nAlign the files line by line, then try again."
     )

@@ -100,7 +100,7 @@ def segment_pairs(
     else:
         rows = make()
     if len(rows) == 0:
-        raise UserError("No document has two sentences, so there is no pair of segments. Give longer documents.")
+        raise UserError("No document has two sentences, so there is no pair of segments. Use longer documents.")
     return SegmentPairs(
         first=rows[:, :2], second=rows[:, 2:4], negative=rows[:, 4] > 0, copies=rows[:, 5], sentence_ids=rows[:, 6]
     )
@@ -210,7 +210,7 @@ def _shortened(
 def _check(documents: np.ndarray, max_tokens: int, kind: str, copies: int, short_share: float, lone: str) -> None:
     if max_tokens < _SPECIALS + 2:
         raise UserError(
-            f"A pair of segments needs at least {_SPECIALS + 2} tokens: two of text, and three special ones. "
+            f"A pair of segments needs at least {_SPECIALS + 2} tokens: two text tokens and three special tokens. "
             f"Got {max_tokens}. Raise the length."
         )
     if copies < 1 or not 0 <= short_share <= 1:
@@ -218,8 +218,8 @@ def _check(documents: np.ndarray, max_tokens: int, kind: str, copies: int, short
     random = kind == "next" or lone == "random"
     if random and len(np.unique(documents)) < 2:
         raise UserError(
-            "Next-sentence pairs take their random segments from other documents, so they need two at least. "
-            "Got one document.\nGive a corpus of several, with blank lines between them (or # newdoc, or a column)."
+            "Next-sentence pairs take random segments from other documents, so they need at least two. "
+            "Got one document.\nUse a corpus with several, separated by blank lines (or # newdoc, or a column)."
         )
 
 

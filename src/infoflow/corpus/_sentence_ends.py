@@ -75,7 +75,7 @@ def _cut(rows: Iterable[Row | None]) -> Iterator[Row | None]:
             continue
         if other := set(row) - {"text", "document"}:
             raise UserError(
-                f"Only plain text can be cut into sentences. These lines have a {min(other)} too.\n"
+                f"Only plain text can be split into sentences. These lines also have a {min(other)}.\n"
                 'Leave out lines = "paragraphs", or the other column.'
             )
         yield from ({**row, "text": sentence} for sentence in sentences_of(row["text"]))

@@ -104,7 +104,7 @@ def odd_column(rows: Sequence[Sequence[str]]) -> str | None:
         # A few different words may be translations.
         single &= len(rows) >= 10 or place == 0 or len(set(columns[place])) < len(rows)
         if single and words[place] == 1 and words[1 - place] >= 3:
-            return f"has single words in column {place + 1}, beside longer texts"
+            return f"has single words in column {place + 1}, next to longer texts"
     return None
 
 

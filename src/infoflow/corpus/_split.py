@@ -83,8 +83,8 @@ def split_rows(
         if share > 0 and len(rows) == 0:
             few = f"sentences ({len(assigned.parts)})" if documents is None else f"documents ({_count(documents)})"
             raise UserError(
-                f"{name} has too few {few} for a {part} part: alike ones stay together, and no part repeats another.\n"
-                "Give more that differ, a larger share, or each part as a file of its own."
+                f"{name} has too few {few} for a {part} part: similar ones stay in the same part.\n"
+                "Use a more varied corpus, a larger share, or a separate file for each part."
             )
         parts.append((part, rows if share > 0 else None))
     return parts, assigned

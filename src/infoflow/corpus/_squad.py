@@ -46,8 +46,8 @@ def read_word_answers(sentences: Path, questions: Path) -> Iterator[Row | None]:
         which, question, ranges = _fields(questions, number, line, 3)
         if not which.isdecimal() or int(which) >= len(texts):
             raise UserError(
-                f"{questions}, line {number}: the line of a sentence in {sentences} was expected, from 0 to "
-                f"{len(texts) - 1}. Got {as_written(which)}.\nGive the two files that belong together."
+                f"{questions}, line {number}: expected the line number of a sentence in {sentences}, from 0 to "
+                f"{len(texts) - 1}. Got {as_written(which)}.\nUse two files that belong together."
             )
         words = texts[int(which)].split(" ")
         spans = [_word_range(each, len(words), questions, number) for each in ranges.split()]
@@ -57,15 +57,15 @@ def read_word_answers(sentences: Path, questions: Path) -> Iterator[Row | None]:
 def _question(text: str, entry: Any, where: str, number: int) -> Row | None:
     """The row of one of `qas`."""
     if not isinstance(entry, Mapping):
-        raise UserError(f"{where}, question {number}: an object was expected. Got {as_written(entry)}.\nCorrect it.")
+        raise UserError(f"{where}, question {number}: expected an object. Got {as_written(entry)}.\nCorrect it.")
     question = plain_text(entry.get("question"), where, number, "question").strip()
     if entry.get("is_impossible"):
         return _row(text, question, [])
     answers = entry.get("answers")
     if not isinstance(answers, list) or not (answers or "is_impossible" in entry):
         raise UserError(
-            f"{where}, question {number}: answers were expected, or is_impossible. Got {as_written(answers)}.\n"
-            "Questions whose answers are kept secret cannot be asked; leave them out."
+            f"{where}, question {number}: expected answers or is_impossible. Got {as_written(answers)}.\n"
+            "Questions without published answers cannot be used; leave them out."
         )
     return _row(text, question, [_answer(each, where, number) for each in answers])
 
@@ -75,7 +75,7 @@ def _answer(answer: Any, where: str, number: int) -> tuple[str, int]:
     start = answer.get("answer_start") if isinstance(answer, Mapping) else None
     if not isinstance(start, int) or isinstance(start, bool) or not 0 <= start < 1 << 31:
         raise UserError(
-            f'{where}, question {number}: an answer is {{"text": ..., "answer_start": ...}}, with a character from 0. '
+            f'{where}, question {number}: an answer is {{"text": ..., "answer_start": ...}} with an offset from 0. '
             f"Got {as_written(answer)}.\nCorrect it."
         )
     return plain_text(answer.get("text"), where, number, "answers"), start
@@ -97,7 +97,7 @@ def _list(value: Any, key: str, where: str) -> list[Any]:
     found = value.get(key) if isinstance(value, Mapping) else None
     if not isinstance(found, list):
         raise UserError(
-            f"{where}: SQuAD's format was expected: data, a list of articles with paragraphs, each with a context and "
+            f"{where}: expected SQuAD's format: data, a list of articles with paragraphs, each with a context and "
             f"qas. Got no list {key}.\nConvert it, or read a table: question, text and answers as columns."
         )
     return found
@@ -107,7 +107,7 @@ def _fields(path: Path, number: int, line: str, count: int) -> list[str]:
     fields = line.split("\t")
     if len(fields) < count:
         raise UserError(
-            f"{path}, line {number}: {count} tab-separated fields are needed, {len(fields)} found.\nCorrect the line."
+            f"{path}, line {number}: {count} tab-separated fields are needed. Got {len(fields)}.\nCorrect the line."
         )
     return fields
 
@@ -116,7 +116,7 @@ def _word_range(text: str, num_words: int, path: Path, number: int) -> tuple[int
     found = _RANGE.fullmatch(text)
     if not found or not int(found[1]) <= int(found[2]) < num_words:
         raise UserError(
-            f"{path}, line {number}: ranges of words such as 0-3 were expected, of a sentence with {num_words} words. "
+            f"{path}, line {number}: expected word ranges such as 0-3 in a sentence with {num_words} words. "
             f"Got {as_written(text)}.\nCorrect the line."
         )
     return int(found[1]), int(found[2])

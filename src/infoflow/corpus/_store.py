@@ -70,12 +70,10 @@ def _empty(name: str, columns: Sequence[str], dropped: int) -> UserError:
     if beside and dropped:
         listed = f"{', '.join(['text', *beside[:-1]])} and {beside[-1]}"
         return UserError(
-            f"Each example needs {listed}. In {name} none of {dropped:,} has all of these: they are empty.\n"
+            f"Each example needs {listed}. In {name} none of {dropped:,} examples has all of these filled.\n"
             "Correct the file, or name other columns."
         )
-    return UserError(
-        f"The corpus {name} holds no sentence ({dropped} lines without one).\nGive a file with text in it."
-    )
+    return UserError(f"The corpus {name} has no sentence ({dropped} lines without one).\nUse a file with text in it.")
 
 
 def _with_starts(row: Row | None) -> Row | None:

@@ -96,7 +96,7 @@ def read_columns(
     table = _opened(path, [text, translation, document, *beside.values()])
     needed = {name: column for name, column in beside.items() if name != "references" or column in table.columns}
     if needed.keys() != beside.keys():
-        current_display().note(f"{path} has no column {beside['references']}: there is one text to write for each.")
+        current_display().note(f"{path} has no column {beside['references']}: each example has a single reference.")
     check_columns(str(path), table.columns, text, translation, document, *needed.values())
     assert text is not None  # checked above
     read = readers(beside)
@@ -140,8 +140,8 @@ def completed(row: Row, where: str, number: int) -> Row | None:
         return None
     if {"answers", "answer_starts"} <= row.keys() and len(row["answers"]) != len(row["answer_starts"]):
         raise UserError(
-            f"{where}, {number}: each answer begins somewhere. Got {len(row['answers'])} answers and "
-            f"{len(row['answer_starts'])} places.\nCorrect the row, or leave the places out."
+            f"{where}, {number}: each answer needs a character offset. Got {len(row['answers'])} answers and "
+            f"{len(row['answer_starts'])} offsets.\nCorrect the row, or leave the offsets out."
         )
     if "references" in row:
         row["references"] = [text for text in dict.fromkeys(row["references"]) if text != row.get("translation")]
@@ -168,17 +168,19 @@ def check_columns(
     """Raise a UserError that lists the columns unless `text` and all other named columns exist."""
     listed = f"Its columns: {', '.join(map(str, columns)) or '(none)'}."
     if not text and not columns:
-        raise UserError(f"{name} is a table without columns or rows.\nGive one with text in it.")
+        raise UserError(f"{name} is a table without columns or rows.\nUse one with text in it.")
     if not text:
         raise UserError(
-            f"{name} is a table, so the column of its sentences must be named. No name was given.\n{listed} "
+            f"{name} is a table: name the column of its sentences.\n{listed} "
             "Write --text-column NAME, and --translation-column NAME for pairs (in Python text_column=, "
             "translation_column=; in a plan under [corpus])."
         )
     for column in (text, translation, document, *others):
         if column is not None and column not in columns and column.split(".")[0] not in columns:
             named = (
-                " Name that of the sentences: --text-column NAME (in Python text_column=)." if column == text else ""
+                " Name the column of the sentences: --text-column NAME (in Python text_column=)."
+                if column == text
+                else ""
             )
             raise UserError(f"{name} has no column {column}.\n{listed}{named}")
         if column is not None and list(columns).count(column) > 1:
@@ -231,7 +233,7 @@ def _separated(path: Path, **dialect: Any) -> RecordTable:
         for cells in _cells(path, rows):
             if cells and len(cells) != len(header):
                 raise UserError(
-                    f"{path}, line {rows.line_num}: as many cells as the first line has were expected, {len(header)}. "
+                    f"{path}, line {rows.line_num}: expected {len(header)} cells, as in the first line. "
                     f"Got {len(cells)}.\nCorrect the line."
                 )
             yield rows.line_num, dict(zip(header, cells, strict=False))
@@ -244,8 +246,8 @@ def _cells(path: Path, rows: Any) -> Iterator[list[str]]:
         yield from rows
     except csv.Error as error:
         raise UserError(
-            f"{path}, line {rows.line_num}: not CSV ({error}).\nCheck the quotation marks: one that opens a cell "
-            f"closes it, and a cell has {csv.field_size_limit():,} characters at most."
+            f"{path}, line {rows.line_num}: not CSV ({error}).\nCheck that every quotation mark that opens a cell "
+            f"is closed, and that cells have at most {csv.field_size_limit():,} characters."
         ) from None
 
 
@@ -295,7 +297,7 @@ def _json(path: Path) -> RecordTable:
     value = parsed_json(text, str(path))
     lists = [each for each in value.values() if isinstance(each, list)] if isinstance(value, dict) else [value]
     if len(lists) != 1 or not isinstance(lists[0], list):
-        raise UserError(f"{path}: a list of objects was expected.\nWrite [{{...}}, {{...}}], or one object per line.")
+        raise UserError(f"{path}: expected a list of objects.\nWrite [{{...}}, {{...}}], or one object per line.")
 
     def records(_: Sequence[str] = ()) -> Records:
         for number, item in enumerate(lists[0], start=1):
@@ -344,7 +346,7 @@ def _damaged(path: Path, error: Exception) -> UserError:
         begin = file.read(32)
     if (kind := kind_by_bytes(begin)) and not begin.startswith(b"PAR1"):
         reason = f"it is {kind}"
-    return UserError(f"{path} is no Parquet file, or a damaged one: {reason}.\nDownload or write it again.")
+    return UserError(f"{path} is not a Parquet file, or it is damaged: {reason}.\nDownload or write it again.")
 
 
 def _is_object(line: str) -> bool:
@@ -359,15 +361,15 @@ def parsed_json(text: str, where: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UserError(
-            f"{where}: not JSON ({json_fault(error)}).\nCorrect it, or name the file .txt to read its lines."
+            f"{where}: not JSON ({json_fault(error)}).\nCorrect it, or rename the file to .txt to read its lines."
         ) from None
 
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise UserError(
-            f"{where}: an object ({{...}}) was expected. Got {as_written(value)}.\n"
-            'Write {"text": "..."} for each row, or name the file .txt and write the texts in lines.'
+            f"{where}: expected an object ({{...}}). Got {as_written(value)}.\n"
+            'Write {"text": "..."} for each row, or rename the file to .txt with one text per line.'
         )
     return value
 

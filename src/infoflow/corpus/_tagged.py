@@ -22,7 +22,7 @@ _SNIFFED = 1000  # lines
 def tagged_columns(names: Sequence[str]) -> tuple[str, ...]:
     """Columns of a tagged file with these tag columns; `ccg` adds `ccg_left` and `ccg_right`."""
     if clash := sorted(set(names) & (NAMED_COLUMNS - {"upos", "deprel"})):
-        raise UserError(f"A tag column cannot be called {clash[0]}: that column of a corpus means something else.")
+        raise UserError(f"A tag column cannot be called {clash[0]}: this name is reserved.")
     parts = ("ccg_left", "ccg_right") if "ccg" in names else ()
     return ("text", "words", *names, *parts)
 
@@ -111,9 +111,10 @@ def _check_words(path: Path, block: Sequence[Sequence[str]], word: int) -> bool:
     if counted or (len(words) > 3 and len(set(words)) == 1):
         shown = "\n".join(f"  {printable(' ⇥ '.join(row))[:90]}" for row in block[:2])
         raise UserError(
-            f"{path}: column {word} holds {'numbers' if counted else 'the same on every line'}, not words. Its first "
+            f"{path}: column {word} has {'numbers' if counted else 'the same value on every line'}, not "
+            "words. Its first "
             f"rows:\n{shown}\nName the column of the words, from 1: Corpus.from_tagged(..., word={word + 1}); files "
-            "named .conll find a column behind the words' numbers by themselves."
+            "named .conll skip a column of word numbers automatically."
         )
     return True
 
@@ -127,8 +128,8 @@ def _cells(path: Path, number: int, line: str, names: Sequence[str], blanks: boo
     expected = word + len(names)
     if len(cells) != expected and not (word > 1 and len(cells) > expected):
         raise UserError(
-            f"{path}, line {number}: a word and {len(names)} tag(s) separated by tabs were expected "
-            f"({', '.join(names)}), {len(cells)} field(s) found.\nCorrect the line, or name the tag columns."
+            f"{path}, line {number}: expected a word and {len(names)} tag(s) separated by tabs "
+            f"({', '.join(names)}). Got {len(cells)} field(s).\nCorrect the line, or name the tag columns."
         )
     if not all(cells[word - 1 :]):
         raise UserError(f"{path}, line {number}: a field is empty.\nWrite the word or tag, or _ for none.")

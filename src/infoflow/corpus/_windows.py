@@ -25,7 +25,7 @@ def windows(lengths: np.ndarray, documents: np.ndarray, budget: int) -> np.ndarr
     [[0, 2], [2, 3], [3, 4], [4, 5]]
     """
     if budget < 2:
-        raise UserError(f"A window must have room for two sentences: at least 2 tokens. Got {budget}.")
+        raise UserError(f"A window must fit two sentences: at least 2 tokens. Got {budget}.")
     ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     firsts = []
     for begin, end in text_bounds(documents).tolist():

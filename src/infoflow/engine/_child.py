@@ -266,7 +266,7 @@ def _await_needs(stage: Stage, order: StageMessage) -> None:
             if time.monotonic() > deadline:
                 raise UserError(
                     f"The results of {need.label} are not in {order.folder} on {platform.node()}, "
-                    f"{order.patience:.0f} s after it has ended. See whether all machines share that folder."
+                    f"{order.patience:.0f} s after it ended. Check that all machines share that folder."
                 )
             time.sleep(min(0.5, order.patience / 10))
             _refresh(Path(order.folder))

@@ -79,12 +79,12 @@ class Here:
             for name, amount in stage.resources.items():
                 if amount > offered.get(name, 0):
                     raise UserError(
-                        f"{stage.label} asks for {amount:g} {name}, and this machine offers {offered.get(name, 0)}. "
-                        "GPUs are those that CUDA_VISIBLE_DEVICES names, else all."
+                        f"{stage.label} needs {amount:g} {name}, and this machine offers {offered.get(name, 0)}. "
+                        "CUDA_VISIBLE_DEVICES limits the GPUs."
                     )
 
     def missing_worker(self, folder: str) -> str:
-        return "This machine lacks what they need."
+        return "This machine lacks the resources that they need."
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -146,7 +146,7 @@ class Outside:
             client = Client(address, set_as_default=False, timeout=_RECONNECT)
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             raise UserError(
-                f"--cluster: no scheduler answers at {address} ({error}). Certificates for tls:// stand in Dask's "
+                f"--cluster: no scheduler answers at {address} ({error}). Certificates for tls:// are set in Dask's "
                 "configuration, distributed.comm.tls."
             ) from None
         self._log_level = _LOG.level
@@ -161,7 +161,7 @@ class Outside:
         pass
 
     def missing_worker(self, folder: str) -> str:
-        return f"Give the cluster at {self.address or self.scheduler_file} workers."
+        return f"Add workers to the cluster at {self.address or self.scheduler_file}."
 
 
 class _Scheduler(Scheduler):
@@ -263,7 +263,12 @@ class DaskEngine:
                 self._watch(run)
         except BaseException:
             with suppress(Exception):  # the callback may be what failed
-                on_event(Event(kind="note", text="Stopping: running stages save. Once more stops at once."))
+                on_event(
+                    Event(
+                        kind="note",
+                        text="Stopping: running stages save their state. Press Ctrl-C again to stop at once.",
+                    )
+                )
             self._stop(run)
             raise
         if run.hopeless:
@@ -323,8 +328,8 @@ class DaskEngine:
             count = len(run.stages) - len(run.endings)
             what = "1 stage waits" if count == 1 else f"{count} stages wait"
             asked = sorted({name for stage in run.stages if stage.key not in run.endings for name in stage.resources})
-            which = f" (some ask for {', '.join(asked)})" if asked else ""
-            why = "no worker can take them" if somebody else "there is no worker"
+            which = f" (some need {', '.join(asked)})" if asked else ""
+            why = "no worker has the resources" if somebody else "there is no worker"
             run.on_event(
                 Event(kind="note", text=f"{what}, and {why}{which}. {self._place.missing_worker(self._notes.folder)}")
             )

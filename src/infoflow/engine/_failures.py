@@ -52,9 +52,9 @@ def check_endings(graph: Sequence[Stage], endings: Mapping[str, Ending], hint: s
     parts += [f"{label}: {log}" for stages in [*failed.values()][_TOLD:] for label, log in stages]
     states = Counter(ending.state for ending in endings.values())
     if kept := states["done"]:
-        parts.append(f"{_stages(kept)} ended well and {'is' if kept == 1 else 'are'} kept.")
+        parts.append(f"{_stages(kept)} succeeded and {'is' if kept == 1 else 'are'} kept.")
     if left := states["skipped"] + states["stopped"]:
-        parts.append(f"{_stages(left)} {'was' if left == 1 else 'were'} not done.")
+        parts.append(f"{_stages(left)} {'was' if left == 1 else 'were'} not run.")
     parts += [hint] if hint else []
     raise UserError("\n".join(parts))
 

@@ -18,7 +18,7 @@ WATCH = 5.0
 """Seconds between checks of the workers."""
 _LATE = 60.0
 """Seconds that a stage's last messages may take, since they arrive on another path than its ending."""
-GONE = "The cluster's scheduler is gone. What is finished is kept, and the same command goes on."
+GONE = "Lost the cluster's scheduler. Finished work is kept; run the same command to continue."
 
 
 @runtime_checkable

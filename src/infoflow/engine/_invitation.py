@@ -62,14 +62,17 @@ class Versions:
         first = {name: (getattr(self, name), getattr(here, name)) for name in ("infoflow", "code", "python", "torch")}
         libraries = {name: (self.libraries.get(name), here.libraries.get(name)) for name in here.libraries}
         differing = [
-            f"another {'code of infoflow' if name == 'code' else f'version of {name}'} than the study: {worker}, "
+            f"a different {'infoflow code' if name == 'code' else f'version of {name}'} from the study: {worker}, "
             f"not {study}"
             for name, (study, worker) in (first | libraries).items()
             if study not in (worker, "absent", None)
         ]
         if not differing:
             return ""
-        return f"{platform.node()} has {'; '.join(differing)}. Numbers could differ: install the same on all machines."
+        return (
+            f"{platform.node()} has {'; '.join(differing)}. Results could differ: install the same "
+            "versions on all machines."
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,8 +122,8 @@ def read_invitation(folder: Path | str) -> Invitation | None:
         found = path.stat()
         if os.name != "nt" and found.st_mode & 0o077:
             raise UserError(
-                f"{path} must be readable by you alone: it opens the study to whoever reads it. Its mode is "
-                f"{found.st_mode & 0o777:03o}. Start the study again on a file system that keeps modes."
+                f"{path} must be readable only by you, since it gives access to the study. Its mode is "
+                f"{found.st_mode & 0o777:03o}. Start the study again on a file system that preserves file modes."
             )
         if hasattr(os, "getuid") and found.st_uid not in (0, os.getuid()):
             raise UserError(f"{path} was written by another user. A worker only joins its own user's study.")
@@ -133,7 +136,7 @@ def read_invitation(folder: Path | str) -> Invitation | None:
         ) from None
     except ValueError as error:
         raise UserError(
-            f"{path} is no invitation of a study: {error}. Start the study again with --cluster listen."
+            f"{path} is not an invitation to a study: {error}. Start the study again with --cluster listen."
         ) from None
 
 
@@ -144,7 +147,7 @@ def _invitation(fields: dict[str, Any]) -> Invitation:
     try:
         invitation = Invitation(**{**fields, "versions": Versions(**fields["versions"])})
     except (TypeError, KeyError):
-        raise ValueError("its entries are not those of an invitation") from None
+        raise ValueError("it has the wrong entries") from None
     texts = {**fields, **fields["versions"]}
     libraries = texts.pop("libraries", {})
     del texts["versions"]
@@ -155,11 +158,11 @@ def _invitation(fields: dict[str, Any]) -> Invitation:
             raise ValueError(f"{name} must be text")
     address = _ADDRESS.fullmatch(invitation.address)
     if not address or int(address[2]) > 65535:
-        raise ValueError(f"address must be tls://HOST:PORT. It is {as_written(invitation.address)}")
+        raise ValueError(f"address must be tls://HOST:PORT. Got {as_written(invitation.address)}")
     if not _NONCE.fullmatch(invitation.nonce):
-        raise ValueError(f"nonce must be letters and digits. It is {as_written(invitation.nonce)}")
+        raise ValueError(f"nonce must consist of letters and digits. Got {as_written(invitation.nonce)}")
     if not Path(invitation.folder).is_absolute():
-        raise ValueError(f"folder must be a full path. It is {as_written(invitation.folder)}")
+        raise ValueError(f"folder must be an absolute path. Got {as_written(invitation.folder)}")
     return invitation
 
 
@@ -179,12 +182,12 @@ def require_own(folder: Path) -> None:
         if found.st_uid not in (0, os.getuid()):
             why = "belongs to another user"
         elif found.st_mode & stat.S_IWOTH and not stat.S_ISLNK(found.st_mode):
-            why = "may be written by everybody"
+            why = "is writable by everybody"
         else:
             continue
         raise UserError(
-            f"A worker runs what the folder holds as you, so nobody else may change it. {entry} {why}. Work in a "
-            "folder of your own, or take the permission away: chmod -R o-w FOLDER"
+            f"A worker runs the folder's contents as you, so only you may be able to change them. {entry} {why}. Use a "
+            "folder of your own, or remove the permission: chmod -R o-w FOLDER"
         )
 
 

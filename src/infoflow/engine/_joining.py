@@ -70,13 +70,13 @@ def worker(
         _check(invitation, folder)
         ending = _work_until_it_ends(invitation, folder, jobs, devices, limit)
         if ending.left:
-            current_display().note("Left the study: what ran here is saved, and goes on elsewhere.")
+            current_display().note("Left the study: stages that ran here are saved and resume elsewhere.")
             return 0
         joined, why = joined or ending.joined, ending.why
         ended.add(invitation.nonce)
-        current_display().note(f"The study has ended. Waiting for another, {patience} at most.")
+        current_display().note(f"The study has ended. Waiting up to {patience} for another.")
     if not joined:
-        raise UserError(f"The study in {folder} has ended without this worker, which could not reach it: {why}.")
+        raise UserError(f"The study in {folder} ended before this worker could reach it: {why}.")
     return 0
 
 
@@ -105,7 +105,7 @@ def _work_until_it_ends(
         try:
             if serve(invitation, jobs, devices) == "left":
                 return _Ending(left=True, joined=True, why="")
-            joined, why = True, "the connection broke off"
+            joined, why = True, "the connection was lost"
             pause, deadline = _FIRST_PAUSE, time.monotonic() + limit
         except Unreachable as error:
             why = str(error)
@@ -113,12 +113,12 @@ def _work_until_it_ends(
             return _Ending(left=False, joined=joined, why=why)
         if time.monotonic() >= deadline:
             raise UserError(
-                f"The study in {folder} could not be reached: {why}. Its invitation is still there. Make the study's "
+                f"The study in {folder} could not be reached: {why}. Its invitation still exists. Make the study's "
                 "port reachable from this machine; if the study was killed, start it again. --patience sets how long "
                 "to try."
             )
         if why != told:
-            current_display().warn(f"The study cannot be reached: {why}. Trying again for {limit:.0f} s.")
+            current_display().warn(f"The study cannot be reached: {why}. Retrying for {limit:.0f} s.")
             told = why
         time.sleep(max(min(pause, deadline - time.monotonic()), 0))
         pause = min(2 * pause, _LAST_PAUSE)
@@ -143,7 +143,8 @@ def _awaited(folder: Path, seconds: float, ended: set[str]) -> Invitation | None
         if time.monotonic() >= deadline:
             if not ended:
                 raise UserError(
-                    f"No study listens in {folder}. Start one with --cluster listen, on a machine that shares this "
+                    f"No study accepts workers in {folder}. Start one with --cluster listen on a machine that "
+                    "shares this "
                     "folder, or wait longer for it with --patience."
                 )
             return None
@@ -164,7 +165,7 @@ def _check(invitation: Invitation, folder: Path) -> None:
         raise UserError(refusal)
     if here.processor != invitation.versions.processor:
         current_display().note(
-            f"This machine's processor is {here.processor}, the study's {invitation.versions.processor}: numbers may "
+            f"This machine's processor is {here.processor}, the study's {invitation.versions.processor}: results may "
             "differ in their last digits."
         )
     deadline = time.monotonic() + _LATE

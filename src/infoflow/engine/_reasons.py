@@ -24,19 +24,22 @@ def unreachable_because(error: BaseException, address: str) -> str:
 
 
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
-    (ssl.SSLError, "{address} does not speak the study's encryption: another program may listen there"),
-    (socket.gaierror, "the name in {address} is not known on this machine (DNS)"),
-    (ConnectionRefusedError, "nothing listens at {address}: the study was killed, or a firewall refuses"),
+    (ssl.SSLError, "{address} does not use the study's encryption: another program may be listening there"),
+    (socket.gaierror, "the host name in {address} cannot be resolved (DNS)"),
+    (
+        ConnectionRefusedError,
+        "nothing listens at {address}: the study was killed, or a firewall rejects the connection",
+    ),
     (ConnectionError, "the connection to {address} was reset"),
-    (TimeoutError, "{address} does not answer: a firewall may drop what is sent there"),
+    (TimeoutError, "{address} does not answer: a firewall may drop the connection"),
 )
 
 
 def _certificate_fault(error: ssl.SSLCertVerificationError) -> str:
     if error.verify_code in (_NOT_YET_VALID, _EXPIRED):
         what = "not valid yet" if error.verify_code == _NOT_YET_VALID else "no longer valid"
-        return f"by this machine's clock the study's certificate is {what}: set the clock"
-    return "another study's certificate is used at that address"
+        return f"by this machine's clock the study's certificate is {what}: correct the clock"
+    return "another study uses that address"
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -61,9 +61,11 @@ def _is_still(path: Path, descriptor: int) -> bool:
 def _say(path: Path) -> None:
     with suppress(OSError, ValueError, KeyError):
         holder = read_object(path)
-        current_display().note(f"Waits for process {holder['process']} on {holder['host']}, which is still at it.")
+        current_display().note(
+            f"Waiting for process {holder['process']} on {holder['host']}, which is running this stage."
+        )
         return
-    current_display().note("Waits for another process, which is still at it.")
+    current_display().note("Waiting for another process, which is running this stage.")
 
 
 def _holder() -> str:

@@ -135,7 +135,7 @@ class Supervisor:
                 raise StageFailed(order.key, reason, f"{reason}\n{last_lines(log)}", log)
             self._pause()
             if start + 1 < _STARTS:
-                tell({"event": "note", "text": f"was {_ended(code)}, and is started again."})
+                tell({"event": "note", "text": f"was {_ended(code)} and is restarted."})
         reason = f"was {_ended(code)} {_STARTS} times. {_ADVICE}"
         raise StageFailed(order.key, reason, reason, log)
 
@@ -232,14 +232,14 @@ def _started(starter: Forker | Spawner, order: StageMessage) -> tuple[BaseProces
         return starter.start(run_stage, order)
     except AssertionError as error:  # multiprocessing does not allow daemonic processes to have children
         raise RuntimeError(
-            "This Dask worker may not start processes: its nanny has made it a daemon. Start it with the setting "
+            "This Dask worker may not start processes: its nanny started it as a daemon. Start it with the setting "
             "distributed.worker.daemon: false, or without a nanny (--no-nanny)."
         ) from error
 
 
 def _ended(code: int) -> str:
     if code == STOPPED:
-        return "stopped by somebody else"
+        return "stopped from outside"
     if code == -_KILLED:
         return "killed (signal 9: by the system, which had too little memory, or by hand)"
     with suppress(ValueError):
@@ -248,8 +248,7 @@ def _ended(code: int) -> str:
 
 
 _ADVICE = (
-    "Most often that is too little memory: give the same command again with fewer --processes. "
-    "What is finished is kept."
+    "The most common cause is too little memory: run the same command with fewer --processes. Finished work is kept."
 )
 
 

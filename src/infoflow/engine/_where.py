@@ -20,18 +20,18 @@ def parse_listen(where: str) -> tuple[str, int]:
     if parts[1]:
         host = parts[1].strip("[]")
         if host in ("0.0.0.0", "::", "*"):
-            raise UserError("--cluster listen takes one address of this machine, not all of them: name one.")
+            raise UserError("--cluster listen needs a specific address of this machine, not all of them: name one.")
         return host, int(parts[2] or 0)
     try:
         host = socket.gethostbyname(socket.gethostname())
     except OSError:
         raise UserError(
-            f"The name of this machine, {socket.gethostname()}, has no address. Name one: --cluster listen:HOST"
+            f"The host name of this machine, {socket.gethostname()}, has no address. Name one: --cluster listen:HOST"
         ) from None
     if host.startswith("127."):
         current_display().note(
-            f"{socket.gethostname()} stands for {host}, which only this machine can reach. For others name an "
-            "address of it: --cluster listen:HOST"
+            f"{socket.gethostname()} resolves to {host}, which only this machine can reach. For other machines name an "
+            "address: --cluster listen:HOST"
         )
     return host, 0
 
@@ -49,7 +49,7 @@ def require_free(host: str, port: int) -> None:
             probe.bind(address)
     except OSError as error:
         raise UserError(
-            f"--cluster listen: {host}:{port} cannot be listened at ({error.strerror or error}). Name an address of "
+            f"--cluster listen: cannot listen at {host}:{port} ({error.strerror or error}). Name an address of "
             "this machine: listen:HOST:PORT"
         ) from None
 
@@ -63,7 +63,7 @@ def address_in(file: str) -> str:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise UserError(
             f"--cluster must be listen, an address such as tls://HOST:8786, or a scheduler file. Got "
-            f"{as_written(file)}, which cannot be read as such a file."
+            f"{as_written(file)}, which is not a readable scheduler file."
         ) from None
 
 
@@ -77,11 +77,11 @@ def require_private(address: str, insecure: bool) -> None:
     if scheme != "inproc" and not (port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535):
         raise UserError(
             f"--cluster must be listen, an address such as tls://HOST:8786, or a scheduler file. "
-            f"Got {as_written(address)}, whose port is no number in 0..65535."
+            f"Got {as_written(address)}, whose port is not a number in 0..65535."
         )
     if insecure or scheme in ("tls", "wss", "inproc") or host in ("127.0.0.1", "::1", "localhost"):
         return
     raise UserError(
-        f"{address} is not encrypted: whoever reaches that port runs code as you. Use tls://, or say --insecure "
-        "where the network is yours alone."
+        f"{address} is not encrypted: anyone who reaches that port can run code as you. Use tls://, or --insecure "
+        "in a private network."
     )

@@ -161,7 +161,7 @@ def serve(invitation: Invitation, jobs: int, devices: Sequence[str]) -> Literal[
 async def _serve(invitation: Invitation, jobs: int, devices: Sequence[str]) -> Literal["lost", "left"]:
     worker = await _joined(invitation, jobs, devices)
     worker.http_server.stop()
-    current_display().note(f"Joined the study: {jobs} at a time, {len(devices)} GPUs.")
+    current_display().note(f"Joined the study: {jobs} concurrent stages, {len(devices)} GPUs.")
     leaving = asyncio.Event()
     with _signals(leaving) as asked:
         ends = [asyncio.ensure_future(end) for end in (worker.finished(), leaving.wait(), _silence(worker))]
@@ -186,7 +186,7 @@ async def _joined(invitation: Invitation, jobs: int, devices: Sequence[str]) -> 
         security.get_connection_args("worker")
     except (OSError, ValueError):
         raise UserError(
-            f"{FILE} in {as_written(invitation.folder)} is damaged: its certificate and key make no sense. Start the "
+            f"{FILE} in {as_written(invitation.folder)} is damaged: its certificate and key are invalid. Start the "
             "study again with --cluster listen."
         ) from None
     try:

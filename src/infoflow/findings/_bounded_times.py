@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from infoflow.over_training import Crossing, is_finished
+from infoflow.heads import Crossing, is_finished
 
 Reach = tuple[float, float]
 """How far the truth may lie below and above the reading; NaN: without limit."""

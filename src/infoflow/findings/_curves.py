@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-from infoflow.alignment import ALIGNMENT
 from infoflow.representations import (
     CONTEXT_NEIGHBOURS,
     GEOMETRY,
@@ -16,7 +15,7 @@ from infoflow.representations import (
 from infoflow.results import Spec
 
 from ._model_group import CAUSAL, MASKED, NAMES, TRANSLATION
-from ._table import Reading, Table, one_number
+from ._table import Reading, Table
 
 
 def information(objective: Spec, side: Literal["input", "output"], regime: str = "clean", first: int = 0) -> Reading:
@@ -64,11 +63,6 @@ def seed_distance(objective: Spec) -> Reading:
     """Distance between two models of one objective with different seeds, layers 1..L."""
     absent = "no distance between {state} models of two seeds was measured (one seed?)"
     return Table(MODEL_DISTANCE.name, objective, objective, "ordered", absent=absent).by("layer", first=1)
-
-
-def alignment(kind: str, metric: str, states: str) -> Reading:
-    """Score of the masked LM's encoder on held-out words, aligned or of another kind."""
-    return Table(ALIGNMENT.name, MASKED).where(kind=kind, metric=metric, states=states).reduce(one_number)
 
 
 LANGUAGE_MODEL_INFORMATION: dict[str, Reading] = {

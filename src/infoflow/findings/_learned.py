@@ -20,9 +20,8 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from infoflow.objectives import OBJECTIVES, RETRIEVAL_OBJECTIVES, Metric
-from infoflow.results import Spec
-from infoflow.retrieval import RETRIEVAL_SCORES
+from infoflow.objectives import OBJECTIVES, Metric, further_objectives
+from infoflow.results import RETRIEVAL_SCORES, Spec
 
 from ._model_group import Absent, Ambiguous, ModelGroup
 
@@ -35,7 +34,7 @@ def shortfall(models: ModelGroup, objective: Spec, seed: int) -> str | None:
     If the scores cover several corpora (a column `corpus`), there is one model for each, and all must have learned.
     """
     model = f"the model {objective.label}/seed-{seed}"
-    if objective.name in RETRIEVAL_OBJECTIVES:
+    if objective.name in further_objectives():
         return _unread(models, objective, seed, model)
     try:
         scores = models.rows("task_scores", objective, _COLUMNS)

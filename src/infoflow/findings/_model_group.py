@@ -11,8 +11,8 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from infoflow.over_training import SUFFIX
 from infoflow.results import END, TABLES, UNTRAINED, AmbiguousModels, Spec, first_architecture, select, with_keys
+from infoflow.training import SUFFIX
 
 from ._zoo import CAUSAL as CAUSAL
 from ._zoo import MASKED as MASKED

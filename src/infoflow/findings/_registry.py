@@ -1,10 +1,13 @@
-"""All claims declared by the files in `claims`."""
+"""All claims, declared by the files in `claims` of the core and of the subjects."""
 
-import importlib
 import pkgutil
 import re
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from importlib import import_module
+from types import ModuleType
+
+from infoflow._subjects import parts
 
 from . import claims
 from ._finding import Finding, several
@@ -16,18 +19,38 @@ def _natural(finding: Finding) -> list[tuple[bool, int, str]]:
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
 
-def _discover() -> Mapping[str, Finding]:
-    names = [module.name for module in pkgutil.iter_modules(claims.__path__)]
-    modules = [importlib.import_module(f"{claims.__name__}.{name}") for name in names]
-    found = [value for module in modules for value in vars(module).values() if isinstance(value, Finding)]
-    repeated = {finding.id for finding in found if sum(other.id == finding.id for other in found) > 1}
-    assert not repeated, f"two claims share an id: {sorted(repeated)}"
-    ordered = sorted(found, key=lambda finding: (not finding.id.startswith("representations"), _natural(finding)))
-    return MappingProxyType({finding.id: finding for finding in ordered})
+class _Registry(Mapping[str, Finding]):
+    """Claims by id, imported when they are first needed: their modules import this package."""
+
+    @cached_property
+    def _findings(self) -> dict[str, Finding]:
+        modules = [module for part in (claims, *parts("claims")) for module in _declaring(part)]
+        found = [value for module in modules for value in vars(module).values() if isinstance(value, Finding)]
+        repeated = {finding.id for finding in found if sum(other.id == finding.id for other in found) > 1}
+        assert not repeated, f"two claims share an id: {sorted(repeated)}"
+        ordered = sorted(found, key=lambda finding: (not finding.id.startswith("representations"), _natural(finding)))
+        return {finding.id: finding for finding in ordered}
+
+    def __getitem__(self, key: object) -> Finding:  # a user's claim may have a number for its id
+        return self._findings[key]  # pyright: ignore[reportArgumentType]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._findings)
+
+    def __len__(self) -> int:
+        return len(self._findings)
 
 
-FINDINGS: Mapping[str, Finding] = _discover()
-"""All claims by id."""
+FINDINGS: Mapping[str, Finding] = _Registry()
+"""All claims by id: those in `claims`, here and in every subject."""
+
+
+def _declaring(part: ModuleType) -> list[ModuleType]:
+    """The modules that declare claims: a single module, or those of a package without an underscore."""
+    if not hasattr(part, "__path__"):
+        return [part]
+    names = [one.name for one in pkgutil.iter_modules(part.__path__) if not one.name.startswith("_")]
+    return [import_module(f"{part.__name__}.{name}") for name in names]
 
 
 def describe() -> str:

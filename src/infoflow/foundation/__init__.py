@@ -41,6 +41,7 @@ from ._limits import (
     Count,
     CountOrNone,
     Device,
+    DistinctNames,
     File,
     Inches,
     LearningRate,
@@ -60,6 +61,7 @@ from ._limits import (
     default_settings,
     example_setting,
     file_settings,
+    one_of,
     read_setting,
 )
 from ._limits import describe_setting as describe_setting

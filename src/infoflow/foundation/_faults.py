@@ -3,8 +3,8 @@
 import errno
 import os
 
-_ROOM = "Free some space, or choose another --out; what is finished is kept, and the same command continues."
-_PLACE = "Choose a place that may be read and written, on a local disk."
+_ROOM = "Free some space, or choose another --out; finished work is kept, and the same command continues."
+_PLACE = "Choose a readable and writable folder on a local disk."
 _MEMORY = (
     "Close other programs, or lower analysis.tokens_per_batch or training.micro_tokens with --set; in a study also "
     "--processes."
@@ -19,16 +19,16 @@ _ERRNO = {
     errno.EPERM: ("No permission", _PLACE),
     errno.EIO: ("The disk or the network drive failed to read or write", _PLACE),
     errno.ESTALE: ("The network drive lost a file", _PLACE),
-    errno.ENOTSUP: ("The file system cannot do what is needed", _PLACE),
+    errno.ENOTSUP: ("The file system does not support this operation", _PLACE),
     errno.ENAMETOOLONG: ("A name is too long for this file system (255 bytes, as a rule)", "Choose a shorter name."),
     errno.ELOOP: ("Links lead in a circle", "Name the file or folder itself."),
     errno.ENOTDIR: ("Part of the path is a file, not a folder", "Choose another path."),
-    errno.EISDIR: ("A folder lies where a file should be", "Choose another path."),
-    errno.EEXIST: ("A file lies where a folder should be", "Choose another path."),
-    errno.ENOTEMPTY: ("A folder that should be replaced is in use", "Choose another --out."),
-    errno.ENOENT: ("A file or folder is not there, or vanished while it was needed", "Give the same command again."),
+    errno.EISDIR: ("There is a folder where a file is needed", "Choose another path."),
+    errno.EEXIST: ("There is a file where a folder is needed", "Choose another path."),
+    errno.ENOTEMPTY: ("A folder that must be replaced is in use", "Choose another --out."),
+    errno.ENOENT: ("A file or folder is missing, or was removed while in use", "Run the same command again."),
     errno.ENOMEM: ("The machine's memory is full", _MEMORY),
-    errno.EAGAIN: ("The system starts no further process or thread (ulimit -u)", _LIMIT),
+    errno.EAGAIN: ("The system cannot start another process or thread (ulimit -u)", _LIMIT),
     errno.EMFILE: ("Too many files are open (ulimit -n)", _LIMIT),
     errno.ENFILE: ("Too many files are open on this machine", _LIMIT),
 }
@@ -42,7 +42,7 @@ _TEXTS = {
     "can't allocate memory": _FULL_MEMORY,
     "Cannot allocate memory": _FULL_MEMORY,
     "std::bad_alloc": _FULL_MEMORY,
-    "can't start new thread": f"The system starts no further thread (ulimit -u, or its memory).\n{_LIMIT}",
+    "can't start new thread": f"The system cannot start another thread (ulimit -u, or memory).\n{_LIMIT}",
     "Resource temporarily unavailable": f"{_ERRNO[errno.EAGAIN][0]}.\n{_LIMIT}",
     "Too many open files": f"{_ERRNO[errno.EMFILE][0]}.\n{_LIMIT}",
 }
@@ -68,5 +68,5 @@ def plain_fault(error: BaseException) -> str | None:
         return _FULL_MEMORY
     text = str(error)
     if isinstance(error, OSError | RuntimeError) and any(sign in text for sign in _DISK):
-        return f"A file could not be written whole: the disk may be full.\n{_ROOM}"
+        return f"A file could not be written completely: the disk may be full.\n{_ROOM}"
     return next((message for sign, message in _TEXTS.items() if sign in text), None)

@@ -33,7 +33,7 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
     """
     path = Path(path)
     if os.path.isdir(path):  # noqa: PTH112 (no error for names that are too long)
-        raise UserError(f"{path} is a folder where a file is to be written. Move it away, and give the command again.")
+        raise UserError(f"{path} is a folder, but a file must be written there. Move it, and run the command again.")
     with writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = _beside(path)
@@ -171,7 +171,7 @@ def writable(path: Path) -> Iterator[None]:
         if full_disk(error):
             raise OSError(error.errno, os.strerror(error.errno), _disk_of(path)) from error
         reason = (error.strerror or str(error)).lower()
-        raise UserError(f"{path} cannot be written: {reason}. Choose another place.") from None
+        raise UserError(f"{path} cannot be written: {reason}. Choose another path.") from None
 
 
 @contextmanager
@@ -229,7 +229,7 @@ def check_own_folder(folder: Path, mark: str, what: str) -> None:
         return
     if held := [path.name for path in folder.iterdir() if not path.name.endswith(_PARTIAL)]:
         raise UserError(
-            f"{what} gets a folder of its own. {folder} holds something else ({min(held)}, ...): choose another --out."
+            f"{what} needs its own folder. {folder} contains other files ({min(held)}, ...): choose another --out."
         )
 
 

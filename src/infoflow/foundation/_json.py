@@ -12,9 +12,9 @@ _LARGEST = 100_000_000
 def json_fault(error: ValueError | RecursionError) -> str:
     """The problem found by reading JSON, without Python's wording about codecs and internal limits."""
     if isinstance(error, RecursionError):
-        return "lists or objects stand too deep in each other"
+        return "lists or objects are nested too deeply"
     if isinstance(error, UnicodeEncodeError):
-        return "a text holds half of a character"
+        return "a text contains half of a surrogate pair"
     if isinstance(error, UnicodeDecodeError):
         return f"not UTF-8 text at byte {error.start:,}"
     return "a number has more than 4,300 digits" if "int_max_str_digits" in str(error) else str(error)
@@ -40,5 +40,5 @@ def read_object(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(json_fault(error)) from None
     if not isinstance(found, dict):
-        raise ValueError("it holds no JSON object")
+        raise ValueError("it is not a JSON object")
     return found

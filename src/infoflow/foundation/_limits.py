@@ -10,7 +10,7 @@ from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ._errors import UserError
+from ._errors import UserError, did_you_mean
 
 _MOST_ITEMS = 10_000  # of a list
 _MOST_CHARACTERS = 4096  # of a text
@@ -74,6 +74,7 @@ LearningRate = Annotated[float, Limits(above=0, at_most=10)]
 Seed = Annotated[int, Limits(at_least=0, at_most=2**32 - 1)]
 """A seed that NumPy and scikit-learn accept too."""
 Name = Annotated[str, Limits(filled=True, like="that is not empty")]
+DistinctNames = Annotated[tuple[str, ...], Limits(filled=True, distinct=True)]
 """Text that is not empty."""
 File = Annotated[str, Limits(file=True)]
 """A user's file, or a name of a text, tokenizer or model; may be empty."""
@@ -152,7 +153,7 @@ def describe_setting(hint: Any) -> str:
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(as_written, get_args(kind)))}"
     if get_origin(kind) is Mapping:
-        return "tables, each with a name of its own"
+        return "tables with different names"
     if dataclasses.is_dataclass(kind):
         return "a table of settings"
     noun = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
@@ -276,3 +277,11 @@ def _plural(wanted: str) -> str:
 
 def _number(bound: float) -> str:
     return f"{bound:,}" if isinstance(bound, int) or abs(bound) < 1e6 else f"{bound:g}"
+
+
+def one_of(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
+    """Raise a UserError if the setting `name` holds an unknown word."""
+    if unknown := [value for value in values if value not in known]:
+        raise UserError(
+            f"{name} must be among {', '.join(known)}. Got {as_written(unknown[0])}.{did_you_mean(unknown[0], known)}"
+        )

@@ -64,7 +64,7 @@ def _lock(descriptor: int, path: Path) -> bool:
     try:
         return lock_file(descriptor)
     except BlockingIOError:
-        current_display().note(f"Another infoflow makes {path}: waiting for it.")
+        current_display().note(f"Waiting for another infoflow process, which is creating {path}.")
         return lock_file(descriptor, wait=True)
 
 

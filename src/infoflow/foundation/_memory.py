@@ -29,8 +29,8 @@ def require_memory(size: float, what: str, advice: str) -> None:
     available = available_memory()
     if available is not None and size > available:
         raise UserError(
-            f"{what}: {size / _GIGABYTE:,.1f} GB of memory at least. This machine has {available / _GIGABYTE:,.1f} GB "
-            f"to spare. {advice}"
+            f"{what}: at least {size / _GIGABYTE:,.1f} GB of memory. This machine has {available / _GIGABYTE:,.1f} GB "
+            f"available. {advice}"
         )
 
 

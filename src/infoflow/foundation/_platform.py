@@ -37,8 +37,8 @@ def replace(source: Path, target: Path, named: Path | None = None) -> None:
         if not WINDOWS:
             raise
         raise UserError(
-            f"{named or target} is open in another program, which keeps it from being replaced. Close it there, and "
-            "give the command again."
+            f"{named or target} is open in another program and cannot be replaced. Close it there, and "
+            "run the command again."
         ) from None
 
 

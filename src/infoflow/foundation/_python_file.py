@@ -22,7 +22,7 @@ def run_python_file(path: Path | str) -> ModuleType:
     """
     path = Path(path)
     if path.suffix != ".py":
-        raise UserError(f"A file of your own code must end in .py. Got {path}. Name a Python file.")
+        raise UserError(f"A file with your own code must end in .py. Got {path}. Name a Python file.")
     if not path.is_file():
         raise UserError(f"There is no file {path} (now in {Path.cwd()}). Name a Python file.")
     name = f"infoflow_user_{digest(str(path.resolve()))}"
@@ -39,7 +39,7 @@ def run_python_file(path: Path | str) -> ModuleType:
         raise
     except BaseException as error:  # a file that exits would end the process silently
         raise UserError(
-            f"{path} cannot be run: {told_in_file(error, path)}. Mend it; `python {path}` shows where."
+            f"{path} cannot be run: {told_in_file(error, path)}. Correct it; `python {path}` shows where."
         ) from error
     finally:
         os.chdir(here)  # a file may change its working folder; the command's paths refer to this one

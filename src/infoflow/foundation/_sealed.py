@@ -43,7 +43,7 @@ def kept(folder: Path, make: Callable[[Path], object], what: str) -> Path:
         if (reason := disagreement(folder)) is None:
             return folder  # another process made it meanwhile
         if os.path.lexists(folder):
-            current_display().note(f"{what} in {folder} is made again: {reason}.")
+            current_display().note(f"{what} in {folder} is recreated: {reason}.")
         sweep_stale(folder.parent, [folder.name] if alone else ())
         with atomic_folder(folder, keep_existing=True) as temporary:
             make(temporary)

@@ -20,7 +20,7 @@ def set_threads(num_threads: int | None = None) -> int:
     wanted = read_setting(Threads, num_threads, "--threads")
     num_threads = min(wanted, _most_threads())
     if num_threads < wanted:
-        current_display().note(f"{wanted} threads are more than this machine can use: {num_threads} are started.")
+        current_display().note(f"{wanted} threads are more than this machine can use: starting {num_threads}.")
     os.environ["OMP_NUM_THREADS"] = str(num_threads)
     import torch  # not at module level, since `infoflow --help` imports the foundation
 

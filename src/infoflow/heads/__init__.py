@@ -18,6 +18,7 @@ from ._context_measure import ENCODER_CONTEXT, Closing, closings_of, context_ble
 from ._context_measure import EncoderContext as EncoderContext
 from ._coreference import HEAD_COREFERENCE, read_mentions
 from ._coreference import Coreference as Coreference
+from ._crossings import Crossing, checked_curve, is_finished, last_crossing
 from ._distance import HEAD_LAYER_DISTANCE
 from ._distance import HeadDistance as HeadDistance
 from ._distance import HeadLayerDistance as HeadLayerDistance
@@ -32,6 +33,7 @@ from ._importance import Importance as Importance
 from ._importance import importance as importance
 from ._patterns import HEAD_PATTERNS, pattern_mask
 from ._patterns import PatternScores as PatternScores
+from ._prune import load_pruned, prune, silence
 from ._pruning_curve import HEAD_PRUNING_CURVE, removable
 from ._pruning_curve import PruningCurve as PruningCurve
 from ._rare_token import HEAD_RARE_TOKEN
@@ -46,6 +48,7 @@ from ._relevance import relevance as relevance
 from ._relevance._measure import HEAD_RELEVANCE
 from ._repeats import make_repeats
 from ._replacement import HeadEdit
+from ._role_events import RoleEvents, expected_jaccard, role_events
 from ._role_table import HEAD_ROLES, by_chance, head_roles
 from ._rollout import attention_flow as attention_flow
 from ._rollout import attention_rollout as attention_rollout

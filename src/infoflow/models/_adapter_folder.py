@@ -48,13 +48,14 @@ def base_of(folder: Path) -> str:
         raise UserError(
             f"The adapter in {folder} must change weights, as LoRA, DoRA and IA3 do. Its adapter_config.json says "
             f"peft_type {kind if isinstance(kind, str) else 'of no name'}"
-            f"{', which puts virtual tokens before the text' if isinstance(kind, str) else ''}. Give another adapter."
+            f"{', which prepends virtual tokens to the text' if isinstance(kind, str) else ''}. Use another adapter."
         )
     if facts.get("megatron_config"):
-        raise UserError(f"The adapter in {folder} needs Megatron, which infoflow does not run. Give another adapter.")
+        raise UserError(f"The adapter in {folder} needs Megatron, which infoflow does not run. Use another adapter.")
     if not (folder / _WEIGHTS).is_file():
         raise UserError(
-            f"The adapter in {folder} must lie in {_WEIGHTS}. There is none; weights in .bin files are pickles, which "
+            f"The adapter in {folder} must be saved as {_WEIGHTS}. There is none; weights in .bin files are "
+            "pickles, which "
             "infoflow does not open. Save the adapter as safetensors."
         )
     if not isinstance(base, str) or not base.strip():

@@ -58,7 +58,7 @@ def merged(base: PreTrainedModel, folder: Path) -> PreTrainedModel:
         found = run_tiny(whole, tiny_inputs(whole))
     tolerance = _ROUNDING.get(found.dtype, 2e-2)
     if bool(expected.isfinite().all()) and not (found - expected).norm() <= tolerance * expected.norm():
-        raise _unmergeable(folder, "the merged model computes something else than the adapted one")
+        raise _unmergeable(folder, "the merged model does not compute the same as the adapted one")
     return whole
 
 
@@ -70,7 +70,7 @@ def _computed(adapted: PreTrainedModel, folder: Path) -> Tensor:
         raise _unmergeable(folder, str(error).partition("\n")[0].rstrip(".")) from error
     if found.isnan().any():
         check_finite(adapted, folder)
-        raise _unmergeable(folder, "with it, the model's outputs are no numbers (NaN)")
+        raise _unmergeable(folder, "with it, the model's outputs are NaN")
     return found
 
 
@@ -122,10 +122,10 @@ def _difference(adapted: Any, held: set[str]) -> str:
         for names in (held, needed, possible)
     )
     if lost := sorted(needed - held):
-        return f"{lost[0]} is in the model alone"
+        return f"{lost[0]} is only in the model"
     known = {plain_name(name) for name in possible}
     strange = sorted(name for name in held - possible if plain_name(name) not in known)
-    return f"{strange[0]} is in the file alone" if strange else ""
+    return f"{strange[0]} is only in the file" if strange else ""
 
 
 def _resize(base: PreTrainedModel, folder: Path, held: Mapping[str, tuple[int, ...]]) -> None:
@@ -145,8 +145,8 @@ def _resize(base: PreTrainedModel, folder: Path, held: Mapping[str, tuple[int, .
             base.resize_token_embeddings(whole[0], mean_resizing=False)
     elif low_rank is not None and low_rank[-1] != size:
         raise UserError(
-            f"The adapter in {folder} was trained on {low_rank[-1]} tokens, and the model that it names has {size}. "
-            "The embeddings of the others were not saved. Save the adapter with save_embedding_layers=True."
+            f"The adapter in {folder} was trained on {low_rank[-1]} tokens, and its base model has {size}. "
+            "The embeddings of the added tokens were not saved. Save the adapter with save_embedding_layers=True."
         )
 
 
@@ -185,13 +185,13 @@ def _forget_ties(model: PreTrainedModel) -> None:
 
 def _of_another(folder: Path, base: PreTrainedModel, why: str) -> UserError:
     return UserError(
-        f"The adapter in {folder} does not fit the model that it names ({type(base).__name__}): {why}.\n"
-        "Give the adapter of this model, or write the right one into its adapter_config.json."
+        f"The adapter in {folder} does not fit its base model ({type(base).__name__}): {why}.\n"
+        "Use an adapter of this model, or name the right model in its adapter_config.json."
     )
 
 
 def _unmergeable(folder: Path, why: str) -> UserError:
     return UserError(
-        f"The adapter in {folder} cannot be merged into the weights of its model: {why}. Give a LoRA, DoRA or IA3 "
+        f"The adapter in {folder} cannot be merged into the weights of its model: {why}. Use a LoRA, DoRA or IA3 "
         "adapter, or a whole model."
     )

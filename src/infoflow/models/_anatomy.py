@@ -152,7 +152,8 @@ class Anatomy:
         if not found:
             return None
         return (
-            f"its tokens reach each other beside attention too (Mamba, convolution, ...), in blocks {'; '.join(found)}"
+            "its tokens also reach each other outside attention (Mamba, convolution, ...), in blocks "
+            f"{'; '.join(found)}"
         )
 
     def lacks(self) -> str | None:

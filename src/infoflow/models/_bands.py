@@ -56,8 +56,8 @@ def read_bands_densely(module: PreTrainedModel) -> None:
     same = (after - before).norm() <= _TOLERANCE * before.norm()
     if bool(before.isfinite().all()) and not same and not getattr(module.config, FIRST_IS_GLOBAL, False):
         raise UserError(
-            f"{type(module).__name__} attends in bands, and computes something else where they are one masked softmax, "
-            "so its attention has a part that infoflow does not know. Analyse a model of another family."
+            f"{type(module).__name__} attends in bands, but does not compute the same with a single masked softmax, "
+            "so part of its attention is unknown to infoflow. Analyse a model of another family."
         )
 
 

@@ -36,7 +36,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Bleu:
     """
     if not hypotheses or len(hypotheses) != len(references):
         raise UserError(
-            "BLEU needs one reference for each hypothesis, and at least one of both. "
+            "BLEU needs at least one hypothesis and one reference for each. "
             f"Got {len(hypotheses)} hypotheses and {len(references)} references."
         )
     found = bleu_statistics(hypotheses, [[text] for text in references])

@@ -117,7 +117,7 @@ def rerun_others(model: Model, others: Sequence[Model], stack: str, forward: Cal
     for other in others:
         if len(other.anatomy.stack(stack).layers) != len(layers):
             raise UserError(
-                f"{other.name} has another number of blocks than {model.name}. Compare models of one shape."
+                f"{other.name} has a different number of blocks from {model.name}. Compare models of the same shape."
             )
 
     def again(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
@@ -174,7 +174,7 @@ def _states(output: Any) -> Tensor:
 def _require_no_cache(model: Model, given: list[Any]) -> None:
     if any(isinstance(value, Cache) for value in given):
         raise UserError(
-            f"{model.name} fills a key-value cache while its blocks are to run twice on the same input. Call it with "
+            f"{model.name} fills a key-value cache, but its blocks must run twice on the same input. Call it with "
             "use_cache=False, as model_inputs does."
         )
 

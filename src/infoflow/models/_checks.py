@@ -64,7 +64,7 @@ def read_object(path: Path) -> dict[str, Any]:
             f"{path} is not readable JSON: {json_fault(error)}. Save or download the model again."
         ) from None
     if not isinstance(value, dict):
-        raise UserError(f"{path} must hold a JSON object with names and values. Save or download the model again.")
+        raise UserError(f"{path} must contain a JSON object. Save or download the model again.")
     return value
 
 
@@ -103,11 +103,11 @@ def check_index(index: Path) -> None:
     """
     files = read_object(index).get("weight_map")
     if not isinstance(files, dict) or not files or not all(isinstance(file, str) for file in files.values()):
-        raise UserError(f"{index} must say in weight_map which file holds each weight. Save or download it again.")
+        raise UserError(f"{index} must list the file of each weight in weight_map. Save or download it again.")
     for file in dict.fromkeys(files.values()):
         if file in ("", ".", "..") or re.search(r"[/\\:\0]", file):
             raise UserError(
-                f"{index} must name files of its own folder. It names {_short(file)}: such a checkpoint is not read. "
+                f"{index} must name files in its own folder. Got {_short(file)}, which is not read. "
                 "Save or download it again."
             )
 
@@ -125,8 +125,8 @@ def model_class(name: object, home: Path | str) -> type[PreTrainedModel]:
         return found
     what = "does not have" if found is None else "has, but not as a model"
     raise UserError(
-        f"The configuration in {home} asks for the class {_short(name)}, which transformers {transformers.__version__} "
-        f"{what}. Models with their own code are not run; upgrade transformers if the family is newer than it."
+        f"The configuration in {home} names the class {_short(name)}, which transformers {transformers.__version__} "
+        f"{what}. Models with custom code are not run; upgrade transformers if the family is newer."
     )
 
 
@@ -140,7 +140,7 @@ def check_family(family: type, config: PreTrainedConfig, home: Path | str) -> No
     if isinstance(wanted, type) and not isinstance(config, wanted):
         raise UserError(
             f"`architectures` in the config.json of {home} must name a class of its model_type, {config.model_type}. "
-            f"Got {family.__name__}, which takes a {wanted.__name__}. Write the class that was saved."
+            f"Got {family.__name__}, which takes a {wanted.__name__}. Name the class that was saved."
         )
 
 
@@ -159,7 +159,7 @@ def check_features(config: PreTrainedConfig, home: Path | str) -> None:
             raise UserError(
                 f"The model in {home} was trained with {why} ({name} in its config.json is "
                 f"{_short(getattr(part, name))}), which transformers {transformers.__version__} does not compute: its "
-                "results would be those of another model. Give a model without this setting."
+                "results would be those of another model. Use a model without this setting."
             )
 
 
@@ -186,7 +186,7 @@ def without_kernels(config: PreTrainedConfig) -> None:
         asked = part._attn_implementation
         if asked is not None and asked not in _OWN_ATTENTION:
             current_display().note(
-                f"The configuration asks for the attention code {_short(asked)}, which is not part of transformers "
+                f"The configuration names the attention code {_short(asked)}, which is not part of transformers "
                 "and is not loaded; the standard attention computes the same."
             )
             part._attn_implementation_internal = None

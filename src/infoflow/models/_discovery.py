@@ -6,24 +6,31 @@ encoder's length mean cross-attention; and weights without a future mean a causa
 is refused here, because a tap on it would silently see nothing.
 """
 
+# B sentence, H head, T query token, S key token, d head width
+
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from infoflow.foundation import UserError
 
 from ._anatomy import Anatomy, Attention, Layer, OwnCode, Stack
-from ._first_pass import WatchedCall, is_sequence_to_sequence, watch, watch_own
+from ._attention import listening
+from ._evaluating import evaluating
+from ._first_pass import WatchedCall, is_sequence_to_sequence, run_tiny, tiny_inputs, watch, watch_own
 from ._own import AbstractOwnModel
-from ._own_scores import scalings
+from ._own_attention import OwnCall, watching_own_attention
 from ._parameter_groups import parameter_groups
 from ._projections import find_projections, output_projection_slices
 from ._slices import Projection
 
 _OTHER_FAMILY = "Analyse a model of another family."
+_MASKED = -1000.0  # lower scores belong to hidden keys
+_SLACK = 1e-4
 
 
 def discover(module: PreTrainedModel) -> Anatomy:
@@ -43,9 +50,9 @@ def discover(module: PreTrainedModel) -> Anatomy:
         calls = watch_own(module, others={call.module for call in calls})
     if not calls:
         raise UserError(
-            f"{type(module).__name__} never calls the attention function that Hugging Face looks up by name, nor does "
+            f"{type(module).__name__} never calls Hugging Face's attention function, nor does "
             "its own code multiply a softmax over tokens by values, so it has no attention that can be read or gated: "
-            "its tokens meet in another way (a Fourier transform, a recurrence, samples), or in blocks and bands. "
+            "it mixes tokens differently (by a Fourier transform, a recurrence or samples), or in blocks and bands. "
             "Analyse a model of another family, such as BERT, RoBERTa or ModernBERT."
         )
     scaling = scalings(module, [call.module for call in calls if call.own])
@@ -143,14 +150,15 @@ def _attention(
         raise UserError(f"{type(module).__name__} {call.trouble} ({names[call.module]}). {_OTHER_FAMILY}")
     if call.projection is None and call.own:
         raise UserError(
-            f"{type(module).__name__} computes attention in code of its own and hands its heads' outputs to no linear "
-            f"output projection as they are ({names[call.module]}): it adds to them, or mixes heads by something else "
-            f"than a linear module. So they cannot be read or gated one by one. {_OTHER_FAMILY}"
+            f"{type(module).__name__} computes attention in its own code, and no linear output projection "
+            "receives its heads' outputs "
+            f"unchanged ({names[call.module]}): it adds to them, or mixes heads in a "
+            f"non-linear module. So heads cannot be read or gated individually. {_OTHER_FAMILY}"
         )
     if call.projection is None:
         raise UserError(
             f"{type(module).__name__} changes its heads' outputs before they reach an output projection "
-            f"({names[call.module]}), so they cannot be read or gated one by one."
+            f"({names[call.module]}), so they cannot be read or gated individually."
         )
     heads = (call.num_heads, call.num_key_value_heads, call.num_key_value_heads)
     query, key, value = find_projections(call.module, names[call.module], heads)
@@ -198,14 +206,15 @@ def _require_every_block(module: nn.Module, stacks: list[Stack], two: bool) -> N
     if two and len(stacks) < 2:
         raise UserError(
             f"The {'encoder' if stacks[0].name == 'decoder' else 'decoder'} of {type(module).__name__} never calls the "
-            "attention function that Hugging Face looks up by name, nor multiplies one softmax over its tokens by "
+            "Hugging Face's attention function, nor multiplies one softmax over its tokens by "
             "values (it may attend in blocks or bands), so half of the model could not be read."
         )
     silent = _silent(module, {layer.block for stack in stacks for layer in stack.layers})
     for parent, blocks in silent.items():
         raise UserError(
             f"{type(module).__name__} has blocks that never call the attention function ({parent}: "
-            f"{', '.join(blocks)}), as hybrid and recurrent models do. infoflow analyses models whose every block "
+            f"{', '.join(blocks)}), as hybrid and recurrent models do. infoflow only analyses models in which "
+            "every block "
             "attends."
         )
 
@@ -218,3 +227,49 @@ def _silent(module: nn.Module, seen: set[str]) -> dict[str, list[str]]:
         if silent:
             found[parent] = silent
     return found
+
+
+def scalings(module: PreTrainedModel, attentions: Sequence[nn.Module]) -> dict[nn.Module, float | None]:
+    r"""The factor s of each attention whose scores are $s\, q k^\top + c$, c the same for every sentence.
+
+    None if there is none: DeBERTa's scores also contain products of content and position, which differ between
+    sentences. Found from two sentences of equal length, whose scores differ by $s\,(q k^\top - q' k'^\top)$.
+    """
+    if not attentions:
+        return {}
+    differences: dict[nn.Module, list[tuple[Tensor, Tensor] | None]] = {one: [] for one in attentions}
+    passes: list[list[OwnCall]] = []
+    inputs = tiny_inputs(module)
+    with evaluating(module), listening(module, {}):  # Falcon's own code would otherwise call SDPA
+        for ids in (inputs, {name: one.flip(1) for name, one in inputs.items()}):
+            calls: list[OwnCall] = []
+            with watching_own_attention(dict.fromkeys(attentions), calls.append):
+                run_tiny(module, ids)
+            passes.append(calls)
+    for first, second in zip(*passes, strict=True):
+        differences[first.module].append(_difference(first, second))
+    return {one: _scaling(found) for one, found in differences.items()}
+
+
+def _difference(first: OwnCall, second: OwnCall) -> tuple[Tensor, Tensor] | None:
+    """Differences of scores and of products, where no key is hidden."""
+    if first.query is None or first.key is None or second.query is None or second.key is None:
+        return None
+    seen = (first.scores > _MASKED) & (second.scores > _MASKED)
+    products = [_product(call.query, call.key) for call in (first, second) if call.query is not None]
+    return (first.scores - second.scores)[seen], (products[0] - products[1])[seen]
+
+
+def _product(query_BHTd: Tensor, key_BGSd: Tensor | None) -> Tensor:
+    assert key_BGSd is not None
+    return query_BHTd @ key_BGSd.mT  # one key head serves all, or each has its own
+
+
+def _scaling(found: Sequence[tuple[Tensor, Tensor] | None]) -> float | None:
+    parts = [one for one in found if one is not None]
+    if len(parts) < len(found) or not parts:
+        return None
+    scores, products = (torch.cat(side).double() for side in zip(*parts, strict=True))
+    scaling = (scores @ products) / (products @ products)
+    exact = (scores - scaling * products).norm() <= _SLACK * scores.norm()
+    return float(scaling) if bool(exact) else None

@@ -24,7 +24,7 @@ def feed_forward_outputs(model: Model, stack: str) -> list[str]:
         if len(names) != 1:
             several = "no feed-forward output" if not names else f"{len(names)} of them, as in a mixture of experts"
             raise UserError(
-                f"Each block of {model.name} must have one module that gives its feed-forward output. Block "
+                f"Each block of {model.name} must have one module that returns its feed-forward output. Block "
                 f"{layer.index} has {several}."
             )
     return [names[0] for names in found]

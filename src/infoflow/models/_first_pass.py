@@ -59,7 +59,7 @@ def vocabulary_size(module: PreTrainedModel) -> int:
         weight = None
     if not isinstance(weight, Tensor) or weight.dim() != 2:
         raise UserError(
-            f"{type(module).__name__} embeds no token ids, so it is no text model that infoflow can analyse."
+            f"{type(module).__name__} embeds no token ids, so it is not a text model that infoflow can analyse."
         )
     return weight.shape[0]
 
@@ -128,9 +128,9 @@ def run_tiny(module: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
         if lacking := machine_lacks(error, type(module).__name__):
             raise lacking from error
         raise UserError(
-            f"{type(module).__name__} failed in a forward pass on {inputs['input_ids'].shape[1]} token ids and nothing "
-            f"else: {str(error).strip() or type(error).__name__}\nA model that needs more than text (images, sound) "
-            "cannot be analysed; where it should run on text alone, its configuration does not fit."
+            f"{type(module).__name__} failed in a forward pass on {inputs['input_ids'].shape[1]} token ids alone: "
+            f"{str(error).strip() or type(error).__name__}\nA model that needs more than text (images, sound) "
+            "cannot be analysed; if it should run on text alone, its configuration is wrong."
         ) from error
     return output["logits"] if "logits" in output else output[0]
 
@@ -151,8 +151,8 @@ def _require_same_output(module: PreTrainedModel, output: Tensor, expected: Tens
     tolerance = 1e-4 if output.dtype in (torch.float32, torch.float64) else 5e-2
     if bool(expected.isfinite().all()) and not (output - expected).norm() <= tolerance * expected.norm():
         raise UserError(
-            f"{type(module).__name__} computes something else under infoflow's attention function than under its own, "
-            "so its attention has a part that infoflow does not know and cannot read."
+            f"{type(module).__name__} does not compute the same with infoflow's attention function as with its own, "
+            "so part of its attention is unknown to infoflow."
         )
 
 
@@ -164,7 +164,7 @@ def _require_known_keys(module: PreTrainedModel, calls: list[WatchedCall], input
         if call.own and call.num_queries not in lengths:
             raise UserError(
                 f"An attention of {type(module).__name__} has {call.num_queries} queries for "
-                f"{inputs['input_ids'].shape[1]} tokens: it adds tokens of its own, shortens the text or cuts it into "
+                f"{inputs['input_ids'].shape[1]} tokens: it adds tokens, shortens the text or splits it into "
                 "blocks, so its weights are not between the text's tokens. Analyse a model of another family."
             )
         if call.num_keys not in (call.num_queries, encoder):
@@ -172,12 +172,12 @@ def _require_known_keys(module: PreTrainedModel, calls: list[WatchedCall], input
             which = (
                 "its own tokens and the encoder's in one softmax (self- and cross-attention merged)"
                 if both
-                else "something else than its tokens one by one (memory slots, a prefix, or a shortened sequence)"
+                else "inputs other than its single tokens (memory slots, a prefix, or a shortened sequence)"
             )
             raise UserError(
                 f"An attention of {type(module).__name__} has {call.num_keys} keys for {call.num_queries} tokens: it "
-                f"attends to {which}, so its weights are neither those of self- nor of cross-attention, which is all "
-                "that infoflow knows. Analyse a model of another family."
+                f"attends to {which}, so its weights are neither self- nor cross-attention, the only kinds "
+                "that infoflow supports. Analyse a model of another family."
             )
 
 
@@ -210,7 +210,7 @@ def _own_recorder(
             return  # it uses infoflow's own attention function
         last = calls[-1] if calls else None
         if last is not None and last.module is seen.module and last.projection is None:
-            last.trouble = "attends by several softmaxes in one attention (blocks, bands or streams of tokens)"
+            last.trouble = "uses several softmaxes in one attention (blocks, bands or streams of tokens)"
             return
         weights = seen.weights.to(seen.mixed.dtype)
         call = WatchedCall(

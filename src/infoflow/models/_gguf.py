@@ -37,7 +37,7 @@ def read_gguf(path: Path, dtype: torch.dtype) -> PreTrainedModel:
     with redirect_stderr(io.StringIO()):
         config = AutoConfig.from_pretrained(path.parent, gguf_file=path.name)
     _check_tensors(path, config)
-    current_display().note(f"Reading {path.name} and turning its quantised weights into {dtype}")
+    current_display().note(f"Reading {path.name} and converting its quantised weights to {dtype}")
     with redirect_stderr(io.StringIO()):
         found: Any = AutoModelForCausalLM.from_pretrained(
             path.parent,
@@ -97,8 +97,8 @@ def _check_tensors(path: Path, config: PreTrainedConfig) -> None:
         )
     if ignored := {one for one in names if one not in expected and one.removesuffix(".weight") not in expected}:
         raise UserError(
-            f"{path} holds {len(ignored)} tensors that transformers does not read for {config.model_type}, so the "
-            f"model would compute something else: {listed(ignored)}. Give the model in the safetensors format."
+            f"{path} holds {len(ignored)} tensors that transformers does not read for {config.model_type}, so "
+            f"results would be wrong: {listed(ignored)}. Use the model in the safetensors format."
         )
 
 
@@ -113,7 +113,7 @@ def _check_metadata(path: Path, facts: dict[str, Any]) -> None:
     if scaling != "none" and kind != "gpt-oss":
         raise UserError(
             f"{path} scales its rotary positions ({scaling}), which transformers does not read from a GGUF file, so "
-            "the model would compute something else. Give the model in the safetensors format."
+            "results would be wrong. Use the model in the safetensors format."
         )
 
 

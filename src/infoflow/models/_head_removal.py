@@ -51,8 +51,8 @@ def remove_heads(module: PreTrainedModel, anatomy: Anatomy, removed: Mapping[Sit
         _require_removable(one, heads, anatomy, wanted)
         if heads and attends_densely(module.get_submodule(one.module)):
             raise UserError(
-                f"{one.module} attends in bands or blocks: what its family's own code does for global tokens, or hands "
-                "from layer to layer, counts all heads. So its heads can be ablated but not removed."
+                f"{one.module} attends in bands or blocks: its own code for global tokens, or for passing data "
+                "between layers, counts all heads. So its heads can be ablated but not removed."
             )
         for name, (dim, indices) in _slices(one, heads).items():
             before = plans.get(name, (dim, indices))[1]  # a parameter shared by layers is visited again
@@ -73,20 +73,19 @@ def _require_removable(
     if anatomy.stack(one.stack).shared and len({wanted.get((one.stack, one.kind, layer.index), frozenset())
                                                 for layer in anatomy.stack(one.stack).layers}) > 1:  # fmt: skip
         raise UserError(
-            f"All layers of the {one.stack} share one set of weights, so a head goes from all of them or from none. "
+            f"All layers of the {one.stack} share one set of weights, so a head can only be removed from all of them. "
             "Name the same heads in every layer, or ablate them without removing them."
         )
     if not heads:
         return
     if one.own is not None:
         raise UserError(
-            f"{one.module} computes attention in code of its own, which may count its heads where infoflow does not "
-            "know, so its heads can be ablated but not removed."
+            f"{one.module} computes attention in its own code, which may use the number of heads in unknown "
+            "places, so its heads can be ablated but not removed."
         )
     if one.query is None or one.key is None or one.value is None or one.output is None:
         raise UserError(
-            f"The projections of {one.module} are laid out in a way that infoflow does not know, so its heads can be "
-            "ablated but not removed."
+            f"The projections of {one.module} have an unknown layout, so its heads can be ablated but not removed."
         )
     size = one.group_size
     for group in range(one.num_key_value_heads):
@@ -96,7 +95,7 @@ def _require_removable(
             raise UserError(
                 f"Heads {there} of {one.stack} {one.kind}-attention layer {one.layer} share one key and value, so they "
                 f"can only be removed together. Got {', '.join(map(str, sorted(members & heads)))}. Remove the whole "
-                'group, or pass incomplete="zero": heads of incomplete groups then stay and put out nothing.'
+                'group, or pass incomplete="zero": heads of incomplete groups then stay but output zero.'
             )
 
 

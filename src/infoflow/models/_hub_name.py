@@ -34,7 +34,7 @@ def named_at(source: object, revision: str) -> str:
     """
     if not isinstance(source, str) or Path(source).expanduser().exists() or at_revision(source)[1] is not None:
         raise UserError(
-            "A revision belongs to a name on the model hub, and is said once: NAME@REVISION, or revision=. "
+            "A revision needs a name on the model hub, and must be named once: NAME@REVISION, or revision=. "
             f"Got revision {as_written(revision)} of {as_written(source)}."
         )
     return f"{source}@{revision}"
@@ -53,7 +53,7 @@ def hub_arguments(name: Path | str) -> tuple[Path | str, dict[str, Any]]:
         return name, {}
     if not repository or not re.fullmatch(r"[\w.+-]+(/[\w.+-]+)*", revision) or ".." in revision:
         raise UserError(
-            f"Behind the @ of a model on the hub stands a branch, tag or commit, such as "
+            f"The @ of a model on the hub must be followed by a branch, tag or commit, such as "
             f"{repository[:80] or 'NAME'}@main. Got {name[:120]}."
         )
     return repository, {"revision": revision}
@@ -76,7 +76,7 @@ def no_revision(name: str, reason: str) -> UserError:
     more = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     here = f"{', '.join(found[:_SHOWN])}{more}" if found else "none of its revisions"
     return UserError(
-        f"There is no revision {revision} of {repository} in the cache, and the model hub gave none (no such "
-        f"revision, no access, or no network): {reason}.\nIn the cache of this machine: {here}. Check the name behind "
+        f"Revision {revision} of {repository} is not in the cache, and the model hub did not provide it (no such "
+        f"revision, no access, or no network): {reason}.\nIn the cache of this machine: {here}. Check the name after "
         "the @, or the network."
     )

@@ -50,11 +50,11 @@ def model_inputs(
     """
     attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     if not bool(attention_mask.any(dim=1).all()):
-        raise UserError("Every row needs at least one real token. Got a row whose attention mask is all zero.")
+        raise UserError("Every row needs at least one unmasked token. Got a row whose attention mask is all zero.")
     _check_length(model, input_ids, model.max_tokens)
     if not model.pads and not bool(attention_mask.all()):
         raise UserError(
-            f"Padding changes what {model.name} computes for a sentence, whatever the attention mask says. Give it "
+            f"Padding changes the results of {model.name} for a sentence despite the attention mask. Use "
             "rows of one length, or one row at a time."
         )
     inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
@@ -63,7 +63,7 @@ def model_inputs(
         if support == "refused":
             raise UserError(
                 f"{model.name} counts its positions from the first column, padding included, and takes no position "
-                "ids, so padding on the left would change what it computes. Pad on the right."
+                "ids, so padding on the left would change its results. Pad on the right."
             )
         if support == "positions":
             inputs["position_ids"] = _count_positions(attention_mask)
@@ -118,14 +118,14 @@ def _close(states: Tensor, expected: Tensor) -> bool:
 def _decoder_inputs(model: Model, ids: Tensor | None, mask: Tensor | None) -> dict[str, Tensor]:
     if ids is None:
         raise UserError(
-            f"{model.name} translates from encoder to decoder and needs decoder input: the target sentence, shifted "
-            "right. Give decoder_input_ids, or a parallel corpus."
+            f"{model.name} is an encoder-decoder and needs decoder input: the target sentence, shifted "
+            "right. Pass decoder_input_ids, or a parallel corpus."
         )
     _check_length(model, ids, model.max_target_tokens)
     if mask is None:
         return {"decoder_input_ids": ids}
     if _padded_left(mask):
-        raise UserError("Decoder input must be padded on the right. Got rows that begin with padding.")
+        raise UserError("Decoder input must be padded on the right. Got rows that start with padding.")
     return {"decoder_input_ids": ids, "decoder_attention_mask": mask}
 
 

@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from infoflow.foundation import UserError, as_written, current_display
 
 _CODE = re.compile(r"[a-z]{2,3}_[A-Za-z]{2,4}|java|python")
+_MARK = re.compile(r"__([a-z]{2,3}(?:_[A-Za-z]{2,4})?)__")  # of SeamlessM4T: the code between underscores
 _SAVED = "infoflow_prefix"  # in tokenizer_config.json: not every class keeps it in tokenizer.json
 _NEAR = 8  # codes listed in a message
 _PROBES = ("a", "Das Haus ist alt.", "3 cats")
@@ -37,7 +38,7 @@ def reading_tokenizers(
     tokenizers: tuple[PreTrainedTokenizerBase | None, PreTrainedTokenizerBase | None],
     name: str,
     config: Any,
-    forced: int | None,
+    generation: Any,
     asked: Reading,
 ) -> tuple[PreTrainedTokenizerBase | None, PreTrainedTokenizerBase | None]:
     """The tokenizers of source and target, which mark the languages and prefix each source text.
@@ -46,7 +47,8 @@ def reading_tokenizers(
         tokenizers: The original tokenizers; they are not changed.
         name: Name of the model, for messages.
         config: Configuration of the model: only a decoder with an encoder writes without the prefix.
-        forced: The token that starts each output according to the model's configuration.
+        generation: Its configuration of generation, or None: it may name the token that starts each output, or those of
+            the languages that the model writes.
         asked: The caller's choice.
 
     Raises:
@@ -57,7 +59,7 @@ def reading_tokenizers(
     wanted = {"--source-language": asked.source_language, "--target-language": asked.target_language}
     if own is None:
         if given := [option for option, value in {**wanted, "--prefix": asked.prefix}.items() if value]:
-            raise UserError(f"{given[0]} is for text, and {name} has no tokenizer. Give one: --tokenizer.")
+            raise UserError(f"{given[0]} needs a tokenizer, and {name} has none. Name one: --tokenizer.")
         return own, target
     if not asked.chosen and hasattr(own, "infoflow_reading"):
         return own, target
@@ -66,7 +68,7 @@ def reading_tokenizers(
         if value:
             _check_code(option, value, codes, own, name)
     if codes:
-        own = _of_languages(own, name, forced, asked, codes)
+        own = _of_languages(own, name, generation, asked, codes)
     else:
         _note_what_stands_before(own, name, config, asked)
     if prefix := asked.prefix.strip() or own.init_kwargs.get(_SAVED, ""):
@@ -76,13 +78,19 @@ def reading_tokenizers(
 
 
 def language_codes(tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """The codes by which a tokenizer marks languages, as in NLLB, mBART and M2M100; empty for others."""
+    """The codes by which a tokenizer marks languages, as in NLLB, mBART, M2M100 and SeamlessM4T; empty for others."""
     if not hasattr(type(tokenizer), "set_src_lang_special_tokens") or not hasattr(tokenizer, "tgt_lang"):
         return []
     for known in ("lang_code_to_token", "lang_code_to_id"):
         if codes := getattr(tokenizer, known, None):
             return sorted(codes)
-    return sorted(token for token in tokenizer.all_special_tokens if _CODE.fullmatch(token))
+    special = tokenizer.all_special_tokens
+    return sorted({_code(token) for token in special if _MARK.fullmatch(token) or _CODE.fullmatch(token)})
+
+
+def _code(mark: str) -> str:
+    """The code of a language's token."""
+    return found[1] if (found := _MARK.fullmatch(mark)) else mark
 
 
 def _codes_in_texts(tokenizer: PreTrainedTokenizerBase) -> list[str]:
@@ -94,15 +102,15 @@ def _note_what_stands_before(tokenizer: PreTrainedTokenizerBase, name: str, conf
     """Note the prefix that a model was trained with, if the caller chose none."""
     if codes := _codes_in_texts(tokenizer):
         current_display().note(
-            f"{name} writes several languages, and each text must begin with the code of one: {_some(codes)}. "
+            f"{name} writes several languages, and each text must start with a language code: {_some(codes)}. "
             "infoflow does not add it."
         )
     known = getattr(config, "task_specific_params", None) or {}
     before = sorted({str(each["prefix"]) for each in known.values() if isinstance(each, dict) and each.get("prefix")})
     if before and not (asked.prefix or tokenizer.init_kwargs.get(_SAVED)):
         current_display().note(
-            f"{name} was trained with a prefix before each text, such as {_some(before)}. Its texts are read without "
-            "one. To give one: --prefix."
+            f"{name} was trained with a prefix before each text, such as {_some(before)}. Texts are read without "
+            "one. To add one: --prefix."
         )
 
 
@@ -112,55 +120,81 @@ def _some(texts: list[str]) -> str:
 
 def language_id(tokenizer: PreTrainedTokenizerBase, code: str) -> int:
     """The token that marks a language."""
-    spelled = getattr(tokenizer, "lang_code_to_token", None) or {}
+    spelled = getattr(tokenizer, "lang_code_to_token", None) or {
+        _code(one): one for one in tokenizer.all_special_tokens
+    }
     return int(tokenizer.convert_tokens_to_ids(spelled.get(code, code)))
 
 
 def _check_code(option: str, code: str, codes: list[str], tokenizer: PreTrainedTokenizerBase, name: str) -> None:
     if in_texts := _codes_in_texts(tokenizer):
         raise UserError(
-            f"{option} cannot be used with {name}: its texts themselves say which language it writes. Begin each with "
+            f"{option} cannot be used with {name}: its texts select the output language themselves. Start each with "
             f"one of {_some(in_texts)}."
         )
     if not codes:
         raise UserError(
-            f"{option} is for models whose tokenizer marks languages, such as NLLB, mBART and M2M100. That of {name} "
-            "marks none. Leave the option out; a model that reads its task from words in front, as T5 does, takes "
-            "--prefix."
+            f"{option} is for models whose tokenizer marks languages, such as NLLB, mBART, M2M100 and SeamlessM4T. "
+            f"That of {name} marks none. Leave the option out; a model that reads its task from a text prefix, as T5 "
+            "does, takes --prefix."
         )
     if code not in codes:
         near = difflib.get_close_matches(code, codes, n=_NEAR, cutoff=0.5)
         near += [one for one in codes if one[:2].lower() == code[:2].lower() and one not in near]
-        listed = f"Near are {', '.join(near[:_NEAR])}." if near else f"Some are {', '.join(codes[:_NEAR])}."
+        listed = f"Similar: {', '.join(near[:_NEAR])}." if near else f"Some of them: {', '.join(codes[:_NEAR])}."
         raise UserError(
             f"{option} must be one of the {len(codes)} language codes of {name}. Got {as_written(code[:80])}. {listed}"
         )
 
 
 def _of_languages(
-    tokenizer: PreTrainedTokenizerBase, name: str, forced: int | None, asked: Reading, codes: list[str]
+    tokenizer: PreTrainedTokenizerBase, name: str, generation: Any, asked: Reading, codes: list[str]
 ) -> Any:
     """A copy that marks its texts with these languages; a note reports defaults."""
     read: Any = copy.deepcopy(tokenizer)
     _make_special(read, codes)
-    source = asked.source_language or read.src_lang
+    source, default = asked.source_language or _code(read.src_lang), _code(read.tgt_lang or "")
+    forced = getattr(generation, "forced_bos_token_id", None)
     by_model = next((code for code in codes if language_id(read, code) == forced), "") if forced is not None else ""
-    target = asked.target_language or read.tgt_lang or by_model
+    target = asked.target_language or default or by_model
+    _check_written(read, target, getattr(generation, "text_decoder_lang_to_code_id", None), name)
     if not asked.source_language:
         current_display().note(
             f"{name} reads every text as {source}, the default of its tokenizer. If the texts are in another language, "
-            "give its code: --source-language."
+            "name its code: --source-language."
         )
     if not target:
         current_display().note(
-            f"No target language was given: {name} chooses the language that it writes, and its decoder is not "
-            "measured. Give its code: --target-language."
+            f"No target language was named: {name} chooses its output language, and its decoder is not "
+            "measured. Name the code: --target-language."
         )
-    read.src_lang, read.tgt_lang = source, target or source
+    elif target == default and not asked.target_language:
+        current_display().note(
+            f"{name} writes {target}, the default of its tokenizer. For another language name its code: "
+            "--target-language."
+        )
+    read.tgt_lang = target or source
+    read.src_lang = source  # last: SeamlessM4T's class marks texts by the language that was set last
     if asked.chosen:  # a saved copy encodes the same way
-        read.init_kwargs |= {"src_lang": source, "tgt_lang": target or source}
+        read.init_kwargs |= {"src_lang": read.src_lang, "tgt_lang": read.tgt_lang}
     read.infoflow_reading = Reading(source_language=source, target_language=target or "", chosen=asked.chosen)
     return read
+
+
+def _check_written(tokenizer: PreTrainedTokenizerBase, target: str, written: dict[str, int] | None, name: str) -> None:
+    """Refuse a language that the model does not write, by the ids of its configuration (SeamlessM4T)."""
+    if not target or not written:
+        return
+    if target not in written:
+        raise UserError(
+            f"{name} reads {target} but does not write it. It writes {', '.join(sorted(written)[:_NEAR])}"
+            f"{', …' if len(written) > _NEAR else ''}: --target-language."
+        )
+    if written[target] != (own := language_id(tokenizer, target)):
+        raise UserError(
+            f"The configuration of {name} marks {target} by token {written[target]}, but its tokenizer by {own}. Use "
+            "the tokenizer that the model was trained with."
+        )
 
 
 def _make_special(tokenizer: Any, codes: list[str]) -> None:
@@ -176,12 +210,12 @@ def _prefixed(tokenizer: PreTrainedTokenizerBase, wanted: str, name: str) -> Any
     """A copy that puts the prefix before each text, as special tokens that do not count as words."""
     if language_codes(tokenizer):
         raise UserError(
-            f"--prefix is for models that read their task from words in front, as T5 does. {name} reads languages from "
-            "tokens of its own: use --source-language and --target-language."
+            f"--prefix is for models that read their task from a text prefix, as T5 does. {name} reads languages from "
+            "special tokens: use --source-language and --target-language."
         )
     if not tokenizer.is_fast:
         raise UserError(
-            f"--prefix needs a fast tokenizer, and that of {name} is slow. Write it into the texts instead."
+            f"--prefix needs a fast tokenizer, and that of {name} is slow. Write the prefix into the texts instead."
         )
     reading = replace(reading_of(tokenizer), prefix=wanted, chosen=True)
     added = tokenizer(wanted, add_special_tokens=False)["input_ids"]
@@ -196,8 +230,8 @@ def _prefixed(tokenizer: PreTrainedTokenizerBase, wanted: str, name: str) -> Any
         if all(read(text)["input_ids"] == tokenizer(f"{wanted} {text}")["input_ids"] for text in _PROBES):
             return read
     raise UserError(
-        f"--prefix cannot stand before the texts of {name}: its tokenizer joins {as_written(wanted[:80])} with the "
-        "text behind it. Write it into the texts instead."
+        f"--prefix cannot be used with {name}: its tokenizer merges {as_written(wanted[:80])} with the "
+        "following text. Write it into the texts instead."
     )
 
 

@@ -66,7 +66,8 @@ def load_model(
         device: "auto" (a GPU if there is one), "cpu", "cuda", ...
         dtype: Precision of weights that are read from disk.
         revision: Branch, tag or commit of a name on the hub, for `NAME@REVISION`.
-        source_language: Code of the language of input texts, for tokenizers that mark it (NLLB, mBART, M2M100).
+        source_language: Code of the language of input texts, for tokenizers that mark it (NLLB, mBART, M2M100,
+            SeamlessM4T).
         target_language: Code of such a model's output language.
         prefix: Prefix of each input text, as in T5's training: "translate English to German:". Its tokens count as
             special.
@@ -83,7 +84,7 @@ def load_model(
     if revision is not None:
         source = named_at(source, revision)
     _check_instance(source)
-    advice = "Give the tokenizer that the model was trained with."
+    advice = "Use the tokenizer that the model was trained with."
     if isinstance(source, PreTrainedModel):
         module, name, home = source, source.name_or_path or source.config.model_type, None
         device = source.device if device == "auto" else device
@@ -106,7 +107,7 @@ def load_model(
         found,
         name,
         module.config,
-        getattr(getattr(module, "generation_config", None), "forced_bos_token_id", None),
+        getattr(module, "generation_config", None),
         Reading(
             source_language=source_language,
             target_language=target_language,
@@ -132,7 +133,7 @@ def load_model(
     _tell_of_full_attention(model)
     if not model.pads:
         current_display().note(
-            f"Padding changes what {name} computes for a sentence, so it reads sentences of equal length together."
+            f"Padding changes the results of {name} for a sentence, so its batches hold sentences of equal length."
         )
     return model
 
@@ -140,7 +141,7 @@ def load_model(
 def _tell_of_full_attention(model: Model) -> None:
     if getattr(model.module.config, "attention_type", None) == "block_sparse":
         current_display().note(
-            f"{model.name} attends in blocks where a text is long. As transformers does after a first short text, "
+            f"{model.name} attends in blocks in long texts. As transformers does after a first short text, "
             "infoflow reads every text with full attention."
         )
 
@@ -149,7 +150,8 @@ def _check_instance(source: object) -> None:
     """Refuse modules with an adapter: their weights are not those that their layers compute with."""
     if isinstance(source, Module) and any(type(child).__module__.startswith("peft.") for child in source.modules()):
         raise UserError(
-            f"The {type(source).__name__} holds an adapter. Give the model that its merge_and_unload() returns, or the "
+            f"The {type(source).__name__} contains an adapter. Use the model that its merge_and_unload() "
+            "returns, or the "
             "folder of the adapter."
         )
     if not isinstance(source, PreTrainedModel):
@@ -157,9 +159,9 @@ def _check_instance(source: object) -> None:
     devices = {str(one.device) for one in (*source.parameters(), *source.buffers())}
     if len(devices) > 1 or "meta" in devices:
         raise UserError(
-            f"The weights of the {type(source).__name__} must lie on one device. They lie on "
+            f"The weights of the {type(source).__name__} must be on one device. They are on "
             f"{', '.join(sorted(devices)).replace('meta', 'none (offloaded, or never loaded)')}, as device_map and "
-            "accelerate do. Load it without device_map, or give its name or folder and a device."
+            "accelerate do. Load it without device_map, or pass its name or folder and a device."
         )
 
 
@@ -216,7 +218,8 @@ def _task(module: PreTrainedModel, anatomy: Anatomy) -> Task:
     if family in _CAUSAL:
         if not all(stack.causal for stack in anatomy.stacks):
             raise UserError(
-                f"{family} predicts the next token but sees the future: its configuration lacks is_decoder=True. "
+                f"{family} predicts the next token but attends to later tokens: its configuration lacks "
+                "is_decoder=True. "
                 "Set it, or load the checkpoint as a masked language model."
             )
         return "causal-lm"

@@ -79,7 +79,7 @@ def sequence_losses(
             return token_cross_entropy(forward_logits(model, model_inputs(model, input_ids, mask)), labels)
         if model.task == "seq2seq":
             if labels is None:
-                raise UserError(f"{model.name} is scored on target sentences. Give labels, or a parallel corpus.")
+                raise UserError(f"{model.name} is scored on target sentences. Pass labels, or a parallel corpus.")
             shifted = shift_right(model, labels) if decoder_input_ids is None else decoder_input_ids
             return token_cross_entropy(forward_logits(model, model_inputs(model, input_ids, mask, shifted)), labels)
     raise UserError(f"{model.name} has no language-model head, so it predicts no token and has no task score.")
@@ -142,14 +142,14 @@ def start_token_id(model: Model) -> int:
             if (token := getattr(source, name, None)) is not None:
                 return int(token)
     raise UserError(
-        f"{model.name} does not say which token starts its decoder. Set decoder_start_token_id in its configuration."
+        f"{model.name} does not define the first token of its decoder. Set decoder_start_token_id in its configuration."
     )
 
 
 def _pseudo_losses(model: Model, ids_BT: Tensor, mask_BT: Tensor) -> SequenceLosses:
     tokenizer = model.require_tokenizer()
     if tokenizer.mask_token_id is None:
-        raise UserError(f"The tokenizer of {model.name} has no mask token: give labels and masked input instead.")
+        raise UserError(f"The tokenizer of {model.name} has no mask token: pass labels and masked input instead.")
     special = torch.isin(ids_BT, torch.tensor(tokenizer.all_special_ids))
     scored = (mask_BT != 0) & ~special
     parts = []

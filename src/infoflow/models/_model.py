@@ -73,7 +73,7 @@ class Model:
         """The tokenizer, or a UserError with instructions."""
         if self.tokenizer is None:
             raise UserError(
-                f"{self.name} has no tokenizer, so it takes token ids but no text. Give one: "
+                f"{self.name} has no tokenizer, so it takes token ids but no text. Name one: "
                 'load_model(..., tokenizer="folder or name"), or --tokenizer on the command line.'
             )
         return self.tokenizer

@@ -103,7 +103,7 @@ def read_pruned(path: Path, dtype: torch.dtype | None = None) -> PreTrainedModel
     except RuntimeError as error:
         written = manifest.get("versions", "?")
         raise UserError(
-            f"The weights in {path} do not fit the model that transformers {transformers.__version__} builds of its "
+            f"The weights in {path} do not fit the model that transformers {transformers.__version__} builds from its "
             f"configuration (they were written with {written}): {str(error).splitlines()[0]}"
         ) from error
     if (path / "generation_config.json").is_file():
@@ -143,7 +143,7 @@ def _removed(anatomy: Anatomy, kept: object, path: Path) -> dict[Site, set[int]]
         fits, heads, sites = False, {}, {}
     if not fits:
         raise UserError(
-            f"{path / MANIFEST} is damaged: what it says of the heads that are left (kept) does not fit the model of "
+            f"{path / MANIFEST} is damaged: its list of remaining heads (kept) does not fit the model of "
             "its config.json. Prune the model again."
         )
     return {site: every - set(heads[site]) for site, every in sites.items()}

@@ -22,7 +22,7 @@ from ._pruned_folder import is_pruned_folder, read_pruned
 from ._unreadable import unreadable
 from ._weights import check_loaded, listed
 
-_GIVE_ONE = "config.json: give the folder of one checkpoint."
+_GIVE_ONE = "config.json: name the folder of one checkpoint."
 _LONGEST_NAME = 255
 
 
@@ -38,7 +38,7 @@ def existing(source: object) -> Path | str:
         raise UserError(
             "A model is a hub name, a folder, or a .gguf file. Got an empty name. For the current folder write ./"
             if not source.strip()
-            else "A model's name must not hold a null character."
+            else "A model's name must not contain a null character."
         )
     path = Path(source).expanduser()
     if len(os.fsencode(path.name)) > _LONGEST_NAME:
@@ -47,8 +47,8 @@ def existing(source: object) -> Path | str:
         if not (path / "config.json").is_file() and not is_adapter_folder(path):
             held = sorted(one.name for one in path.iterdir() if one.is_dir() and is_adapter_folder(one))
             raise UserError(
-                f"A model folder must hold config.json and weights, as save_pretrained writes them. {path} has no "
-                + (f"config.json, but adapters in {listed(held)}: give one of these." if held else _GIVE_ONE)
+                f"A model folder must contain config.json and weights, as save_pretrained writes them. {path} has no "
+                + (f"config.json, but adapters in {listed(held)}: name one of these." if held else _GIVE_ONE)
             )
         return path
     if path.is_file():
@@ -56,7 +56,7 @@ def existing(source: object) -> Path | str:
             raise UserError(f"A model is a hub name, a folder, or a .gguf file. Got the file {path}.")
         return path
     if isinstance(source, Path) or source.startswith((".", "/", "~")) or at_revision(source)[0].count("/") > 1:
-        raise UserError(f"No model folder at {path}. Check the path, or give a name on the model hub.")
+        raise UserError(f"No model folder at {path}. Check the path, or use a name on the model hub.")
     return str(source)
 
 
@@ -119,7 +119,7 @@ def _read_weights(
 def _read_adapted(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     """The base model of an adapter, in the class that was adapted, with the adapter merged into its weights."""
     base = adapted_base(folder)
-    current_display().note(f"The adapter in {folder.name} is added to the weights of {short_name(base)}.")
+    current_display().note(f"Merging the adapter in {folder.name} into the weights of {short_name(base)}.")
     if isinstance(base, Path) and (base.suffix == ".gguf" or is_pruned_folder(base)):
         return merged(read_module(base, dtype), folder)
     try:

@@ -116,5 +116,5 @@ def _require_equal(model: Model, logits: Tensor, expected: Tensor) -> None:
     if logits.shape != expected.shape or not (logits - expected).norm() <= tolerance * expected.norm():
         raise UserError(
             f"The logits of {model.name} do not follow from its last block's output alone, so no lens can read them "
-            "off a state. Measure this model without the lens."
+            "from a state. Measure this model without the lens."
         )

@@ -282,7 +282,7 @@ def _attention_listener(
 def _check_checkpointing(model: Model) -> None:
     if model.module.training and getattr(model.module, "is_gradient_checkpointing", False):
         raise UserError(
-            "A tap cannot follow a model in training with activation checkpointing: its blocks run a second time in "
+            "A tap cannot be used with activation checkpointing in training: blocks run a second time in "
             "the backward pass. Call gradient_checkpointing_disable() first."
         )
 

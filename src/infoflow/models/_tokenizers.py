@@ -44,7 +44,7 @@ def find_tokenizers(
     if given is not None:
         tokenizer = _read(given)
         if tokenizer is None:
-            raise UserError(f"--tokenizer must name a tokenizer's folder or hub name. {given} holds no tokenizer.")
+            raise UserError(f"--tokenizer must be a tokenizer's folder or hub name. {given} has no tokenizer.")
         return tokenizer, target_tokenizer
     return (None if home is None else _read(home)), target_tokenizer
 

@@ -178,15 +178,15 @@ def _require_one_stream(model: Model, seen: _Seen, inputs: dict[str, Tensor]) ->
         for layer, states in enumerate(seen.hidden[stack.name]):
             if states.dim() == 3 and states.shape[:2] == ids.shape[::-1]:
                 raise UserError(
-                    f"{_family(model)} hands on its states with the tokens before the sentences, of shape "
+                    f"{_family(model)} returns states with the token dimension before the batch dimension, of shape "
                     f"{tuple(states.shape)} for {ids.shape[0]} sentences of {ids.shape[1]} tokens (its {stack.name}); "
-                    "infoflow reads sentences first. Analyse a model of another family."
+                    "infoflow expects the batch dimension first. Analyse a model of another family."
                 )
             if states.dim() != 3 or states.shape[:2] != ids.shape:
                 raise UserError(
-                    f"{_family(model)} hands on states of shape {tuple(states.shape)} for {ids.shape[0]} sentences of "
+                    f"{_family(model)} returns states of shape {tuple(states.shape)} for {ids.shape[0]} sentences of "
                     f"{ids.shape[1]} tokens (state {layer} of its {stack.name}): not one vector for each token, as "
-                    "models with several residual streams or shortened sequences do. infoflow follows one vector a "
+                    "models with several residual streams or shortened sequences do. infoflow needs one vector per "
                     "token; analyse a model of another family."
                 )
 
@@ -301,7 +301,7 @@ def _pads(model: Model, alone: dict[str, list[Tensor]], inputs: dict[str, Tensor
     if unpadded > _OTHERS * epsilon:
         raise UserError(
             f"What {_family(model)} computes for a sentence depends on the other sentences of its batch (its states "
-            f"change by {unpadded:.1e}), so no measurement of it would be its own. Analyse a model of another family."
+            f"change by {unpadded:.1e}), so it cannot be measured. Analyse a model of another family."
         )
     return padded <= _NOISE * unpadded
 

@@ -17,16 +17,16 @@ _SIGNS = (
 )
 _ADVICE = {
     "memory": "The machine has too little memory for {home}. Close other programs, raise the limit (ulimit -v), or "
-    "take a smaller model.",
-    "files": "Too many files are open to read {home}. Raise the limit (ulimit -n 4096) and give the command again.",
+    "use a smaller model.",
+    "files": "Too many files are open to read {home}. Raise the limit (ulimit -n 4096) and run the command again.",
     "threads": "The machine allows no more threads, so {home} cannot be used. Lower --threads, or raise the limit "
     "(ulimit -u).",
 }
 _PICKLE = re.compile(r"weights_only|weights only|unpickl|pickle", re.IGNORECASE)
 _KNOWN = (
-    ("ignore_mismatched_sizes", "its weights have other shapes than its config.json says"),
+    ("ignore_mismatched_sizes", "its weights have different shapes from its config.json"),
     ("automatic conversion of the weights", "weights of its experts are missing, or do not fit its config.json"),
-    ("does not recognize this architecture", "its model_type is none that this version of transformers has"),
+    ("does not recognize this architecture", "this version of transformers does not know its model_type"),
     ("HeaderTooLarge", "its weights file is damaged"),
     ("InvalidHeader", "its weights file is damaged"),
     ("IncompleteBuffer", "its weights file is cut short"),
@@ -54,22 +54,23 @@ def unreadable(home: Path | str, error: Exception) -> UserError:
         return lacking
     if _PICKLE.search(text):
         return UserError(
-            f"The weights in {home} are a pickle that holds more than tensors, or that is damaged. A pickle can run "
-            "code, so infoflow does not open it. Give the model in the safetensors format."
+            f"The weights in {home} are a pickle that contains more than tensors, or is damaged. A pickle can run "
+            "code, so infoflow does not open it. Use the model in the safetensors format."
         )
     reason = reason_of(error)
     if method := _quantised(home):
         return UserError(
-            f"The weights in {home} are quantised ({method}), and cannot be read here: {reason}.\nGive the model that "
-            "they were made from, or read it where its library is installed and save it again after dequantize()."
+            f"The weights in {home} are quantised ({method}), and cannot be read here: {reason}.\nUse the "
+            "original model, "
+            "or load it where its library is installed and save it after dequantize()."
         )
     if isinstance(home, Path):
         return UserError(f"The model in {home} cannot be read: {reason}. Save or download it again.")
     if at_revision(home)[1] is not None:
         return no_revision(home, reason)
     return UserError(
-        f"No folder {home} exists here, and the model hub gave no model of that name (no such name, no access, or no "
-        f"network): {reason}.\nGive the folder of a downloaded model, or check the name and the network."
+        f"There is no folder {home}, and the model hub provided no model of that name (no such name, no access, or no "
+        f"network): {reason}.\nName the folder of a downloaded model, or check the name and the network."
     )
 
 
@@ -80,7 +81,7 @@ def _quantised(home: Path | str) -> str:
         method = str(facts["quant_method"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return ""
-    return method if re.fullmatch(r"[\w.-]{1,40}", method) else "in a way that it does not say"
+    return method if re.fullmatch(r"[\w.-]{1,40}", method) else "by an unknown method"
 
 
 def machine_lacks(error: BaseException, home: Path | str) -> UserError | None:
@@ -112,7 +113,7 @@ def reason_of(error: Exception, part: str = "config.json") -> str:
         return f"its {part} lacks or misnames {text.strip(chr(39))}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if isinstance(error, TypeError | AttributeError | IndexError | ZeroDivisionError) or not lines:
-        return f"its {part} holds values that nothing can be built from"
+        return f"its {part} contains invalid values"
     first = lines[0].rstrip(".:")
     if lines[0].endswith(":") and len(lines) > 1:  # a heading and its content
         first = f"{first}: {lines[1].rstrip('.')}"

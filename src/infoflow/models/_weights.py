@@ -62,7 +62,7 @@ def _check_names(model: PreTrainedModel, missing: set[str], unexpected: set[str]
     nothing = missing >= {name for name, _ in model.named_parameters()}
     if strange := wrapped if 2 * len(wrapped) >= len(missing) else unexpected if nothing else set():
         raise UserError(
-            f"The weights in {home} must have the names that {type(model).__name__} gives them. They are called "
+            f"The weights in {home} must have the names used by {type(model).__name__}. They are called "
             f"{listed(strange)}. If a wrapper or a trainer wrote them (DataParallel, torch.compile, Lightning), save "
             "the model inside it with save_pretrained; otherwise correct `architectures` in its config.json."
         )
@@ -75,11 +75,11 @@ def _check_missing(model: PreTrainedModel, missing: set[str], home: Path | str) 
     what = f"the layers {listed(layers)}" if layers else f"{len(missing)} weights"
     body = f"{model.base_model_prefix}."
     if layers:
-        advice = "Correct the number of layers in its config.json, so that it says what was saved"
+        advice = "Correct the number of layers in its config.json"
     elif model.base_model is not model and not any(name.startswith(body) for name in missing):
-        advice = "Correct the `architectures` in its config.json, so that it says what was saved"
+        advice = "Correct `architectures` in its config.json"
     else:
-        advice = "Save or download the model again, or correct its config.json, so that it says what was saved"
+        advice = "Save or download the model again, or correct its config.json"
     raise UserError(
         f"The checkpoint {home} lacks {what} of {type(model).__name__}, which would be random: {listed(missing)}. "
         f"{advice}."
@@ -92,7 +92,7 @@ def _check_shapes(mismatched: Mapping[str, tuple[tuple[int, ...], tuple[int, ...
     name, (found, wanted) = min(mismatched.items())
     more = f" (and {len(mismatched) - 1} more weights)" if len(mismatched) > 1 else ""
     raise UserError(
-        f"The weights in {home} have other shapes than its config.json says: {name} is {_sizes(found)}, but must be "
+        f"The weights in {home} have different shapes from its config.json: {name} is {_sizes(found)}, but must be "
         f"{_sizes(wanted)}{more}. Correct its config.json, or save or download the model again."
     )
 
@@ -114,17 +114,17 @@ def _check_unexpected(model: PreTrainedModel, unexpected: set[str], home: Path |
     ]
     if ignored:
         raise UserError(
-            f"The checkpoint {home} holds layers that its config.json does not count, and that would be ignored: "
-            f"{listed(ignored)}. Correct the number of layers there, so that it says what was saved."
+            f"The checkpoint {home} contains layers that its config.json does not count, and that would be ignored: "
+            f"{listed(ignored)}. Correct the number of layers there."
         )
     if parts := {name for name in unexpected if _is_inside(name, model, used)}:
         raise UserError(
-            f"The checkpoint {home} holds weights of layers that {type(model).__name__}, as its config.json describes "
-            f"it, does not have, so the model would compute something else: {listed(parts)}. Correct its config.json, "
-            "so that it says what was saved."
+            f"The checkpoint {home} contains weights of layers that {type(model).__name__}, as its "
+            "config.json describes "
+            f"it, does not have, so results would be wrong: {listed(parts)}. Correct its config.json."
         )
     current_display().warn(
-        f"{len(unexpected)} weights of the checkpoint {home} have no place in {type(model).__name__} and are left out: "
+        f"{len(unexpected)} weights of the checkpoint {home} are not used by {type(model).__name__}: "
         f"{listed(unexpected)}. If they matter, correct `architectures` in its config.json."
     )
 
@@ -172,7 +172,7 @@ def check_finite(model: PreTrainedModel, home: Path | str) -> None:
             raise UserError(
                 f"Weights must be finite numbers. In {home} {bad:,} of {parameter.numel():,} values of {name} are NaN "
                 "or infinite: the file is damaged, or the training diverged. Save or download the model again, or "
-                "take an earlier checkpoint."
+                "use an earlier checkpoint."
             )
 
 

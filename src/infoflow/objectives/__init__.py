@@ -13,13 +13,13 @@ from ._causal_lm import CausalLM as CausalLM
 from ._distillation import Distillation as Distillation
 from ._electra import Electra as Electra
 from ._example import Example as Example
-from ._inverse_cloze import InverseCloze as InverseCloze
 from ._loss import LossTerm as LossTerm
 from ._loss import supervised_cross_entropy
 from ._masked_lm import MaskedLM as MaskedLM
 from ._mass import Mass as Mass
 from ._metric import Metric
 from ._noise import Noise as Noise
+from ._numbers import Numbers
 from ._objective import AbstractObjective as AbstractObjective
 from ._objective import Family, Reads
 from ._pair_objectives import AbstractPairObjective as AbstractPairObjective
@@ -27,18 +27,10 @@ from ._pair_objectives import NextSentence as NextSentence
 from ._pair_objectives import SentenceOrder as SentenceOrder
 from ._prefix_decoder import PrefixDecoder as PrefixDecoder
 from ._prefix_decoder import prefix_mask
-from ._registry import OBJECTIVES, RETRIEVAL_OBJECTIVES, takes_token_dropout
+from ._registry import OBJECTIVES, further_objectives, takes_token_dropout
 from ._registry import make_objective as make_objective
-from ._retrieval_lm import SOURCES, Refresh, RetrievalSettings
-from ._retrieval_lm import ClosedBook as ClosedBook
-from ._retrieval_lm import ReadGold as ReadGold
-from ._retrieval_lm import ReadRandom as ReadRandom
-from ._retrieval_lm import RetrievalLM as RetrievalLM
-from ._retrieval_lm import RetrieveBM25 as RetrieveBM25
-from ._retrieval_lm import RetrieveFrozen as RetrieveFrozen
-from ._retrieval_lm import RetrieveLearned as RetrieveLearned
-from ._retrieval_lm import retrieval_model as retrieval_model
 from ._skip_gram import SkipGram as SkipGram
+from ._skip_gram import keep_probability
 from ._spanbert import SpanBert as SpanBert
 from ._text_to_text import DenoiseFull as DenoiseFull
 from ._text_to_text import DenoiseMask as DenoiseMask
@@ -50,4 +42,4 @@ from ._text_to_text import Seq2SeqLM as Seq2SeqLM
 from ._text_to_text import SpanCorruption as SpanCorruption
 from ._token_dropout import drop_tokens
 from ._translation import Translation as Translation
-from ._word_pairs import keep_probability
+from ._written_answers import contains_answer, exact_match, memorisation_ratio, normalise_answer, stored_bits, token_f1

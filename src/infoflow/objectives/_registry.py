@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any, get_type_hints
 
+from infoflow._subjects import provided
 from infoflow.foundation import UserError, did_you_mean, read_setting
 
 from ._bart import Bart
@@ -10,13 +11,11 @@ from ._bilm import BiLM
 from ._causal_lm import CausalLM
 from ._distillation import Distillation
 from ._electra import Electra
-from ._inverse_cloze import InverseCloze
 from ._masked_lm import MaskedLM
 from ._mass import Mass
 from ._objective import AbstractObjective
 from ._pair_objectives import NextSentence, SentenceOrder
 from ._prefix_decoder import PrefixDecoder
-from ._retrieval_lm import ClosedBook, ReadGold, ReadRandom, RetrieveBM25, RetrieveFrozen, RetrieveLearned
 from ._skip_gram import SkipGram
 from ._spanbert import SpanBert
 from ._text_to_text import (
@@ -60,17 +59,10 @@ _ALL: tuple[type[AbstractObjective], ...] = (
 OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _ALL}
 """The objectives by name, as in plans."""
 
-_WITH_PASSAGES: tuple[type[AbstractObjective], ...] = (
-    InverseCloze,
-    ClosedBook,
-    ReadGold,
-    ReadRandom,
-    RetrieveBM25,
-    RetrieveFrozen,
-    RetrieveLearned,
-)
-RETRIEVAL_OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _WITH_PASSAGES}
-"""Objectives that need passages in addition to the text; a corpus alone cannot train them."""
+
+def further_objectives() -> dict[str, type[AbstractObjective]]:
+    """Objectives of subjects: they need more than the text, so that a corpus alone cannot train them."""
+    return {cls.name: cls for own in provided("objectives", "OBJECTIVES") for cls in own}
 
 
 def make_objective(name: str, **options: Any) -> AbstractObjective:
@@ -79,7 +71,7 @@ def make_objective(name: str, **options: Any) -> AbstractObjective:
     Raises:
         UserError: No objective has that name, it has no such option, or the option's value is out of range.
     """
-    known_names = OBJECTIVES | RETRIEVAL_OBJECTIVES
+    known_names = OBJECTIVES | further_objectives()
     if name not in known_names:
         meant = did_you_mean(name, known_names)
         raise UserError(f"No objective is called {name}.{meant} Choose one of: {', '.join(OBJECTIVES)}.")

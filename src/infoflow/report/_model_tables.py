@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from infoflow.findings import FINDINGS_TABLE
-from infoflow.over_training import SUFFIX
 from infoflow.results import END, TABLES, UNTRAINED, AmbiguousModels, RunFolder, TableSchema, with_keys
+from infoflow.training import SUFFIX
 
 from ._numbers import listed
 from ._shown_models import ShownModels

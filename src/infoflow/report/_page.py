@@ -29,7 +29,7 @@ from ._packed_figures import pack_figures
 from ._provenance import settings, stage_times
 from ._replaceable import check_replaceable
 from ._shown_run import ShownRun
-from ._story import SECTIONS, Story, tell
+from ._story import Story, sections, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
 from ._theme import vega_config
 from .first._screen import verdict_words
@@ -100,7 +100,7 @@ def render_page(run: RunFolder, story: Story) -> str:
         contents=contents(story.sections, bool(story.findings)),
         findings=story.findings,
         claim_groups=claim_groups(
-            story.findings, story.sections, {heading.id: heading.title for heading, _ in SECTIONS}
+            story.findings, story.sections, {heading.id: heading.title for heading, _ in sections()}
         ),
         verdict_line=verdict_line(story.findings),
         verdicts=VERDICTS,

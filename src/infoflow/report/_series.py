@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from infoflow.objectives import OBJECTIVES, RETRIEVAL_OBJECTIVES
+from infoflow.objectives import OBJECTIVES, further_objectives
 
 FAMILIES: dict[str, tuple[int, ...]] = {
     "predict next": (0, 8, 9, 10),
@@ -116,7 +116,7 @@ def own_style(slot: int) -> int:
 def objective_label(objective: str, variant: str = "") -> str:
     """The objective's name in running text, with its variant."""
     label = _LABELS.get(objective, objective)
-    told = _VARIANTS.get(variant) if objective in RETRIEVAL_OBJECTIVES else None
+    told = _VARIANTS.get(variant) if objective in further_objectives() else None
     return f"{label} {told or 'with ' + variant.replace('-', ' ')}" if variant else label
 
 
@@ -125,8 +125,8 @@ def order_of(objective: str) -> float:
     objective = _SAME.get(objective, objective)
     if objective in OBJECTIVES:
         return list(OBJECTIVES).index(objective)
-    if objective in RETRIEVAL_OBJECTIVES:
-        return 500 + list(RETRIEVAL_OBJECTIVES).index(objective)
+    if objective in further_objectives():
+        return 500 + list(further_objectives()).index(objective)
     hue = _hue(objective)
     return 1000 + (list(FAMILIES).index(hue) if hue else len(FAMILIES))
 

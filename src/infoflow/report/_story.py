@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from altair.utils.schemapi import debug_mode
 
+from infoflow._subjects import provided
 from infoflow.foundation import UserError
 from infoflow.results import AmbiguousModels, RunFolder
 
@@ -15,11 +16,8 @@ from ._figure import ReportFigure, Section
 from ._model_tables import ModelTables
 from ._shown_models import ShownModels
 from ._summary import ScorecardRow, scorecard
-from .adaptation._section import ADAPTATION, adaptation_section
-from .alike._alike import ALIKE, alike_section
 from .first._screen import Screen, first_screen
 from .heads._heads import HEADS, heads_section
-from .knows._alignment import ALIGNMENT, alignment_section
 from .knows._change import CHANGES, change_section
 from .knows._knowledge import KNOWS, knowledge_section
 from .knows._lenses import PREDICTS, lenses_section
@@ -27,41 +25,33 @@ from .knows._neighbours import NEIGHBOURS, neighbours_section
 from .knows._similarity import SIMILARITY, similarity_section
 from .knows._space import SPACE, space_section
 from .knows._words import WORDS, words_section
-from .over_scale._section import OVER_SCALE, over_scale_section
-from .over_scale._warmups import WARMUPS, warmups_section
-from .over_training._section import OVER_TRAINING, over_training_section
 from .own._section import OWN, further_section, own_section
 from .probing._section import PROBING, probing_section
-from .pruning._pruning import PRUNING, pruning_section
-from .retrieval._section import RETRIEVAL, retrieval_section
-from .training._dynamics import DYNAMICS, dynamics_section
 from .training._training import TRAINING, training_section
-from .transplant._transplant import TRANSPLANT, transplant_section
 
-# Several runs, all objectives at once, user measures, then data-flow order; sections without tables omit themselves.
-SECTIONS = (
-    (OVER_SCALE, over_scale_section),
-    (WARMUPS, warmups_section),
-    (ALIKE, alike_section),
-    (OWN, own_section),
-    (KNOWS, knowledge_section),
-    (CHANGES, change_section),
-    (SIMILARITY, similarity_section),
-    (SPACE, space_section),
-    (PREDICTS, lenses_section),
-    (PROBING, probing_section),
-    (NEIGHBOURS, neighbours_section),
-    (WORDS, words_section),
-    (ALIGNMENT, alignment_section),
-    (HEADS, heads_section),
-    (PRUNING, pruning_section),
-    (TRANSPLANT, transplant_section),
-    (ADAPTATION, adaptation_section),
-    (RETRIEVAL, retrieval_section),
-    (TRAINING, training_section),
-    (DYNAMICS, dynamics_section),
-    (OVER_TRAINING, over_training_section),
+Builder = Callable[[ModelTables], Section | None]
+
+_SECTIONS: tuple[tuple[int, Section, Builder], ...] = (
+    (30, OWN, own_section),
+    (40, KNOWS, knowledge_section),
+    (50, CHANGES, change_section),
+    (60, SIMILARITY, similarity_section),
+    (70, SPACE, space_section),
+    (80, PREDICTS, lenses_section),
+    (90, PROBING, probing_section),
+    (100, NEIGHBOURS, neighbours_section),
+    (110, WORDS, words_section),
+    (130, HEADS, heads_section),
+    (180, TRAINING, training_section),
 )
+"""The core's sections with their places on the page: what layers know, then heads, then training."""
+
+
+@cache
+def sections() -> tuple[tuple[Section, Builder], ...]:
+    """All sections and their builders in the order of the page; those without tables omit themselves."""
+    placed = [*_SECTIONS, *(one for own in provided("figures", "SECTIONS") for one in own)]
+    return tuple((heading, build) for _, heading, build in sorted(placed, key=lambda one: one[0]))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -105,7 +95,7 @@ class Sources:
     def section(
         self, heading: Section, build: Callable[[ModelTables], Section | None], left_out: list[str]
     ) -> Section | None:
-        """One of `SECTIONS`, or None if the run has no data for it; `left_out` collects notes on damaged data."""
+        """One of `sections()`, or None if the run has no data for it; `left_out` collects notes on damaged data."""
         told = partial(_section, heading, build, self.tables, self.others)
         with debug_mode(False):  # our own tested charts: schema validation would double their time
             return unless_damaged(told, None, _name(build), left_out)
@@ -119,17 +109,19 @@ def tell(run: RunFolder) -> Story:
     """
     left_out: list[str] = []
     sources = Sources.of(run)
-    told = [sources.section(heading, build, left_out) for heading, build in SECTIONS]
-    sections = [section for section in told if section is not None]
-    shown = {name for section in sections for figure in section.figures for name in figure.tables}
+    told = [sources.section(heading, build, left_out) for heading, build in sections()]
+    shown_sections = [section for section in told if section is not None]
+    shown = {name for section in shown_sections for figure in section.figures for name in figure.tables}
     further = partial(further_section, sources.tables, shown)
     if (rest := unless_damaged(further, None, "the further tables", left_out)) is not None:
-        sections.append(rest)
-    figures = [figure for section in sections for figure in section.figures]
+        shown_sections.append(rest)
+    figures = [figure for section in shown_sections for figure in section.figures]
     findings = unless_damaged(partial(scorecard, run, figures), [], "the findings", left_out)
     ids = {figure.id for figure in figures}
     screen = unless_damaged(partial(first_screen, run, sources.tables, ids), None, "the front page", left_out)
-    return Story(models=sources.tables.models, sections=sections, findings=findings, screen=screen, left_out=left_out)
+    return Story(
+        models=sources.tables.models, sections=shown_sections, findings=findings, screen=screen, left_out=left_out
+    )
 
 
 def _section(

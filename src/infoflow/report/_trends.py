@@ -41,8 +41,8 @@ class _Turn(NamedTuple):
     def __str__(self) -> str:
         there, back = size_text(self.there), size_text(self.back)
         if self.dip:
-            return f"having fallen by {there} up to layer {self.layer} and recovered {back} since"
-        return f"having risen by {there} up to layer {self.layer} and dropped again by {back} since"
+            return f"falls by {there} up to layer {self.layer} and recovers {back}"
+        return f"rises by {there} up to layer {self.layer} and drops again by {back}"
 
 
 class _Move(NamedTuple):
@@ -64,7 +64,7 @@ def _move(frame: pd.DataFrame, key: str) -> _Move:
 
 
 def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording) -> list[str]:
-    """One sentence on each line's change from first to last layer, including a dip or peak; one on the control.
+    """One sentence on each line's change from first to last layer, a dip or peak inside first; one on the control.
 
     For example "From layer 0 to layer 6, causal LM loses 1.34 nats (1.19 to 1.48) of …; translation loses 0.78 (…)."
     """
@@ -160,10 +160,25 @@ def _clause(frame: pd.DataFrame, line: Series, move: _Move, wording: Wording, fi
         return f"{subject} has {estimate_text(samples_at(frame, line.key, layers[0]).estimate(), unit)}{what}"
     if ends.sign or not ends.has_interval:
         verb = wording.rises if ends.value > 0 else wording.falls
-        clause = f"{subject} {verb} {size_text(ends, unit)}{what}"
+        clause = f"{verb} {size_text(ends, unit)}{what}"
     else:
-        clause = f"{subject} ends about where it began ({_signed(ends, unit)})"
-    return f"{clause}, {turn}" if turn else clause
+        clause = f"ends about where it began ({_signed(ends, unit)})"
+    return f"{subject} {turn}; overall it {clause}" if turn else f"{subject} {clause}"
+
+
+def turn_sentence(frame: pd.DataFrame, series: list[Series], size: Callable[[Estimate], str] = size_text) -> str:
+    """Where curves turn inside, for a sentence that otherwise names their ends alone; empty if none visibly does.
+
+    For example "The curve of causal LM peaks at layer 4, 0.19 above its start; that of …".
+    """
+    told = []
+    for line in series:
+        turn = _turning_point(frame, line.key, layers_of(frame, line.key))
+        if turn and turn.seen:
+            extreme, side = ("has its lowest point", "below") if turn.dip else ("peaks", "above")
+            who = "that of" if told else "The curve of"
+            told.append(f"{who} {line.label} {extreme} at layer {turn.layer}, {size(turn.there)} {side} its start")
+    return f"{'; '.join(told)}." if told else ""
 
 
 def _turning_point(frame: pd.DataFrame, key: str, layers: list[int]) -> _Turn | None:

@@ -3,6 +3,7 @@
 from ._estimate import estimate as estimate
 from ._estimate import linear_replicates, scale_of
 from ._estimate import ratio_estimate as ratio_estimate
+from ._reader_tables import QUERY_LEAKAGE, RETRIEVAL_LEARNING, RETRIEVAL_SCORES
 from ._run_folder import RunFolder as RunFolder
 from ._run_folder import ShownTables
 from ._run_folder import Tables as Tables

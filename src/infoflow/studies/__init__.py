@@ -2,11 +2,8 @@
 
 from ._analyze import analyze, merge
 from ._check_findings import check_findings as check_findings
-from ._corpora import compare_recordings as compare_recordings
 from ._data import StudyData as StudyData
 from ._data import prepare
-from ._engines import engine_for as engine_for
-from ._engines import stage_of
 from ._given import AnalyzeOptions as AnalyzeOptions
 from ._given import distinct_names, given_subject, untrained
 from ._given_scores import given_scores
@@ -14,67 +11,28 @@ from ._graph import Graph as Graph
 from ._graph import graph as graph
 from ._measures import light_tables, pair_measures
 from ._measures import standard_measures as standard_measures
-from ._over_scale import over_scale as over_scale
-from ._over_training import merge_over_training
-from ._over_training import over_training as over_training
-from ._over_training_shards import is_shard
 from ._parts import at_most as at_most
 from ._plan import PRESETS
 from ._plan import StudyPlan as StudyPlan
-from ._plan_sections import AlignmentPlan as AlignmentPlan
 from ._plan_sections import AnalysisPlan as AnalysisPlan
 from ._plan_sections import CheckpointsPlan as CheckpointsPlan
 from ._plan_sections import ContextPlan as ContextPlan
 from ._plan_sections import CorpusPlan as CorpusPlan
-from ._plan_sections import DynamicsPlan as DynamicsPlan
 from ._plan_sections import EnginePlan as EnginePlan
-from ._plan_sections import PruningPlan as PruningPlan
 from ._probe_model import probe as probe
 from ._probing_plan import ProbingPlan as ProbingPlan
-from ._prune_model import prune as prune
-from ._retrieval_plan import RetrievalPlan as RetrievalPlan
 from ._run import Run as Run
 from ._run_stages import run_stages as run_stages
 from ._score_pairs import score_pairs as score_pairs
 from ._scores import bleu_scores as bleu_scores
 from ._scores import rouge_scores
 from ._scores import task_scores as task_scores
-from ._series_stages import series_stage_of
-from ._study import removed_if_refused
+from ._study import engine_for as engine_for
+from ._study import removed_if_refused, stage_of
 from ._study import study as study
 from ._study_models import StudyModels
-from ._train_further import train_further
 from ._train_model import train_model
-from ._transplant_plan import TransplantPlan as TransplantPlan
-from ._tuning_plan import DomainPlan as DomainPlan
-from ._tuning_plan import TunePlan as TunePlan
-from .stages import (
-    AbstractStage,
-    Align,
-    Check,
-    ChooseHeads,
-    Compare,
-    CompareRecordings,
-    FollowArm,
-    InsideTuned,
-    JoinArms,
-    MatchModel,
-    MeasureArm,
-    MeasureDomain,
-    MeasureGiven,
-    MeasureModel,
-    Prune,
-    Record,
-    RecordArm,
-    SettleArm,
-    Specialise,
-    TrainArm,
-    Transplant,
-    Tune,
-    WarmReader,
-    WarmRetriever,
-    matched_weights,
-)
+from .stages import AbstractStage, Check, Compare, MatchModel, MeasureGiven, MeasureModel, matched_weights
 from .stages import Retrain as Retrain
 from .stages import Train as Train
 from .stages._train import learning_curve

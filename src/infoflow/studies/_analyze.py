@@ -99,7 +99,7 @@ def _own(
     if measures is None or isinstance(measures, str | Path | AnalysisPlan):
         return load_measures(options.own, taken) if options.own else []
     if shard:
-        raise UserError("Shards need measures that other processes can read. Got objects. Name a Python file instead.")
+        raise UserError("Shards need measures that other processes can load. Got objects. Name a Python file instead.")
     return given_measures(measures, taken)
 
 
@@ -193,7 +193,7 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
     """
     runs = [RunFolder.existing(folder) for folder in folders]
     if len({run.path.resolve() for run in runs}) < len(runs):
-        raise UserError(f"Each shard must be given once. Got {', '.join(str(run.path) for run in runs)}.")
+        raise UserError(f"Shards must be distinct. Got {', '.join(str(run.path) for run in runs)}.")
     plans = []
     for run in runs:
         manifest = run.read()
@@ -201,7 +201,7 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
             raise UserError(f"{run.path} was not written by `infoflow analyze --shard`.")
         plans.append(manifest["plan"])
     if any(plan != plans[0] for plan in plans):
-        raise UserError("These folders hold shards of different analyses. Merge the folders of one command.")
+        raise UserError("These folders hold shards of different analyses. Merge folders of the same command.")
     merged = RunFolder(out)
     sources, options = _asked(plans[0], runs[0])
     own = _own(options)
@@ -244,7 +244,7 @@ def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions, own: 
     """Write the plan to the run folder and remove tables of another plan, so that a report never mixes two."""
     before = check_output(run, "analyze", tables=own)
     if not sources:
-        raise UserError("Give at least one model: a hub name, a folder, or a .gguf file.")
+        raise UserError("At least one model is needed: a hub name, a folder, or a .gguf file.")
     plan = {"models": list(sources), "options": dataclasses.asdict(options)}
     names = ", ".join(given.name for given in given_models(sources, options) if given.trained)
     if is_first():

@@ -27,7 +27,10 @@ def check_findings(path: Path | str, claims: Path | str | Sequence[Finding] = ()
     run = RunFolder.existing(path)
     run.require_tables()
     if run.read().get("kind") == OVER_SCALE:
-        raise UserError(f"{path} compares several runs. Judge them again: infoflow over-scale RUN RUN ... --out {path}")
+        raise UserError(
+            f"{path} is a comparison of several runs. Check their findings again: infoflow over-scale RUN RUN "
+            f"... --out {path}"
+        )
     write_derived(run, own)
     write_report(run)
     return Run(run)

@@ -142,7 +142,8 @@ class StudyData:
 def _fitting(length: int, positions: int, what: str) -> int:
     if length > positions:
         raise UserError(
-            f"{what} may have as many tokens as the model has positions: {positions}. Got {length}.\n"
+            f"The length of {what[:1].lower()}{what[1:]} must be at most the model's positions, {positions}. "
+            f"Got {length}.\n"
             "Raise model.positions, or lower the length."
         )
     return length
@@ -170,7 +171,7 @@ def prepare(plan: StudyPlan, folder: Path, given: Callable[[Corpus], Tokenizers]
         )
     if not parallel and plan.corpus.joint_vocabulary:
         raise UserError(
-            f"corpus.joint_vocabulary joins the words of two languages. {corpus.name} has no translations.\n"
+            f"corpus.joint_vocabulary needs a parallel corpus. {corpus.name} has no translations.\n"
             "Choose a parallel corpus, or leave joint_vocabulary out."
         )
     parts = cut_up(corpus, plan.corpus, parallel)
@@ -178,8 +179,8 @@ def prepare(plan: StudyPlan, folder: Path, given: Callable[[Corpus], Tokenizers]
     readers = [name for name in plan.objectives if plan.reads(plan.objective(name)) != "sentence"]
     if readers and corpus.documents is None:
         raise UserError(
-            f"{readers[0]} needs documents: sentences that follow each other. {corpus.name} has none.\n"
-            "Say [corpus] documents = true for a text with blank lines between documents, or name a document_column."
+            f"{readers[0]} needs documents: consecutive sentences. {corpus.name} has none.\n"
+            "Set [corpus] documents = true for a text with blank lines between documents, or name a document_column."
         )
     sentinels = max(objective.num_sentinels(plan.model.positions) for objective in objectives)
     key = digest([_VERSION, corpus.digest, _settings(plan.corpus, parts), *([sentinels] if sentinels else [])])

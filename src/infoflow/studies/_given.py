@@ -25,9 +25,9 @@ from infoflow.foundation import (
     did_you_mean,
     hash64,
 )
+from infoflow.heads import prune
 from infoflow.models import Model, kept_heads, load_model
 from infoflow.objectives import AbstractObjective, MaskedLM
-from infoflow.pruning import prune
 from infoflow.results import UNTRAINED, Recipe, Spec, Subject
 from infoflow.training import trained_objective
 
@@ -81,10 +81,10 @@ def changed(options: AnalyzeOptions, changes: Mapping[str, Any]) -> AnalyzeOptio
     for name, value in changes.items():
         if name not in names:
             raise UserError(
-                f"There is no option {name[:80]}.{did_you_mean(name, names)} Known are: {', '.join(names)}."
+                f"There is no option {name[:80]}.{did_you_mean(name, names)} Known options: {', '.join(names)}."
             )
         if name in _TEXTS and not isinstance(value, str | Path):
-            raise UserError(f"{name} must be a name or a path: a run says what it read. Got {as_written(value)}.")
+            raise UserError(f"{name} must be a name or a path, which a run records. Got {as_written(value)}.")
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in changes.items()}
     plain |= {name: (value,) for name, value in plain.items() if name in _LISTS and isinstance(value, str)}
     plain |= {name: tuple(value) for name, value in plain.items() if isinstance(value, list)}
@@ -165,7 +165,7 @@ def distinct_names(sources: Sequence[str], anonymous: bool = False) -> list[str]
             return names
         local = [name for source, name in zip(sources, names, strict=True) if exists(source)]
         return [f"model-{local.index(name) + 1}" if name in local else name for name in names]
-    raise UserError(f"Each model must be given once. Got {', '.join(map(str, sources))}.")
+    raise UserError(f"Models must be distinct. Got {', '.join(map(str, sources))}.")
 
 
 def exists(path: str | Path) -> bool:

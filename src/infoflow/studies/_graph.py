@@ -13,7 +13,8 @@ from infoflow.results import RunFolder
 
 from ._plan import StudyPlan
 from ._study_models import StudyModels
-from .stages import STAGES, AbstractStage, Check
+from .stages import AbstractStage, Check
+from .stages import stages as stage_kinds
 
 RECORDS = "stages"
 _SHARES = 10**6  # resolution of the shares of a GPU
@@ -66,7 +67,7 @@ def graph(plan: StudyPlan | Path | str, out: RunFolder | Path | str, prepared: b
     folder = out if isinstance(out, RunFolder) else RunFolder(out)
     models = StudyModels(plan, folder, prepared)
     stages: list[AbstractStage] = []
-    for kind in STAGES:
+    for kind in stage_kinds():
         stages += kind.planned(models, stages)
     stages.append(Check(folder=folder, stages=tuple(stages), needs=tuple(stage.key for stage in stages)))
     costs = Costs(folder, plan)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from infoflow._subjects import provided
 from infoflow.flow import AbstractMeasure, PairMeasure
 from infoflow.foundation import UserError, did_you_mean
 from infoflow.heads import (
@@ -23,20 +24,6 @@ from infoflow.heads import (
     SpecialGradient,
     SurfaceStatistics,
     TellingSentences,
-)
-from infoflow.over_training import (
-    CONVERGENCE,
-    EMBEDDING_CHANGE,
-    PREDICTION_DIVERGENCE,
-    SEED_DIVERGENCE,
-    WEIGHT_CHANGE,
-    EffectiveRank,
-    InContextLearning,
-    LossByFrequency,
-    LossByPosition,
-    NgramAgreement,
-    SourceContribution,
-    TranslationStages,
 )
 from infoflow.probing import MINIMAL_PAIRS, PROBE_SCORES, AttentionProbe
 from infoflow.representations import (
@@ -67,12 +54,8 @@ from ._probing import probing_measures
 SCORES_ONLY = "task_scores"
 """In `AnalysisPlan.tables`: only the scores, which every study has."""
 
-OF_CHECKPOINTS = (CONVERGENCE.name, WEIGHT_CHANGE.name, PREDICTION_DIVERGENCE.name, EMBEDDING_CHANGE.name)
-"""Tables that compare checkpoints of one training with each other."""
 OF_PROBES = (PROBE_SCORES.name, MINIMAL_PAIRS.name)
 """Tables of the section `probing` that can be computed at checkpoints, on request."""
-OF_SEEDS = (SEED_DIVERGENCE.name,)
-"""Tables that compare checkpoints of two trainings of a study, on request."""
 
 
 def light_tables() -> list[str]:
@@ -90,7 +73,7 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
     known = [*dict.fromkeys(measure.name for measure in [*measures, *pairs]), SCORES_ONLY]
     if unknown := [name for name in plan.tables if name not in known]:
         meant = did_you_mean(unknown[0], known)
-        raise UserError(f"analysis.tables knows no {unknown[0]}.{meant} Choose among: {', '.join(known)}.")
+        raise UserError(f"analysis.tables has no table {unknown[0]}.{meant} Choose among: {', '.join(known)}.")
     return [measure for measure in measures if not plan.tables or measure.name in plan.tables]
 
 
@@ -112,7 +95,7 @@ def checkpoint_tables(plan: StudyPlan, heavy: bool) -> list[str]:
     """
     names = list(plan.checkpoints.light or light_tables()) + (list(plan.checkpoints.heavy) if heavy else [])
     wanted = list(dict.fromkeys(names))
-    elsewhere = (*OF_CHECKPOINTS, *OF_SEEDS, *OF_PROBES)
+    elsewhere = [*(name for own in provided("measures", "OF_CHECKPOINTS") for name in own), *OF_PROBES]
     named_measures(
         replace(plan.analysis, tables=()),
         [name for name in wanted if name not in elsewhere],
@@ -129,7 +112,7 @@ def _check_probed(plan: StudyPlan, names: Sequence[str]) -> None:
     if missing := [name for name in names if name not in made]:
         what = 'tasks = ["minimal-pairs"]' if missing[0] == MINIMAL_PAIRS.name else 'tasks = ["upos"]'
         raise UserError(
-            f"checkpoints.light and heavy name {missing[0]}, and [probing] asks for nothing that makes it. Add {what} "
+            f"checkpoints.light and heavy name {missing[0]}, but no setting of [probing] computes it. Add {what} "
             "there, or leave the table out."
         )
 
@@ -149,21 +132,13 @@ def named_measures(
     known = [*dict.fromkeys(measure.name for measure in every), *others]
     if unknown := [name for name in names if name not in known]:
         meant = did_you_mean(unknown[0], known)
-        raise UserError(f"{setting} knows no measure {unknown[0]}.{meant} Choose among: {', '.join(known)}.")
+        raise UserError(f"{setting}: unknown measure {unknown[0]}.{meant} Choose among: {', '.join(known)}.")
     return [measure for measure in every if measure.name in names]
 
 
 def _over_training(plan: AnalysisPlan) -> list[AbstractMeasure]:
     """Measures for training courses only; the first reads the sentences for all that need losses."""
-    return [
-        NgramAgreement(),
-        LossByPosition(),
-        LossByFrequency(),
-        InContextLearning(),
-        TranslationStages(),
-        SourceContribution(),
-        EffectiveRank(plan.distance_occurrences),
-    ]
+    return [measure for own in provided("measures", "course_measures") for measure in own(plan.distance_occurrences)]
 
 
 def pair_measures(plan: AnalysisPlan) -> list[PairMeasure]:
@@ -213,6 +188,7 @@ def _all_standard(plan: AnalysisPlan) -> list[AbstractMeasure]:
         Ablation(sentences=plan.ablation_sentences),
         PruningCurve(sentences=(plan.ablation_sentences + 1) // 2),
         EncoderContext(sentences=plan.context_sentences),
+        *(measure for own in provided("measures", "standard_measures") for measure in own(plan)),
     ]
 
 

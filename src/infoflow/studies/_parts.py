@@ -100,14 +100,16 @@ def usable(corpus: Corpus, plan: CorpusPlan) -> Corpus:
     if corpus.documents is not None and (lost := len(corpus) - len(usable)):
         current_display().note(
             f"{corpus.name}: {lost:,} of {len(corpus):,} sentences are not of {plan.min_words} to {plan.max_words} "
-            "words. The text is broken there: raise corpus.max_words to read whole documents."
+            "words. Documents are interrupted there: raise corpus.max_words to read them completely."
         )
     return usable
 
 
 def like(corpus: Corpus, part: Corpus, parallel: bool) -> Corpus:
     if parallel and "translation" not in part.columns:
-        raise UserError(f"{corpus.name} has translations, so its other parts need them too. {part.name} has none.")
+        raise UserError(
+            f"{corpus.name} has translations, so the validation and test corpora need them too. {part.name} has none."
+        )
     return part
 
 
@@ -120,7 +122,7 @@ def without(corpus: Corpus, others: Sequence[Corpus]) -> Corpus:
     if (documents := corpus.documents) is not None:
         found = most_of_document(found, documents)
     if found.all():
-        raise UserError(f"Every sentence of {corpus.name} is in another part of the study too: none is left.")
+        raise UserError(f"Every sentence of {corpus.name} also occurs in another part of the study: none is left.")
     return corpus.select(~found, corpus.name) if found.any() else corpus
 
 

@@ -1,35 +1,28 @@
 """The plan of a study: plain values from a TOML file or from Python."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from infoflow._subjects import provided
 from infoflow.architectures import FAMILIES
-from infoflow.foundation import Limits, Seed, UserError, as_written, check_settings, did_you_mean
+from infoflow.foundation import DistinctNames, Limits, Seed, UserError, as_written, check_settings, did_you_mean
 from infoflow.objectives import AbstractObjective, Reads, make_objective, takes_token_dropout
 from infoflow.results import Recipe, RunFolder, Spec
 from infoflow.training import Match, ModelConfig, TrainConfig
 
 from ._plan_checks import TOKEN_DROPOUT, check_plan
 from ._plan_sections import (
-    AlignmentPlan,
     AnalysisPlan,
     CheckpointsPlan,
     ContextPlan,
     CorpusPlan,
-    DynamicsPlan,
     EnginePlan,
-    Objectives,
-    PruningPlan,
 )
 from ._probing_plan import ProbingPlan
-from ._retrieval_plan import RetrievalPlan, check_retrieval
 from ._settings import build_settings, parse_toml, read_plan
-from ._transplant_plan import TransplantPlan, check_transplants
-from ._tuning_plan import DomainPlan, TunePlan, check_adaptation
 
 PRESETS = ("quick", "laptop", "paper", "replicate", "zoo", "architectures", "adaptation", "retrieval")
 """Names of the plans that are part of the package."""
@@ -46,11 +39,11 @@ OpenShare = Annotated[float, Limits(above=0, below=1)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StudyPlan:
-    """One corpus and one budget; the objective varies, and so does the architecture if several are named."""
+class CorePlan:
+    """The core's settings: one corpus and one budget; objectives vary, and so do architectures if several are named."""
 
     title: str = "How the objective shapes a Transformer"
-    objectives: Objectives = ("causal-lm", "masked-lm", "translation")
+    objectives: DistinctNames = ("causal-lm", "masked-lm", "translation")
     variants: Variants = field(default_factory=dict)  # options by variant name: objectives = ["NAME+VARIANT"]
     architectures: Architectures = ("bert",)  # families of blocks, each trained on every objective
     text: Literal["sentences", "windows"] = "sentences"  # windows: consecutive sentences, up to model.positions tokens
@@ -62,24 +55,23 @@ class StudyPlan:
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainConfig = field(default_factory=TrainConfig)
     analysis: AnalysisPlan = field(default_factory=AnalysisPlan)
-    alignment: AlignmentPlan = field(default_factory=AlignmentPlan)
-    dynamics: DynamicsPlan = field(default_factory=DynamicsPlan)
     checkpoints: CheckpointsPlan = field(default_factory=CheckpointsPlan)
-    pruning: PruningPlan = field(default_factory=PruningPlan)
-    transplant: TransplantPlan = field(default_factory=TransplantPlan)
     context: ContextPlan = field(default_factory=ContextPlan)
     probing: ProbingPlan = field(default_factory=ProbingPlan)
-    domain: DomainPlan = field(default_factory=DomainPlan)
-    tune: tuple[TunePlan, ...] = ()  # tables [[tune]], one per task
-    retrieval: RetrievalPlan = field(default_factory=RetrievalPlan)
     engine: EnginePlan = field(default_factory=EnginePlan)
 
     def __post_init__(self) -> None:
         check_settings(self)
         check_plan(self)
-        check_transplants(self)
-        check_adaptation(self)
-        check_retrieval(self)
+        for check in (check for own in provided("settings", "CHECKS") for check in own):
+            check(self)
+
+    def for_models(self, **changes: Any) -> "StudyPlan":
+        """The plan for models alone, with `changes`: no pairs, and no sections that name objectives."""
+        sections = ("context", "pruning", "transplant", "retrieval")
+        plain = {one.name: one.default_factory() for one in fields(self) if one.name in sections}  # type: ignore[misc]
+        plan: Any = replace(self, **{"pairs": (), **plain, **changes})
+        return plan
 
     def spec(self, name: str) -> Spec:
         """The meaning of a name in the plan.
@@ -103,9 +95,7 @@ class StudyPlan:
                 f"new one under [variants.NAME]."
             )
         if not takes_token_dropout(base):
-            raise UserError(
-                f"{base} tells random tokens from the text's own already: it has no variant {name}. Leave it out."
-            )
+            raise UserError(f"{base} already learns to detect random tokens: it has no variant {name}. Leave it out.")
         return Spec(base, TOKEN_DROPOUT, {"token_dropout": self.token_dropout})
 
     def objective(self, name: str) -> AbstractObjective:
@@ -164,7 +154,43 @@ class StudyPlan:
         return build_settings(cls, _without_retired(values))
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        return asdict(self)
+
+
+def _with_subjects() -> type[CorePlan]:
+    """The plan with the sections of all subjects behind the core's own."""
+    found = {name: kind for own in provided("settings", "SECTIONS") for name, kind in own.items()}
+    added = [
+        (name, kind, field(default_factory=kind if isinstance(kind, type) else tuple)) for name, kind in found.items()
+    ]
+    plan = make_dataclass("StudyPlan", added, bases=(CorePlan,), frozen=True, kw_only=True, slots=True)
+    plan.__module__ = __name__
+    plan.__doc__ = "One corpus and one budget; the objective varies, and so does the architecture if several are named."
+    return plan
+
+
+if TYPE_CHECKING:
+    from infoflow.subjects.adaptation.settings import DomainPlan, TunePlan
+    from infoflow.subjects.alignment.settings import AlignmentPlan
+    from infoflow.subjects.allocation.settings import DynamicsPlan
+    from infoflow.subjects.pruning.settings import PruningPlan
+    from infoflow.subjects.retrieval.settings import RetrievalPlan
+    from infoflow.subjects.transplant.settings import TransplantPlan
+
+    @dataclass(frozen=True, kw_only=True, slots=True)
+    class StudyPlan(CorePlan):
+        """The sections of all subjects, for type checkers and editors."""
+
+        alignment: AlignmentPlan = field(default_factory=AlignmentPlan)
+        domain: DomainPlan = field(default_factory=DomainPlan)
+        dynamics: DynamicsPlan = field(default_factory=DynamicsPlan)
+        pruning: PruningPlan = field(default_factory=PruningPlan)
+        retrieval: RetrievalPlan = field(default_factory=RetrievalPlan)
+        transplant: TransplantPlan = field(default_factory=TransplantPlan)
+        tune: tuple[TunePlan, ...] = ()
+
+else:
+    StudyPlan = _with_subjects()
 
 
 def stored_plan(run: RunFolder) -> StudyPlan:
@@ -181,7 +207,7 @@ def stored_plan(run: RunFolder) -> StudyPlan:
     except UserError as error:
         raise UserError(
             f"The plan in {path} cannot be read: {error}\n"
-            "It is damaged, or of another version of infoflow. The command that began the run writes it anew."
+            "It is damaged, or from another version of infoflow. Run the command that started it again."
         ) from None
 
 

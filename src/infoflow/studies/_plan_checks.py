@@ -4,20 +4,16 @@ import re
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from infoflow.architectures import FAMILIES, ModelConfig
-from infoflow.foundation import UserError, as_written, did_you_mean
-from infoflow.objectives import RETRIEVAL_OBJECTIVES, AbstractObjective
-from infoflow.over_training import DEFAULT_SCHEDULE, checkpoint_steps
-from infoflow.pruning import ALL_HEADS, KINDS
+from infoflow.architectures import FAMILIES, ModelConfig, check_trained_on
+from infoflow.foundation import UserError, as_written, one_of
+from infoflow.objectives import AbstractObjective, further_objectives
+from infoflow.training import DEFAULT_SCHEDULE, checkpoint_steps
 
 _VARIANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}")
-TRAINED_ON = ("encoder", "decoder", "encoder-decoder")
-"""Layouts of models that a study prunes, retrains with closed attention, or transplants heads from."""
 TEACHING = ("encoder", "encoder-pair", "encoder-spans")  # layouts of masked LMs
 PAIRS = ("objectives", "neighbours")
 TOKEN_DROPOUT = "token-dropout"
 """Name of the variant whose input tokens are partly replaced in training: `translation+token-dropout`."""
-_KINDS = {"decoder": ("decoder-self",), "encoder-decoder": KINDS}  # the other layouts are encoders
 
 
 @runtime_checkable
@@ -32,8 +28,6 @@ class Plan(Protocol):
     def variants(self) -> Mapping[str, Mapping[str, Any]]: ...
     @property
     def pairs(self) -> tuple[str, ...]: ...
-    @property
-    def pruning(self) -> Any: ...
     @property
     def context(self) -> Any: ...
     @property
@@ -53,23 +47,13 @@ def check_plan(plan: Plan) -> None:
         _check_read(plan.objective(name).name)
     _check_teachers(plan)
     _check_architectures(plan)
-    for name, section in (("pruning", plan.pruning), ("context", plan.context)):
-        if section.on:
-            one_of(f"{name}.objectives", section.objectives, plan.objectives)
-            _check_trained_on(plan, name, section.objectives)
     if plan.context.on:
+        one_of("context.objectives", plan.context.objectives, plan.objectives)
+        check_trained_on("context", {name: plan.objective(name).layout for name in plan.context.objectives})
         _check_retrained(plan)
     for pair in plan.pairs:
         _check_pair(plan, pair)
     _check_schedules(plan)
-
-
-def one_of(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
-    """Raise a UserError if the setting `name` holds an unknown word."""
-    if unknown := [value for value in values if value not in known]:
-        raise UserError(
-            f"{name} must be among {', '.join(known)}. Got {as_written(unknown[0])}.{did_you_mean(unknown[0], known)}"
-        )
 
 
 def _check_variants(variants: Mapping[str, Mapping[str, Any]]) -> None:
@@ -81,22 +65,13 @@ def _check_variants(variants: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _check_read(name: str) -> None:
-    if name in RETRIEVAL_OBJECTIVES:
+    if name in further_objectives():
         raise UserError(
-            "An objective of a plan or of infoflow train must learn from sentences of a corpus. "
-            f"Got {name}, which reads passages too.\n"
-            "Say [retrieval] on = true in a plan (infoflow study retrieval is one), or train it in Python: "
-            "docs/retrieval.md shows how."
+            "An objective of a plan or of infoflow train must learn from the sentences of a corpus. "
+            f"Got {name}, which also reads passages.\n"
+            "Set [retrieval] on = true in a plan (as in infoflow study retrieval), or train it in Python: "
+            "see docs/retrieval.md."
         )
-
-
-def _check_trained_on(plan: Plan, section: str, objectives: tuple[str, ...]) -> None:
-    for name in objectives:
-        if (layout := plan.objective(name).layout) not in TRAINED_ON:
-            raise UserError(
-                f"{section}.objectives must train a model without further parts ({', '.join(TRAINED_ON)}). Got {name}, "
-                f"which trains one of the layout {layout}. Leave it out."
-            )
 
 
 def _check_retrained(plan: Plan) -> None:
@@ -104,8 +79,8 @@ def _check_retrained(plan: Plan) -> None:
         objective = plan.objective(name)
         if objective.layout == "encoder-decoder" and not objective.needs_translation:
             raise UserError(
-                "context.objectives must be language models and models that translate: a decoder that restores parts "
-                f"of texts is not scored on whole ones. Got {name}. Leave it out."
+                "context.objectives must be language models or translation models: a decoder that restores parts of "
+                f"texts cannot be scored on whole ones. Got {name}. Leave it out."
             )
 
 
@@ -145,11 +120,11 @@ def _check_architectures(plan: Plan) -> None:
             have = ", ".join(family for family in FAMILIES if plan.fits(name, family))
             if one_table := [family for family in plan.architectures if layout in FAMILIES[family].layouts]:
                 raise UserError(
-                    f"{one_table[0]} has one table of embeddings, so it reads and writes one vocabulary. {name} has "
-                    f"one for each language.\nSay [corpus] joint_vocabulary = true, or add one of: {have}."
+                    f"{one_table[0]} has a single embedding table, so it needs a single vocabulary. {name} has "
+                    f"one per language.\nSet [corpus] joint_vocabulary = true, or add one of: {have}."
                 )
             raise UserError(
-                f"{name} trains a model of the layout {as_written(layout)}, which none of the plan's architectures "
+                f"{name} needs the layout {as_written(layout)}, which none of the plan's architectures "
                 f"has. Got {', '.join(plan.architectures)}.\nAdd one of: {have}."
             )
     for family in plan.architectures:
@@ -170,18 +145,3 @@ def _check_pair(plan: Plan, pair: str) -> None:
             f'pairs must be among {", ".join(PAIRS)}, or two objectives of the plan written "NAME|NAME". '
             f"Got {as_written(pair)}. Its objectives: {', '.join(plan.objectives)}."
         )
-
-
-def kinds_of(layout: str) -> tuple[str, ...]:
-    """Kinds of attention in a model of the layout."""
-    return _KINDS.get(layout, ("encoder-self",))
-
-
-def layers_in(model: ModelConfig, match: str, layout: str, scope: str) -> int:
-    """Number of attentions in a scope, each with `model.heads` heads."""
-    kinds = kinds_of(layout)
-    encoder, decoder = model.layers, model.decoder_depth
-    if len(kinds) == 1:
-        return encoder + (decoder if match == "depth" else 0)
-    layers = {kind: encoder if kind == KINDS[0] else decoder for kind in kinds}
-    return sum(layers.values()) if scope == ALL_HEADS else layers[scope]

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
-from infoflow.corpus import Lines, SplitRule
-from infoflow.dynamics import RecordConfig, RecordSettings
+from infoflow.corpus import Lines, SplitRule, TextColumns
 from infoflow.flow import PassOptions
 from infoflow.foundation import (
     LATER,
     Count,
     CountOrNone,
+    DistinctNames,
     File,
     LearningRate,
     Limits,
@@ -18,37 +18,18 @@ from infoflow.foundation import (
     Share,
     Threads,
     UserError,
-    Weight,
     check_settings,
     named_fields,
 )
-from infoflow.over_training import DEFAULT_SCHEDULE, checkpoint_steps
-from infoflow.pruning import GREEDY
-from infoflow.training import TrainConfig
-
-from ._plan_checks import one_of
+from infoflow.training import DEFAULT_SCHEDULE, TrainConfig, checkpoint_steps
 
 Reference = Literal["final", "previous", "initial", "other-seed"]
-Scope = Literal["encoder-self", "decoder-self", "decoder-cross", "all"]
 Closed = Literal["encoder-self", "decoder-self"]
-Heads = Annotated[float, Limits(at_least=0, at_most=10**6)]
-Penalties = Annotated[tuple[Weight, ...], Limits(filled=True)]
-Objectives = Annotated[tuple[str, ...], Limits(filled=True, distinct=True)]
 Subwords = Annotated[int, Limits(at_least=6, at_most=10**6)]
 Clusters = Annotated[int, Limits(at_least=0, at_most=65_535)]
 Few = Annotated[int, Limits(at_least=1, at_most=1000)]
 Bytes = Annotated[int, Limits(at_least=1, at_most=1 << 50)]
 Points = Annotated[int, Limits(at_least=12, at_most=10**4)]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TextColumns:
-    """Where a corpus stores its sentences."""
-
-    text_column: str = ""  # column of the sentences, if the corpus and its further parts are tables or datasets
-    translation_column: str = ""
-    document_column: str = ""  # column of each sentence's document name, for objectives that read documents
-    documents: bool = False  # text files separate documents by blank lines; CoNLL-U begins each with # newdoc
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,11 +57,11 @@ class CorpusPlan(TextColumns):
         if self.min_words > self.max_words:
             raise UserError(
                 "corpus.min_words must be at most corpus.max_words, or no sentence is left. Got "
-                f"{self.min_words} and {self.max_words}. Lower the one or raise the other."
+                f"{self.min_words} and {self.max_words}. Lower the former or raise the latter."
             )
         if self.validation + self.test >= 1:
             raise UserError(
-                "corpus.validation and corpus.test must leave a share for training: below 1 together. Got "
+                "corpus.validation and corpus.test must leave a share for training: their sum must be below 1. Got "
                 f"{self.validation} and {self.test}. Lower one of them."
             )
 
@@ -117,7 +98,7 @@ class AnalysisPlan:
     def __post_init__(self) -> None:
         check_settings(self, "analysis")
         if self.clusters == 1:
-            raise UserError("analysis.clusters must be at least 2, or 0 for a number by the tokens. Got 1.")
+            raise UserError("analysis.clusters must be at least 2, or 0 to choose it by the number of tokens. Got 1.")
 
     @property
     def budget(self) -> list[int]:
@@ -128,44 +109,6 @@ class AnalysisPlan:
         """How sentences are run through models; `others` are options that the plan does not set."""
         shared = {one.name for one in fields(PassOptions)} & {one.name for one in fields(self)}
         return PassOptions(**{name: getattr(self, name) for name in shared}, **others)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AlignmentPlan:
-    """How each seed's masked LM is aligned to its translation encoder; studies without both models skip it.
-
-    The published learning rates (5e-5 and 3e-5) are meant for BERT and hundreds of thousands of sentences; they change
-    the small models of a study too little.
-    """
-
-    on: bool = True
-    sentences: Several = 4000  # of the training part, for the explicit alignment and each of its two trained controls
-    pairs: CountOrNone = 8000  # sentence pairs of the training part, for the implicit alignment; 0: none
-    held_out: Count = 1000  # sentences of the analysed part on which all encoders are compared
-    learning_rate: LearningRate = 1e-3
-    batch_sentences: Count = 32
-    save_every: CountOrNone = 500  # updates between checkpoints
-
-    def __post_init__(self) -> None:
-        check_settings(self, "alignment")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DynamicsPlan(RecordSettings):
-    """How loss changes are allocated to parameters while the models of a study train; disabled by default.
-
-    A recording leaves the weights bit for bit unchanged. It costs about (tokens + held_out_tokens) / batch_tokens of
-    the training again, and proportionally less with `every` above 1.
-    """
-
-    on: bool = False
-    tokens: Count = 2048  # source tokens of training sentences on which the loss is computed
-    held_out_tokens: CountOrNone = 1024  # of validation sentences; 0: none
-    parts: Few = 4  # disjoint parts of these, for intervals and reliability
-
-    def record(self) -> RecordConfig:
-        """The settings of the recorder."""
-        return RecordConfig(**{one.name: getattr(self, one.name) for one in fields(RecordSettings)})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -205,63 +148,6 @@ class CheckpointsPlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PruningPlan:
-    """How heads of a study's converged models are pruned; disabled by default.
-
-    A scope is a kind of attention ("encoder-self", "decoder-self", "decoder-cross") or "all", and limits which heads
-    may be removed. A model is pruned in the scopes that it has. Numbers of heads below 1 are shares of the scope's
-    heads.
-
-    Gates continue training from one penalty to the next, so penalties should rise; 0 is the control for whether gates
-    decide. At width 128 on short sentences (250 updates each) 0.003 left 33 of 48 encoder heads, 0.01 left 16, and 0.03
-    left 6 at a loss of half a BLEU. More updates let more gates decide.
-
-    Each sweep step costs `updates` of training if gates are trained (the same again for each number of `subset`, twice
-    that with `straight_through`; a whole training for each step from scratch; `recover_updates` twice for each step
-    that recovers, and once more for all heads). Every step also reads `score_sentences`, translates them by beam search
-    unless `metric` is "loss", and with `roles` reads `role_sentences` with attention.
-    """
-
-    on: bool = False
-    objectives: Objectives = ("translation",)  # objectives whose models are pruned, at every seed
-    scopes: Annotated[tuple[Scope, ...], Limits(filled=True)] = ("encoder-self", "all")
-    penalties: Penalties = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)  # multiply the number of open heads, mean over attentions
-    updates: Count = 500  # at each penalty
-    learning_rate: LearningRate = 2e-4  # constant
-    gate_rate: Annotated[float, Limits(above=0, at_most=1e6)] = 100.0  # multiplies the learning rate of the gates
-    greedy: tuple[str, ...] = ("importance", "confidence", "relevance", "random")  # and "iterative" (importance)
-    random_draws: Annotated[int, Limits(at_least=0, at_most=1000)] = 3
-    keep: tuple[Heads, ...] = ()  # numbers of heads of the greedy choices; empty: as many as the gates kept
-    subset: tuple[Heads, ...] = ()  # numbers of heads that are learned exactly
-    straight_through: bool = False  # also learn them with gates that are 0 or 1 in every update
-    scratch: bool = False  # train from scratch, as long as the model, with the heads of a sweep step
-    scratch_scopes: tuple[Scope, ...] = ()  # empty: all
-    scratch_points: tuple[CountOrNone, ...] = ()  # sweep steps, from 0; empty: all
-    recover: bool = False  # train the heads of a sweep step further; controls: as many random heads, and all heads
-    recover_points: tuple[CountOrNone, ...] = ()  # sweep steps, from 0; empty: all that removed a head
-    recover_updates: CountOrNone = 0  # 0: training.updates
-    recover_learning_rate: Annotated[float, Limits(at_least=0, at_most=10)] = 0.0  # peak; 0: that of training
-    roles: bool = True  # measure roles again at each step of learned, random and scratch choices
-    metric: Literal["bleu", "loss"] = "bleu"  # "bleu" in addition to the loss, for translation
-    score_sentences: CountOrNone = 500  # of the analysed sentences; 0: all
-    rank_sentences: CountOrNone = 400  # of the validation part, for greedy choices; 0: all
-    role_sentences: CountOrNone = 1000  # of the analysed sentences; 0: all
-    save_every: CountOrNone = 250  # updates between checkpoints
-
-    def __post_init__(self) -> None:
-        check_settings(self, "pruning")
-        one_of("pruning.greedy", self.greedy, GREEDY)
-        if wrong := [k for k in (*self.keep, *self.subset) if k > 1 and k != int(k)]:
-            raise UserError(
-                f"pruning.keep and pruning.subset must be numbers of heads, or shares below 1. Got {wrong[0]}."
-            )
-        for name, points in (("scratch_points", self.scratch_points), ("recover_points", self.recover_points)):
-            if wrong := [point for point in points if not 0 <= point < len(self.penalties)]:
-                last = len(self.penalties) - 1
-                raise UserError(f"pruning.{name} must lie in 0..{last}, one for each penalty. Got {wrong[0]}.")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class ContextPlan:
     """How converged models are retrained with closed self-attention, with a fully open control; disabled by default.
 
@@ -272,7 +158,7 @@ class ContextPlan:
     """
 
     on: bool = False
-    objectives: Objectives = ("translation",)  # objectives whose models are retrained, at every seed
+    objectives: DistinctNames = ("translation",)  # objectives whose models are retrained, at every seed
     kinds: Annotated[tuple[Closed, ...], Limits(filled=True)] = ("encoder-self", "decoder-self")
     updates: Count = 500
     learning_rate: LearningRate = 5e-4  # peak; it rises over a tenth of the updates and decays to 0

@@ -53,17 +53,13 @@ def _asked(options: AnalyzeOptions, named: tuple[str, ...], probes: tuple[str, .
         raise UserError(f"No task was named.\n{_catalogue()}\nWrite for example --task upos --corpus treebank.conllu.")
     if unknown := [name for name in options.only if name not in tables]:
         meant = did_you_mean(unknown[0], tables)
-        raise UserError(
-            f"--only knows no table {unknown[0]} of these probes.{meant} Choose among: {', '.join(tables)}."
-        )
+        raise UserError(f"--only has no table {unknown[0]} of these probes.{meant} Choose among: {', '.join(tables)}.")
     return replace(options, probing=plan, only=options.only or tables)
 
 
 def _catalogue() -> str:
     rows = [(task.name, task.about, task.needs) for task in tasks()]
-    rows.append((MINIMAL_PAIRS_TASK, "which of two sentences the model finds likelier, without a probe", "bad"))
+    rows.append((MINIMAL_PAIRS_TASK, "which of two sentences the model finds more likely, without a probe", "bad"))
     width = max(len(name) for name, _, _ in rows)
     lines = [f"  {name:{width}}  {about}{f' (needs {needs})' if needs else ''}" for name, about, needs in rows]
-    return "\n".join(
-        [*lines, f"  {'NAME':{width}}  the tag in any column NAME; NAME-spans: its spans, where it is IOB2"]
-    )
+    return "\n".join([*lines, f"  {'NAME':{width}}  the tag in any column NAME; NAME-spans: its spans, if it is IOB2"])

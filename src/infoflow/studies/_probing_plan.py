@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from infoflow.foundation import CountOrNone, File, Limits, check_settings
-
-from ._plan_checks import one_of
+from infoflow.foundation import CountOrNone, File, Limits, check_settings, one_of
 
 OF_TREES = "structural"
 """The probe of tree geometry; it has no task."""

@@ -56,7 +56,7 @@ class Run:
         """
         if FINDINGS_TABLE.name not in self.tables:
             raise UserError(
-                f"{self.path} holds no findings. Check the claims on its tables: infoflow findings {self.path}"
+                f"{self.path} has no findings. Check the claims on its tables: infoflow findings {self.path}"
             )
         return Findings(self.tables[FINDINGS_TABLE.name])
 
@@ -92,7 +92,7 @@ class Run:
     @property
     def _plan(self) -> StudyPlan:
         if self.folder.read().get("kind") != "study":
-            raise UserError(f"{self.path} is no study: only a study has stages.")
+            raise UserError(f"{self.path} is not a study: only a study has stages.")
         return stored_plan(self.folder)
 
     def so_far(self) -> "Run":
@@ -107,9 +107,9 @@ class Run:
         """
         if not prepared_keys(self._plan, self.folder):  # reading its corpus may take hours and is left to the study
             raise UserError(
-                f"{self.path} must have a model that is measured before there is something to report, and its "
+                f"{self.path} cannot be reported before one of its models is measured, and its "
                 "sentences are not prepared for the plan in its run.json.\n"
-                "Wait, or give the command that began it again."
+                "Wait, or run the command that started it again."
             )
         return Run(so_far(self.folder, self._graph(prepared=True)))
 

@@ -77,9 +77,9 @@ def score_pairs(
     """
     sources = [str(models)] if isinstance(models, str | Path) else [str(one) for one in models]
     if not sources:
-        raise UserError("bert-score needs a model. Got none. Give a folder, a .gguf file, or a name on the model hub.")
+        raise UserError("bert-score needs a model. Got none. Name a folder, a .gguf file, or a model on the hub.")
     if baseline_pairs < 1:
-        raise UserError(f"The baseline needs one random pair or more. Got {baseline_pairs}.")
+        raise UserError(f"The baseline needs at least one random pair. Got {baseline_pairs}.")
     read = pairs if isinstance(pairs, TextPairs) else read_text_pairs(pairs, columns)
     options = AnalyzeOptions(
         control=control,

@@ -22,7 +22,7 @@ def read_plan(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise UserError(f"{path} is no UTF-8 text, so it is no TOML file. Save it as UTF-8.") from None
+        raise UserError(f"{path} is not UTF-8 text, so it is not a TOML file. Save it as UTF-8.") from None
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{source} is not valid TOML: {str(error).rstrip('.')}. Mend that line.") from None
+        raise UserError(f"{source} is not valid TOML: {str(error).rstrip('.')}. Correct that line.") from None
     except RecursionError:
         raise UserError(f"{source} nests lists too deeply for a plan. Write name = value under [table].") from None
     except ValueError:  # the limit of Python
@@ -56,7 +56,9 @@ def build_settings(cls: type, values: Any, path: str = "") -> Any:
     for name, value in values.items():
         if name not in hints:
             meant = did_you_mean(name, hints, path)
-            raise UserError(f"The plan has no setting {path}{str(name)[:80]}.{meant} Known there: {', '.join(hints)}.")
+            raise UserError(
+                f"The plan has no setting {path}{str(name)[:80]}.{meant} Known settings: {', '.join(hints)}."
+            )
         hint = hints[name]
         if dataclasses.is_dataclass(hint):
             arguments[name] = build_settings(hint, value, f"{path}{name}.")  # type: ignore[arg-type]

@@ -76,8 +76,8 @@ def so_far(run: RunFolder, stages: Graph) -> RunFolder:
     done = [stage for stage in works if stage.is_done()]
     if not any(isinstance(stage, MeasureModel) for stage in done):
         raise UserError(
-            f"{run.path} must have a model that is measured before there is something to report. Got {len(done):,} of "
-            f"{len(works):,} stages done. Wait, or give the command that began it again."
+            f"{run.path} cannot be reported before one of its models is measured. Got {len(done):,} of "
+            f"{len(works):,} stages done. Wait, or run the command that started it again."
         )
     folder = RunFolder(run.path / SO_FAR)
     check_replaceable(folder.report)
@@ -97,5 +97,5 @@ def so_far(run: RunFolder, stages: Graph) -> RunFolder:
 def _unfinished(works: Sequence[AbstractStage], done: Sequence[AbstractStage]) -> str:
     """Missing stages, by kind."""
     missing = Counter(stage.kind for stage in works) - Counter(stage.kind for stage in done)
-    kinds = ", ".join(f"{kind} ({number:,})" for kind, number in missing.most_common()) or "nothing but the end"
-    return f"The study is going on or was stopped. Missing: {kinds}. What is told here may change."
+    kinds = ", ".join(f"{kind} ({number:,})" for kind, number in missing.most_common()) or "only the final steps"
+    return f"The study is running or was stopped. Missing: {kinds}. Results may change."

@@ -7,20 +7,21 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 from transformers import PreTrainedModel
 
+from infoflow._subjects import provided
 from infoflow.corpus import Corpus
 from infoflow.flow import first_then_others, is_first, wait_for_all
 from infoflow.foundation import SilentDisplay, UserError, atomic_write, digest, read_object, use_display, version
 from infoflow.models import Model, load_model
 from infoflow.objectives import AbstractObjective
-from infoflow.over_training import Clock, learning_rate_shares
 from infoflow.results import BERT, Recipe, RunFolder, Subject
 from infoflow.training import (
     SNAPSHOTS,
+    Clock,
     LengthBucketSampler,
     Snapshot,
     SnapshotPlan,
@@ -30,6 +31,7 @@ from infoflow.training import (
     TrainingHook,
     TrainResult,
     build_models,
+    learning_rate_shares,
     load_weights,
     train,
 )
@@ -37,10 +39,9 @@ from infoflow.training import (
 from ._data import StudyData, prepare
 from ._plan import StudyPlan
 from ._probing import check_tasks
-from ._study_domain import StudyDomain
-from ._study_tasks import StudyTasks
 from ._workbench import Workbench
 
+Own = TypeVar("Own")
 TRAINED = "trained"  # result cache stage for facts of finished trainings
 _VERSION = 1  # increase when the same plan trains or scores other models
 _COPIES = 10  # passes of pairs over the training text, each with different pairs (BERT's dupe_factor)
@@ -69,8 +70,11 @@ class StudyModels:
             if self.data.probed is not None:
                 check_tasks(plan.probing, self.data.probed)
             self._write_note()
-        self.tasks = StudyTasks(plan, self.bench.folder, prepared)
-        self.domain = StudyDomain(plan, self.bench.folder, lambda: self.data, prepared)
+        self._own = {type(one): one for prepare in provided("stages", "prepared") for one in prepare(self, prepared)}
+
+    def own(self, kind: type[Own]) -> Own:
+        """What a subject prepared for these models, such as the tasks that they are tuned on."""
+        return self._own[kind]
 
     @cached_property
     def data(self) -> StudyData:
@@ -198,7 +202,7 @@ class StudyModels:
             what = "is damaged" if entry else "was not kept"
             have = ", ".join(map(str, kept.kept())) or "none"
             raise UserError(
-                f"The checkpoint of {recipe.name} after update {update} {what}. There are: {have}.\nAsk for it in "
+                f"The checkpoint of {recipe.name} after update {update} {what}. Available: {have}.\nAdd it to "
                 "checkpoints.schedule and run `infoflow study` on this folder."
             )
         return entry

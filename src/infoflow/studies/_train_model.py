@@ -1,6 +1,5 @@
 """`train_model`: one matched model of a plan, without the rest of the study."""
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,9 @@ from infoflow.training import usable_device
 from ._clock import wall_clock
 from ._graph import Graph, graph
 from ._plan import StudyPlan
-from ._plan_sections import ContextPlan, PruningPlan
-from ._retrieval_plan import RetrievalPlan
 from ._run_stages import run_stages
 from ._study import only_one
-from ._transplant_plan import TransplantPlan
-from .stages import Keep, Record, Train
+from .stages import Train
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,17 +42,9 @@ def train_model(
         UserError: The objective is unknown, or the plan, the corpus or the folder is unsuitable.
     """
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
-    # Settings that name other objectives are dropped with them.
-    others = {
-        "pairs": (),
-        "pruning": PruningPlan(),
-        "transplant": TransplantPlan(),
-        "context": ContextPlan(),
-        "retrieval": RetrievalPlan(),
-    }
     teacher = plan.objective(objective).teacher  # is trained first, in the same folder
     objectives = (teacher, objective) if teacher else (objective,)
-    plan = dataclasses.replace(plan, objectives=objectives, seeds=(seed,), **others)
+    plan = plan.for_models(objectives=objectives, seeds=(seed,))
     run = RunFolder(out or Path("runs") / objective)
     if not run.path.exists():  # an existing trained model needs no device
         usable_device(plan.training.device)
@@ -68,7 +56,7 @@ def train_model(
             stages = graph(plan, run)
             trainings = stages.of(Train)
             training = trainings[-1]
-            needed = [*trainings, *stages.of(Keep), *stages.of(Record)]
+            needed = [*trainings, *(stage for stage in stages if stage.with_training)]
             run_stages(Graph(stages=needed, folder=run), run, InTurn(), title="Training")
             models, recipe = training.models, training.recipe
             checkpoints = models.snapshots(recipe).folder if plan.checkpoints.on else None

@@ -46,7 +46,7 @@ def publish(model: Path, target: Path, name: str) -> None:
     if target.exists():
         check_target(model, target)
         if _same_training(model, target):
-            current_display().note(f"{target} was damaged: {name} is published again from the trained state.")
+            current_display().note(f"{target} was damaged: {name} is restored from the trained state.")
     with atomic_folder(target) as folder:
         shutil.copytree(model, folder, dirs_exist_ok=True)
 
@@ -69,7 +69,7 @@ def check_target(model: Path, target: Path) -> None:
 
 def discard(model: Path, name: str) -> None:
     """Remove damaged weights, so that training restores them: from its last checkpoint if its log is intact."""
-    current_display().note(f"The weights of {name} in {model} are not those that were trained: they are made again.")
+    current_display().note(f"The weights of {name} in {model} differ from the trained ones and are restored.")
     kept = _kept(model)
     log_is_whole = kept is not None and _LOG in kept and _holds(model, {_LOG: kept[_LOG]})
     shutil.rmtree(model if log_is_whole else model.parent, ignore_errors=True)

@@ -45,7 +45,7 @@ class Workbench:
         if path in self._whole or not path.exists():
             return path.exists()
         if why := _damage(path):
-            current_display().note(f"{path} is damaged ({why}): it is made again.")
+            current_display().note(f"{path} is damaged ({why}) and is recreated.")
             self.remove(stage, key)
             return False
         self._whole.add(path)

@@ -5,6 +5,10 @@ from infoflow.architectures import ModelConfig as ModelConfig
 
 from ._accelerator import make_accelerator, usable_device
 from ._checkpoint import Checkpoints, load_weights, save_model
+from ._checkpoint_schedule import DEFAULT_SCHEDULE, checkpoint_steps, select_steps
+from ._checkpoint_table import CHECKPOINTS
+from ._clock import CLOCKS, NOT_THE_SAME, SUFFIX, Clock, learning_rate_shares, measured_over_training, of_whole_course
+from ._clock import over_training as over_training
 from ._config import TrainConfig as TrainConfig
 from ._data import ExampleRows
 from ._data import TokenRows as TokenRows
@@ -17,15 +21,9 @@ from ._frozen import FrozenSlices as FrozenSlices
 from ._frozen import frozen_slices as frozen_slices
 from ._hooks import Step as Step
 from ._hooks import TrainingHook as TrainingHook
-from ._index_refresh import IndexRefresh as IndexRefresh
 from ._key import trained_objective
 from ._log import read_log
 from ._models import build_models
-from ._query_rows import PassageRows as PassageRows
-from ._query_rows import QueryRows as QueryRows
-from ._query_rows import fact_query_rows as fact_query_rows
-from ._query_rows import query_rows
-from ._question_rows import QuestionRows, question_rows
 from ._sampler import LengthBucketSampler, micro_batches
 from ._schedule import learning_rate
 from ._signals import TrainingInterrupted

@@ -31,5 +31,5 @@ def usable_device(device: str) -> str:
         device = next(name for name in ("cuda", "mps", "cpu") if available[name])
     if not available.get(device, False):
         usable = ", ".join(name for name, usable in available.items() if usable)
-        raise UserError(f'device must be "auto" or one of those this machine has: {usable}. Got {device}.')
+        raise UserError(f'device must be "auto" or a device of this machine: {usable}. Got {device}.')
     return device

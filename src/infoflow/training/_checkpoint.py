@@ -202,7 +202,7 @@ def load_weights(module: PreTrainedModel, path: Path, exported: Exported = the_w
     stored = load_file(path / _REST)
     if stored.keys() != rest.keys():
         raise UserError(
-            f"The checkpoint {path} does not fit the model: beside the saved part it holds {sorted(stored)[:3]}, the "
+            f"The checkpoint {path} does not fit the model: it additionally contains {sorted(stored)[:3]}, the "
             f"model {sorted(rest)[:3]}.\nUse another output folder for another model."
         )
     module.load_state_dict(stored, strict=False)

@@ -61,13 +61,13 @@ class TrainConfig:
         check_settings(self, "training")
         if self.end_learning_rate > self.learning_rate:
             raise UserError(
-                "training.end_learning_rate must be at most training.learning_rate, from which it falls. Got "
+                "training.end_learning_rate must be at most training.learning_rate. Got "
                 f"{self.end_learning_rate} and {self.learning_rate}. Lower it, or leave it out for 0."
             )
         if self.learning_rate * self.weight_decay >= 1:
             raise UserError(
-                "training.learning_rate times training.weight_decay must be below 1: an update takes that share off "
-                f"every weight. Got {self.learning_rate} and {self.weight_decay}. Lower one of them."
+                "training.learning_rate times training.weight_decay must be below 1: an update reduces "
+                f"weights by that share. Got {self.learning_rate} and {self.weight_decay}. Lower one of them."
             )
 
     @property

@@ -60,9 +60,9 @@ class FrozenSlices(TrainingHook):
         if not same or not all(torch.equal(state[name], kept) for name, kept in self._kept.items()):
             have = ", ".join(sorted(state)) or "none"
             raise UserError(
-                "A training is continued with the same weights frozen as it was begun with. Got "
-                f"{', '.join(sorted(self._kept))}; frozen so far: {have}, or with other values.\n"
-                "Give another output folder, or freeze what was frozen."
+                "Training must continue with the same frozen weights. Got "
+                f"{', '.join(sorted(self._kept))}; previously frozen: {have}, or with other values.\n"
+                "Give another output folder, or freeze the same weights."
             )
 
 

@@ -72,7 +72,7 @@ def check_conditions(saved: dict[str, Any], present: dict[str, Any], folder: Pat
     for name, value in saved.items():
         if present[name] != value:
             raise UserError(
-                f"{folder} was begun with {name} {value}. Got {name} {present[name]}, so it would not end with the "
+                f"{folder} was started with {name} {value}. Got {name} {present[name]}, so it would not end with the "
                 "same weights.\nContinue it on the same kind of machine, with as many processes, or give another "
                 "output folder."
             )
@@ -115,5 +115,5 @@ def trained_objective(folder: Path | str) -> AbstractObjective | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     except UserError as error:  # from another version of infoflow
-        current_display().warn(f"{folder} was trained for something that this infoflow does not know. {error}")
+        current_display().warn(f"{folder} was trained for an objective unknown to this version of infoflow. {error}")
         return None

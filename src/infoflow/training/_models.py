@@ -29,8 +29,8 @@ def build_models(
     names = [objective.name for objective in objectives]
     if len(set(names)) < len(names):
         raise UserError(
-            f"build_models returns one model per objective name. Got {', '.join(names)}.\n"
-            "Call it once for each variant of an objective: with the same seed the variants begin alike."
+            f"build_models needs distinct objective names. Got {', '.join(names)}.\n"
+            "Call it once for each variant of an objective: with the same seed they share their initial weights."
         )
     targets = {True: target_vocabulary, False: None}  # what denoises reads and writes one language
     return {

@@ -73,7 +73,7 @@ class SnapshotWriter:
             return
         before = self._kept.entries().get(update)
         if before is not None and not self._kept.is_intact(before):
-            current_display().note(f"{self._kept.path(update)} was damaged: it is written again.")
+            current_display().note(f"{self._kept.path(update)} was damaged and is written again.")
         with atomic_folder(self._kept.path(update)) as folder:
             weights = self._weights(module, folder, dtype)
             self._compare(update, dtype, weights)
@@ -104,7 +104,7 @@ class SnapshotWriter:
                 raise UserError(
                     f"Update {update} was not reproduced (sha256 of {name}: {found.get(name, 'none')[:16]}, before "
                     f"{(known or {})[name][:16]}); the run is not deterministic on this machine.\nContinue it on the "
-                    f"machine and with the versions that began it, or train again in another output folder."
+                    f"machine and with the versions that started it, or train again in another output folder."
                 )
 
     def _others(self, folder: Path, update: int, weights: Mapping[str, str]) -> dict[str, str]:

@@ -53,7 +53,7 @@ class WindowRows:
         documents = _known(documents, "A window")
         if budget < 4:
             raise UserError(
-                f"A window needs at least 4 tokens: two of text, [CLS] and [SEP]. Got {budget}. Raise the length."
+                f"A window needs at least 4 tokens: two text tokens, [CLS] and [SEP]. Got {budget}. Raise the length."
             )
         self._text, self._vocabulary = RunningText(encoded), vocabulary
         bounds = windows(self._text.lengths, stretches(documents, encoded.sentence_ids), budget - 2)
@@ -158,7 +158,7 @@ def _ordinary_tokens(encoded: Encoded) -> np.ndarray:
 def _known(documents: np.ndarray | None, what: str) -> np.ndarray:
     if documents is None:
         raise UserError(
-            f"{what} needs documents: sentences that follow each other. Got a corpus without documents.\n"
+            f"{what} needs documents: consecutive sentences. Got a corpus without documents.\n"
             "Read one with documents: Corpus.from_text(path, documents=True), or a table's document_column."
         )
     return documents

@@ -46,12 +46,12 @@ class FactConfig(FactSettings):
         if self.relations % 2:
             raise UserError(
                 f"facts.relations must be even: they come in pairs that share objects. Got {self.relations}.\n"
-                "Give one more or one less."
+                "Add or remove one."
             )
         if self.entities > self.given * self.family:
             raise UserError(
-                f"facts.entities must be at most the pairs of names, {self.given * self.family:,}. "
-                f"Got {self.entities:,}.\nRaise facts.given or facts.family, or ask for fewer."
+                f"facts.entities must be at most the number of full names, {self.given * self.family:,}. "
+                f"Got {self.entities:,}.\nRaise facts.given or facts.family, or lower facts.entities."
             )
         if self.held_out + self.withheld > 1:
             raise UserError(

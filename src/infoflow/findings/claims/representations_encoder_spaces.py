@@ -1,8 +1,7 @@
-"""Claims about representations: Z3, Z4, Z5, Z6."""
+"""Claims about representations: Z-5, Z-6."""
 
 import numpy as np
 
-from .._alignment import controls, gain, pairs
 from .._chance import seeds_alone
 from .._condition import Condition, exceeds
 from .._curves import geometry
@@ -11,62 +10,6 @@ from .._model_group import MASKED, TRANSLATION
 from .._shapes import step_names
 from .._sources import ENCODER_SPACES
 from .._table import baselines, untrained
-
-UNITS = {
-    "retrieval forward": "share of words",
-    "retrieval backward": "share of words",
-    "rsa": "rank correlation",
-    "pwcca": "PWCCA",
-}
-
-
-METRICS = ("mse", *UNITS)
-
-
-@claim(
-    "representations:Z-3",
-    "Alignment brings a masked LM's space closer to a translation encoder's than any linear map of it does.",
-    source=ENCODER_SPACES,
-    published="directions only: error falls; retrieval, RSA and PWCCA rise",
-    statistic="aligned encoder against the unaligned one under its best linear map, on held-out words: squared error "
-    "lower; retrieval both ways, RSA and PWCCA to the translation encoder higher",
-    reads=pairs(METRICS, "mapped"),
-    controls=controls(METRICS, "mapped"),
-    learned=(MASKED, TRANSLATION),
-)
-def z3(curves: Curves) -> list[Condition]:
-    """Held-out words, states after the map."""
-    falls = exceeds("fall of the squared error", -gain(curves, "mse"), 0, "squared units")
-    rises = [exceeds(f"rise of {metric}", gain(curves, metric), 0, unit) for metric, unit in UNITS.items()]
-    return [falls, *rises]
-
-
-_Z4_METRICS = ("average similarity gap", "self-similarity gap")
-
-
-@claim(
-    "representations:Z-4",
-    "An aligned masked LM resembles the translation encoder in how similar its words are, layer by layer.",
-    source=ENCODER_SPACES,
-    published="direction only: the curves of average and self-similarity approach the translation encoder's",
-    statistic="mean over layers of the absolute difference to the translation encoder, of average similarity and of "
-    "self-similarity: smaller for the aligned masked LM than for the unaligned one",
-    reads=pairs(_Z4_METRICS, "encoder"),
-    controls=controls(_Z4_METRICS, "encoder"),
-    learned=(MASKED, TRANSLATION),
-)
-def z4(curves: Curves) -> list[Condition]:
-    """Curves over layers 0..L of the encoders, before the map."""
-    return [
-        exceeds(
-            "how much alignment narrows the gap to the translation encoder",
-            np.concatenate([-gain(curves, metric) for metric in _Z4_METRICS], axis=1),
-            0,
-            "cosine",
-            [metric.removesuffix(" gap") for metric in _Z4_METRICS],
-        )
-    ]
-
 
 _Z5_READS = {o.name: geometry(o, "average_similarity") for o in (TRANSLATION, MASKED)}
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pandas as pd
 
-from infoflow.evidence import KNOWLEDGE, KNOWLEDGE_LENS
+from infoflow._subjects import provided
 from infoflow.heads import HEAD_PRUNING_CURVE
 from infoflow.representations import (
     CONTEXT_NEIGHBOURS,
@@ -20,10 +20,8 @@ from infoflow.representations import (
 
 from .._model_tables import ModelTables
 from .._shown_models import ShownModels
-from ..adaptation._rows import of
 from ..knows._knowledge import input_rows, output_rows
 from ..knows._lenses import one_choice
-from ..retrieval._rows import by_exposure, plain_arms
 
 Contrast = Literal["ends", "middle", "reached"]
 """The number that summarises a line: last minus first layer, the middle value, or the change up to `reached`."""
@@ -89,28 +87,7 @@ def _removed(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
     return rows.assign(layer=(100 * rows["removed"]).round().astype(int))
 
 
-def _documents(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    """Correct answers on trained facts; `layer` is 0 without a passage, 1 with the right one."""
-    rows = of(plain_arms(frame), facts="trained", weight=-1, reading="raw", layer=-1, index="as-trained", metric="p1")
-    rows = rows[rows["document"].isin(["none", "gold"])]
-    return rows.assign(layer=(rows["document"] == "gold").astype(int))
-
-
-def _stored(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    """Bits per fact that are read without a passage; `layer` is the rank of its exposure, from the rarest."""
-    rows = of(plain_arms(frame), facts="trained", reading="raw", layer=-1, index="as-trained", metric="bits")
-    rows = by_exposure(of(rows, document="none"))
-    return rows.assign(layer=rows["place"].astype(int))
-
-
-def _entering(frame: pd.DataFrame, models: ShownModels) -> pd.DataFrame:
-    """What a lens reads of an answer that appears only in the passage."""
-    rows = of(plain_arms(frame), facts="held out", weight=-1, place="mask", document="gold", metric="probability")
-    lens = "tuned" if "tuned" in set(rows["lens"]) else "logit"
-    return rows[rows["lens"] == lens]
-
-
-MEASURES = (
+MEASURES: tuple[CardMeasure, ...] = (
     CardMeasure(
         figure="mi-input",
         axis="nats",
@@ -240,55 +217,13 @@ MEASURES = (
         unit="nats",
         x="% of heads removed",
     ),
-    CardMeasure(
-        figure="knowledge-arms",
-        axis="right answers",
-        noun="what the right passage adds",
-        section="retrieval",
-        question="What does a passage add to memory?",
-        table=KNOWLEDGE.name,
-        rows=_documents,
-        contrast="ends",
-        opening="With the right passage, right answers to trained questions ",
-        rises="rise in {line} by",
-        falls="fall in {line} by",
-        percent=True,
-        x="passage",
-        ends=("none", "right"),
-    ),
-    CardMeasure(
-        figure="stored-bits",
-        axis="bits of a fact",
-        noun="how much more of frequent facts is stored",
-        section="retrieval",
-        question="Do readers that can look facts up store less?",
-        table=KNOWLEDGE.name,
-        rows=_stored,
-        contrast="ends",
-        opening="From the rarest facts to the most frequent, the information recalled without a passage ",
-        rises="rises in {line} by",
-        falls="falls in {line} by",
-        unit="bits",
-        x="trained",
-        ends=("rarely", "often"),
-    ),
-    CardMeasure(
-        figure="evidence-depth",
-        axis="probability of the answer",
-        bounded=True,
-        noun="how far the passage's answer is read",
-        section="retrieval",
-        question="Where does evidence enter?",
-        table=KNOWLEDGE_LENS.name,
-        rows=_entering,
-        contrast="ends",
-        opening="From state {first} to {last}, the probability of an answer that only the passage holds ",
-        rises="rises in {line} by",
-        falls="falls in {line} by",
-        x="state",
-    ),
 )
-"""All candidate measures for cards, in the order of the report."""
+"""The core's candidate measures for cards, in the order of the report."""
+
+
+def card_measures() -> list[CardMeasure]:
+    """All candidate measures for cards."""
+    return [*MEASURES, *(one for own in provided("figures", "CARDS") for one in own)]
 
 
 def measured(measure: CardMeasure, tables: ModelTables) -> pd.DataFrame | None:

@@ -12,7 +12,7 @@ from infoflow.results import RunFolder
 from .._figure import Section
 from .._files import variants
 from .._shown_models import ShownModels
-from .._story import SECTIONS, Sources
+from .._story import Sources, sections
 from ._figure import Figure
 from ._markup import folded, grid, paragraphs
 from ._nearest import nearest
@@ -35,7 +35,7 @@ class Figures(Mapping[str, Figure]):
         self._sources: Sources | None = None
 
     def __getitem__(self, key: str) -> Figure:
-        for heading, _ in SECTIONS:
+        for heading, _ in sections():
             if _may_hold(heading, key):
                 found = self._section(heading)
                 for name, figure in found.items():
@@ -44,7 +44,7 @@ class Figures(Mapping[str, Figure]):
         raise UserError(self._unknown(key))
 
     def __iter__(self) -> Iterator[str]:
-        for heading, _ in SECTIONS:
+        for heading, _ in sections():
             yield from self._section(heading)
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class Figures(Mapping[str, Figure]):
     def _section(self, heading: Section) -> dict[str, Figure]:
         if heading.id not in self._made:
             sources = self._told_from
-            build = next(build for one, build in SECTIONS if one.id == heading.id)
+            build = next(build for one, build in sections() if one.id == heading.id)
             told = sources.section(heading, build, [])
             self._made[heading.id] = {
                 (name := self._name(one.id)): Figure(
@@ -99,7 +99,7 @@ class Figures(Mapping[str, Figure]):
 
     def _name(self, figure_id: str) -> str:
         """The name of a figure; a one-model figure ends in the model's name instead of its colour slot."""
-        heading = next((one for one, _ in SECTIONS if _may_hold(one, figure_id)), None)
+        heading = next((one for one, _ in sections() if _may_hold(one, figure_id)), None)
         name = heading.name_of(figure_id) if heading else figure_id
         if not (numbers := _LINE.search(name)):
             return name
@@ -108,9 +108,10 @@ class Figures(Mapping[str, Figure]):
         return f"{name[: numbers.start()]}-{owner}" if owner else name
 
     def _unknown(self, key: str) -> str:
-        drawn = list(self.questions) or [name for heading, _ in SECTIONS for name in heading.names.values()]
+        drawn = list(self.questions) or [name for heading, _ in sections() for name in heading.names.values()]
         near = nearest(str(key), drawn)
-        why = "its tables hold nothing for it" if any(key in heading.names.values() for heading, _ in SECTIONS) else ""
+        known = any(key in heading.names.values() for heading, _ in sections())
+        why = "its tables hold nothing for it" if known else ""
         got = f"{self.run.path.name} has no figure {key!r}{f': {why}' if why else ''}."
         return f"{got} Nearest: {', '.join(near)}. All of them: list(run.figures)."
 

@@ -7,6 +7,7 @@ from importlib import import_module
 
 import pandas as pd
 
+from infoflow._subjects import parts
 from infoflow.foundation import UserError
 from infoflow.results import KEYS, PAIR_KEYS, TableSchema
 
@@ -14,14 +15,14 @@ from .._figure import ReportFigure as Told
 from .._figure import Section
 from .._files import variants
 from .._model_tables import ModelTables
-from .._story import SECTIONS, Sources
+from .._story import Sources, sections
 from ._figure import Figure
 from ._given import GivenRun
 from ._nearest import nearest
 from ._own_table import own_figure
 
-_ROOMS = ("corpus", "models", "flow", "representations", "heads", "probing", "training", "dynamics", "pruning",
-          "alignment", "adaptation", "over_training", "retrieval", "evidence", "findings")  # fmt: skip
+_ROOMS = ("corpus", "models", "flow", "representations", "heads", "probing", "training", "findings", "results")
+_PARTS = ("measures", "models", "claims")
 
 _MODELS = {column.name for column in (*KEYS, *PAIR_KEYS)}
 
@@ -91,7 +92,7 @@ def _drawn_from(run: GivenRun, name: str) -> dict[str, Figure]:
     """The report's figures that show this table, by name."""
     sources = Sources.of(run)
     found = {}
-    for heading, build in SECTIONS:
+    for heading, build in sections():
         told = sources.section(heading, build, [])
         for one in told.figures if told else []:
             if name in one.tables:
@@ -135,8 +136,9 @@ def _name_by_columns(frame: pd.DataFrame) -> str:
 def known_tables() -> dict[str, TableSchema]:
     """Every table that the measures' rooms describe, by name."""
     found: dict[str, TableSchema] = {}
-    for room in _ROOMS:
-        values = vars(import_module(f"infoflow.{room}")).values()
+    rooms = [import_module(f"infoflow.{room}") for room in _ROOMS]
+    for room in [*rooms, *(module for name in _PARTS for module in parts(name))]:
+        values = vars(room).values()
         tables = [getattr(value, "table", value) for value in list(values)]
         found |= {one.name: one for one in tables if isinstance(one, TableSchema)}
     return found

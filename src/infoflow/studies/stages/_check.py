@@ -6,26 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.findings import (
-    FINDINGS,
-    FINDINGS_OVER_TRAINING,
-    FINDINGS_SINCE,
-    FINDINGS_TABLE,
-    MAP_TABLES,
-    Finding,
-    evaluate,
-    findings_over_training,
-    objective_map,
-)
+from infoflow._subjects import provided
+from infoflow.findings import FINDINGS, FINDINGS_TABLE, Finding, evaluate
 from infoflow.flow import is_first, wait_for_all
-from infoflow.over_training import (
-    PHASES,
-    PHASES_OVER_SEEDS,
-    PRUNABLE_BY_UPDATE,
-    measured_over_training,
-    phases_over_seeds,
-    prunable_by_update,
-)
 from infoflow.results import RunFolder, TableSchema
 
 from .._workbench import stacked
@@ -79,14 +62,17 @@ def write_tables(folder: RunFolder, stages: Sequence[AbstractStage], alone: bool
 
 
 def write_derived(folder: RunFolder, own: Sequence[Finding] = ()) -> None:
-    """Judge every claim and the user's `own` on the run's tables; with enough objectives, draw the objective map."""
-    prunable = prunable_by_update(measured_over_training(folder.tables))
-    _replace(folder, [PRUNABLE_BY_UPDATE], {PRUNABLE_BY_UPDATE.name: prunable} if len(prunable) else {})
-    phases = phases_over_seeds(folder.tables[PHASES.name]) if PHASES.name in folder.tables else None
-    _replace(folder, [PHASES_OVER_SEEDS], {} if phases is None else {PHASES_OVER_SEEDS.name: phases})
+    """Judge every claim and the user's `own` on the run's tables; make the tables that follow."""
+    _derive(folder, judged=True)
     folder.tables.write(evaluate(folder.tables, [*FINDINGS.values(), *own]), FINDINGS_TABLE)
-    _replace(folder, MAP_TABLES, objective_map(folder.tables))
-    _replace(folder, (FINDINGS_OVER_TRAINING, FINDINGS_SINCE), findings_over_training(folder.tables))
+    _derive(folder, judged=False)
+
+
+def _derive(folder: RunFolder, judged: bool) -> None:
+    """Make the subjects' tables from the run's tables: those that claims read, or those that follow the verdicts."""
+    for derived in (derived for own in provided("claims", "DERIVED") for derived in own):
+        if derived.judged == judged:
+            _replace(folder, derived.schemas, derived.make(folder.tables))
 
 
 def _replace(folder: RunFolder, schemas: Sequence[TableSchema], found: Mapping[str, pd.DataFrame]) -> None:

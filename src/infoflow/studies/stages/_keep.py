@@ -16,14 +16,22 @@ import pandas as pd
 
 from infoflow.flow import agree, is_first, wait_for_all
 from infoflow.foundation import UserError, current_display, digest, file_digest
-from infoflow.over_training import CHECKPOINTS, CLOCKS, checkpoint_steps
 from infoflow.results import Recipe, Subject
-from infoflow.training import SNAPSHOTS, Snapshots, Step, TrainConfig, TrainingHook
+from infoflow.training import (
+    CHECKPOINTS,
+    CLOCKS,
+    SNAPSHOTS,
+    Snapshots,
+    Step,
+    TrainConfig,
+    TrainingHook,
+    checkpoint_steps,
+)
 
 from .._study_models import TRAINED, StudyModels
 from .._workbench import Part
-from ._record import Record, training_estimate
 from ._stage import AbstractStage, OfRecipe
+from ._train import training_estimate, training_hooks
 
 _FOLDER = "keeping"
 _MOST = 10_000  # K of log:K that a message suggests
@@ -36,6 +44,7 @@ class Keep(OfRecipe):
 
     kind = "keep"
     named = "keep {self.recipe.name}"
+    with_training = True
     makes = (CHECKPOINTS.with_keys(*CLOCKS),)
 
     @classmethod
@@ -72,7 +81,7 @@ class Keep(OfRecipe):
             kept = models.snapshots(recipe)
             for update in self._missing():
                 if kept.mend(update, models.weights(recipe)):
-                    current_display().note(f"The checkpoint after update {update} was damaged: it is whole again.")
+                    current_display().note(f"The checkpoint after update {update} was damaged and has been restored.")
         wait_for_all()
         if not self.is_done():
             self._train_again()
@@ -126,11 +135,11 @@ class Keep(OfRecipe):
         models, recipe, missing = self.models, self.recipe, self._missing()
         # The same training must not continue from leftovers of another schedule.
         folder = models.bench.path(_FOLDER, digest([self.key, missing]))
-        hooks: list[TrainingHook] = [*Record(models=models, recipe=recipe).recorders(folder)]
+        hooks = training_hooks(models, recipe, folder)
         proofs = self._proofs()
         last = models.updates(recipe) if hooks else _proven(max(missing), proofs)
         current_display().note(
-            f"Training {recipe.name} once more, to update {last:,}: {len(missing)} of its checkpoints are not there."
+            f"Training {recipe.name} again to update {last:,}: {len(missing)} of its checkpoints are missing."
         )
         plan = models.keeping()
         assert plan is not None
@@ -226,10 +235,10 @@ def check_budget(models: StudyModels) -> None:
         return
     count = len(plan.steps(kept[0].training))
     fitting = _largest(lambda k: sum(one.size(_log(k, one)) for one in kept) <= plan.budget * 1e9)
-    way_out = f'checkpoints.schedule = "log:{fitting}" fits' if fitting else "Not even the first and the last fit"
-    share = f"of each of {len(kept)} trainings" if len(kept) > 1 else "of one training"
+    way_out = f'checkpoints.schedule = "log:{fitting}" fits' if fitting else "Even the first and the last do not fit"
+    share = f"for each of {len(kept)} trainings" if len(kept) > 1 else "for one training"
     raise UserError(
-        f"checkpoints.budget must hold all checkpoints of the study: {count} {share}, {needed / 1e9:.3g} GB. Got "
+        f"checkpoints.budget must cover all checkpoints of the study: {count} {share}, {needed / 1e9:.3g} GB. Got "
         f"{plan.budget:g} GB. {way_out}; or raise the budget."
     )
 
@@ -269,5 +278,5 @@ def _tell_short_trainings(schedule: str, updates: int) -> None:
     if beyond:
         current_display().note(
             f"checkpoints.schedule = {schedule}: the training has {updates:,} updates, fewer than {max(beyond):,}, so "
-            "each of them is kept."
+            "every one is kept."
         )

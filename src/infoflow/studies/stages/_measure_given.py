@@ -155,8 +155,8 @@ class MeasureGiven(AbstractMeasureStage):
         shards = shards_in(self.bench.path(SHARDS, self.pass_key))
         if not shards:
             raise UserError(
-                f"No shard belongs to {self.given.name} with this corpus and these settings. A model or the corpus "
-                "has changed since, or infoflow has: run the shards again."
+                f"No shard matches {self.given.name} with this corpus and these settings. The model, the corpus "
+                "or infoflow has changed: run the shards again."
             )
         folder = self.fresh_samples_folder()
         merged = merge_shards(self.model, self.corpus, self.measures, shards, folder, self.passes)

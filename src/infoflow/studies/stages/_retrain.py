@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infoflow.architectures import kinds_of
 from infoflow.corpus import Corpus
 from infoflow.flow import Reader
 from infoflow.foundation import current_display, digest
@@ -30,11 +31,9 @@ from infoflow.models import Model
 from infoflow.results import Recipe, Subject
 
 from .._data import at_most
-from .._plan_checks import kinds_of
 from .._study_models import StudyModels
-from ._pruning_points import pass_options
 from ._stage import AbstractStage, AbstractTableStage, OfRecipe
-from ._train import Train
+from ._train import Train, pass_options
 
 _OPEN = ""
 """In place of a kind: nothing is closed, the control of all kinds."""

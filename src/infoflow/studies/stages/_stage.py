@@ -42,6 +42,8 @@ class AbstractStage(ABC):
     """Its tables, without the columns that identify models."""
     guess: ClassVar[float] = 0.05
     """Rough cost relative to the training of a masked LM, until one of its kind is recorded."""
+    with_training: ClassVar[bool] = False
+    """Whether `infoflow train` runs it too, after the training of its model."""
     runs_models: ClassVar[bool] = True
     """Whether it uses the plan's threads and, if available, the GPU."""
 

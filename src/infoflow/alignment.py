@@ -1,0 +1,3 @@
+"""The public names of the subject alignment."""
+
+from infoflow.subjects.alignment.measures import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""The public names of the subject explorer."""
+
+from infoflow.subjects.explorer.server import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""The public names of the subject pruning."""
+
+from infoflow.subjects.pruning.measures import *  # noqa: F403

@@ -1,1 +1,0 @@
-"""Figures of tuned models: how well they do, and what tuning changed inside them."""

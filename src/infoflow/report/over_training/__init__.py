@@ -1,1 +1,0 @@
-"""Figures of how models developed in training, all by number of updates."""

@@ -1,1 +1,0 @@
-"""Figures of fresh models with heads of a trained one."""

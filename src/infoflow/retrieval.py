@@ -1,0 +1,3 @@
+"""The public names of the subject retrieval."""
+
+from infoflow.subjects.retrieval.models import *  # noqa: F403

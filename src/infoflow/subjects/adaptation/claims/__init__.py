@@ -1,0 +1,1 @@
+"""Claims about adaptation, and how their tables are read."""

@@ -1,0 +1,3 @@
+"""`infoflow tune`."""
+
+from ._tune import tune as tune

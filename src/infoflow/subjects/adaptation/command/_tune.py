@@ -1,0 +1,268 @@
+"""`infoflow tune`."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from infoflow.cli._measuring import run_name
+from infoflow.cli._reading import Reading
+from infoflow.cli._session import Anonymous, Device, Out, Session, run_folder, working
+from infoflow.cli._show import show_path
+
+from ._tune_arm import Arm, arms
+from ._tune_options import TaskFiles, TuneOptions
+from ._tune_shown import show_tuned, tell_of_leakage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from infoflow.corpus import Corpus
+    from infoflow.results import RunFolder, TableSchema
+
+    from ..measures import AllocationHooks, TaskData, TuneConfig, Tuned
+
+_KIND = "tune"
+
+
+def tune(
+    model: str,
+    /,
+    *,
+    files: TaskFiles,
+    options: TuneOptions = TuneOptions(),  # noqa: B008 (frozen)
+    controls: Annotated[bool, Parameter(negative=())] = False,
+    from_scratch: Annotated[bool, Parameter(negative=())] = False,
+    inside: Annotated[bool, Parameter(negative=())] = False,
+    corpus: Annotated[str | None, Parameter(show_default=False)] = None,
+    reading: Reading = Reading(),  # noqa: B008 (frozen)
+    settings: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--set",
+            negative=(),
+            show_default=False,
+            help="Change another setting, such as --set tune.rank=16 or tune.max_length=64. May be repeated.",
+        ),
+    ] = (),
+    device: Device = None,
+    anonymous: Anonymous = False,
+    out: Out = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Tune a model for a labelled task with several seeds: plain Hugging Face folders and their scores.
+
+    The learning rate is chosen on dev with the first seed; the test part is used once.
+
+    Args:
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
+        controls: Also tune on shuffled labels, and the same architecture with random weights.
+        from_scratch: Also tune the same architecture with random weights.
+        inside: Report what tuning changed in layers and heads, what was forgotten and where the task was learned.
+        corpus: With --inside: corpus for the pretraining loss, which measures forgetting; a name or a file.
+            Default: the task's test texts; for generation tasks none.
+    """
+    with working(session):
+        from infoflow.report import check_output
+        from infoflow.results import RunFolder
+        from infoflow.studies import removed_if_refused
+
+        from ..measures import INSIDE, TASK_ANSWERS, TASK_LEAKAGE, TASK_SCORES
+
+        run = RunFolder(run_folder(out, run_name("tune", model, *([files.task] if files.task else []))))
+        config = options.config(settings, device)
+        _check_inside(inside, corpus, config)
+        check_output(run, _KIND, tables=[*INSIDE, *(one.name for one in (TASK_SCORES, TASK_ANSWERS, TASK_LEAKAGE))])
+        data = files.load()
+        if anonymous and files.named_by:
+            data = replace(data, name="task")
+        facts = _facts(model, data, config, files.named_by)
+        with removed_if_refused(run):
+            if not run.path.exists():  # else what lies there stays until this call is known not to be refused
+                run.update(**facts)
+            asked = _asked(model, reading, data, config, run.path, anonymous)
+            every = arms(asked, controls=controls, from_scratch=from_scratch)
+            for arm in every:
+                arm.check()
+            looks = _looks(every, corpus) if inside else {}
+            tuned = {arm: arm.tuned(looks[arm].hooks if inside else None) for arm in every}
+        shutil.rmtree(every[0].features, ignore_errors=True)
+        leaks = _leaks(data, tuned[every[0]])
+        run.update(**facts)
+        tables = _written(run, tuned, looks, leaks)
+        show_tuned(tuned)
+        tell_of_leakage(leaks)
+        show_path("Models", run.path / "models")
+        show_path("Tables", tables)
+        if inside or (run.path / "report.html").exists():  # one of an earlier call would be about other tables
+            from infoflow.report import write_report
+
+            show_path("Report", write_report(run))
+        if anonymous:
+            from infoflow.report import anonymize
+
+            anonymize(run)
+
+
+def _check_inside(inside: bool, corpus: str | None, config: "TuneConfig") -> None:
+    from infoflow.foundation import UserError
+
+    if inside and config.method == "frozen":
+        raise UserError(
+            "--inside shows what tuning changed, and a frozen body does not change. Leave out one of the two."
+        )
+    if corpus and not inside:
+        raise UserError(
+            "--corpus is the text on which --inside measures forgetting. Add --inside, or leave out --corpus."
+        )
+
+
+def _facts(model: str, data: "TaskData", config: "TuneConfig", named_by: str | None) -> dict[str, Any]:
+    """What run.json says."""
+    from infoflow.foundation import absolute, provenance
+
+    source = str(absolute(model)) if Path(model).exists() else model
+    plan: dict[str, Any] = {"model": source, "task": data.name}
+    if named_by:
+        plan["task_named_by"] = str(absolute(named_by))
+    plan |= {"left_out": dict(data.left_out), "tune": config.key()}
+    title = f"Tuned for {data.name}"
+    return {"kind": _KIND, "anonymous": False, "title": title, "plan": plan, "provenance": provenance()}
+
+
+def _asked(model: str, reading: Reading, data: "TaskData", config: "TuneConfig", run: Path, anonymous: bool) -> Arm:
+    """The model before tuning, with its task."""
+    from infoflow.studies import distinct_names, given_subject
+    from infoflow.training import trained_objective
+
+    from ..measures import make_task
+
+    loaded, objective = reading.load(model, config.device), trained_objective(model)
+    if anonymous:
+        loaded = replace(loaded, name=distinct_names([model], anonymous)[0])
+    return Arm(
+        label="",
+        subject=given_subject(loaded),
+        model=loaded,
+        pretrained_for=objective,
+        data=data,
+        task=make_task(data, trained=objective),
+        config=config,
+        run=run,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class InsideTuning:
+    """What is looked at beside the scores of one arm."""
+
+    arm: Arm
+    text: "Corpus | None"
+    """What the pretraining loss is taken on; None: texts of the task."""
+
+    @cached_property
+    def hooks(self) -> "AllocationHooks | None":
+        """Records who learns the task; nobody is asked who learns a control."""
+        from ..measures import AllocationHooks
+
+        arm = self.arm
+        if arm.config.control:
+            return None
+        return AllocationHooks(model=arm.model, data=arm.data, task=arm.task, config=arm.config, folder=arm.recordings)
+
+    def tables(self, tuned: "Tuned") -> "Iterator[tuple[TableSchema, pd.DataFrame]]":
+        """All of the inside view, with the columns that say how the models were tuned; of a control how far its spaces
+        moved."""
+        from ..measures import INSIDE_TABLES, TUNED, TUNING_ALLOCATION, TUNING_CHANGE
+
+        how = tuned.scores.iloc[0][[column.name for column in TUNED]].to_dict()
+        for name, frame in self._view(tuned, only=[TUNING_CHANGE.name] if self.arm.config.control else None).items():
+            yield INSIDE_TABLES[name], frame.assign(**how)
+        if self.hooks is None:
+            return
+        allocated = self.hooks.table(tuned.models)
+        self._tell_of_unrecorded(tuned, set() if allocated is None else set(allocated["tuning_seed"]))
+        if allocated is not None:
+            yield TUNING_ALLOCATION, allocated.assign(**how)
+
+    def _tell_of_unrecorded(self, tuned: "Tuned", recorded: set[int]) -> None:
+        """Note the seeds of which is not known who learned the task."""
+        from infoflow.foundation import current_display
+
+        missing = [one.seed for one in tuned.models if one.seed not in recorded]
+        if missing:
+            seeds = f"seed{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
+            current_display().note(
+                f"Loss changes of {self.arm.task.task} in {self.arm.model.name} were not recorded for {seeds}. With "
+                "several learning rates the first of several seeds is never recorded, nor are models tuned "
+                "earlier without "
+                "--inside."
+            )
+
+    def _view(self, tuned: "Tuned", only: list[str] | None = None) -> "dict[str, pd.DataFrame]":
+        from infoflow.flow import PassOptions
+        from infoflow.studies import untrained
+
+        from ..measures import inside_view
+
+        arm, text = self.arm, self.text
+        if text is None and arm.task.shape != "generation":  # of what it writes it has the task's loss
+            text = arm.data.test
+        return inside_view(
+            arm.model,
+            [one.load(arm.config.device) for one in tuned.models],
+            tuned.task,
+            arm.data,
+            untrained=None if arm.config.control else untrained(arm.model, seed=0),
+            pretraining=text,
+            options=PassOptions(max_length=tuned.models[0].max_length, corruption=arm.pretrained_for),
+            seeds=[one.seed for one in tuned.models],
+            only=only,
+        )
+
+
+def _looks(every: list[Arm], corpus: str | None) -> dict[Arm, InsideTuning]:
+    """What is looked at of each arm."""
+    from infoflow.corpus import load_corpus
+
+    text = load_corpus(corpus) if corpus else None
+    return {arm: InsideTuning(arm=arm, text=text) for arm in every}
+
+
+def _leaks(data: "TaskData", tuned: "Tuned") -> "pd.DataFrame":
+    """What of test stands in what was trained on."""
+    from ..measures import leakage
+
+    return leakage(replace(data, train=tuned.train), {})
+
+
+def _written(
+    run: "RunFolder", tuned: "Mapping[Arm, Tuned]", looks: Mapping[Arm, InsideTuning], leaks: "pd.DataFrame"
+) -> Path:
+    """Scores and answers, what of test stands in training, then what was looked at of all, in place of the tables of an
+    earlier call; returns their folder."""
+    from ..measures import INSIDE, TASK_ANSWERS, TASK_LEAKAGE, TASK_SCORES, TUNING_ALLOCATION
+
+    run.tables.remove([*INSIDE, TUNING_ALLOCATION.name])
+    _write(run, {arm: [(TASK_SCORES, one.scores), (TASK_ANSWERS, one.answers)] for arm, one in tuned.items()})
+    folder = run.tables.write(leaks, TASK_LEAKAGE).parent
+    _write(run, {arm: list(look.tables(tuned[arm])) for arm, look in looks.items()})
+    return folder
+
+
+def _write(run: "RunFolder", of_arms: "Mapping[Arm, list[tuple[TableSchema, pd.DataFrame]]]") -> None:
+    """The tables of all arms, with the keys of the model that each began from."""
+    import pandas as pd
+
+    from infoflow.results import KEYS
+
+    found: dict[str, tuple[TableSchema, list[pd.DataFrame]]] = {}
+    for arm, tables in of_arms.items():
+        for schema, frame in tables:
+            found.setdefault(schema.name, (schema, []))[1].append(frame.assign(**arm.subject.keys()))
+    for schema, frames in found.values():
+        run.tables.write(pd.concat(frames, ignore_index=True), schema.with_keys(*KEYS))

@@ -1,0 +1,208 @@
+"""Layer-by-task figures: how far tuning changed each layer's representations and weights."""
+
+import pandas as pd
+
+from infoflow.report._figure import ReportFigure
+from infoflow.report._numbers import listed, number, two_digits
+from infoflow.report._samples import Samples, chosen
+from infoflow.report._shown_models import ShownModels
+
+from ..measures import TUNING_CHANGE, TUNING_WEIGHTS
+from ._methods import INSIDE
+from ._rows import (
+    FROM_SCRATCH,
+    SHUFFLED,
+    averaged,
+    bands,
+    beside_shuffled,
+    estimated,
+    gap_text,
+    most_examples,
+    of,
+    plain,
+    tasks_of,
+)
+from ._squares import chosen_of, square_panels
+
+MEASURES = {"pwcca": "PWCCA", "cka": "linear CKA", "rsa": "RSA"}
+_CONTROLS = {"untrained": FROM_SCRATCH, SHUFFLED: SHUFFLED}
+"""Group of rows → the row that holds its control."""
+_BY = ["task", "measure", "layer"]
+COMPONENTS = (
+    "query",
+    "key",
+    "value",
+    "output",
+    "cross query",
+    "cross key",
+    "cross value",
+    "cross output",
+    "mlp_in",
+    "mlp_out",
+    "norm",
+    "cross norm",
+    "embeddings",
+    "positions",
+    "segments",
+    "head",
+    "adapter",
+    "task-head",
+)
+
+
+def change_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """One panel per line, with tasks as rows; None if no representations were compared before and after tuning."""
+    own = most_examples(plain(frame))
+    own = own[own["measure"].isin(list(MEASURES))]
+    if own.empty or not bool(own["trained"].any()):
+        return None
+    means = averaged(own, _BY)
+    plainly = estimated(means, _BY)
+    data = beside_shuffled(plainly, frame, _BY)
+    measures = [name for name in MEASURES if name in set(plainly["measure"].astype(str))]
+    drawn = _drawn(data, measures)
+    series = models.present(data[data["trained"]])
+    controls = [name for name in _CONTROLS.values() if name in set(drawn["label"])]
+    labels = [*tasks_of(data[data["trained"]]), *controls]
+    how = {"across": "layer", "labels": labels, "title": "layer (0 = embeddings)", "told": "distance"}
+    panels = square_panels(drawn, series, **how, strongest=float(drawn["value"].max()))
+    return ReportFigure(
+        id="tuning-change",
+        question="Which layers did tuning change?",
+        answer=[_sentence(of(means, series=one.key, trained=True), measures, one.label) for one in series],
+        panels=panels,
+        caption=f"{bands(plainly, 'words')} Colours, and numbers where there is room: 100 × the distance (1 − "
+        "similarity) of the layer before and after tuning; all panels on one scale." + _of_controls(controls),
+        how_to_read=[
+            "A row is a task, a column a layer. The stronger the colour, the further tuning has moved the words of the "
+            "task's test texts in that layer's space. Choose the measure of distance above the picture.",
+            "Two seeds of tuning differ too: their distance is under the pointer, and change that is no larger is "
+            "nothing that the task asked for. It would be surprising if the embeddings moved as far as the top layer.",
+        ],
+        method=INSIDE,
+        data=data,
+        tables=(TUNING_CHANGE.name,),
+        findings=("adaptation:A-1",),
+        **chosen_of([MEASURES[name] for name in measures]),
+    )
+
+
+def _of_controls(controls: list[str]) -> str:
+    """The caption's sentence about the control rows."""
+    told = {FROM_SCRATCH: "the untrained model after tuning", SHUFFLED: "tuning on labels that changed places"}
+    if not controls:
+        return ""
+    return f" Last row{'s' * (len(controls) > 1)}: {listed([told[name] for name in controls])}, mean over tasks."
+
+
+def _drawn(data: pd.DataFrame, measures: list[str]) -> pd.DataFrame:
+    """The rows with labels and texts; each control becomes one row, its mean over tasks."""
+    trained = data[data["group"] == "trained"].assign(label=data["task"])
+    rows = trained.assign(
+        shown=[
+            f"{told}; between seeds {number(base, 2)}"
+            for told, base in zip(trained["shown"], trained["baseline"], strict=True)
+        ]
+    )
+    grey = data[data["group"] != "trained"].assign(label=data["group"].map(_CONTROLS))
+    if len(grey):
+        mean = grey.groupby(["series", "label", "measure", "layer"], as_index=False, sort=False)["value"].mean()
+        rows = pd.concat([rows, mean.assign(shown=[number(value, 2) for value in mean["value"]])])
+    rows = rows[rows["measure"].isin(measures)].sort_values("layer", kind="stable")
+    return rows.assign(
+        set=rows["measure"].map(measures.index),
+        text=[f"{100 * value:.0f}" for value in rows["value"]],
+        grey=rows["label"].isin(list(_CONTROLS.values())),
+    )
+
+
+def _sentence(rows: pd.DataFrame, measures: list[str], name: str) -> str:
+    """Compare the upper half of the layers with the lower half, and name the layer that changed most.
+
+    Uses the first measure with known values: PWCCA needs more words than some tasks have.
+    """
+    means = of(rows, measure=next(one for one in measures if one in set(rows["measure"].astype(str))))
+    top = int(means["layer"].max())
+    halves = []
+    for part in (means["layer"] > (top + 1) / 2, (means["layer"] > 0) & (means["layer"] <= top / 2)):
+        halves.append(Samples.of(averaged(means[part], [])))
+    layers = {int(str(layer)): Samples.of(averaged(own, [])) for layer, own in means.groupby("layer")}
+    furthest = chosen(layers)
+    if furthest is None:
+        return ""
+    most = f"In {name}, tuning moved layer {furthest.key} furthest ({number(furthest.estimate.value, 2)})"
+    if not all(halves):
+        return f"{most}."
+    gap = (halves[0] - halves[1]).estimate()
+    more = "further than" if gap.value >= 0 else "less than"
+    size = gap if gap.value >= 0 else gap.negated()
+    return f"{most}; the upper half of the layers moved {more} the lower half by {gap_text(size)}."
+
+
+def weights_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """One panel per line, blocks by components, one set per task; None without weights."""
+    own = most_examples(plain(frame))
+    own = own[own["trained"]]
+    if own.empty:
+        return None
+    keys = ["series", "task", "layer", "component"]
+    data = own.groupby(keys, as_index=False, sort=False)[["relative", "cosine", "parameters"]].mean()
+    tasks = tasks_of(data)
+    order = [*COMPONENTS, *sorted(set(data["component"].astype(str)) - set(COMPONENTS))]
+    rows = (
+        data.assign(
+            value=data["relative"],
+            label=[block_label(layer) for layer in data["layer"]],
+            set=data["task"].map(tasks.index),
+            text=[f"{100 * value:.0f}" for value in data["relative"]],
+            shown=[f"{100 * value:.2g}%" for value in data["relative"]],
+            place=data["component"].map(order.index),
+        )
+        .sort_values("place", kind="stable")
+        .drop(columns="place")
+    )
+    labels = block_labels(data["layer"])
+    how = {"across": "component", "labels": labels, "title": "part of the block", "told": "change"}
+    series, most = models.present(data), float(data["relative"].max())
+    return ReportFigure(
+        id="tuning-weights",
+        question="Which weights did tuning move?",
+        answer=[_furthest(of(data, series=one.key), one.label) for one in series],
+        panels=square_panels(rows, series, **how, strongest=most),
+        caption="Colours, and numbers where there is room: norm of the change in percent of the norm before; means "
+        "over seeds. All panels and tasks on one scale. Nothing is a control here: a weight that moves may move at "
+        "random.",
+        how_to_read=[
+            "A row is a block, the top one first, a column one of its parts. The stronger the colour, the further its "
+            "weights moved, relative to their size. Choose the task above the picture.",
+            "How far weights move says less than what changes by it: beside the picture above, a block whose weights "
+            "moved and whose space did not has moved in directions that its input does not use.",
+        ],
+        method=INSIDE,
+        data=data,
+        tables=(TUNING_WEIGHTS.name,),
+        **chosen_of(tasks),
+    )
+
+
+def block_label(layer: int, stack: str = "") -> str:
+    return {-1: "embeddings", -2: "task's head"}.get(int(layer), f"{stack} block {int(layer)}".lstrip())
+
+
+def block_labels(layers: pd.Series, stack: str = "") -> list[str]:
+    """Row labels from top to bottom: the task's head, the blocks, the embeddings."""
+    found = sorted({int(layer) for layer in layers}, key=lambda layer: 10**6 if layer == -2 else layer, reverse=True)
+    return [block_label(layer, stack) for layer in found]
+
+
+def _furthest(rows: pd.DataFrame, name: str) -> str:
+    blocks = rows[rows["layer"] >= 0].groupby("layer")["relative"].mean()
+    parts = rows[rows["layer"] >= 0].groupby("component")["relative"].mean()
+    if blocks.empty:
+        return f"In {name}, no weights of blocks were compared."
+    most, least = int(str(blocks.idxmax())), int(str(blocks.idxmin()))
+    beside = f"; block {least}: {two_digits(100 * blocks.min())}%" if least != most else ""
+    return (
+        f"In {name}, block {most} moved furthest ({two_digits(100 * blocks.max())}% of its norm{beside}), and of the "
+        f"parts {parts.idxmax()} ({two_digits(100 * parts.max())}%)."
+    )

@@ -1,0 +1,220 @@
+"""In which layer the label can be read, and what linguistic probes lose and gain through tuning."""
+
+from dataclasses import asdict
+
+import pandas as pd
+
+from infoflow.report._curves import interval_note
+from infoflow.report._figure import ReportFigure
+from infoflow.report._layer_figure import layer_panels, stacked
+from infoflow.report._numbers import estimate_text, number
+from infoflow.report._samples import Samples
+from infoflow.report._shown_models import ShownModels
+from infoflow.report.forms._lines import SHARE
+from infoflow.report.probing._rows import task_label
+
+from ..measures import LABEL_BY_LAYER, PROBES_AFTER_TUNING
+from ._methods import INSIDE
+from ._rows import MOST_TASKS, averaged, bands, estimated, gap_text, left_out, most_examples, of, plain, tasks_of
+from ._squares import chosen_of, square_panels
+
+BEFORE = "untuned"
+INFORMATION = {
+    "information": "the label",
+    "information about the input": "the token that is read",
+    "information about the output": "the token to come",
+}
+"""Information metrics → what the information is about."""
+_ACCURACY = {
+    "y_title": "accuracy of a linear probe",
+    "baseline_name": "majority class",
+    "bounds": SHARE,
+    "controls": (BEFORE,),
+}
+_NATS = {"y_title": "nats", "baseline_name": "shuffled", "controls": (BEFORE,)}
+_COLUMNS = ["series", "group", "layer", "value", "low", "high", "seeds", "count", "shown"]
+
+
+def label_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """One panel per task, lines after tuning; None if no labels were probed."""
+    own = most_examples(plain(frame))
+    own = own[(own["metric"] == "accuracy") & own["trained"]]
+    if own.empty or not bool((own["state"] == "after").any()):
+        return None
+    means = averaged(own, ["task", "state", "layer"])
+    data = estimated(means, ["task", "state", "layer"], "share")
+    tasks = tasks_of(data)
+    tables = {task: _curves(of(data, task=task)) for task in tasks}
+    table, drawn = stacked(tables, "task"), {task: tables[task] for task in tasks[:MOST_TASKS]}
+    return ReportFigure(
+        id="label-by-layer",
+        question="In which layer does the label become readable?",
+        answer=[text for task in drawn for text in _sentences(of(means, task=task), task, models)],
+        panels=layer_panels(drawn, models, **_ACCURACY),
+        caption=f"{interval_note(table)} Lines: after tuning.{left_out(tasks)}",
+        how_to_read=[
+            "Across: layers, from the embeddings (0) on. Up: the share of test examples whose label a linear probe "
+            "reads rightly from that layer alone, the model frozen. The dotted line is the most frequent label.",
+            "Dash and dots in grey, untuned: the same model before tuning. Dashed grey: a model that was never "
+            "trained. Where the line leaves the grey one, tuning has put the label there; below, pretraining already "
+            "had. It would be surprising if the label were as readable from the embeddings as from the top.",
+        ],
+        method=INSIDE,
+        data=table,
+        tables=(LABEL_BY_LAYER.name,),
+        payload={"apart": True},
+    )
+
+
+def information_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """One panel per task and target of the information, lines after tuning; None if none was measured."""
+    own = most_examples(plain(frame))
+    own = own[own["metric"].isin(list(INFORMATION)) & own["trained"]].dropna(subset="value")
+    if own.empty or not bool((own["state"] == "after").any()):
+        return None
+    means = averaged(own, ["task", "metric", "state", "layer"])
+    data = estimated(means, ["task", "metric", "state", "layer"])
+    tasks = tasks_of(data)
+    shown = [(task, metric) for task in tasks for metric in INFORMATION if len(of(data, task=task, metric=metric))]
+    tables = {(task, metric): _curves(of(data, task=task, metric=metric)) for task, metric in shown}
+    table, drawn = stacked(tables, "task", "metric"), {key: tables[key] for key in shown[:MOST_TASKS]}
+    return ReportFigure(
+        id="information-after-tuning",
+        question="What do layers know of input, output and label, before and after?",
+        answer=[
+            text
+            for task, metric in drawn
+            for text in _known(of(means, task=task, metric=metric), task, INFORMATION[metric], models)
+        ],
+        panels=layer_panels(drawn, models, lambda key: f"{key[0]}: {INFORMATION[key[1]]}", **_NATS),
+        caption=f"{interval_note(table)} Lines: after tuning. Each panel has its own scale.{left_out(shown, 'panels')}",
+        how_to_read=[
+            "Across: layers, from the embeddings (0) on. Up: mutual information, in nats, of the cluster of a state "
+            "and the label, the token that is read, or the token to come. The dotted line is what shuffled labels or "
+            "tokens have.",
+            "Dash and dots in grey, untuned: the same model before tuning. Dashed grey: a model that was never "
+            "trained. Tuning that throws away what the task does not need lowers the line of the token that is read "
+            "and raises that of the label; it would be surprising if both rose.",
+        ],
+        method=INSIDE,
+        data=table,
+        tables=(LABEL_BY_LAYER.name,),
+        payload={"apart": True},
+    )
+
+
+def _known(means: pd.DataFrame, task: str, what: str, models: ShownModels) -> list[str]:
+    """How much tuning changed each line's information at the top layer."""
+    told = []
+    for one in models.present(means):
+        states = [of(means, series=one.key, state=state) for state in ("after", "before")]
+        at_top = [Samples.of(rows[rows["layer"] == rows["layer"].max()]) for rows in states]
+        if all(at_top):
+            told.append(f"{one.label} {_gained(*at_top, unit=' nats')} than before tuning")
+    return [f"Of {what} in {task}, the top layer knows: {'; '.join(told)}."] if told else []
+
+
+def _gained(after: Samples, before: Samples, unit: str = "") -> str:
+    """`0.20, 0.15 to 0.25 more`, or `less`."""
+    gain = (after - before).estimate()
+    size, more = (gain, "more") if gain.value >= 0 else (gain.negated(), "less")
+    return f"{gap_text(size)}{unit} {more}"
+
+
+def _curves(rows: pd.DataFrame) -> pd.DataFrame:
+    """Lines after tuning; the pretrained state, the untrained model and the majority class as controls."""
+    groups = {"after": "trained", "before": BEFORE, "untrained": "untrained"}
+    found = rows.assign(group=rows["state"].map(groups))[_COLUMNS]
+    base = rows.groupby("layer", as_index=False)["baseline"].mean().rename(columns={"baseline": "value"})
+    floor = base.assign(series="", group="baseline", low=base["value"], high=base["value"], seeds=0, count=0)
+    return pd.concat([found, floor.assign(shown=[number(value, 2) for value in base["value"]])], ignore_index=True)
+
+
+def _sentences(means: pd.DataFrame, task: str, models: ShownModels) -> list[str]:
+    """Each line's best layer after tuning, and the gain from tuning at the top layer."""
+    told = []
+    for one in models.present(means):
+        after, before = (of(means, series=one.key, state=state) for state in ("after", "before"))
+        top = int(after["layer"].max())
+        at_top = [Samples.of(rows[rows["layer"] == top]) for rows in (after, before)]
+        if not all(at_top):
+            continue
+        share = estimate_text(at_top[0].estimate().within(SHARE))
+        told.append(f"{one.label} {share} ({_gained(*at_top)} than before tuning; {_readable_from(after)})")
+    return [f"Of {task}, the top layer tells after tuning: {'; '.join(told)}."] if told else []
+
+
+def _readable_from(after: pd.DataFrame) -> str:
+    """The best layer, and the first layer with nine tenths of its margin over the majority class."""
+    means = after.groupby("layer")[["value", "baseline"]].mean()
+    above = means["value"] - means["baseline"]
+    if float(above.max()) <= 0:
+        return "no layer is better than the majority class"
+    first, best = min(above[above >= 0.9 * above.max()].index.tolist()), above.idxmax()
+    return f"best in layer {best}, nine tenths of that gain from layer {first} on"
+
+
+def probes_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """One panel per line, properties by layers, one set per task; None without probes before and after."""
+    own = most_examples(plain(frame))
+    own = own[own["trained"]]
+    means = averaged(own, ["task", "probe", "layer", "state"])
+    data = _differences(means)
+    if data.empty:
+        return None
+    tasks = tasks_of(data)
+    probes = list(dict.fromkeys(data["probe"].astype(str)))
+    rows = data.assign(
+        label=[task_label(name) for name in data["probe"].astype(str)],
+        set=data["task"].map(tasks.index),
+        text=[number(100 * value, 0) for value in data["value"]],
+    ).sort_values("layer", kind="stable")
+    series, most = models.present(data), float(data["value"].abs().max())
+    how = {"across": "layer", "labels": [task_label(name) for name in probes], "title": "layer (0 = embeddings)"}
+    how |= {"told": "change of accuracy", "strongest": most, "signed": True}
+    return ReportFigure(
+        id="probes-after-tuning",
+        question="What does the model forget about words, and what does it learn?",
+        answer=[_extremes(of(data, series=one.key), one.label) for one in series],
+        panels=square_panels(rows, series, **how),
+        caption=f"{bands(data, 'test words')} Numbers: points of accuracy after tuning less before; in blue what is "
+        "gained, in orange what is lost; all panels and tasks on one scale.",
+        how_to_read=[
+            "A row is a property of words, a column a layer. A linear probe is trained on the frozen states of that "
+            "layer before tuning and again after; the square is the difference. Choose the task above the picture.",
+            "The model before tuning is the control. It would be surprising if tuning taught properties that the task "
+            "does not need, or changed what the embeddings hold.",
+        ],
+        method=INSIDE,
+        data=data,
+        tables=(PROBES_AFTER_TUNING.name,),
+        **chosen_of(tasks),
+    )
+
+
+def _differences(means: pd.DataFrame) -> pd.DataFrame:
+    """After minus before, per seed, for each line, task, property and layer."""
+    rows = []
+    for keys, own in means.groupby(["series", "task", "probe", "layer"], sort=False):
+        after, before = (Samples.of(own[own["state"] == state]) for state in ("after", "before"))
+        if after and before:
+            found = (after - before).estimate()
+            named = dict(zip(("series", "task", "probe", "layer"), keys, strict=True))
+            rows.append({**named, **asdict(found), "shown": estimate_text(found)})
+    return pd.DataFrame(
+        rows, columns=["series", "task", "probe", "layer", "value", "low", "high", "seeds", "count", "shown"]
+    )
+
+
+def _extremes(data: pd.DataFrame, name: str) -> str:
+    """The largest loss and the largest gain among differences whose intervals exclude 0."""
+    lost, gained = data[data["high"] < 0], data[data["low"] > 0]
+    parts = []
+    for word, clear, order in (("loses most", lost, lost["value"]), ("gains most", gained, -gained["value"])):
+        if len(clear):
+            row = clear.loc[order.idxmin()]
+            size = str(row["shown"]).replace(" (", ", ").removesuffix(")")
+            place_text = f"of {task_label(str(row['probe']))} in layer {int(row['layer'])}"
+            parts.append(f"{word} {place_text} ({row['task']}: {size})")
+    told = f"{name} {' and '.join(parts)}" if parts else f"{name} clearly changes nothing"
+    return f"{told[:1].upper()}{told[1:]}; {len(lost) + len(gained)} of {len(data)} differences are clear of 0."

@@ -1,0 +1,219 @@
+"""Layers reset to their pretrained weights, jointly or one block at a time: what that costs and what it regains."""
+
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+
+from infoflow.report._figure import Panel, ReportFigure
+from infoflow.report._numbers import estimate_text, number
+from infoflow.report._samples import Samples
+from infoflow.report._series import Series
+from infoflow.report._shown_models import ShownModels
+from infoflow.report.forms._chart import amount, finished, tips
+from infoflow.report.forms._lines import LineKind, level, lines, looks_of
+from infoflow.report.forms._marks import Channel, Constant
+from infoflow.report.forms._names import names_above
+from infoflow.report.forms._span import span
+
+from ..measures import LAYER_SWAPS
+from ._methods import SWAPS
+from ._methods import SWAPS as METHOD
+from ._rows import averaged, bands, estimated, gap_text, most_examples, of, plain, tasks_of
+from ._squares import chosen_of, square_panels
+
+_HEIGHT = 220
+SIDES = (
+    LineKind(key="lower", label="lower blocks taken back", dash=(1, 0), shape="circle", mark="●"),
+    LineKind(key="upper", label="upper blocks taken back", dash=(6, 3), shape="triangle-up", mark="▲"),
+)
+QUANTITIES = {"score": "score of the task", "pretraining-loss": "pretraining loss (nats per token)"}
+_MOST = 8
+
+
+def swaps_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """Two panels per line; None if no layers were reset."""
+    own = most_examples(plain(frame))
+    own = own[own["trained"] & (own["rewound"] != "one")]
+    if own.empty:
+        return None
+    own = own.assign(depth=own.groupby(["series", "task"])["blocks"].transform("max"))
+    by = ["depth", "quantity", "rewound", "blocks"]
+    means = averaged(own, by)
+    data = estimated(means, by)
+    series = models.present(data)[:_MOST]
+    panels = [
+        Panel(spec=_chart(rows, one, axis), title=f"{_named(one.label, depth, data, one)}: {axis.split(' (')[0]}")
+        for one in series
+        for depth in depths_of(data, one)
+        for name, axis in QUANTITIES.items()
+        if len(rows := of(data, series=one.key, depth=depth, quantity=name))
+    ]
+    if not panels:
+        return None
+    return ReportFigure(
+        id="layer-swaps",
+        question="Where does the task sit, and where was pretraining forgotten?",
+        answer=[
+            text
+            for one in series
+            for depth in depths_of(data, one)
+            for text in _sentences(of(means, series=one.key, depth=depth), _named(one.label, depth, data, one))
+        ],
+        panels=panels,
+        caption=f"{bands(of(data, quantity='score'))} Means over tasks. Each panel has its own scale.",
+        how_to_read=[
+            "Across: how many blocks have again the weights from before tuning, from none to all. Up: what the task's "
+            "score is then, and what the loss of pretraining is. Circles: from the bottom, at 0 the embeddings alone; "
+            "triangles: from the top, at 0 nothing, or the norm above the blocks alone.",
+            "The dashed grey line is the model before tuning (of the score: under the tuned head). The line whose "
+            "score falls first lost what the task needs; the one whose loss falls first got back what was forgotten. "
+            "It would be surprising if the order did not matter.",
+        ],
+        method=METHOD,
+        data=data,
+        tables=(LAYER_SWAPS.name,),
+        findings=("adaptation:A-11",),
+        payload={"layout": "wide", "apart": True},
+    )
+
+
+def depths_of(data: pd.DataFrame, series: Series) -> list[int]:
+    """Number of blocks in a line's tuned models; generation tasks include the decoder's."""
+    return sorted({int(depth) for depth in of(data, series=series.key)["depth"]})
+
+
+def _named(label: str, depth: int, data: pd.DataFrame, series: Series) -> str:
+    return f"{label}, {depth} blocks" if len(depths_of(data, series)) > 1 else label
+
+
+def with_ends(rows: pd.DataFrame) -> pd.DataFrame:
+    """Extend both curves from no reset block, or only the parts outside the blocks, to all blocks."""
+    parts = []
+    for side in SIDES:
+        own = rows[rows["rewound"] == side.key]
+        ends = ["all"] if 0 in own["blocks"].tolist() else ["none", "all"]
+        parts += [part.assign(side=side.key) for part in (own, rows[rows["rewound"].isin(ends)])]
+    return pd.concat(parts).sort_values(["side", "blocks"])
+
+
+def _chart(rows: pd.DataFrame, series: Series, axis: str) -> dict[str, Any]:
+    drawn = with_ends(rows)
+    base = float(rows["baseline"].mean())
+    blocks = sorted(int(number) for number in drawn["blocks"].unique())
+    ends, scores = [-0.03 * max(blocks), 1.02 * max(blocks)], span(drawn[["low", "value", "high"]], base, margin=0.07)
+    x = amount("x", "blocks", "blocks taken back", ends, values=blocks, zero=None, format="d")
+    at = {"x": x, "y": amount("y", "value", axis, scores)}
+    names = [(one.mark, one.label, series.color) for one in SIDES] + [("– –", "model before tuning", "var(--control)")]
+    told = tips("side:N|taken back", "blocks:Q|blocks", "shown:N|value")
+    marks = lines(drawn, at, looks_of(SIDES, "side", series.color), touch=0, tooltip=told, light=_plain)
+    return finished([level(base, y=at["y"]), *marks, names_above(names)], _HEIGHT)
+
+
+def _plain(opacity: float = 1.0) -> Channel:
+    return Constant(opacity)
+
+
+def _sentences(means: pd.DataFrame, name: str) -> list[str]:
+    told = []
+    for quantity, words in (("pretraining-loss", "nats of pretraining loss"), ("score", "of score")):
+        rows = of(means, quantity=quantity)
+        none, all_of_them = (Samples.of(of(rows, rewound=side)) for side in ("none", "all"))
+        if none and all_of_them:
+            change = (none - all_of_them).estimate()
+            verb = "costs" if quantity == "pretraining-loss" else "is worth"
+            told.append(f"tuning {verb} {gap_text(change)} {words}")
+        gap = _gap(rows)
+        if gap and quantity == "pretraining-loss":
+            more = "more" if gap.estimate().value >= 0 else "less"
+            size = gap.estimate() if gap.estimate().value >= 0 else gap.estimate().negated()
+            told.append(f"upper blocks taken back regain {gap_text(size)} nats {more} than as many lower ones")
+    return [f"In {name}, {'; '.join(told)}."] if told else []
+
+
+def _gap(rows: pd.DataFrame) -> Samples | None:
+    """Effect of lower minus upper blocks beyond the parts outside the blocks: mean over shared numbers of blocks."""
+    sides = [of(rows, rewound=side) for side in ("lower", "upper")]
+    shared = set(sides[0]["blocks"]) & set(sides[1]["blocks"]) - {0}
+    embeddings, norm = (side[side["blocks"] == 0] for side in sides)
+    if not shared or embeddings.empty:
+        return None
+    lower, upper = (Samples.of(averaged(side[side["blocks"].isin(shared)], [])) for side in sides)
+    outside = Samples.of(embeddings) - Samples.of(of(rows, rewound="none") if norm.empty else norm)
+    return (lower - upper) - outside
+
+
+CHANGES = {"score": "change of the task's score", "pretraining-loss": "pretraining loss regained (nats per token)"}
+
+
+def single_figure(frame: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """One panel per line, tasks by blocks, one set each for score and loss; None if no single block was reset."""
+    own = most_examples(plain(frame))
+    own = own[own["trained"]]
+    if "layer" not in own or not bool((own["rewound"] == "one").any()):
+        return None
+    means = averaged(own, ["task", "quantity", "rewound", "layer"])
+    data = _changes(means)
+    if data.empty:
+        return None
+    kinds = [name for name in CHANGES if len(of(data, quantity=name))]
+    tasks, series = tasks_of(data), models.present(data)
+    most = data.groupby("quantity")["value"].agg(lambda values: values.abs().max() or 1.0)
+    rows = data.assign(
+        label=data["task"],
+        set=data["quantity"].map(kinds.index),
+        text=[number(value, 2) for value in data["value"]],
+        value=data["value"] / data["quantity"].map(most).astype(float),
+    ).sort_values("layer", kind="stable")
+    how = {"across": "layer", "labels": tasks, "title": "block", "told": "change", "strongest": 1.0, "signed": True}
+    return ReportFigure(
+        id="single-blocks",
+        question="Which single block does the task need, and which one forgot?",
+        answer=[_sentence(of(data, series=one.key), one.label) for one in series],
+        panels=square_panels(rows, series, **how),
+        caption=f"{bands(of(data, quantity='score'))} In blue what gets better when that block alone has its weights "
+        "from before tuning, in orange what gets worse; of score and of loss all panels are on one scale.",
+        how_to_read=[
+            "A row is a task, a column a block, an encoder's before its decoder's. All other blocks, the embeddings "
+            "and the task's head stay tuned. Choose score or pretraining loss above the picture.",
+            "A block without which the score falls learned what the others cannot do for it; one whose return lowers "
+            "the pretraining loss had forgotten most. It would be surprising if a single block undid all of tuning.",
+        ],
+        method=SWAPS,
+        data=data,
+        tables=(LAYER_SWAPS.name,),
+        **chosen_of([CHANGES[name] for name in kinds]),
+    )
+
+
+def _changes(means: pd.DataFrame) -> pd.DataFrame:
+    """Effect of resetting a single block, per seed: rise of the score, fall of the loss."""
+    keys = ["series", "task", "quantity"]
+    rows = []
+    for values, own in means.groupby(keys, sort=False):
+        named = dict(zip(keys, values, strict=True))
+        none, single = Samples.of(of(own, rewound="none")), of(own, rewound="one")
+        for layer, of_block in single.groupby("layer", sort=True):
+            change = Samples.of(of_block) - none
+            if change:
+                found = change.estimate() if named["quantity"] == "score" else change.estimate().negated()
+                rows.append({**named, "layer": layer, **asdict(found), "shown": estimate_text(found)})
+    return pd.DataFrame(rows)
+
+
+def _sentence(data: pd.DataFrame, name: str) -> str:
+    """The block whose reset costs the task most, and the one whose reset regains most; means over tasks."""
+    told = []
+    score, regained = (
+        {int(str(layer)): float(own["value"].mean()) for layer, own in of(data, quantity=name).groupby("layer")}
+        for name in CHANGES
+    )
+    least, most = (min(score, key=score.__getitem__, default=-1), max(regained, key=regained.__getitem__, default=-1))
+    if score and score[least] < 0:
+        told.append(f"block {least} taken back alone costs the task most ({number(-score[least], 2)})")
+    elif score:
+        told.append("no block taken back alone costs the task anything")
+    if regained and regained[most] > 0:
+        told.append(f"block {most} regains most of pretraining ({number(regained[most], 2)} nats)")
+    clear = len(data[(data["low"] > 0) | (data["high"] < 0)])
+    return f"In {name}, {', '.join(told)}; {clear} of {len(data)} changes are clear of 0."

@@ -1,0 +1,264 @@
+"""All measurements inside a model before and after tuning."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.flow import Failures, PassOptions
+from infoflow.foundation import UserError, as_written, current_display
+from infoflow.models import AbstractOwnModel, Model
+
+from ._body import began_as
+from ._inside_sizes import InsideSizes
+from ._label_by_layer import label_places, label_table, no_labels
+from ._layer_swaps import layer_swaps, no_pretraining_loss
+from ._one_progress import one_progress
+from ._probes_after_tuning import askable, probes_after_tuning
+from ._states import Places, States, read_states
+from ._tables import (
+    LABEL_BY_LAYER,
+    LAYER_SWAPS,
+    PROBES_AFTER_TUNING,
+    TASK_PRUNING,
+    TUNING_CHANGE,
+    TUNING_HEADS,
+    TUNING_WEIGHTS,
+)
+from ._task import AbstractTask, TaskData
+from ._task_part import TaskPart
+from ._task_pruning import task_pruning
+from ._tuning_change import change_table
+from ._tuning_heads import tuning_heads
+from ._tuning_weights import tuning_weights
+
+INSIDE_TABLES = {
+    schema.name: schema
+    for schema in (
+        TUNING_CHANGE,
+        TUNING_WEIGHTS,
+        TUNING_HEADS,
+        LABEL_BY_LAYER,
+        PROBES_AFTER_TUNING,
+        LAYER_SWAPS,
+        TASK_PRUNING,
+    )
+}
+"""The tables of `inside_view`, by name."""
+INSIDE = tuple(INSIDE_TABLES)
+"""Names of the tables of `inside_view`."""
+
+
+def inside_view(
+    before: Model,
+    after: Sequence[Model],
+    task: AbstractTask,
+    data: TaskData,
+    *,
+    untrained: Model | None = None,
+    pretraining: Corpus | None = None,
+    tagged: Corpus | None = None,
+    options: PassOptions | None = None,
+    sizes: InsideSizes | None = None,
+    seeds: Sequence[int] | None = None,
+    only: Sequence[str] | None = None,
+) -> dict[str, pd.DataFrame]:
+    """What tuning changed inside a model: the tables `INSIDE` by name, without the columns of `TUNED`.
+
+    A measure that does not apply to these models or this task is skipped with a note; a measure that fails is left out
+    with a warning and does not affect the others.
+
+    Args:
+        before: The pretrained model, with its language-model head if it has one.
+        after: Models tuned from it on one task, with several seeds.
+        task: The task that they were tuned on.
+        data: Its parts.
+        untrained: An untrained model with the same body.
+        pretraining: Text for the pretraining loss.
+        tagged: An annotated corpus, for probes of language.
+        options: Seed, maximum length, batch size, and the noise of the pretraining objective (`corruption`).
+        sizes: Amount of data for each measure.
+        seeds: Tuning seeds, for the table with one row per seed; default: 0, 1, ...
+        only: Names of the tables to make; default: all.
+
+    Raises:
+        UserError: There is no tuned model, one was not tuned from `before`, or `only` names an unknown table.
+    """
+    if unknown := [name for name in only or () if name not in INSIDE]:
+        raise UserError(f"only must name tables of the inside view: {', '.join(INSIDE)}. Got {as_written(unknown[0])}.")
+    if not after:
+        raise UserError("The inside view compares a model with those tuned from it. Got no tuned model.")
+    view = _View(
+        whole=before,
+        before=began_as(before, after),
+        after=tuple(after),
+        task=task,
+        data=data,
+        untrained=None if untrained is None else began_as(untrained, after),
+        pretraining=pretraining,
+        tagged=tagged,
+        options=options or PassOptions(),
+        sizes=sizes or InsideSizes(),
+        seeds=None if seeds is None else tuple(seeds),
+    )
+    if pretraining is not None and (reason := no_pretraining_loss(before, pretraining, view.options.corruption)):
+        current_display().note(f"What {before.name} forgets of its pretraining is not reported: {reason}.")
+    parts = [part for part in view.parts() if only is None or part.name in only]
+    failures, tables = Failures(before.name, keep_going=len(parts) > 1), {}
+    label = f"Comparing {before.name} before and after tuning"
+    with current_display().progress(label, len(parts), "measures") as progress, one_progress(progress):
+        for part in parts:
+            progress.advance(0, at=part.name)
+            if part.why_not:
+                current_display().note(f"{part.name} of {before.name} is skipped: {part.why_not}.")
+            else:
+                with failures.of(part):
+                    tables[part.name] = part.compute()
+            progress.advance(1)
+    return tables
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Part:
+    """One table."""
+
+    name: str
+    why_not: str | None
+    compute: Callable[[], pd.DataFrame]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _View:
+    """The inputs of the measures; states are computed once and shared."""
+
+    whole: Model
+    """The pretrained model with its head; `before` may be a part of it."""
+    before: Model
+    after: tuple[Model, ...]
+    task: AbstractTask
+    data: TaskData
+    untrained: Model | None
+    pretraining: Corpus | None
+    tagged: Corpus | None
+    options: PassOptions
+    sizes: InsideSizes
+    seeds: tuple[int, ...] | None
+
+    def parts(self) -> list[_Part]:
+        no_blocks = self._no_blocks
+        no_heads = no_blocks or self.before.anatomy.lacks()
+        asked = self.data.train if self.tagged is None else self.tagged
+        no_probe = None if askable(asked) else f"none of its probes applies to {asked.name}"
+        return [
+            _Part(name=TUNING_CHANGE.name, why_not=no_blocks, compute=self._change),
+            _Part(name=TUNING_WEIGHTS.name, why_not=None, compute=self._weights),
+            _Part(name=TUNING_HEADS.name, why_not=no_heads, compute=self._heads),
+            _Part(name=LABEL_BY_LAYER.name, why_not=no_blocks or no_labels(self.task), compute=self._labels),
+            _Part(name=PROBES_AFTER_TUNING.name, why_not=no_blocks or no_probe, compute=self._probes),
+            _Part(name=LAYER_SWAPS.name, why_not=no_blocks, compute=self._swaps),
+            _Part(name=TASK_PRUNING.name, why_not=no_heads, compute=self._pruning),
+        ]
+
+    @property
+    def _no_blocks(self) -> str | None:
+        """Why there are no layers to measure, or None."""
+        if isinstance(self.before.module, AbstractOwnModel):
+            return f"a {type(self.before.module).__name__} needs its own code"
+        layers = any(stack.layers for stack in self.before.anatomy.stacks)
+        return None if layers else self.before.anatomy.lacks()
+
+    @property
+    def _scored(self) -> int:
+        sizes = self.sizes
+        return min(sizes.scored, sizes.written) if self.task.shape == "generation" else sizes.scored
+
+    @cached_property
+    def _test(self) -> Places:
+        if self._label_places:
+            return self._label_places["test"]
+        return Places(TaskPart(self.task, self.data.test, self.before, self.options), self.sizes.words, tags=False)
+
+    @cached_property
+    def _label_places(self) -> dict[str, Places]:
+        if no_labels(self.task):
+            return {}
+        sizes = self.sizes
+        return label_places(self.task, self.data, self.before, self.options, sizes.label_texts, sizes.words)
+
+    @cached_property
+    def _test_states(self) -> dict[str, list[States]]:
+        """States of the model before and of each tuned model, on the test examples."""
+        return {
+            "before": [read_states(self.before, self._test)],
+            "after": [read_states(one, self._test) for one in self.after],
+        }
+
+    def _change(self) -> pd.DataFrame:
+        states = self._test_states
+        return change_table(self._test, states["before"][0], states["after"], self.sizes.items)
+
+    def _weights(self) -> pd.DataFrame:
+        return tuning_weights(self.before, self.after, self.seeds)
+
+    def _heads(self) -> pd.DataFrame:
+        return tuning_heads(
+            self.whole,
+            self.after,
+            self.task,
+            self.data.test,
+            self.options,
+            pretraining=self.pretraining,
+            texts=self.sizes.attention_texts,
+            costs_on=self.sizes.costs_on,
+            sentences=self.sizes.pretraining_sentences,
+        )
+
+    def _labels(self) -> pd.DataFrame:
+        places, known = self._label_places, self._test_states
+        models = {"before": [self.before], "after": list(self.after)}
+        states = {
+            name: [
+                {"test": known[name][place]} | {part: read_states(one, places[part]) for part in ("train", "dev")}
+                for place, one in enumerate(each)
+            ]
+            for name, each in models.items()
+        }
+        if self.untrained is not None:
+            states["untrained"] = [{part: read_states(self.untrained, places[part]) for part in places}]
+        return label_table(places, states, self.sizes.words)
+
+    def _probes(self) -> pd.DataFrame:
+        return probes_after_tuning(
+            self.before,
+            self.after,
+            self.data.train,
+            self.options,
+            tagged=self.tagged,
+            sentences=self.sizes.probe_sentences,
+        )
+
+    def _swaps(self) -> pd.DataFrame:
+        return layer_swaps(
+            self.whole,
+            self.after,
+            self.task,
+            self.data,
+            self.options,
+            pretraining=self.pretraining,
+            examples=self._scored,
+            sentences=self.sizes.pretraining_sentences,
+            points=self.sizes.swap_points,
+        )
+
+    def _pruning(self) -> pd.DataFrame:
+        return task_pruning(
+            self.after,
+            self.task,
+            self.data,
+            self.options,
+            draws=self.sizes.random_orders,
+            ranked_on=self.sizes.costs_on,
+            examples=self._scored,
+        )

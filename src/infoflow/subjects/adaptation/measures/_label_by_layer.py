@@ -1,0 +1,229 @@
+"""The layer in which a task's label can be read: before tuning, after it, and in an untrained model."""
+
+# N labelled text or word, S state, M model
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float32, Int
+
+from infoflow.corpus import Corpus
+from infoflow.flow import PassOptions
+from infoflow.foundation import NUM_BLOCKS, UserError, stream
+from infoflow.models import Model
+from infoflow.probing import LabelledRows, ProbeGrid, ProbeSettings, train_probes
+from infoflow.representations import corrected_information, discretize, estimate_information
+from infoflow.results import ratio_estimate
+
+from ._body import began_as
+from ._seeds import mean_estimate, without_tuned
+from ._states import Places, States, read_states
+from ._tables import LABEL_BY_LAYER
+from ._task import AbstractTask, TaskData
+from ._task_part import TaskPart
+
+READ = ("classification", "regression", "tagging")
+"""Shapes with labels that a probe can predict."""
+_CLUSTERS, _PER_CLUSTER = (2, 5, 10, 20, 50, 100), 25
+_TYPES = 200  # number of tokens for information about words: the most frequent ones
+_SHUFFLES = 3
+# Labelled texts are few: at the rate for words (1e-3) probes stop before learning anything from 60 texts.
+_PROBES = ProbeSettings(rate=1e-2, batch=160, epochs=20, patience=5)
+
+
+def label_by_layer(
+    before: Model,
+    after: Sequence[Model],
+    task: AbstractTask,
+    data: TaskData,
+    options: PassOptions | None = None,
+    *,
+    untrained: Model | None = None,
+    examples: int = 600,
+    words: int = 3000,
+) -> pd.DataFrame:
+    r"""The table `LABEL_BY_LAYER` without the columns of `TUNED`.
+
+    | metric | of | baseline |
+    |---|---|---|
+    | accuracy | a linear probe for the label, trained on `train`, stopped on `dev`, scored on `test` | majority class |
+    | information | the label and the cluster of the state, nats, on `dev` and `test` | shuffled labels |
+    | information about the input | a word's token and the cluster of its state, `test` | shuffled tokens |
+    | information about the output | the next token and that cluster; of causal models | shuffled tokens |
+
+    A probe reads the mean of a text's states over its text tokens; in a tagging task, the state of each labelled token.
+    A number (regression) becomes one of three classes, by the terciles of training. Information is the corrected
+    estimate of `MutualInformation`, with one cluster (k-means) per 25 states; compare only values from the same number
+    of states. After tuning, numbers are means over seeds. For the layer where the label becomes readable, see
+    `label_readable`.
+
+    Args:
+        before: The pretrained model.
+        after: The models tuned from it.
+        task: The task that they were tuned on.
+        data: Its parts.
+        options: Seed, maximum length, batch size.
+        untrained: An untrained model with the same body.
+        examples: At most this many texts of each part, chosen by hash.
+        words: Maximum number of words for the information about them, and of labelled words in each part.
+
+    Raises:
+        UserError: The task has no labels that a probe can predict, training has only one class, or the models have
+            different bodies.
+    """
+    if reason := no_labels(task):
+        raise UserError(f"Labels by layer: {reason}.")
+    start = began_as(before, after)
+    others = [] if untrained is None else [began_as(untrained, after)]
+    named = {"before": [start], "after": list(after), "untrained": others}
+    places = label_places(task, data, start, options or PassOptions(), examples, words)
+    states = {
+        name: [{part: read_states(one, places[part]) for part in places} for one in models]
+        for name, models in named.items()
+        if models
+    }
+    return label_table(places, states, words)
+
+
+def no_labels(task: AbstractTask) -> str | None:
+    """Why no probe can predict the task's labels, or None."""
+    if task.shape not in READ:
+        return f"{task.task} ({task.shape}) has no label of a text or a word"
+    return f"examples of {task.task} may have several labels" if getattr(task, "multi", False) else None
+
+
+def label_places(
+    task: AbstractTask, data: TaskData, model: Model, options: PassOptions, examples: int, words: int
+) -> dict[str, Places]:
+    """The positions to read in each part."""
+    tags = task.shape == "tagging"
+    corpora: dict[str, Corpus] = {"train": data.train, "dev": data.dev, "test": data.test}
+    return {
+        name: Places(TaskPart(task, corpus, model, options, most=examples), words, tags)
+        for name, corpus in corpora.items()
+    }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Asked:
+    """One part's labels, 0..C−1, their bootstrap blocks, and the states of the part that they belong to."""
+
+    labels: Int[np.ndarray, " N"]
+    blocks: Int[np.ndarray, " N"]
+    chosen: Int[np.ndarray, " N"]
+    tags: bool
+
+    def of(self, states: States) -> Float32[np.ndarray, "N S width"]:
+        return (states.labelled if self.tags else states.texts)[self.chosen]
+
+
+def label_table(
+    places: Mapping[str, Places], states: Mapping[str, Sequence[Mapping[str, States]]], words: int
+) -> pd.DataFrame:
+    """The table from states that were read before: by model (before, after, untrained) and seed, for each part."""
+    asked = _asked(places, words)
+    model = places["test"].part.model
+    stack = model.anatomy.reads.name
+    flat = [(name, each) for name, models in states.items() for each in models]
+    layers = flat[0][1]["test"].texts.shape[1]
+    accuracy = _accuracies(asked, [each for _, each in flat])
+    rows = []
+    for name in states:
+        members = [place for place, (other, _) in enumerate(flat) if other == name]
+        for layer in range(layers):
+            keys = {"stack": stack, "layer": layer, "state": name}
+            read = [accuracy[place * layers + layer] for place in members]
+            rows.append({**keys, "metric": "accuracy", **mean_estimate(read, scale="share")})
+            found = [_informations(asked, places["test"], flat[place][1], layer, stack) for place in members]
+            rows += [{**keys, "metric": metric, **mean_estimate([one[metric] for one in found])} for metric in found[0]]
+    schema = without_tuned(LABEL_BY_LAYER)
+    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+
+
+def _asked(places: Mapping[str, Places], most: int) -> dict[str, _Asked]:
+    labels = {name: each.labels for name, each in places.items()}
+    if places["train"].part.task.shape == "regression":
+        edges = np.quantile(labels["train"].astype(np.float64), [1 / 3, 2 / 3])
+        labels = {name: np.searchsorted(edges, of.astype(np.float64), side="right") for name, of in labels.items()}
+    found = {}
+    for name, each in places.items():
+        few = np.linspace(0, len(labels[name]) - 1, min(most, len(labels[name]))).round().astype(np.int64)
+        found[name] = _Asked(
+            labels=labels[name][few].astype(np.int64), blocks=each.label_blocks[few], chosen=few, tags=each.tags
+        )
+    if len(np.unique(found["train"].labels)) < 2:
+        raise UserError(
+            f"A probe needs at least two labels. All {len(found['train'].labels):,} training examples of "
+            f"{places['train'].part.task.task} that it reads have the same one: use more examples."
+        )
+    return found
+
+
+def _accuracies(asked: Mapping[str, _Asked], models: Sequence[Mapping[str, States]]) -> list[dict[str, Any]]:
+    """The estimate columns of a probe's accuracy, by model and layer; all train as one problem."""
+    inputs = {
+        part: np.concatenate([each.of(one[part]) for one in models], axis=1) for part, each in asked.items()
+    }  # fmt: skip
+    layers = inputs["train"].shape[1]
+    grid = ProbeGrid(
+        layer=np.arange(layers), seed=np.zeros(layers, dtype=np.int64), labels=np.zeros(layers, dtype=np.int64)
+    )
+    rows = {part: LabelledRows(rows=inputs[part], labels=each.labels[None]) for part, each in asked.items()}
+    classes = 1 + max(int(each.labels.max()) for each in asked.values())
+    said = train_probes(rows["train"], rows["dev"], grid, np.array([classes]), _PROBES).predict(inputs["test"])
+    wanted, blocks = asked["test"].labels, asked["test"].blocks
+    majority = np.bincount(asked["train"].labels).argmax()
+    count = np.bincount(blocks, minlength=NUM_BLOCKS).astype(np.float64)
+    return [
+        ratio_estimate(
+            np.bincount(blocks, weights=row == wanted, minlength=NUM_BLOCKS),
+            count,
+            float((wanted == majority).mean()),
+            scale="share",
+        )
+        for row in said
+    ]
+
+
+def _informations(
+    asked: Mapping[str, _Asked], test: Places, states: Mapping[str, States], layer: int, stack: str
+) -> dict[str, dict[str, Any]]:
+    """The estimate columns of the information in one layer, by metric."""
+    held_out = [asked["dev"], asked["test"]]
+    rows = np.concatenate(
+        [each.of(states[part])[:, layer] for part, each in zip(("dev", "test"), held_out, strict=True)]
+    )
+    labels, blocks = (np.concatenate([getattr(each, name) for each in held_out]) for name in ("labels", "blocks"))
+    found = {"information": _information(rows, labels, blocks)}
+    words = states["test"].words[stack][:, layer]
+    sides = {"information about the input": test.tokens[stack]}
+    if test.part.model.anatomy.reads.causal:
+        sides["information about the output"] = test.following[stack]
+    for metric, tokens in sides.items():
+        kept = _frequent(tokens)
+        if len(kept) >= _CLUSTERS[0] * _PER_CLUSTER:
+            _, of = np.unique(tokens[kept], return_inverse=True)
+            found[metric] = _information(words[kept], of, test.blocks[stack][kept])
+    return found
+
+
+def _frequent(tokens: Int[np.ndarray, " word"]) -> Int[np.ndarray, " kept"]:
+    """Indices of the most frequent tokens; −1 is none."""
+    types, counts = np.unique(tokens[tokens >= 0], return_counts=True)
+    common = types[np.argsort(-counts, kind="stable")[:_TYPES]]
+    return np.flatnonzero(np.isin(tokens, common))
+
+
+def _information(
+    rows: Float32[np.ndarray, "N width"], labels: Int[np.ndarray, " N"], blocks: Int[np.ndarray, " N"]
+) -> dict[str, Any]:
+    """The estimate columns of the information between states' clusters and labels."""
+    clusters = max([each for each in _CLUSTERS if each * _PER_CLUSTER <= len(rows)], default=_CLUSTERS[0])
+    of_state = discretize(rows, min(clusters, len(rows))).numpy()
+    found = estimate_information(of_state, labels, blocks)
+    random = stream("label-information")
+    shuffled = [corrected_information(of_state, random.permutation(labels), blocks) for _ in range(_SHUFFLES)]
+    return found.columns(float(np.mean(shuffled)), len(labels))

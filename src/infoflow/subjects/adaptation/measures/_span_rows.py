@@ -1,0 +1,249 @@
+"""Questions with windows of their passages as token ids: `ExampleRows` of a span task."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from infoflow.corpus import Corpus, Sentence
+from infoflow.foundation import UserError, current_display, digest
+from infoflow.objectives import Example
+
+from ._answer_places import NOWHERE, AnswerCharacters, first_place
+from ._task_rows import SEGMENTS
+
+UNCOVERED = "answer that no token covers"
+CUT = "answer longer than a window"
+LEFT_OUT = -1
+"""The start and end of a window without a target, because its answer cannot be marked."""
+
+_FEWEST = 8  # minimum number of passage tokens in a window
+
+
+class WindowSize(NamedTuple):
+    """Sizes for cutting passages, in tokens."""
+
+    max_length: int
+    """Total length of question, window and special tokens."""
+    doc_stride: int
+    query_length: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Window:
+    """A question with a part of its passage."""
+
+    example: int
+    """Row of the corpus."""
+    input_ids: np.ndarray
+    """int64 (token,)."""
+    segments: np.ndarray
+    """int64 (token,): 1 for tokens that the tokenizer assigns to the passage; all 0 if it has no segments."""
+    offsets: np.ndarray
+    """int64 (token, 2): characters of the passage that a token covers, (-1, -1) outside of the passage."""
+    best: np.ndarray
+    """Bool (token,): passage tokens that have more context in this window than in any other."""
+    null: int
+    """Position that represents "no answer": [CLS], or the first position."""
+    start: int
+    """Position of the answer's first token; `null` if the window lacks it; LEFT_OUT."""
+    end: int
+    """Position of its last token."""
+
+
+@final
+class SpanRows:
+    """The windows of every question of a corpus; window i belongs to corpus row `examples[i]`.
+
+    A window begins every `doc_stride` tokens of the passage, or every half of its length if that is less, so that
+    windows overlap and together cover every token. The question is cut to its first `query_length` tokens.
+    """
+
+    def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, size: WindowSize) -> None:
+        """
+        Raises:
+            UserError: The corpus has no questions, a window has no room, the tokenizer does not give the characters of
+                its tokens, or no answer can be marked.
+        """
+        corpus.require("question", "answers")
+        if not tokenizer.is_fast:
+            raise UserError(
+                "A span task needs a tokenizer that reports the characters of each token, one with a "
+                f"tokenizer.json. Got a {type(tokenizer).__name__}.\nLoad the model's fast tokenizer."
+            )
+        unmarked: Counter[str] = Counter()
+        self.windows: tuple[Window, ...] = tuple(_windows(corpus, tokenizer, size, unmarked))
+        self.left_out: Mapping[str, int] = dict(unmarked)
+        """Number of questions whose windows have no target, by reason."""
+        self.num_within = _num_within(self.windows, corpus)
+        """Number of questions whose answer begins or ends within a token ("9%" in 19%): the whole tokens are marked."""
+        _tell(corpus, unmarked, self.num_within)
+        self.examples = np.array([window.example for window in self.windows], dtype=np.int64)
+        self.sentence_ids: np.ndarray = corpus.ids[self.examples]
+        self.lengths: np.ndarray = np.array([len(window.input_ids) for window in self.windows], dtype=np.int64)
+        self.digest = _digest(self.windows)
+
+    def row(self, index: int) -> np.ndarray:
+        """Token ids of a window, special tokens included."""
+        return self.windows[index].input_ids
+
+    def example(self, index: int) -> Example:
+        """One text; labels: `token_type_ids` of its tokens, `start` and `end` of the answer."""
+        window = self.windows[index]
+        labels = {SEGMENTS: window.segments, "start": np.array(window.start), "end": np.array(window.end)}
+        return Example(texts=(window.input_ids,), labels=labels)
+
+
+def _windows(
+    corpus: Corpus, tokenizer: PreTrainedTokenizerBase, size: WindowSize, unmarked: Counter[str]
+) -> Iterator[Window]:
+    tokenizer = copy(tokenizer)
+    tokenizer.truncation_side = "right"  # the overflow goes into the next window
+    for row, sentence in enumerate(corpus):
+        question, room = _asked(str(sentence.question), tokenizer, size)
+        step = min(size.doc_stride, max(room // 2, 1))
+        found: Any = tokenizer(
+            question,
+            sentence.text,
+            truncation="only_second",
+            max_length=size.max_length,
+            stride=room - step,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+            return_token_type_ids=True,
+            # A passage may contain "[SEP]" as text: it must not become the control token.
+            split_special_tokens=True,
+        )
+        cuts = [_window(found, index, tokenizer.cls_token_id) for index in range(len(found["input_ids"]))]
+        best = _most_context([cut["offsets"] for cut in cuts], step)
+        spans, reason = _marked(sentence, cuts)
+        if reason:
+            unmarked[reason] += 1
+        for cut, seen, (start, end) in zip(cuts, best, spans, strict=True):
+            yield Window(example=row, best=seen, start=start, end=end, **cut)
+
+
+def _asked(question: str, tokenizer: Any, size: WindowSize) -> tuple[str, int]:
+    """The truncated question, and the number of passage tokens that fit into a window."""
+    options: dict[str, Any] = {"add_special_tokens": False, "truncation": True, "max_length": size.query_length}
+    options |= {"split_special_tokens": True}
+    ends = [end for _, end in tokenizer(question, return_offsets_mapping=True, **options)["offset_mapping"]]
+    question = question[: max(ends, default=0)]
+    beside = len(tokenizer(question, **options)["input_ids"]) + tokenizer.num_special_tokens_to_add(pair=True)
+    if size.max_length - beside < _FEWEST:
+        raise UserError(
+            f"A window needs room for at least {_FEWEST} passage tokens in addition to a question of {beside} tokens, "
+            f"special ones included. Got max_length {size.max_length}.\n"
+            f"Raise it, or lower query_length (now {size.query_length})."
+        )
+    return question, size.max_length - beside
+
+
+def _window(found: Any, index: int, cls: int | None) -> dict[str, Any]:
+    ids = np.array(found["input_ids"][index], dtype=np.int64)
+    of_passage = np.array([side == 1 for side in found.sequence_ids(index)])
+    offsets = np.array(found["offset_mapping"][index], dtype=np.int64)
+    offsets[~of_passage] = -1
+    places = np.flatnonzero(ids == cls) if cls is not None else np.empty(0)
+    null = int(places[0]) if len(places) else 0
+    types = np.array(found[SEGMENTS][index], dtype=np.int64)
+    return {"input_ids": ids, "segments": types, "offsets": offsets, "null": null}
+
+
+def _most_context(offsets: list[np.ndarray], step: int) -> list[np.ndarray]:
+    """Passage tokens of each window that have more context there than in other windows, bool (token,).
+
+    A token's context is the smaller of its distances to both ends of the window, plus a hundredth of the window's
+    length; the first window wins ties. Window i begins at token i · `step` of the passage.
+    """
+    inside = [each[:, 0] >= 0 for each in offsets]
+    counts = [int(each.sum()) for each in inside]
+    context = np.full((len(offsets), step * (len(offsets) - 1) + counts[-1]), -1.0)
+    for index, count in enumerate(counts):
+        ranks = np.arange(count)
+        context[index, index * step : index * step + count] = np.minimum(ranks, ranks[::-1]) + 0.01 * count
+    first = context.argmax(axis=0)
+    best = []
+    for index, (seen, count) in enumerate(zip(inside, counts, strict=True)):
+        chosen = np.zeros(len(seen), dtype=bool)
+        chosen[seen] = first[index * step : index * step + count] == index
+        best.append(chosen)
+    return best
+
+
+def _marked(sentence: Sentence, cuts: list[dict[str, Any]]) -> tuple[list[tuple[int, int]], str]:
+    """Start and end of the answer in each window, and why it cannot be marked ("" if it can)."""
+    nulls = [(cut["null"], cut["null"]) for cut in cuts]
+    if not sentence.answers:
+        return nulls, ""
+    nothing = [(LEFT_OUT, LEFT_OUT)] * len(cuts)
+    place = first_place(sentence)
+    if place is None:
+        return nothing, NOWHERE
+    inside = [_inside(cut["offsets"], place) for cut in cuts]
+    if not any(len(each) for each in inside):
+        return nothing, UNCOVERED
+    first, end = _covered(inside, cuts)
+    spans = [_whole(cut["offsets"], each, first, end) for cut, each in zip(cuts, inside, strict=True)]
+    if not any(spans):
+        return nothing, CUT
+    return [span or null for span, null in zip(spans, nulls, strict=True)], ""
+
+
+def _inside(offsets: np.ndarray, place: AnswerCharacters) -> np.ndarray:
+    """Positions of the tokens that overlap the answer."""
+    return np.flatnonzero((offsets[:, 0] < place.end) & (offsets[:, 1] > place.start) & (offsets[:, 0] >= 0))
+
+
+def _covered(inside: list[np.ndarray], cuts: list[dict[str, Any]]) -> tuple[int, int]:
+    """First and last character covered by tokens of the answer, over all windows."""
+    spans = [cut["offsets"][each] for cut, each in zip(cuts, inside, strict=True) if len(each)]
+    return min(int(span[:, 0].min()) for span in spans), max(int(span[:, 1].max()) for span in spans)
+
+
+def _whole(offsets: np.ndarray, inside: np.ndarray, first: int, end: int) -> tuple[int, int] | None:
+    """Start and end of the answer in a window; None if it lacks some of its tokens."""
+    if len(inside) == 0 or offsets[inside[0], 0] != first or offsets[inside[-1], 1] != end:
+        return None
+    return int(inside[0]), int(inside[-1])
+
+
+def _num_within(windows: Sequence[Window], corpus: Corpus) -> int:
+    """Number of questions whose answer starts or ends next to a letter or digit of its first or last token."""
+    marked = {window.example: window for window in windows if window.start not in (window.null, LEFT_OUT)}
+    count = 0
+    for row, sentence in enumerate(corpus):
+        place = first_place(sentence) if row in marked else None
+        if place is not None:
+            window = marked[row]
+            first, end = int(window.offsets[window.start, 0]), int(window.offsets[window.end, 1])
+            beside = sentence.text[first : place.start] + sentence.text[place.end : end]
+            count += any(sign.isalnum() for sign in beside)
+    return count
+
+
+def _tell(corpus: Corpus, unmarked: Counter[str], num_within: int) -> None:
+    if num_within:
+        current_display().note(f"{corpus.name}: {num_within} answers end within a token, which is included.")
+    for reason, count in unmarked.items():
+        current_display().note(f"{corpus.name}: {count} questions are not trained on: {reason}.")
+    if unmarked.total() == len(corpus):
+        reason, _ = unmarked.most_common(1)[0]
+        raise UserError(
+            f"A span task needs answers that consist of passage tokens. In {corpus.name} none of {len(corpus):,} "
+            f"questions has one ({reason}).\nCheck the passages and the answers, or raise the length of a window."
+        )
+
+
+def _digest(windows: tuple[Window, ...]) -> str:
+    hashed = hashlib.sha256()
+    for window in windows:
+        hashed.update(window.input_ids.tobytes())
+        hashed.update(window.segments.tobytes())
+        hashed.update(np.array([window.start, window.end], dtype=np.int64).tobytes())
+    return digest(["span windows", hashed.hexdigest()])

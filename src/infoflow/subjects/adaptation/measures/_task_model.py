@@ -1,0 +1,216 @@
+"""A pretrained body with a fresh head for a task."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import BertConfig, EncoderDecoderModel, PreTrainedModel
+from transformers.utils import logging
+
+from infoflow.foundation import UserError, current_display, hash64
+from infoflow.models import CausalBertConfig, Model, PlainBertConfig
+
+from ._task import AbstractTask
+
+_READS_THE_START = ("AutoModelForSequenceClassification", "AutoModelForMultipleChoice")
+"""Heads that BERT-like models put on the first token, which sees no other token in a causal model."""
+_HEADS = (*_READS_THE_START, "AutoModelForTokenClassification", "AutoModelForQuestionAnswering")
+_PROBLEMS = {
+    ("classification", False): "single_label_classification",
+    ("classification", True): "multi_label_classification",
+}
+_TWO_NUMBERS = {0: "LABEL_0", 1: "LABEL_1"}
+"""The default output name in transformers without classes: start and end of a span."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class FreshModel:
+    """A model for a task before tuning."""
+
+    module: PreTrainedModel
+    fresh: frozenset[str]
+    """Parameters that the pretrained body lacks: those of the head, and of a missing pooler."""
+    replaced: bool = False
+    """Whether the pretrained model has a head for texts, tags, choices or spans, which is dropped."""
+
+    @property
+    def head(self) -> frozenset[str]:
+        """Everything above the body's last states: all fresh parameters, and a pretrained pooler."""
+        poolers = {name for name, _ in self.module.named_parameters() if _of_pooler(name)} if self.fresh else set()
+        return self.fresh | poolers
+
+
+def task_model(model: Model, task: AbstractTask, seed: int = 0) -> PreTrainedModel:
+    """The body of `model` under a freshly initialised head for `task`, of transformers' class `task.head`.
+
+    The body is exactly the pretrained one; the head depends only on `seed`. Pretrained heads (for words, or for the
+    labels of another task) are dropped; a missing pooler is initialised. Notes report this. For understanding tasks,
+    only the encoder of a two-model sequence-to-sequence model (`EncoderDecoderModel`) is used; for generation, the
+    whole model with its pretrained head. A causal BERT predicts the class at its last token.
+
+    Raises:
+        UserError: The family has no such head, or its configuration does not match its weights.
+    """
+    built = fresh_model(model, task, seed)
+    tell_of_fresh(built, model, task)
+    return built.module
+
+
+def tell_of_fresh(built: FreshModel, model: Model, task: AbstractTask) -> None:
+    """Note that a pooler is initialised at random, and that an existing head is not used."""
+    if built.replaced:
+        kind = type(model.module).__name__
+        current_display().note(
+            f"{model.name} is a {kind}: its head{_outputs(model.module)} is dropped, and the head for {task.task}"
+            f"{_outputs(built.module)} starts with random weights. Tuning always replaces the head."
+        )
+    if any(map(_of_pooler, built.fresh)):
+        current_display().note(
+            f"{model.name} has no pooler: it starts with random weights, like the head for {task.task}."
+        )
+
+
+def _outputs(module: PreTrainedModel) -> str:
+    """The number of labels of a model's head; nothing for spans or choices."""
+    labels = type(module).__name__.endswith(("ForSequenceClassification", "ForTokenClassification"))
+    return f" of {module.config.num_labels} outputs" if labels else ""
+
+
+def _of_pooler(name: str) -> bool:
+    return "pooler" in name.split(".")
+
+
+def fresh_model(model: Model, task: AbstractTask, seed: int) -> FreshModel:
+    """As `task_model`, with the names of the fresh parameters."""
+    if task.shape == "generation":
+        return FreshModel(module=_writer(model, task), fresh=frozenset())
+    source = model.module
+    if isinstance(source, EncoderDecoderModel):
+        source = source.encoder
+    config = _config(model, source, task)
+    family = _family(model, config, task)
+    module, fresh = _built(family, config, source, seed, model.name)
+    return FreshModel(module=module, fresh=fresh, replaced=isinstance(source, _heads(type(source.config))))
+
+
+def _writer(model: Model, task: AbstractTask) -> PreTrainedModel:
+    """A copy of a model that writes text."""
+    if model.task not in ("seq2seq", "causal-lm"):
+        raise UserError(
+            f"{model.name} ({type(model.module).__name__}) writes no text, so it cannot be tuned for {task.task}. "
+            "Use a model with a decoder: T5, BART, a translation model, GPT-2."
+        )
+    module = copy.deepcopy(model.module).float()
+    for parameter in module.parameters():
+        parameter.requires_grad_(True)
+    return module
+
+
+def _config(model: Model, source: PreTrainedModel, task: AbstractTask) -> Any:
+    config: Any = copy.deepcopy(source.config)
+    if isinstance(config, PlainBertConfig):  # its body is BERT's, and its head is dropped
+        config = BertConfig.from_dict(config.to_dict() | {"model_type": BertConfig.model_type})
+    if _is_causal_bert(config) and task.head in _READS_THE_START:
+        config = CausalBertConfig.from_dict(config.to_dict() | {"model_type": CausalBertConfig.model_type})
+    config.pad_token_id = padding_id(model)  # GPT-2 uses it to find a text's last token
+    if task.shape == "regression":
+        config.num_labels, config.problem_type = 1, "regression"
+        return config
+    config.id2label = dict(enumerate(task.labels)) if task.labels else dict(_TWO_NUMBERS)
+    config.label2id = {label: index for index, label in config.id2label.items()}
+    config.problem_type = _PROBLEMS.get((task.shape, getattr(task, "multi", False)))
+    return config
+
+
+def padding_id(model: Model) -> int:
+    """The token for padding: the tokenizer's, the model's, or else the end of text."""
+    tokenizer, config = model.tokenizer, model.module.config
+    candidates = (
+        getattr(tokenizer, "pad_token_id", None),
+        getattr(config, "pad_token_id", None),
+        getattr(tokenizer, "eos_token_id", None),
+        getattr(config, "eos_token_id", None),
+    )
+    return next((token for token in candidates if isinstance(token, int) and token >= 0), model.pad_token_id)
+
+
+def _is_causal_bert(config: Any) -> bool:
+    return config.model_type == "bert" and config.is_decoder
+
+
+def _family(model: Model, config: Any, task: AbstractTask) -> Any:
+    families = getattr(transformers, task.head)._model_mapping
+    if type(config) not in families:
+        raise UserError(
+            f"{model.name} ({config.model_type}) has no head for {task.task}: transformers has no {task.head} of its "
+            f"family. Tune it for a task of another shape than {task.shape}, or tune another model."
+        )
+    if getattr(config, "is_decoder", False) and not _may_be_causal(config, task):
+        raise UserError(
+            f"{model.name} does not attend to later tokens, and {config.model_type} classifies a text by its first "
+            "one. Tune it for tagging, or tune a causal BERT or GPT-2, which use the last one."
+        )
+    family = families[type(config)]
+    return family[0] if isinstance(family, tuple | list) else family
+
+
+def _may_be_causal(config: Any, task: AbstractTask) -> bool:
+    return task.head not in _READS_THE_START or isinstance(config, CausalBertConfig)
+
+
+def _heads(config: type) -> tuple[type, ...]:
+    """The model classes with a task head, in the family with these configurations."""
+    found = (getattr(transformers, name)._model_mapping.get(config, ()) for name in _HEADS)
+    return tuple(one for each in found for one in (each if isinstance(each, tuple | list) else (each,)))
+
+
+def _built(
+    family: Any, config: Any, source: PreTrainedModel, seed: int, name: str
+) -> tuple[PreTrainedModel, frozenset[str]]:
+    body = f"{source.base_model_prefix}." if source.base_model is not source else ""
+    weights = {key: one.detach().clone() for key, one in source.state_dict().items() if key.startswith(body)}
+    if body and source.base_model_prefix != family.base_model_prefix:
+        weights = _renamed(weights, source.base_model_prefix, family.base_model_prefix)
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(hash64("task-head", seed) % 2**63)
+            module, report = family.from_pretrained(
+                None, config=config, state_dict=weights, dtype=torch.float32, output_loading_info=True
+            )
+    except RuntimeError as error:  # shapes
+        raise _misfit(name, str(error).partition("\n")[0]) from error
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+    module.config.name_or_path = ""
+    fresh = frozenset(report["missing_keys"])
+    _check_body(module, fresh, name)
+    return module, fresh
+
+
+def _renamed(weights: Mapping[str, Tensor], before: str, after: str) -> dict[str, Tensor]:
+    start = f"{before}."
+    return {f"{after}.{key.removeprefix(start)}" if key.startswith(start) else key: w for key, w in weights.items()}
+
+
+def _check_body(module: PreTrainedModel, fresh: frozenset[str], name: str) -> None:
+    """Check that everything in the body but a pooler was pretrained."""
+    start = f"{module.base_model_prefix}."
+    if lost := sorted(key for key in fresh if key.startswith(start) and not _of_pooler(key)):
+        raise _misfit(name, f"{lost[0]} is missing")
+
+
+def _misfit(name: str, reason: str) -> UserError:
+    return UserError(
+        f"The weights of {name} do not fit its configuration ({reason}), so no head can be added to "
+        "its body. Tune a model as save_pretrained wrote it; prune heads after tuning."
+    )

@@ -1,0 +1,206 @@
+"""The examples of a task's part as token ids, in memory: labelled sets are small."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+from transformers import PreTrainedTokenizerBase
+
+from infoflow.foundation import UserError, current_display, digest
+from infoflow.objectives import Example
+
+SEGMENTS, LABELS = "token_type_ids", "labels"
+"""Keys of `Example.labels`: the text of a pair that each token belongs to; the target."""
+_AT_ONCE = 1024  # texts per call of the tokenizer
+
+
+class Tokens(NamedTuple):
+    """One text or pair of texts, special tokens included."""
+
+    ids: list[int]
+    segments: list[int] | None
+    """For a pair, 0 for the first text's tokens and 1 for the second's.
+
+    None for a single text, or if the tokenizer separates the texts only by its marks.
+    """
+    cut: bool
+
+
+class TaskRows:
+    """Examples of a part as `ExampleRows`: tokens and targets."""
+
+    def __init__(
+        self, tokens: Sequence[Tokens], ids: Int[np.ndarray, " example"], **asked: Sequence[np.ndarray] | np.ndarray
+    ) -> None:
+        """
+        Args:
+            tokens: Tokens of each example.
+            ids: The number of each example, `Corpus.ids`.
+            asked: Targets of each example, by their name in a batch: arrays without axes, or one per token.
+        """
+        self._tokens, self._asked = tokens, asked
+        self.sentence_ids: np.ndarray = ids
+        self.lengths: np.ndarray = np.array([len(one.ids) for one in tokens], dtype=np.int64)
+        self.num_cut = sum(one.cut for one in tokens)
+        """Number of examples that were truncated."""
+        self.digest = _digest(tokens, asked)
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def row(self, index: int) -> np.ndarray:
+        """Token ids of an example, special tokens included."""
+        return np.array(self._tokens[index].ids, dtype=np.int64)
+
+    def example(self, index: int) -> Example:
+        """One text: both texts of a pair, with the segment of each token."""
+        segments = self._tokens[index].segments
+        more = {} if segments is None else {SEGMENTS: np.array(segments, dtype=np.int64)}
+        asked = {name: np.asarray(values[index]) for name, values in self._asked.items()}
+        return Example(texts=(self.row(index),), labels={**asked, **more})
+
+
+def read_texts(
+    tokenizer: PreTrainedTokenizerBase,
+    first: Iterable[str],
+    second: Iterable[str] | None,
+    max_length: int,
+    keep_second: bool = False,
+) -> list[Tokens]:
+    """Token ids of texts or pairs, with a note of how many were truncated.
+
+    The longer text of a pair is cut first, or, with `keep_second`, the first as far as possible.
+
+    A tokenizer that joins a pair without a separator (GPT-2's) gets its separator token, else its end of text, there.
+
+    Raises:
+        UserError: There is no room for a text token.
+    """
+    limit = min(max_length, int(min(tokenizer.model_max_length, 10**9)))
+    reader = _Reader(tokenizer, limit, pairs=second is not None, keep_second=keep_second)
+    rows = zip(first, strict=False) if second is None else zip(first, second, strict=True)
+    found: list[Tokens] = []
+    while part := list(islice(rows, _AT_ONCE)):
+        found += reader.read(*map(list, zip(*part, strict=True)))
+    if blank := sum(not one.ids for one in found):
+        raise UserError(
+            f"Every text must have a token that the tokenizer knows. {blank:,} of {len(found):,} texts have none.\n"
+            "Leave those examples out, or use a tokenizer of their script."
+        )
+    if cut := sum(one.cut for one in found):
+        current_display().note(f"Texts of the task truncated at {limit} tokens: {cut:,} of {len(found):,}.")
+    return found
+
+
+class _Reader:
+    """Calls the tokenizer so that no text can produce a control token."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, limit: int, pairs: bool, keep_second: bool) -> None:
+        self._tokenizer, self._limit, self._pairs, self._keep_second = tokenizer, limit, pairs, keep_second
+        specials = tokenizer.num_special_tokens_to_add(pair=pairs)
+        self._mark = _separator(tokenizer) if pairs and specials == 0 else None
+        self._room = limit - specials - (self._mark is not None)
+        least = specials + (2 if pairs else 1) + (self._mark is not None)
+        if limit < least:
+            raise UserError(
+                f"max_length must be at least {least}: of {'both texts of a pair' if pairs else 'a text'} a token must "
+                f"fit beside {specials} special ones. Got {limit}. Raise it."
+            )
+
+    def read(self, first: list[str], second: list[str] | None = None) -> list[Tokens]:
+        if second is not None and self._mark is not None:
+            return self._joined(first, second, self._mark)
+        if second is not None and self._keep_second:
+            return self._second_kept(first, second)
+        return self._cut(first, second, "longest_first")
+
+    def _cut(self, first: list[str], second: list[str] | None, way: str) -> list[Tokens]:
+        encoded = self._encode(first, second, truncation=way, max_length=self._limit)
+        full = self._lengths(first, second, encoded)
+        segments = encoded[SEGMENTS] if self._pairs else [[]] * len(full)
+        return [
+            Tokens(ids=ids, segments=kinds if any(kinds) else None, cut=len(ids) < whole)
+            for ids, kinds, whole in zip(encoded["input_ids"], segments, full, strict=True)
+        ]
+
+    def _second_kept(self, first: list[str], second: list[str]) -> list[Tokens]:
+        """Cuts the first text down to one token, then both."""
+        bare = self._encode(second, None, add_special_tokens=False)["input_ids"]
+        fits = np.array([len(ids) < self._room for ids in bare])
+        found: dict[int, Tokens] = {}
+        for way, rows in (("only_first", np.flatnonzero(fits)), ("longest_first", np.flatnonzero(~fits))):
+            if len(rows):
+                chosen = self._cut([first[row] for row in rows], [second[row] for row in rows], way)
+                found |= dict(zip(rows.tolist(), chosen, strict=True))
+        return [found[row] for row in range(len(first))]
+
+    def _lengths(self, first: list[str], second: list[str] | None, encoded: Any) -> list[int]:
+        """Number of tokens of each example before truncation: those at the limit are tokenized again."""
+        lengths = [len(ids) for ids in encoded["input_ids"]]
+        full = [row for row, length in enumerate(lengths) if length >= self._limit]
+        if full:
+            again = self._encode([first[row] for row in full], second and [second[row] for row in full])
+            for row, ids in zip(full, again["input_ids"], strict=True):
+                lengths[row] = len(ids)
+        return lengths
+
+    def _encode(self, first: list[str], second: list[str] | None, **cut: Any) -> Any:
+        return self._tokenizer(
+            first,
+            second,
+            # A corpus may contain "[SEP]" as text: it must not become the control token.
+            split_special_tokens=True,
+            return_attention_mask=False,
+            return_token_type_ids=self._pairs,
+            verbose=False,  # no warnings about texts beyond the maximum length
+            **cut,
+        )
+
+    def _joined(self, first: list[str], second: list[str], mark: int) -> list[Tokens]:
+        sides = [self._encode(texts, None)["input_ids"] for texts in (first, second)]
+        found = []
+        for left, right in zip(*sides, strict=True):
+            kept = shares((len(left), len(right)), self._room, self._keep_second)
+            cut = sum(kept) < len(left) + len(right)
+            found.append(Tokens(ids=[*left[: kept[0]], mark, *right[: kept[1]]], segments=None, cut=cut))
+        return found
+
+
+def shares(lengths: tuple[int, int], room: int, keep_second: bool = False) -> tuple[int, int]:
+    """Tokens that two texts keep in a total of `room`: the longer one is cut first, or the first as far as possible.
+
+    >>> shares((9, 3), 8), shares((9, 9), 8), shares((2, 3), 8), shares((9, 7), 8, keep_second=True)
+    ((5, 3), (4, 4), (2, 3), (1, 7))
+    """
+    first, second = lengths
+    if first + second <= room:
+        return first, second
+    if keep_second and second < room:
+        return room - second, second
+    half = room // 2
+    if first > half and second > room - half:
+        return half, room - half
+    return (room - second, second) if first > half else (first, room - first)
+
+
+def _separator(tokenizer: PreTrainedTokenizerBase) -> int:
+    mark = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+    if not isinstance(mark, int):
+        raise UserError(
+            "Pairs of texts need a token between them. The tokenizer has neither a separator nor an "
+            "end-of-text token.\n"
+            "Set one: tokenizer.sep_token = ..., or load the tokenizer that belongs to the model."
+        )
+    return mark
+
+
+def _digest(tokens: Sequence[Tokens], asked: Mapping[str, Sequence[np.ndarray] | np.ndarray]) -> str:
+    hashed = hashlib.sha256()
+    for one, *values in zip(tokens, *asked.values(), strict=True):
+        hashed.update(np.array([*one.ids, -1, *(one.segments or ()), -1], dtype=np.int64).tobytes())
+        for value in values:
+            hashed.update(np.asarray(value).tobytes())
+    return digest(["task rows", hashed.hexdigest()])

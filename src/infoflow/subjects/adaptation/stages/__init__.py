@@ -1,0 +1,15 @@
+"""Stages of a study on adaptation."""
+
+from ._specialise import CountLeakage, MeasureDomain, Specialise
+from ._study_domain import prepared
+from ._study_tasks import StudyTasks
+from ._train_further import train_further
+from ._tune import InsideTuned, Tune
+
+STAGES = (
+    (160, Specialise),
+    (170, MeasureDomain),
+    (180, CountLeakage),
+    (190, Tune),
+    (200, InsideTuned),
+)

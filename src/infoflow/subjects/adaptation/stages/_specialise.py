@@ -1,0 +1,237 @@
+"""Work before tuning: further training in a domain, loss on its words, and leaks of test texts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from infoflow.corpus import Corpus
+from infoflow.foundation import NUM_BLOCKS, block_of, current_display, replicate_weights, running_words
+from infoflow.models import Model
+from infoflow.objectives import AbstractObjective
+from infoflow.results import Subject, estimate
+from infoflow.studies._data import StudyData, at_most
+from infoflow.studies._parts import without
+from infoflow.studies._scores import content_ids_of, rows_by_block, unigram_losses
+from infoflow.studies._study_models import StudyModels
+from infoflow.studies.stages._stage import AbstractModelStage, AbstractStage, AbstractTableStage, OfModels, OfRecipe
+from infoflow.studies.stages._train import Train, training_estimate
+from infoflow.training import TrainingData
+
+from ..measures import DOMAIN_LOSS, TASK_LEAKAGE, leakage
+from ..settings import TunePlan
+from ._specialised import Specialised, specialised
+from ._study_domain import AS_IS, SCRATCH, StudyDomain
+from ._study_tasks import StudyTasks
+
+TEXTS = ("domain", "general")
+_VERSION = 1  # increase when the same models are scored differently
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Specialise(AbstractModelStage):
+    """One phase of one model."""
+
+    kind = "specialise"
+    named = "specialise {self.model.name}"
+    stored = "specialised"
+    model: Specialised
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Specialise]":
+        """All phases of each model of the domain, each after the preceding one."""
+        if not models.plan.domain.on:
+            return []
+        return [cls.of(one) for recipe in models.own(StudyDomain).recipes for one in specialised(models, recipe)]
+
+    @classmethod
+    def of(cls, model: Specialised) -> "Specialise":
+        """The stage of a model, after the one that it starts from."""
+        if model.strategy == SCRATCH:
+            return cls(model=model)
+        earlier = cls(model=model.before) if model.before else Train(models=model.models, recipe=model.recipe)
+        return cls(model=model, needs=(earlier.key,))
+
+    @property
+    def estimate(self) -> float:
+        plan = self.model.models.plan
+        return training_estimate(self.model.recipe) * self.model.config.updates / plan.training.updates
+
+    def depends(self) -> list[Any]:
+        """Key without names: two recipes may reach the same weights."""
+        return ["specialise", self.model.key, self.model.name]
+
+    def make(self) -> dict[str, Any]:
+        return self.model.train()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeasureDomain(OfRecipe, AbstractTableStage):
+    """A model's pretraining loss per word on domain text and general text, before tuning.
+
+    The model is the general one, continued, or trained from scratch.
+    """
+
+    kind = "predict"
+    named = "predict words with {self.measured}"
+    stored = "domain-loss"
+    makes = (DOMAIN_LOSS,)
+    guess = 0.02
+    model: Specialised | None  # None: the general model
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[MeasureDomain]":
+        """For each recipe of the domain, the general model and its specialised models."""
+        if not models.plan.domain.corpus:
+            return []
+        as_is = [
+            cls(models=models, recipe=recipe, model=None, needs=(Train(models=models, recipe=recipe).key,))
+            for recipe in models.own(StudyDomain).recipes
+        ]
+        special = [stage for stage in before if isinstance(stage, Specialise) and stage.model.task is None]
+        return as_is + [
+            cls(models=models, recipe=stage.model.recipe, model=stage.model, needs=(stage.key,)) for stage in special
+        ]
+
+    @property
+    def strategy(self) -> str:
+        return self.model.strategy if self.model else AS_IS
+
+    @property
+    def measured(self) -> str:
+        return self.model.name if self.model else self.recipe.name
+
+    def depends(self) -> list[Any]:
+        weights = self.model.key if self.model else self.models.train_key(self.recipe)
+        texts = [self.models.own(StudyDomain).key(name) for name in self.models.plan.domain.strategies]
+        asked = [self.models.plan.domain.loss_sentences, self.models.plan.analysis.sentences]
+        own = [self.models.data_key, weights, self.recipe.name, self.strategy]
+        return [_VERSION, DOMAIN_LOSS.version, own, texts, asked]
+
+    def make(self) -> pd.DataFrame:
+        models, subject = self.models, Subject(recipe=self.recipe)
+        whole = self.model.whole() if self.model else models.whole(subject, models.load(subject))
+        data = self.model.data if self.model else models.data
+        objective, positions = models.objective(self.recipe), models.plan.model.positions
+        reads, rows = models.plan.reads(objective), []
+        training = data.arranged(data.train, positions, objective, reads)
+        for name, text in self._texts().items():
+            arranged = data.arranged(text, positions, objective, reads)
+            row = loss_per_word(whole, objective, arranged, text, training)
+            rows.append({"strategy": self.strategy, "text": name, **row})
+        told = ", ".join(f"{row['value']:.2f} of {row['text']} text" for row in rows)
+        current_display().note(f"{self.measured}: nats per word {told}.")
+        return pd.DataFrame(rows)
+
+    def _texts(self) -> dict[str, Corpus]:
+        """The same sentences for every model: those of each test part that the other text's training part lacks."""
+        domain: StudyData = self.models.own(StudyDomain).data(self.models.plan.domain.strategies[0])
+        general, most = self.models.data, self.models.plan.domain.loss_sentences
+        parts = (without(domain.analysed, [general.train]), without(general.analysed, [domain.train]))
+        return {name: at_most(part, most) for name, part in zip(TEXTS, parts, strict=True)}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CountLeakage(OfModels, AbstractTableStage):
+    """Test texts of one task that occur in the general corpus, the domain's, or the task's own training part."""
+
+    kind = "count"
+    named = "count leakage of {self.asked.name}"
+    stored = "leakage"
+    makes = (TASK_LEAKAGE,)
+    guess = 0.01
+    runs_models = False
+    asked: TunePlan
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[CountLeakage]":
+        return [cls(models=models, asked=asked) for asked in models.plan.tune]
+
+    def depends(self) -> list[Any]:
+        models = self.models
+        domain = (
+            [models.own(StudyDomain).key(name) for name in models.plan.domain.strategies] if self._has_domain else []
+        )
+        own = [models.own(StudyTasks).digest(self.asked), self.asked.name]
+        return ["leakage", TASK_LEAKAGE.version, models.data_key, own, domain]
+
+    @property
+    def _has_domain(self) -> bool:
+        return bool(self.models.plan.domain.corpus and self.models.own(StudyDomain).recipes)
+
+    def make(self) -> pd.DataFrame:
+        models = self.models
+        others = {"pretraining": models.data.train}
+        if self._has_domain:
+            others["domain"] = models.own(StudyDomain).data(models.plan.domain.strategies[0]).train
+        found = leakage(models.own(StudyTasks).data(self.asked), others)
+        for row in found[found["same"] > 0].to_dict("records"):
+            current_display().note(
+                f"{row['task']}: {row['same']:,} of {row['texts']:,} test texts also occur in {row['within']} text."
+            )
+        return found
+
+
+def loss_per_word(
+    model: Model, objective: AbstractObjective, data: TrainingData, corpus: Corpus, training: TrainingData
+) -> dict[str, Any]:
+    r"""The columns of one row of DOMAIN_LOSS: nats per word of `corpus`, with the unigram baseline.
+
+    $$ \frac{\sum_i \ell_i}{\#\text{predicted}} \cdot \frac{\#\text{tokens}}{\#\text{words}} $$
+
+    The first factor is the loss per predicted token (weighted sum over terms), with noise frozen per sentence; a masked
+    LM predicts a share of the tokens, which stands for all. Tokens are those of the predicted text (for translation,
+    the translation) without special tokens; words are those of running text. A vocabulary with longer tokens has fewer
+    and harder tokens per word; the loss per word compensates both.
+
+    Args:
+        model: The model with everything that its loss needs.
+        objective: Its pretraining objective.
+        data: The text in the form that the objective reads, in the model's tokens.
+        corpus: The text.
+        training: The model's training data, whose frequencies are the baseline.
+    """
+    objective = objective.for_evaluation()
+    blocks = block_of(content_ids_of(data.source, corpus))
+    unigram, terms = unigram_losses(objective, training), list(objective.term_weights)
+    sums, guesses, counts = (np.zeros((len(terms), NUM_BLOCKS)) for _ in range(3))
+    with torch.inference_mode():
+        for rows in rows_by_block(blocks, data.source.lengths):
+            batch = data.batch(objective, rows, ("evaluation-noise", 0), 0).to(model.device)
+            losses, guessed = objective.loss(model.module, batch, batch.noise), objective.guesses(batch, unigram)
+            for index, term in enumerate(terms):
+                sums[index, blocks[rows[0]]] += float(losses[term].total)
+                guesses[index, blocks[rows[0]]] += guessed[term]
+                counts[index, blocks[rows[0]]] += losses[term].count
+    tokens, words = _lengths(objective, data, corpus)
+    weights = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
+    scale = (weights @ tokens) / (weights @ words)
+    found, base = (_weighted(objective, weights, part, counts) * scale for part in (sums, guesses))
+    return estimate(float(found[0]), found[1:], float(base[0]), int(words.sum()))
+
+
+def _weighted(objective: AbstractObjective, weights: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The minimised loss for each draw of blocks; `sums` and `counts` are (term, block)."""
+    return np.sum(
+        [
+            objective.term_weights[term] * (weights @ sums[index]) / (weights @ counts[index])
+            for index, term in enumerate(objective.term_weights)
+        ],
+        axis=0,
+    )
+
+
+def _lengths(objective: AbstractObjective, data: TrainingData, corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens and words of the predicted text, per block."""
+    side = "translation" if objective.needs_translation else "text"
+    vocabulary = (data.target_vocabulary if objective.needs_translation else None) or data.vocabulary
+    rows = data.target if objective.needs_translation else data.source
+    assert rows is not None
+    of_rows, of_texts = block_of(content_ids_of(data.source, corpus)), block_of(corpus.content_ids)
+    tokens, words = np.zeros(NUM_BLOCKS), np.zeros(NUM_BLOCKS)
+    np.add.at(tokens, of_rows, [int((~vocabulary.is_special[rows.row(row)]).sum()) for row in range(len(of_rows))])
+    np.add.at(words, of_texts, [len(running_words(text)) for text in corpus.column(side)])
+    return tokens, words

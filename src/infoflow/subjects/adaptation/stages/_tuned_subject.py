@@ -1,0 +1,201 @@
+"""A model that a study tunes: trained or untrained, general or specialised, for one task with one method."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from infoflow.foundation import digest
+from infoflow.models import Model
+from infoflow.objectives import AbstractObjective
+from infoflow.results import Recipe, Subject
+from infoflow.studies._study_models import StudyModels
+
+from ..measures import INSIDE, TUNING_CHANGE, TuneConfig, reads_both_sides
+from ..settings import FROZEN, TunePlan
+from ._specialised import Specialised, specialised
+from ._study_domain import AS_IS, StudyDomain
+from ._study_tasks import StudyTasks
+
+FULL, SHUFFLED, UNTRAINED = "full", "shuffled-labels", "untrained"
+_TUNING, _FEATURES = "tuning", "tuning-features"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TunedSubject:
+    """One pretrained model × task × method × size × control, with all tuning seeds."""
+
+    models: StudyModels
+    subject: Subject
+    special: Specialised | None  # None: as the study pretrained it
+    asked: TunePlan
+    method: str
+    examples: int  # 0: all
+    control: str = ""
+
+    @property
+    def strategy(self) -> str:
+        return self.special.shown if self.special else AS_IS
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """Tables of the inside view that are computed.
+
+        These are all tables; only how far spaces moved, for the control with shuffled labels; or none. Untrained models
+        are also examined, as a control.
+        """
+        named = self.asked.inside_objectives
+        if not self.asked.inside or (named and self.subject.recipe.objective.label not in named):
+            return ()
+        if self._whole:
+            return INSIDE
+        return (TUNING_CHANGE.name,) if self._alike and self.control == SHUFFLED else ()
+
+    @property
+    def followed(self) -> bool:
+        """Whether the learning of each example is tracked: for examined models and untrained equals of these."""
+        return self._whole and (bool(self.inside) or self._same_is_looked_at)
+
+    @cached_property
+    def _same_is_looked_at(self) -> bool:
+        """Whether it is an untrained model that is examined under the name of another objective."""
+        if self.subject.trained or not self.asked.inside:
+            return False
+        named = [one for one in self.models.plan.recipes() if one.objective.label in self.asked.inside_objectives]
+        others = (dataclasses.replace(self, subject=Subject(recipe=one).before_training()) for one in named)
+        return any(other.key == self.key for other in others)
+
+    @property
+    def stays(self) -> bool:
+        """Whether the tuned models are kept for examination."""
+        return bool(self.inside) or self.followed
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the original pretrained model, tuned in full on all examples."""
+        return self._whole and self.subject.trained
+
+    @property
+    def _whole(self) -> bool:
+        """Whether all weights are tuned on all unchanged examples, for a model without further pretraining."""
+        return self._alike and not self.control
+
+    @property
+    def _alike(self) -> bool:
+        """As `_whole`, but for any labels."""
+        return (self.method, self.examples, self.strategy) == (FULL, 0, AS_IS)
+
+    @property
+    def config(self) -> TuneConfig:
+        device = self.models.plan.training.device
+        return self.asked.config(self.method, self.examples, self.control, device)
+
+    @property
+    def name(self) -> str:
+        """Display name."""
+        size = f"{self.examples:,} examples" if self.examples else ""
+        untrained = "" if self.subject.trained else "from scratch"
+        special = self.strategy if self.special else ""
+        details = [one for one in (special, untrained, self.method, size, self.control) if one]
+        return f"{self.subject.name} for {self.asked.name} ({', '.join(details)})"
+
+    @property
+    def objective(self) -> AbstractObjective:
+        """The pretraining objective of the model."""
+        return self.models.objective(self.subject.recipe)
+
+    @cached_property
+    def model_key(self) -> str:
+        """Key of the pretrained weights; untrained models are equal for many objectives."""
+        if self.special is not None:
+            return self.special.key
+        if self.subject.trained:
+            return self.models.train_key(self.subject.recipe)
+        return self.models.begins_key(self.subject.recipe)
+
+    @cached_property
+    def key(self) -> str:
+        """Key of everything that the tuned models depend on."""
+        config = self.config
+        content = [
+            self.model_key,
+            self.models.own(StudyTasks).digest(self.asked),
+            config.key(),
+            config.seeds,
+            config.answers,
+        ]
+        both = reads_both_sides(self.models.own(StudyTasks).shape(self.asked), self.objective)
+        return digest([*content, *(["two-sided"] if both else [])])
+
+    @property
+    def folder(self) -> Path:
+        """Working folder of `tune`, which holds its models."""
+        return self.models.bench.path(_TUNING, self.key)
+
+    @property
+    def features(self) -> Path:
+        """Folder in which the features of a frozen body are kept for the next task."""
+        return self.models.bench.path(_FEATURES, self.model_key)
+
+    def load(self) -> Model:
+        """The pretrained model."""
+        return self.special.load() if self.special else self.models.load(self.subject)
+
+    def tuned_columns(self, shape: str, examples: int) -> dict[str, Any]:
+        """Its values in the columns of `TUNED`."""
+        return {
+            "task": self.asked.name,
+            "shape": shape,
+            "strategy": self.strategy,
+            "method": self.method,
+            "examples": examples,
+            "control": self.control,
+        }
+
+    def columns(self) -> dict[str, Any]:
+        """Its values in the key columns of tables: those of the pretrained model."""
+        return self.subject.keys()
+
+
+def tuned_subjects(models: StudyModels) -> Iterator[TunedSubject]:
+    """All tunings that a plan requests, by task and model; frozen ones come last, grouped by model."""
+    plan = models.plan
+    every = [one for asked in plan.tune for one in _of_task(models, asked)]
+    yield from (one for one in every if one.method != FROZEN)
+    yield from sorted((one for one in every if one.method == FROZEN), key=lambda one: (one.subject.name, one.model_key))
+
+
+def _of_task(models: StudyModels, asked: TunePlan) -> Iterator[TunedSubject]:
+    tasks = models.own(StudyTasks)
+    recipes, sizes = tasks.fitting(asked, models.plan.recipes()), tasks.sizes(asked)
+    methods = tasks.methods(asked)
+    for recipe in recipes:
+        for one in _pretrained(models, recipe, asked):
+            for method in methods:
+                yield from (dataclasses.replace(one, method=method, examples=size) for size in sizes)
+        yield from _controls(models, recipe, asked, sizes)
+
+
+def _pretrained(models: StudyModels, recipe: Recipe, asked: TunePlan) -> Iterator[TunedSubject]:
+    """The general model, and the specialised one after each phase; the phase "task" uses this task's texts."""
+    first = TunedSubject(
+        models=models, subject=Subject(recipe=recipe), special=None, asked=asked, method=FULL, examples=0
+    )
+    yield first
+    if models.plan.domain.on and recipe in models.own(StudyDomain).recipes:
+        for one in specialised(models, recipe):
+            if one.task is None or one.task is asked:
+                yield dataclasses.replace(first, special=one)
+
+
+def _controls(models: StudyModels, recipe: Recipe, asked: TunePlan, sizes: list[int]) -> Iterator[TunedSubject]:
+    """Controls: the untrained model on all sizes, which learns the task from scratch, and shuffled labels."""
+    trained = Subject(recipe=recipe)
+    shared: dict[str, Any] = {"models": models, "special": None, "asked": asked, "method": FULL}
+    if UNTRAINED in asked.controls:
+        for size in sizes:
+            yield TunedSubject(subject=trained.before_training(), examples=size, **shared)
+    if SHUFFLED in asked.controls:
+        yield TunedSubject(subject=trained, examples=0, control=SHUFFLED, **shared)

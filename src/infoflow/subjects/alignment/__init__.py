@@ -1,0 +1,1 @@
+"""Alignment: maps between the spaces of encoders, and a map of objectives."""

@@ -1,0 +1,7 @@
+"""Claims about alignment, and how their tables are read."""
+
+from infoflow.findings._derived import Derived
+
+from ._objective_map import MAP_TABLES, OBJECTIVE_DISTANCES, OBJECTIVE_FAMILIES, OBJECTIVE_MAP, objective_map
+
+DERIVED = (Derived(schemas=MAP_TABLES, make=objective_map),)

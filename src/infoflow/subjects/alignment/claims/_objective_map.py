@@ -1,0 +1,284 @@
+"""The objective map of a study: which objectives are near each other, and whether neighbours share a family.
+
+It uses only the tables of pairs and heads. Distances are means over seeds, and the picture of each seed is rotated onto
+that of the mean. The control uses untrained models, which differ by their masks and not by learning.
+"""
+
+# O objectives, S seeds
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from infoflow.findings._condition import wilson
+from infoflow.findings._model_group import ModelGroup, model_groups
+from infoflow.findings._scaling import Scaled, aligned, scale, shuffled_stress, turn
+from infoflow.foundation import stream
+from infoflow.objectives import OBJECTIVES
+from infoflow.results import END, Column, TableSchema
+
+from ._objective_distances import ASPECTS, Likeness, ObjectiveDistance, Pair, summary
+
+LEAST_OBJECTIVES = 5
+MEAN = -1
+"""The value of the column `seed` for the mean of all seeds."""
+_PERMUTATIONS = 9999
+_DIGITS = 9  # threshold for distances: identical untrained models differ by rounding
+
+
+def _text(name: str, description: str) -> Column:
+    return Column(name=name, dtype="string", unit="", description=description)
+
+
+def _number(name: str, unit: str, description: str) -> Column:
+    return Column(name=name, dtype="float64", unit=unit, description=description)
+
+
+_ABOUT = (
+    _text("architecture", "family of the blocks"),
+    _text("aspect", "in what the models are compared: spaces, spaces by CKA, heads, learning"),
+    Column(name="trained", dtype="bool", unit="", description="false: models as initialised (the control)"),
+)
+_SEEDS = Column(name="seeds", dtype="int64", unit="seeds", description="how many seeds the number is of")
+
+OBJECTIVE_DISTANCES = TableSchema(
+    name="objective_distances",
+    version=1,
+    description="Distance between the models of two objectives, mean over seeds; for the same objective twice: the "
+    "distance between its seeds.",
+    columns=(
+        *_ABOUT,
+        _text("measure", "of the distance"),
+        _text("first", "objective, with its variant"),
+        _text("second", "the other one, or the same: then of two seeds"),
+        _number("value", "see measure", "distance, at least 0"),
+        _number("low", "see measure", "lower end of its 95% interval over seeds and sentences; NaN where neither is"),
+        _number("high", "see measure", "upper end"),
+        _SEEDS,
+    ),
+)
+OBJECTIVE_MAP = TableSchema(
+    name="objective_map",
+    version=1,
+    description="Points in a plane whose distances approximate those of objective_distances (SMACOF), for the "
+    "mean over "
+    "seeds and for each seed rotated onto it; axes have no meaning.",
+    columns=(
+        *_ABOUT,
+        _text("objective", "what the models were trained for"),
+        _text("variant", 'what sets it apart; "": nothing'),
+        _text("family", "that the objective declares"),
+        Column(name="seed", dtype="int64", unit="", description="seed; -1: the mean of all"),
+        _number("x", "of the distance", "place across"),
+        _number("y", "of the distance", "place upwards"),
+        _number("stress", "", "Kruskal's stress-1 of the picture: 0 where it is right, .2 is poor"),
+        _number("shuffled_stress", "", "the same of distances that are dealt out at random, mean of 10; of the mean"),
+        _text("nearest", "the closest objective, with its variant; ties: the first by name"),
+        _text("nearest_family", "its family"),
+        _number("nearest_distance", "of the distance", "its distance"),
+        Column(name="equally_near", dtype="int64", unit="objectives", description="that are at this distance"),
+        _SEEDS,
+    ),
+)
+OBJECTIVE_FAMILIES = TableSchema(
+    name="objective_families",
+    version=1,
+    description="Share of the objectives whose nearest neighbour belongs to the family they declare, among "
+    "those with a "
+    "relative in the map.",
+    columns=(
+        *_ABOUT,
+        _number("value", "share", "share of the objectives"),
+        _number("low", "share", "lower end: Wilson's 95% interval for as many, and no higher than any seed by itself"),
+        _number("high", "share", "upper end, likewise"),
+        _number("baseline", "share", "expected when families are dealt out at random"),
+        _number("p", "probability", "that families dealt out at random reach the share (9,999 permutations)"),
+        Column(name="count", dtype="int64", unit="objectives", description="that have a relative in the map"),
+        _SEEDS,
+    ),
+)
+MAP_TABLES = (OBJECTIVE_DISTANCES, OBJECTIVE_MAP, OBJECTIVE_FAMILIES)
+"""The three tables of the objective map."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Matrices:
+    """Distances between all pairs of some objectives."""
+
+    names: list[str]
+    mean_OO: np.ndarray
+    by_seed: dict[int, np.ndarray]  # for seeds that have all pairs
+
+
+def objective_map(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The tables `MAP_TABLES` of a run, by name; none if fewer than 5 objectives were compared with each other.
+
+    They cover each architecture and aspect, trained and untrained. Objectives that lack comparisons are left out, those
+    that lack most first; a plan whose `pairs` contain "objectives" compares all objectives without a variant.
+    """
+    read = dict.fromkeys(name for aspect in ASPECTS for name in aspect.tables)
+    parts: dict[str, list[dict]] = {schema.name: [] for schema in MAP_TABLES}
+    for models in model_groups(tables, read):
+        if models.update != END:
+            continue
+        picture: dict[str, np.ndarray] = {}  # of the first aspect; the others are rotated onto it
+        for aspect in ASPECTS:
+            for trained in (True, False):
+                for name, rows in _told(models, aspect, trained, picture).items():
+                    parts[name] += rows
+    schemas = {schema.name: schema for schema in MAP_TABLES}
+    return {name: schemas[name].conform(pd.DataFrame(rows)) for name, rows in parts.items() if rows}
+
+
+def _told(models: ModelGroup, aspect: Likeness, trained: bool, picture: dict[str, np.ndarray]) -> dict[str, list[dict]]:
+    try:
+        found = list(aspect.distances(models, trained))
+    except (KeyError, ValueError, TypeError, IndexError):  # a damaged table affects only its own map
+        return {}
+    matrices = complete(found)
+    if len(matrices.names) < LEAST_OBJECTIVES:
+        return {}
+    about = {"architecture": models.architecture, "aspect": aspect.name, "trained": trained}
+    pairs: dict[Pair, list[ObjectiveDistance]] = {}
+    for one in found:
+        if set(one.objectives) <= set(matrices.names):
+            pairs.setdefault(one.objectives, []).append(one)
+    distances = [
+        {**about, "measure": aspect.measure, "first": a, "second": b, **summary(own)} for (a, b), own in pairs.items()
+    ]
+    return {
+        OBJECTIVE_DISTANCES.name: distances,
+        OBJECTIVE_MAP.name: [{**about, **row} for row in _places(matrices, picture)],
+        OBJECTIVE_FAMILIES.name: [{**about, **row} for row in _shares(matrices)],
+    }
+
+
+def complete(distances: list[ObjectiveDistance]) -> _Matrices:
+    """A large set of objectives that are all compared with each other, found by dropping the least compared ones."""
+    cells: dict[Pair, list[ObjectiveDistance]] = {}
+    for one in distances:
+        if one.objectives[0] != one.objectives[1]:
+            cells.setdefault(one.objectives, []).append(one)
+    names = sorted({name for pair in cells for name in pair})
+    while names:
+        lacking = {name: sum(tuple(sorted((name, other))) not in cells for other in names) - 1 for name in names}
+        worst = max(names, key=lambda name: (lacking[name], name))
+        if lacking[worst] == 0:
+            break
+        names.remove(worst)
+    seeds = sorted({one.seeds[0] for own in cells.values() for one in own})
+    by_seed = {seed: _matrix(names, cells, {seed}) for seed in seeds}
+    return _Matrices(
+        names=names,
+        mean_OO=_matrix(names, cells, set(seeds)),
+        by_seed={seed: matrix for seed, matrix in by_seed.items() if np.isfinite(matrix).all()},
+    )
+
+
+def _matrix(names: list[str], cells: Mapping[Pair, list[ObjectiveDistance]], seeds: set[int]) -> np.ndarray:
+    """Means over the seeds; NaN if a pair has none of them."""
+    matrix = np.zeros((len(names), len(names)))
+    for i, first in enumerate(names):
+        for j, second in enumerate(names[:i]):
+            values = [one.value for one in cells[second, first] if one.seeds[0] in seeds]
+            matrix[i, j] = matrix[j, i] = round(float(np.mean(values)), _DIGITS) if values else np.nan
+    return matrix
+
+
+def family_of(name: str) -> str:
+    """The family that an objective declares, whatever its variant; "" if no registry contains it."""
+    known = OBJECTIVES.get(name.partition("+")[0])
+    return known.family if known else ""
+
+
+def nearest(matrix_OO: np.ndarray) -> np.ndarray:
+    """The nearest neighbours of each objective, (O, O): one, or several at equal distance."""
+    apart = matrix_OO + np.diag(np.full(len(matrix_OO), np.inf))
+    return apart <= apart.min(axis=1, keepdims=True)
+
+
+def _places(matrices: _Matrices, picture: dict[str, np.ndarray]) -> list[dict]:
+    """A row for each objective of the mean, then of each seed if there are several."""
+    mean = scale(matrices.mean_OO)
+    common = [name for name in matrices.names if name in picture]
+    points = mean.points_OD
+    if len(common) > 2:
+        own = [matrices.names.index(name) for name in common]
+        onto = np.array([picture[name] for name in common])
+        # The objectives common to both pictures determine the rotation.
+        points = (points - points.mean(axis=0)) @ turn(points[own], onto)
+    mean = Scaled(points_OD=points, stress=mean.stress)
+    if not picture:
+        picture.update(zip(matrices.names, points, strict=True))
+    rows = _rows(matrices, matrices.mean_OO, mean, MEAN, shuffled_stress(matrices.mean_OO))
+    for seed, matrix in matrices.by_seed.items() if len(matrices.by_seed) > 1 else ():
+        own = scale(matrix, start_OD=points)
+        drawn = Scaled(points_OD=aligned(own.points_OD, points), stress=own.stress)
+        rows += _rows(matrices, matrix, drawn, seed, np.nan)
+    return rows
+
+
+def _rows(matrices: _Matrices, matrix_OO: np.ndarray, drawn: Scaled, seed: int, shuffled: float) -> list[dict]:
+    return [
+        {
+            "objective": name.partition("+")[0],
+            "variant": name.partition("+")[2],
+            "family": family_of(name),
+            "seed": seed,
+            "x": float(drawn.points_OD[row, 0]),
+            "y": float(drawn.points_OD[row, 1]),
+            "stress": drawn.stress,
+            "shuffled_stress": shuffled,
+            "nearest": matrices.names[others.argmax()],
+            "nearest_family": family_of(matrices.names[others.argmax()]),
+            "nearest_distance": float(matrix_OO[row, others.argmax()]),
+            "equally_near": int(others.sum()),
+            "seeds": max(len(matrices.by_seed), 1) if seed == MEAN else 1,
+        }
+        for row, (name, others) in enumerate(zip(matrices.names, nearest(matrix_OO), strict=True))
+    ]
+
+
+def _shares(matrices: _Matrices) -> list[dict]:
+    """The single row of `OBJECTIVE_FAMILIES`, or none if no two objectives share a family."""
+    families = np.array([family_of(name) for name in matrices.names])
+    related = np.array([(families == family).sum() > 1 and family != "" for family in families])
+    if not related.any():
+        return []
+    neighbours = nearest(matrices.mean_OO)
+    share = _share(families, related, neighbours)
+    rng = stream("objective-families", *matrices.names)
+    dealt = [rng.permutation(len(families)) for _ in range(_PERMUTATIONS)]
+    reached = sum(_share(families[order], related[order], neighbours) >= share - 1e-12 for order in dealt)
+    seeds = [_share(families, related, nearest(matrix)) for matrix in matrices.by_seed.values()]
+    low, high = wilson(share, int(related.sum()))
+    return [
+        {
+            "value": share,
+            "low": min(low, *seeds, share),
+            "high": max(high, *seeds, share),
+            "baseline": chance(families[related].tolist(), len(families)),
+            "p": (1 + int(reached)) / (1 + _PERMUTATIONS),
+            "count": int(related.sum()),
+            "seeds": max(len(matrices.by_seed), 1),
+        }
+    ]
+
+
+def _share(families: np.ndarray, related: np.ndarray, neighbours_OO: np.ndarray) -> float:
+    """Share over the objectives with relatives; ties count by the share of relatives among the nearest neighbours."""
+    same_OO = families[:, None] == families[None]
+    hits = (same_OO & neighbours_OO).sum(axis=1) / neighbours_OO.sum(axis=1)
+    return float(hits[related].mean())
+
+
+def chance(families: list[str], num: int) -> float:
+    r"""Expected share if families are assigned at random to the `num` objectives.
+
+    It is $\sum_f n_f (n_f - 1) / (n (O - 1))$, where $n_f$ are the sizes of the families with relatives and $n$ is
+    their sum.
+    """
+    sizes = [families.count(family) for family in set(families)]
+    return sum(size * (size - 1) for size in sizes) / (len(families) * (num - 1))

@@ -1,0 +1,253 @@
+"""How close encoders are to a target's space, on words of held-out sentences."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from infoflow.corpus import Corpus
+from infoflow.flow import TokenSample
+from infoflow.foundation import NUM_BLOCKS, Scale, UserError
+from infoflow.models import Model
+from infoflow.representations import SpaceSimilarity, WordGeometry
+from infoflow.results import estimate, ratio_estimate
+
+from ._csls import NEIGHBOURS, mean_nearest, row_blocks, unit_rows
+from ._encoders import AlignedEncoder
+from ._held_out import HeldOutWords
+from ._linked_sentences import LinkedSentences
+from ._links import AbstractWordLinks, IdentityLinks
+from ._table import ALIGNMENT, Kind
+
+Row = dict[str, Any]
+
+CURVES = {"average_similarity": "average similarity", "self_similarity": "self-similarity"}
+_TIE = 1e-9
+"""Scores of equal vectors differ by less than this through rounding, and must count as ties."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationOptions:
+    """How many words to use; smaller samples are prefixes of larger ones."""
+
+    words: int = 5000  # for all but the two below; PWCCA needs 20 per dimension
+    retrieval_words: int = 2000  # candidates of a retrieval
+    rsa_words: int = 1000  # RSA compares all pairs
+    neighbours: int = NEIGHBOURS  # of CSLS
+    least: int = 5  # minimum occurrences of a word for self-similarity
+    max_length: int = 64  # tokens; longer sentences are truncated
+
+
+def evaluate_alignment(
+    aligned: Mapping[Kind, AlignedEncoder],
+    source: Model,
+    target: Model,
+    corpus: Corpus,
+    *,
+    links: AbstractWordLinks | None = None,
+    translated: bool = False,
+    options: EvaluationOptions | None = None,
+) -> pd.DataFrame:
+    """The table `alignment` for encoders by kind, on sentences that none of them was fitted to.
+
+    Every number has an interval over blocks of sentences, the same for all kinds, so that differences are paired.
+    Self-similarity uses the same words in every layer; if the two encoders differ in depth, the target's curve is
+    interpolated at the same relative depth.
+
+    Args:
+        aligned: Encoders with their maps, such as from `align_with_controls`.
+        source: The model with the initial encoder.
+        target: The model with the target space.
+        corpus: Held-out sentences.
+        links: As in `align_explicit`.
+        translated: As in `align_explicit`.
+        options: Sample sizes.
+
+    Raises:
+        UserError: As in `align_explicit`; there is no encoder, they differ in how they merge words, or no word is
+            linked.
+    """
+    options = options or EvaluationOptions()
+    if len({encoder.merge for encoder in aligned.values()}) != 1:
+        raise UserError("Give at least one aligned encoder, all with the same `merge`: they are compared word by word.")
+    merge = next(iter(aligned.values())).merge
+    sentences = LinkedSentences(
+        source, target, corpus, links or IdentityLinks(), translated=translated, max_length=options.max_length
+    )
+    words = HeldOutWords.read(sentences, target, options.words, merge)
+    reference = _curves(words.target, options)
+    rows: list[Row] = [{"kind": "target", **row} for row in _curve_rows(reference)]
+    for kind, encoder in aligned.items():
+        rows += [{"kind": kind, **row} for row in _scores(words, encoder, source, reference, options)]
+    frame = pd.DataFrame(rows).assign(source_model=source.name, target_model=target.name, signature="")
+    return ALIGNMENT.conform(frame.assign(least=frame["least"].fillna(0)))
+
+
+def _scores(
+    words: HeldOutWords, encoder: AlignedEncoder, source: Model, reference: pd.DataFrame, options: EvaluationOptions
+) -> Iterator[Row]:
+    layers, mapped = words.of(encoder, source)
+    top, x, y = layers.num_states - 1, mapped.states(0), words.target.states(words.target.num_states - 1)
+    at_top = {"states": "mapped", "layer": top}
+    yield {**at_top, "metric": "mse", **_squared_error(x, y, words.blocks)}
+    num = min(options.retrieval_words, len(words))
+    for way, hits in zip(
+        ("forward", "backward"), retrieval_hits(x[:num], y[:num], min(options.neighbours, num)), strict=True
+    ):
+        yield {
+            **at_top,
+            "metric": f"retrieval {way}",
+            **_block_mean(hits.numpy(), words.blocks[:num], 1 / num, "share"),
+        }
+    for states, sample in (("mapped", mapped), ("encoder", _only(layers, top))):
+        for row in _similarities(sample, _only(words.target, words.target.num_states - 1), options):
+            yield {**at_top, "states": states, **row}
+    curves = _curves(layers, options)
+    yield from _curve_rows(curves)
+    yield from _gaps(curves, reference)
+
+
+def _squared_error(
+    x: Float[np.ndarray, "word width"], y: Float[np.ndarray, "word width"], blocks: Int[np.ndarray, " word"]
+) -> Row:
+    """Squared error per dimension; the baseline is the error of the words' mean vector."""
+    around_mean = float(((y - y.mean(axis=0)) ** 2).mean())
+    return _block_mean(((x - y) ** 2).mean(axis=1), blocks, around_mean)
+
+
+def _block_mean(
+    values: Float[np.ndarray, " word"], blocks: Int[np.ndarray, " word"], baseline: float, scale: Scale = "positive"
+) -> Row:
+    sums = np.bincount(blocks, values, minlength=NUM_BLOCKS)
+    return ratio_estimate(sums, np.bincount(blocks, minlength=NUM_BLOCKS) * 1.0, baseline, scale)
+
+
+def _similarities(first: TokenSample, second: TokenSample, options: EvaluationOptions) -> Iterator[Row]:
+    """RSA and PWCCA of two one-layer samples."""
+    measure = SpaceSimilarity(metrics=("rsa", "pwcca"), occurrences=options.words, items=options.rsa_words)
+    columns = ["metric", *_estimate_names()]
+    yield from measure.compute(first, second)[columns].to_dict("records")
+
+
+def _curves(sample: TokenSample, options: EvaluationOptions) -> pd.DataFrame:
+    """Average similarity and self-similarity of every layer: `metric`, `layer`, `least`, and the columns of an
+    estimate."""
+    measure = WordGeometry(occurrences=len(sample), words="token", least=options.least, spaces=("raw",))
+    frame = measure.compute(sample)
+    frame = frame[frame["measure"].isin(list(CURVES))]
+    return frame.assign(metric=frame["measure"].map(CURVES), baseline=0.0)[
+        ["metric", "layer", "least", *_estimate_names()]
+    ]
+
+
+def _curve_rows(curves: pd.DataFrame) -> Iterator[Row]:
+    yield from ({"states": "encoder", **row} for row in curves.to_dict("records"))
+
+
+def _gaps(curves: pd.DataFrame, reference: pd.DataFrame) -> Iterator[Row]:
+    """Mean absolute difference of each curve from the target's, over layers; its replicates to first order.
+
+    (For each replicate, absolute values of small differences would add up noise.)
+    """
+    for metric in CURVES.values():
+        own, other = (frame[frame["metric"] == metric].sort_values("layer") for frame in (curves, reference))
+        value, replicates = (of(own) - _at_depth(of(other), len(own)) for of in (_values, _replicates))
+        gap = estimate(
+            float(np.abs(value).mean()),
+            (np.sign(value) * replicates).mean(axis=1),
+            float(np.abs(_at_depth(_values(other), len(own))).mean()),
+            float(own["count"].min()),
+        )
+        yield {"states": "encoder", "layer": -1, "metric": f"{metric} gap", **gap}
+
+
+def _values(curve: pd.DataFrame) -> Float[np.ndarray, "1 layer"]:
+    return curve["value"].to_numpy()[None]
+
+
+def _replicates(curve: pd.DataFrame) -> Float[np.ndarray, "replicate layer"]:
+    return np.stack(curve["replicates"].tolist()).T
+
+
+def _at_depth(curves: Float[np.ndarray, "row layer"], num: int) -> Float[np.ndarray, "row depth"]:
+    """Curves over the layers of one model at the relative depths of a model with `num` states."""
+    if curves.shape[1] == num:
+        return curves
+    depth, own = np.linspace(0, 1, num), np.linspace(0, 1, curves.shape[1])
+    return np.stack([np.interp(depth, own, curve) for curve in curves])
+
+
+def _only(sample: TokenSample, layer: int) -> TokenSample:
+    """A sample of one layer."""
+    return TokenSample(sample.occurrences, sample.states(layer)[None], sample.facts)
+
+
+def _estimate_names() -> list[str]:
+    return list(estimate(math.nan, np.empty(0), 0.0, 0))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Retrieval:
+    """Share of words that find their counterpart, in each direction."""
+
+    forward: float  # x finds y
+    backward: float  # y finds x
+
+
+def retrieval_accuracy(x: Tensor | np.ndarray, y: Tensor | np.ndarray, neighbours: int = NEIGHBOURS) -> Retrieval:
+    """Share of rows whose best match by `csls` is the row with the same index, x to y and y to x.
+
+    Ties (equal vectors, or a space that has collapsed to a point) count in expectation of a random choice: a row that
+    ties with m − 1 others counts 1/m. Chance is one over the number of rows. Similarities are computed in blocks, so
+    that memory grows with the number of rows, not with its square.
+
+    Args:
+        x: (word, width), float32 or float64.
+        y: (word, width), row i the counterpart of row i of x.
+        neighbours: Number of rows that the correction of `csls` averages over.
+
+    Raises:
+        UserError: As in `csls`; or the numbers of rows differ.
+
+    Source: [@conneau2018].
+
+    >>> retrieval_accuracy(torch.eye(4), 3 * torch.eye(4), neighbours=2)
+    Retrieval(forward=1.0, backward=1.0)
+    """
+    forward, backward = retrieval_hits(x, y, neighbours)
+    return Retrieval(forward=float(forward.mean()), backward=float(backward.mean()))
+
+
+def retrieval_hits(
+    x: Tensor | np.ndarray, y: Tensor | np.ndarray, neighbours: int = NEIGHBOURS
+) -> tuple[Float[Tensor, " word"], Float[Tensor, " word"]]:
+    """The probability that each row finds its counterpart, x to y and y to x (see `retrieval_accuracy`)."""
+    units_x, units_y = unit_rows(x, y, neighbours)
+    if len(units_x) != len(units_y):
+        raise UserError(
+            "Row i of x and of y must be counterparts, so both need as many rows. "
+            f"Got {len(units_x)} and {len(units_y)}."
+        )
+    near_x, near_y = mean_nearest(units_x, units_y, neighbours), mean_nearest(units_y, units_x, neighbours)
+    return _hits(units_x, units_y, near_y), _hits(units_y, units_x, near_x)
+
+
+def _hits(
+    queries: Float[Tensor, "word width"], keys: Float[Tensor, "word width"], near: Float[Tensor, " word"]
+) -> Float[Tensor, " word"]:
+    """For each query the chance of its own key; r of the query is left out, since it shifts all its scores equally."""
+    hits, start = [], 0
+    for part in row_blocks(queries, keys):
+        scores = 2 * (part @ keys.mT) - near
+        own = scores[torch.arange(len(part)), start + torch.arange(len(part))]
+        best = scores >= scores.max(dim=1, keepdim=True).values - _TIE
+        found = own >= scores.max(dim=1).values - _TIE
+        hits.append(found.to(torch.float64) / best.sum(dim=1))
+        start += len(part)
+    return torch.cat(hits)

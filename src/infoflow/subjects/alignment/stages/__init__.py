@@ -1,0 +1,5 @@
+"""Stages of a study on alignment."""
+
+from ._align import Align
+
+STAGES = ((100, Align),)

@@ -1,0 +1,1 @@
+"""Claims about allocation, and how their tables are read."""

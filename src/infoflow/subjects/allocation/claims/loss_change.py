@@ -1,0 +1,161 @@
+"""Claims about dynamics: L1, L2, L3, L6."""
+
+import numpy as np
+
+from infoflow.findings._chance import layers_in_any_order
+from infoflow.findings._condition import SHARE, Condition, exceeds, stays_below
+from infoflow.findings._finding import Control, Curves, claim
+from infoflow.findings._model_group import NAMES, OBJECTIVES, TRANSLATION
+from infoflow.findings._shapes import layer_names
+from infoflow.findings._sources import LOSS_CHANGE
+from infoflow.findings._table import Reading, baselines
+
+from ._loss_change import COMPONENTS, components_by_layer, halves_agree, profile, reliability, synchrony, window_mean
+
+_L1_READS: dict[str, Reading] = {NAMES[one]: window_mean(one, "helping") for one in OBJECTIVES}
+
+
+@claim(
+    "dynamics:L1",
+    "Barely over half of the parameters help in any step of training.",
+    source=LOSS_CHANGE,
+    published="barely over 50 % of parameters help in any iteration",
+    statistic="of the parameters whose allocation is not 0, the mean share that lowered the loss lies between 50 % "
+    "and 60 % in every objective",
+    reads=_L1_READS,
+    controls=(
+        Control(
+            name="signs by chance",
+            reads=_L1_READS,
+            transform=lambda curves: {name: np.full_like(curve, 0.5) for name, curve in curves.items()},
+            decisive=False,
+        ),
+    ),
+    learned=OBJECTIVES,
+    reliable=halves_agree(parameters=True),
+    uncontrolled="signs by chance help in half of the cases, which is the limit itself",
+)
+def l1(curves: Curves) -> list[Condition]:
+    """Shares of parameters, mean over the whole training."""
+    values, labels = np.concatenate(list(curves.values()), axis=1), list(curves)
+    # Chance also lies below the upper limit, so that limit counts only with the lower one.
+    name, unit = "share that helps, of the parameters whose allocation is not 0", "share of parameters"
+    return [
+        exceeds(name, values, 0.5, unit, labels),
+        stays_below(name, values, 0.6, unit, labels, alone=False),
+    ]
+
+
+_L2_READS: dict[str, Reading] = {
+    **{NAMES[one]: profile(one) for one in OBJECTIVES},
+    "translation decoder": profile(TRANSLATION, "decoder"),
+}
+
+
+@claim(
+    "dynamics:L2",
+    "Whole layers can hurt: summed over training, they raise the loss that the others lower.",
+    source=LOSS_CHANGE,
+    published="some layers hurt overall, moving against the training gradient (the last layer of a ResNet: "
+    "unverified; explained by a phase lag in oscillation)",
+    statistic="some layer of some stack has a negative share in the loss change of its stack",
+    reads=_L2_READS,
+    controls=(
+        layers_in_any_order(_L2_READS, numbers=len(COMPONENTS)),
+        # The same share for every layer.
+        Control(name="the same allocation for every parameter", reads=baselines(_L2_READS), decisive=False),
+    ),
+    learned=OBJECTIVES,
+    reliable=halves_agree(),
+)
+def l2(curves: Curves) -> list[Condition]:
+    """Layers as sums over their components."""
+    totals = {name: components_by_layer(curve).sum(axis=2) for name, curve in curves.items()}
+    return [
+        stays_below(
+            "share of some layer in the loss change of its stack",
+            np.concatenate(list(totals.values()), axis=1),
+            0.0,
+            "share",
+            [f"{name}, {layer}" for name, total in totals.items() for layer in layer_names(total.shape[1], 0)],
+            over="any",
+        )
+    ]
+
+
+_L3_READS: dict[str, Reading] = {NAMES[one]: synchrony(one) for one in OBJECTIVES}
+
+
+TURNED: dict[str, Reading] = {NAMES[one]: synchrony(one, turned=True) for one in OBJECTIVES}
+
+
+@claim(
+    "dynamics:L3",
+    "Layers learn at the same time: their loss changes peak together.",
+    source=LOSS_CHANGE,
+    published="learning is synchronised over layers, with peaks often in the same iteration (no number)",
+    statistic="share of common peaks, mean over pairs of layers, above one half in every objective; a peak is a "
+    "window that lowered the loss more than both neighbouring ones",
+    reads=_L3_READS,
+    controls=(Control(name="each layer's series rotated by a random number of windows", reads=TURNED),),
+    learned=OBJECTIVES,
+    reliable=halves_agree(),
+)
+def l3(curves: Curves) -> list[Condition]:
+    """Common peaks of layers; intervals over seeds."""
+    return [
+        exceeds(
+            "share of a layer's peaks that are peaks of another layer too",
+            np.concatenate(list(curves.values()), axis=1),
+            0.5,
+            "share of peaks",
+            list(curves),
+            bounds=SHARE,
+        )
+    ]
+
+
+RULES = ("simpson", "first-order")
+
+
+_L6_READS: dict[str, Reading] = {
+    f"{one.name} {rule}": reliability(one, "mean residual", rule) for one in OBJECTIVES for rule in RULES
+}
+
+
+@claim(
+    "dynamics:L6",
+    "Simpson's rule follows the loss closely from step to step; a first-order estimate does not.",
+    source=LOSS_CHANGE,
+    published="an error of .001 per iteration is accepted in the code; that first order is inaccurate is unverified",
+    statistic="Simpson's mean residual lies below .001 nats, and that of first order is over five times as large",
+    reads=_L6_READS,
+    controls=(
+        Control(
+            name="first order in place of Simpson's rule",
+            reads={
+                f"{one.name} {rule}": reliability(one, "mean residual", "first-order")
+                for one in OBJECTIVES
+                for rule in RULES
+            },
+            decisive=False,
+        ),
+    ),
+    learned=OBJECTIVES,
+    uncontrolled="first order in its own place is 1 times itself, whatever the residuals are",
+)
+def l6(curves: Curves) -> list[Condition]:
+    """Residuals of two rules on the same steps; intervals over seeds."""
+    simpson, first = (np.concatenate([curves[f"{one.name} {rule}"] for one in OBJECTIVES], axis=1) for rule in RULES)
+    labels = [NAMES[one] for one in OBJECTIVES]
+    return [
+        stays_below(
+            "mean residual of Simpson's rule",
+            simpson,
+            1e-3,
+            "nats per step",
+            labels,
+            alone=False,  # with small steps first order passes too: it counts with the ratio of the two
+        ),
+        exceeds("residual of first order over that of Simpson's rule", first / simpson, 5.0, "ratio", labels),
+    ]

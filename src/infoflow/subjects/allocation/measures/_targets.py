@@ -1,0 +1,228 @@
+"""Targets of a recording: terms of losses on sets of sentences, with each set in parts."""
+
+import dataclasses
+import inspect
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from infoflow.foundation import UserError
+from infoflow.models import Anatomy, Stack
+from infoflow.objectives import AbstractObjective, Batch
+from infoflow.training import Step
+
+from ._evaluation_set import EvaluationSet
+from ._gradient import FlatParameters, pass_gradients, pass_losses
+from ._packing import PACKED, PackReader, packed
+from ._pass import ModelPass
+from ._sharing import added_up, rank, share
+
+Channel = tuple[int, str, int]  # set, term of the loss, part
+_TRIED = 12  # sentences for testing packing
+_ROUNDING = 1e-3  # relative to the norm of a parameter's gradient; sentences that see each other differ by more
+
+
+class Targets:
+    """Losses and gradients at a module's current weights, as shares of the mean over the whole set.
+
+    A target is a term of the loss on a set; a channel is a target on one of the set's parts. Under `torchrun` every
+    process takes its share of the examples, and losses and gradients are summed over processes.
+    """
+
+    def __init__(self, sets: Sequence[EvaluationSet]) -> None:
+        if not sets or len({one.name for one in sets}) < len(sets) or len({len(one.parts) for one in sets}) > 1:
+            raise UserError("A recording needs sets of different names and equal numbers of parts.")
+        self.sets = tuple(sets)
+        self.rows = [(index, term) for index, one in enumerate(sets) for term in one.objective.term_weights]
+        self.parts = len(sets[0].parts)
+        self.used: set[int] = set()  # numbers of the parameters with a gradient
+        self._passes: list[tuple[tuple[ModelPass, ...], ...]] = []  # by set and part
+
+    def prepare(self, module: PreTrainedModel, flat: FlatParameters, anatomy: Anatomy) -> None:
+        """Prepare the sentences of the sets as input for the module."""
+        self._flat = flat
+        self._passes = [passes_of(module, flat, anatomy, one) for one in self.sets]
+
+    def move(self, step: Step) -> np.ndarray:
+        """Replace sets that are batches by this update's; returns the rows of such sets."""
+        self.sets = tuple(of_step(one, step) if one.moving else one for one in self.sets)
+        for index, one in enumerate(self.sets):
+            if one.moving:
+                self._passes[index] = (plain([batch.to(step.module.device) for batch in step.batches]),)
+        return np.array([self.sets[index].moving for index, _ in self.rows])
+
+    @property
+    def pieces(self) -> list[tuple[int, int]]:
+        """(set, part), in execution order."""
+        return [(index, part) for index in range(len(self.sets)) for part in range(self.parts)]
+
+    def channels(self, index: int, part: int) -> list[Channel]:
+        return [(index, term, part) for term in self.sets[index].objective.term_weights]
+
+    def row(self, channel: Channel) -> int:
+        """Index of the channel's target."""
+        return self.rows.index(channel[:2])
+
+    def losses(self, module: PreTrainedModel, index: int, part: int) -> dict[str, float]:
+        """Loss of each term on a part."""
+        return self._divided(index, pass_losses(module, self.sets[index].objective, self._passes[index][part]))
+
+    def gradients(
+        self, module: PreTrainedModel, index: int, part: int
+    ) -> tuple[dict[str, float], dict[Channel, Tensor]]:
+        """Loss and gradient of each term on a part."""
+        one, passes = self.sets[index], self._passes[index][part]
+        losses, gradients = pass_gradients(module, self._flat, one.objective, passes, self.used)
+        for term, gradient in gradients.items():
+            gradient.div_(max(one.totals[term], 1))
+            if rank()[1] > 1:
+                torch.distributed.all_reduce(gradient)
+        named = {(index, term, part): gradient for term, gradient in gradients.items()}
+        return self._divided(index, losses), named
+
+    def slopes(self, gradients: Mapping[Channel, Tensor], delta: Tensor) -> np.ndarray:
+        """Sum over parts of each target's gradient times Δ."""
+        slopes = np.zeros(len(self.rows))
+        for channel, gradient in gradients.items():
+            slopes[self.row(channel)] += float(torch.dot(gradient, delta))
+        return slopes
+
+    def _divided(self, index: int, losses: dict[str, float]) -> dict[str, float]:
+        totals = self.sets[index].totals
+        return {term: loss / max(totals[term], 1) for term, loss in added_up(losses).items()}
+
+
+def batch_set(objective: AbstractObjective) -> EvaluationSet:
+    r"""Represents the batch $B_t$ of each update (`batch` mode): has no examples of its own.
+
+    $$ A_{t,i} = \Delta_{t,i} \int_0^1 \partial_i L_{B_t}(\theta_t + s\Delta_t)\,ds $$
+
+    It measures the effect of an update on the loss of the sentences and noise that it was computed from, without
+    dropout. That loss falls more than the loss of other sentences, since the update follows its gradient, noise
+    included; and as every update has different sentences, sums over updates are not the change of a single loss. Use a
+    fixed set to measure what was learned, and this one to see what updates aim at. End points cannot be shared: each
+    rule costs one more gradient. For one process and single updates (`RecordConfig(every=1)`). Examples and tokens in
+    `allocation_reliability` are those of the last batch.
+
+    Source: [@lan2019lca] use the loss on the whole training set; this mode is a cheap approximation.
+    """
+    counts = dict.fromkeys(objective.term_weights, 0)
+    return EvaluationSet(
+        name="batch", objective=objective, parts=((),), counts=(counts,), sentences=0, tokens=0, moving=True
+    )
+
+
+def of_step(one: EvaluationSet, step: Step) -> EvaluationSet:
+    """The batch set of an update.
+
+    Raises:
+        UserError: Several processes train: none of them has the whole batch.
+    """
+    if rank()[1] > 1:
+        raise UserError(
+            f"The set of each update's batch is for one process. Got {rank()[1]}: give the recorder a fixed set."
+        )
+    counts = dict.fromkeys(one.objective.term_weights, 0)
+    for batch in step.batches:
+        for name, count in one.objective.counts(batch).items():
+            counts[name] += count
+    return dataclasses.replace(
+        one,
+        parts=(tuple(step.batches),),
+        counts=(counts,),
+        sentences=sum(len(batch.input_ids) for batch in step.batches),
+        tokens=sum(batch.source_tokens for batch in step.batches),
+    )
+
+
+def passes_of(
+    module: PreTrainedModel, flat: FlatParameters, anatomy: Anatomy, one: EvaluationSet
+) -> tuple[tuple[ModelPass, ...], ...]:
+    """This process's passes over each part of a set, on the model's device; call it while training is undisturbed.
+
+    Sentences are packed if the stacks accept positions and masks and packing leaves losses and gradients unchanged,
+    which is tested on a few sentences; otherwise the set's own batches are used.
+    """
+    readers = _readers(module, anatomy)
+    packs = (
+        not (one.moving or one.objective.draws)
+        and _fits(one.parts, readers)
+        and _changes_nothing(module, flat, one, readers)
+    )
+    parts: tuple[tuple[ModelPass, ...], ...] = tuple(
+        packed(batches, readers, one.micro_tokens, share(), flat.dtype) if packs else plain(batches[share()])
+        for batches in one.parts
+    )
+    return tuple(tuple(each.to(module.device) for each in part) for part in parts)
+
+
+def plain(batches: Sequence[Batch]) -> tuple[ModelPass, ...]:
+    """Passes over batches as they are."""
+    return tuple(ModelPass(batch=batch) for batch in batches)
+
+
+def _readers(module: PreTrainedModel, anatomy: Anatomy) -> list[PackReader]:
+    """The stacks that read the input and the decoder's input; empty if one of them accepts no positions or masks."""
+    if not all(stack.layers for stack in anatomy.stacks):  # static vectors
+        return []
+    readers = [PackReader(module=_module_of(module, stack), causal=stack.causal) for stack in anatomy.stacks]
+    for number, reader in enumerate(readers):
+        accepted = inspect.signature(module.get_submodule(reader.module).forward).parameters
+        needed = {"position_ids", "attention_mask", *(["encoder_attention_mask"] if number else [])}
+        if not needed <= accepted.keys() or "global_attention_mask" in accepted:  # Longformer masks tokens, not pairs
+            return []
+    return readers
+
+
+def _module_of(module: PreTrainedModel, stack: Stack) -> str:
+    """The innermost model around a stack's blocks."""
+    name = stack.layers[0].block
+    while name:
+        name = name.rpartition(".")[0]
+        if isinstance(module.get_submodule(name), PreTrainedModel):
+            break
+    return name
+
+
+def _fits(parts: tuple[tuple[Batch, ...], ...], readers: list[PackReader]) -> bool:
+    """Whether packing arguments exist, and every position of the last stack has a label."""
+    if not readers:
+        return False
+    for batch in (batch for part in parts for batch in part):
+        if not {"input_ids", "labels"} <= batch.tensors.keys() <= PACKED:
+            return False
+        read = batch.input_ids if len(readers) == 1 else batch.decoder_input_ids
+        if read is None or batch.labels.shape != read.shape or (len(readers) == 1) != (batch.decoder_input_ids is None):
+            return False
+    return True
+
+
+def _changes_nothing(
+    module: PreTrainedModel, flat: FlatParameters, one: EvaluationSet, readers: list[PackReader]
+) -> bool:
+    """Whether packing leaves losses and gradients unchanged, up to rounding, on a few sentences of all lengths."""
+    few = [_first_rows(batch, 1 + _TRIED // len(one.parts[0])) for batch in islice(one.parts[0], _TRIED)]
+    ways = plain(few), packed(few, readers, one.micro_tokens, slice(None), flat.dtype)
+    found = [_gradients(module, flat, one.objective, passes) for passes in ways]
+    for name, apart in found[0].items():
+        together, scale = found[1][name], float(apart.norm())
+        for a, b in zip(flat.views(apart), flat.views(together), strict=True):
+            if not float((a - b).norm()) <= _ROUNDING * max(float(a.norm()), _ROUNDING * scale):
+                return False
+    return True
+
+
+def _gradients(
+    module: PreTrainedModel, flat: FlatParameters, objective: AbstractObjective, passes: Sequence[ModelPass]
+) -> dict[str, Tensor]:
+    passes = [each.to(module.device) for each in passes]
+    return pass_gradients(module, flat, objective, passes, set())[1]
+
+
+def _first_rows(batch: Batch, number: int) -> Batch:
+    cut = {name: tensor[:number] for name, tensor in batch.tensors.items()}
+    return Batch(tensors=cut, source_tokens=0, target_tokens=0, supervised_tokens=0)

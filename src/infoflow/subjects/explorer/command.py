@@ -1,0 +1,86 @@
+"""`infoflow explore`."""
+
+import shlex
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from infoflow.cli._options import limited
+from infoflow.cli._reading import Reading
+from infoflow.cli._session import Device, Session, working
+from infoflow.cli._show import show
+
+
+def explore(
+    *models: str,
+    sentence: Annotated[str, Parameter(show_default=False, help="Sentence shown when the page opens.")] = "",
+    translation: Annotated[
+        str, Parameter(show_default=False, help="Input for the decoder of an encoder–decoder model.")
+    ] = "",
+    reading: Reading = Reading(),  # noqa: B008 (frozen)
+    port: Annotated[int, Parameter(converter=limited("CountOrNone"), help="Port to listen on; 0: any free one.")] = 0,
+    longest: Annotated[
+        int,
+        Parameter(
+            converter=limited("Count"),
+            help="Maximum tokens of a sentence. Time grows linearly with it, quadratically for ALTI.",
+        ),
+    ] = 128,
+    browser: Annotated[bool, Parameter(name="--open", negative=(), help="Open the page in a browser.")] = False,
+    host: Annotated[
+        str,
+        Parameter(show_default=False, help="Address to listen on for other machines; requires --insecure."),
+    ] = "",
+    insecure: Annotated[
+        bool, Parameter(negative=(), help="Allow --host, although text and access token are sent unencrypted.")
+    ] = False,
+    device: Device = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Explore a model on a live page: type a sentence, see attention, lens, relevance and flow, ablate parts.
+
+    Only this computer can open the page, at the printed address. Ctrl-C stops it. Needs the extra [explore].
+
+    Args:
+        models: One or two: folders that save_pretrained wrote, .gguf files, or names on the model hub.
+    """
+    with working(session):
+        from dataclasses import replace
+
+        from infoflow.foundation import UserError, current_display
+
+        from .server import Explorer
+
+        if host and not insecure:
+            raise UserError(
+                f"--host {host} lets other machines reach the page, and text is sent unencrypted. Forward a port "
+                "instead: ssh -L PORT:127.0.0.1:PORT MACHINE. To allow it anyway, add --insecure."
+            )
+        Explorer.check(len(models), port=port, longest=longest, host=host)
+        loaded = [replace(reading.load(one, device), name=_name(one)) for one in models]
+        explorer = Explorer(
+            loaded,
+            sentence=sentence,
+            translation=translation,
+            port=port,
+            longest=longest,
+            host=host,
+            command=shlex.join(["infoflow", *sys.argv[1:]]),
+        )
+        if host:
+            current_display().warn("Other machines can reach the page, and its text is sent unencrypted.")
+        show(f"Explorer: {explorer.address}")
+        show(f"From another machine: ssh -L {explorer.port}:127.0.0.1:{explorer.port} THIS-MACHINE. Ctrl-C stops it.")
+        sys.stdout.flush()
+        if browser:
+            explorer.open()
+        explorer.serve()
+        show("Stopped.")
+
+
+def _name(model: str) -> str:
+    """As `infoflow view` names it."""
+    from infoflow.cli._measuring import run_name
+
+    return run_name("view", model)[len("view-") :]

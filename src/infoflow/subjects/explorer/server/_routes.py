@@ -1,0 +1,193 @@
+"""The explorer's routes."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from itertools import count
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from infoflow.foundation import UserError, showable
+from infoflow.report import Explored, view_page
+
+from ._answers import Responses, differences
+from ._asked import BadRequest, HttpRequest, asked
+from ._change import Change
+from ._effects import effect
+from ._lens import add_guesses, lens_rows
+from ._readings import Forgotten
+from ._safety import TooLong, too_long
+from ._sentence_reading import SentenceReading, add_maps
+from ._worker import Busy, ExplorerStopped, Replaced, Worker
+
+_END = object()
+
+
+class Routes:
+    """Passes requests to the worker, and its results back as responses."""
+
+    def __init__(self, answers: Responses, worker: Worker, page: tuple[str, str]) -> None:
+        self._answers, self._worker = answers, worker
+        self._page, self._policy = page
+        self._streams = count()
+
+    def app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/", self.page, methods=["GET"]),
+                Route("/api/read", partial(self.ask, "read"), methods=["POST"]),
+                Route("/api/change", partial(self.ask, "change"), methods=["POST"]),
+                Route("/api/blank", partial(self.ask, "blank"), methods=["POST"]),
+                Route("/api/save", self.save, methods=["GET"]),
+            ]
+        )
+
+    async def page(self, request: Request) -> Response:
+        return Response(self._page, media_type="text/html", headers={"content-security-policy": self._policy})
+
+    async def ask(self, kind: str, request: Request) -> Response:
+        try:
+            question = asked(json.loads(await request.body()))
+        except TooLong:
+            return too_long()
+        except (ValueError, RecursionError):
+            return _error(400, "A request must be JSON.")
+        except BadRequest as error:
+            return _error(400, str(error))
+        except ClientDisconnect:
+            return Response(status_code=400)
+        if question.sweep or "influence" in question.want:
+            return await self._lines(question)
+        slot = (question.page, kind, question.model, question.want)
+        return await self._answered(slot, partial(self._work, kind, question))
+
+    def _work(self, kind: str, question: HttpRequest) -> Response:
+        if kind == "blank":
+            return JSONResponse(self._answers.blank(question))
+        answer = self._answers.read(question) if kind == "read" else self._answers.change(question)
+        return Response(answer, media_type="application/octet-stream")
+
+    async def save(self, request: Request) -> Response:
+        keys = request.query_params.getlist("key")[:2]
+        state = request.query_params.get("state", "")[:4000]
+        suffix = "1" if request.query_params.get("suffix") == "1" else ""
+        work = partial(self._file, keys[0] if keys else "", request.query_params.get("changed", ""), state, suffix)
+        return await self._answered(("save", next(self._streams)), work)
+
+    def _file(self, key: str, changed: str, state: str, suffix: str) -> Response:
+        name, page = saved_page(self._answers, key[:80], changed[:80], state, suffix)
+        return Response(page, media_type="text/html", headers={"content-disposition": f'attachment; filename="{name}"'})
+
+    async def _answered(self, slot: tuple[Any, ...], work: Callable[[], Response]) -> Response:
+        try:
+            return await self._worker.do(slot, work)
+        except Exception as error:
+            return _failed(error)
+
+    async def _lines(self, question: HttpRequest) -> Response:
+        """JSON lines, each sent when ready.
+
+        Other requests are served in between, and a closed connection ends the work.
+        """
+        slot = (question.page, "lines", question.sweep)
+        parts = self._answers.lines(question)
+
+        def following() -> Any:
+            return next(parts, _END)
+
+        try:
+            first = await self._worker.do(slot, following)
+        except Exception as error:
+            return _failed(error)
+        return StreamingResponse(self._each(slot, first, following), media_type="application/x-ndjson")
+
+    async def _each(self, slot: tuple[Any, ...], part: Any, following: Callable[[], Any]) -> AsyncIterator[bytes]:
+        while part is not _END:
+            for row in part:
+                yield json.dumps(row, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+            try:
+                part = await self._worker.do(slot, following, patient=True)
+            except Exception as error:
+                told = bytes(_failed(error).body).decode()
+                yield told.encode() + b"\n"
+                return
+
+
+def _failed(error: Exception) -> Response:
+    if isinstance(error, UserError):
+        return _error(422, showable(str(error)))
+    if isinstance(error, Replaced):
+        return _error(409, "A newer request replaced this one.")
+    if isinstance(error, Busy):
+        return _error(429, "The models are busy: try again.")
+    if isinstance(error, Forgotten):
+        return _error(404, "This sentence is no longer cached. It is read again.")
+    if isinstance(error, ExplorerStopped):
+        return _error(503, "The explorer is shutting down.")
+    # Never a traceback, which would contain the text; its type is enough for a report.
+    return _error(500, f"This failed ({type(error).__name__}). Choose something else, or start the explorer again.")
+
+
+def _error(status: int, message: str) -> Response:
+    return JSONResponse({"error": message}, status)
+
+
+def saved_page(answers: Responses, key: str, changed: str, state: str, suffix: str) -> tuple[str, str]:
+    """Name and text of the file for a reading, and optionally for its change.
+
+    Raises:
+        Forgotten: A key is unknown.
+    """
+    before = answers.readings.of_key(key)
+    reading = answers.readings.of_key(changed) if changed else before
+    for one in {id(before): before, id(reading): reading}.values():
+        add_maps(one)
+        add_guesses(one)
+    is_changed = reading is not before
+    kept: dict[str, Any] = {name: list(rows) for name, rows in answers.kept(reading.key).items()}
+    if reading.has_head:
+        answers_lens = answers.attempted(lambda: lens_rows(reading, None))
+        kept |= {} if "reason" in answers_lens else {"lens": [answers_lens]}
+    page = view_page(
+        reading.seen,
+        Explored(
+            state=_own(state, suffix) or "#",
+            before=before.seen if is_changed else None,
+            told_change=told(reading) if is_changed else "",
+            arrays=differences(before.seen, reading.seen) if is_changed else {},
+            answers=kept,
+            effect=effect(before, reading) if is_changed else None,
+        ),
+    )
+    answers.readings.trim()
+    return f"explore-{_plain(reading.subject.model.name)}.html", page
+
+
+def told(reading: SentenceReading) -> str:
+    """The change, in words."""
+    change: Change = reading.change
+    tokens = reading.sentence.tokens
+    parts = [f"“{tokens[stack][index].text}” hidden" for stack, index in change.hide]
+    gives = "zeros" if change.mode == "zero" else "its mean"
+    parts += [f"{stack} {kind} head {layer}.{head} gives {gives}" for stack, kind, layer, head in change.heads]
+    parts += [f"{stack} layer {layer} skipped" for stack, layer in change.layers]
+    return f"Ablated: {', '.join(parts)}."
+
+
+def _own(state: str, suffix: str) -> str:
+    """The settings of one of two models, renamed for a page with one model."""
+    if not suffix:
+        return state
+    pairs = [pair.split("=", 1) for pair in state.lstrip("#").split(";") if "=" in pair]
+    mine = [f"{name.removesuffix(suffix)}={value}" for name, value in pairs if name.endswith(suffix) or name == "show"]
+    return "#;" + ";".join(mine)
+
+
+def _plain(name: str) -> str:
+    """A model's name as part of a file name."""
+    kept = (char if char.isascii() and (char.isalnum() or char in "-_.") else "-" for char in name)
+    return "".join(kept).strip("-.") or "model"

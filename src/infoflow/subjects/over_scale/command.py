@@ -1,0 +1,24 @@
+"""`infoflow over-scale`."""
+
+from pathlib import Path
+
+from infoflow.cli._scorecard import show_scorecard
+from infoflow.cli._session import Log, Out, reporting, run_folder
+from infoflow.cli._show import show_path
+
+
+def over_scale(*runs: Path, out: Out = None, log: Log = None) -> None:
+    """Judge the published findings on several studies, and show how each effect changes with tokens and width.
+
+    Args:
+        runs: Folders that `infoflow study` wrote: two or more of different scale, or one with checkpoints; the
+            folder of an earlier comparison counts as the studies that it compared.
+        out: Folder for tables and report. Default: runs/over-scale.
+    """
+    with reporting(log):
+        from .stages._over_scale import over_scale as compare
+
+        compared = compare(runs, run_folder(out, "over-scale"))
+        show_scorecard(compared.findings, untestable=False)
+        show_path("Tables", compared.path / "tables")
+        show_path("Report", compared.folder.report)

@@ -1,0 +1,279 @@
+"""The section over scale: every claim's effect in every run, by tokens and width."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infoflow.findings import FINDINGS_OVER_SCALE
+from infoflow.report._declared import DeclaredFigure, Drawn, names_of
+from infoflow.report._figure import Method, Panel, Section
+from infoflow.report._model_tables import ModelTables
+from infoflow.report._numbers import counted, listed, number
+from infoflow.report._summary import verdict_verb
+from infoflow.report.forms._chart import CONTROL, amount, by_key, finished, spread, tips, with_field
+from infoflow.report.forms._marks import Channel, Layer, channel, draw
+from infoflow.report.forms._over_time import HOLLOW_MARK
+from infoflow.report.forms._time_axis import short
+from infoflow.results import END
+
+from ..claims._scale_slope import scale_groups
+from ..claims._scale_trend import FLAT
+from ..claims._scale_trends import TRENDS, told_of_claims
+from ._rows import DASHES, SHAPES, Grid, tested_rows
+from ._warmups import timed_stages
+
+_METHOD = Method(
+    id="over-scale",
+    title="Findings over scale",
+    text=rf"""
+    Every run is judged by itself. For each claim, one condition is followed: the one that decides its verdict in most
+    runs. The slope over the logarithm of tokens (or of the width) comes from a weighted regression; its interval
+    covers the choice of seeds and of sentences in each run, by Student's t with Satterthwaite's degrees of freedom. A
+    trend needs three scales. It is <em>flat</em> where the whole interval lies within {FLAT} of the distance from the
+    threshold to the published value, or to the effect where the source gives none, per factor of ten in scale; it
+    <em>grows</em> where the whole interval lies on the side on which the claim holds, <em>falls</em> where it lies on
+    the other side, and is <em>undetermined</em> otherwise. Checkpoints of one run depend on each other: they are
+    drawn but never mixed with runs. With fewer than three runs, the trend comes from each seed's own slope over its
+    checkpoints, from a tenth of the tokens on, with an interval over seeds; at those checkpoints, the learning rate
+    had not yet fallen.
+    """,
+)
+_VERDICTS, _WORDS = ("holds", "undetermined", "fails"), ("grows", "flat", "undetermined", "falls")
+HEIGHT = 170
+_ROOM = 1.6  # factor of the axis after the last run, for the name of its width
+_NAME = {"align": "left", "dx": 7, "fontSize": 10, "fontWeight": "bold"}
+_LINE_NAME = {"align": "left", "fontSize": 9.5, "color": "var(--soft)"}
+_LINE = 12  # pixels between names
+_APART = 0.025  # share of the axis between marks of two widths at the same tokens
+_ABOVE, _BELOW = {"baseline": "bottom", "dy": -2}, {"baseline": "top", "dy": 3}
+
+
+def _claims_over_scale(found: pd.DataFrame, rows: pd.DataFrame, trends: pd.DataFrame) -> Drawn:
+    grid = Grid.of(rows)
+    claims = sorted(_claims(rows, trends), key=lambda claim: claim["order"])
+    drawn = [rows[(rows["id"] == one["id"]) & (rows["architecture"] == one["architecture"])] for one in claims]
+    left = int(found["id"].nunique()) - len({one["id"] for one in claims})
+    return Drawn(
+        data=rows.drop(columns=["effects", "line"]),
+        panels=[
+            Panel(spec=claim_panel(own, grid), title=f"{one['short']}: {one['told']}")
+            for one, own in zip(claims, drawn, strict=True)
+        ],
+        answer=_sentences(claims),
+        findings=tuple(dict.fromkeys(one["id"] for one in claims)),
+        caption=f"{counted(rows['run'].nunique(), 'run')}: {grid.told}. Bars are 95% intervals. Not tested at two "
+        f"scales or more: {counted(left, 'claim')}.",
+        payload={"claims": claims, "widths": grid.legend, "corpora": grid.corpora_legend},
+    )
+
+
+def _claims(rows: pd.DataFrame, trends: pd.DataFrame) -> list[dict[str, Any]]:
+    told, families = told_of_claims(trends), len(set(rows["architecture"]))
+    found = []
+    for place, (_, own) in enumerate(rows.groupby(["id", "architecture"], sort=False)):
+        last = _largest(own)
+        id, family, verdict = str(last["id"]), str(last["architecture"]), str(last["verdict"])
+        words = told.get((id, family), "too few scales")
+        order = (_VERDICTS.index(verdict), min(_place(words), default=len(_WORDS)), place)
+        found.append(
+            {
+                "id": id,
+                "architecture": family,
+                "short": f"{id.split(':')[-1]}{f' ({family})' if families > 1 else ''}",
+                "claim": str(last["claim"]),
+                "condition": str(last["condition"]),
+                "verdict": verdict,
+                "told": words,
+                "where": f"{number(float(last['effect']))} {last['unit']}".strip(),
+                "order": order,
+            }
+        )
+    return found
+
+
+def _place(words: str) -> list[int]:
+    return [place for place, word in enumerate(_WORDS) if word in words]
+
+
+def _largest(rows: pd.DataFrame) -> pd.Series:
+    """The most expensive run; of checkpoints, if no run's end was tested, the last."""
+    ended = rows[rows["update"] == END]
+    own = ended if len(ended) else rows
+    return own.loc[(own["tokens"] * own["parameters"]).idxmax()]
+
+
+def _sentences(claims: list[dict[str, Any]]) -> list[str]:
+    num = len(claims)
+    counts = {verdict: sum(one["verdict"] == verdict for one in claims) for verdict in _VERDICTS}
+    claims_told = "one claim" if num == 1 else f"{num} claims"
+    held = f"Of {claims_told} tested at two scales or more, {counts['holds'] or 'none'}"
+    said = [f"{held} {verdict_verb('holds', counts['holds'])} in the largest run."]
+    for word, verb in (("grows", "grow"), ("falls", "fall"), ("flat", "are flat")):
+        names = [one["short"] for one in claims if _place(one["told"])[:1] == [_WORDS.index(word)]]
+        if names:
+            each = word if len(names) == 1 and word != "flat" else "is flat" if len(names) == 1 else verb
+            said.append(f"{listed(names)} {each}.")
+    return said
+
+
+CLAIMS = DeclaredFigure(
+    name="scale/claims",
+    id="findings-over-scale",
+    question="Which claims come closer to the published values with more tokens or wider models?",
+    how_to_read=(
+        "Each panel is a claim: its effect against the number of tokens that the models read, on a logarithmic "
+        "axis. The dashed line is the threshold, the solid line the published value if the source gives one.",
+        "Each mark is a run at the end of its training. It is hollow if the run has one seed; its interval then "
+        "covers only the choice of sentences. The label at the end of a line gives the width, and the corpus if "
+        "it differs from that of most runs. Thin lines are checkpoints of one run, measured on less text.",
+        "Claims that hold in the largest run come first, and among these the ones that grow.",
+    ),
+    method=_METHOD,
+    tables=(FINDINGS_OVER_SCALE.name, TRENDS.name),
+    template="over_scale.html.jinja",
+    draw=_claims_over_scale,
+)
+OVER_SCALE = Section(
+    id="over-scale",
+    title="Do the claims grow with scale?",
+    lead="The same claims on models that read more or are wider: what fails in small models may hold in larger ones.",
+    names=names_of([CLAIMS]),
+)
+
+
+def over_scale_section(tables: ModelTables) -> Section | None:
+    """The section; None if no runs were compared, or only two warm-ups."""
+    found, trends = tables.of_run(FINDINGS_OVER_SCALE.name), tables.of_run(TRENDS.name)
+    if found is None or trends is None:
+        return None
+    rows = tested_rows(found)
+    if rows.empty and timed_stages(tables) is not None:
+        return None
+    if rows.empty:
+        return replace(OVER_SCALE, notes=["No claim could be tested at two scales."])
+    figure = CLAIMS.of(found, rows, trends)
+    return replace(OVER_SCALE, figures=[figure] if figure else [])
+
+
+def claim_panel(rows: pd.DataFrame, grid: Grid) -> dict[str, Any]:
+    """The chart of one claim's rows (see `tested_rows`)."""
+    ends = _ends(rows)
+    columns = ["run", "corpus", "width", "tokens", "effect", "low", "high", "seeds", "verdict", "update", "line"]
+    shown = rows[columns].assign(
+        width=rows["width"].astype(str),
+        low=rows["low"].clip(*ends),
+        high=rows["high"].clip(*ends),
+        told=rows["verdict"] + rows["seeds"].map(lambda seeds: f", {seeds} seed{'s' if seeds > 1 else ''}"),
+    )
+    runs, checkpoints = shown[shown["update"] == END], shown[shown["update"] != END]
+    y_title = str(rows["unit"].iloc[0]) or None
+    at = {"x": _tokens(grid), "y": amount("y", "effect", y_title, ends, ticks=4)}
+    look = {
+        "color": by_key("color", "width", [str(width) for width in grid.widths], grid.shades),
+        "strokeDash": by_key("strokeDash", "corpus", grid.corpora, _cycled(DASHES, grid)),
+    }
+    layers = [*_levels(rows, at, grid, ends)]
+    if len(checkpoints):
+        thin = {"strokeWidth": 1, "opacity": 0.6, "color": look["color"], "detail": "line:N"}
+        layers.append(draw("line", checkpoints, at, thin, tooltip=_tooltip()))
+    if len(runs):
+        layers += _runs(runs.assign(place=_apart(runs, grid)), at, look, grid, ends)
+    return finished(layers, HEIGHT)
+
+
+def _runs(
+    runs: pd.DataFrame, at: dict[str, Any], look: dict[str, Any], grid: Grid, ends: tuple[float, float]
+) -> list[Layer]:
+    base, at = runs, {**at, "x": with_field(at["x"], "place")}
+    shape = by_key("shape", "corpus", grid.corpora, _cycled(SHAPES, grid))
+    y = {"y": with_field(at["y"], "low"), "y2": "high:Q"}
+    layers = [
+        draw("line", base, at, look, strokeWidth=1.4, opacity=0.7, detail="line:N"),
+        draw("rule", base, y, strokeWidth=2, x=at["x"], color=look["color"]),
+    ]
+    marks = {"size": 46, "opacity": 1, "color": look["color"], "shape": shape, "tooltip": _tooltip()}
+    for several in (True, False):
+        own = runs[(runs["seeds"] > 1) == several]
+        if len(own):
+            layers.append(draw("point", own, {"filled": True} if several else HOLLOW_MARK, at, marks))
+    if max(len(grid.widths), len(grid.corpora)) > 1:
+        last = runs.loc[runs.groupby("line")["tokens"].idxmax()]
+        last = last.assign(name=[grid.name_of(row.width, row.corpus) for row in last.itertuples()])
+        height = {"x": at["x"], "y": with_field(at["y"], "height")}
+        layers.append(draw("text", _beside(last, ends), _NAME, height, color=look["color"], text="name:N"))
+    return layers
+
+
+def _apart(runs: pd.DataFrame, grid: Grid) -> pd.Series:
+    """Tokens, with horizontal offsets between marks of different widths."""
+    low, high = _domain(grid)
+    places = runs["width"].map({str(width): place for place, width in enumerate(grid.widths)})
+    return runs["tokens"] * (high / low) ** (_APART * (places - (len(grid.widths) - 1) / 2))
+
+
+def _beside(last: pd.DataFrame, ends: tuple[float, float]) -> pd.DataFrame:
+    """The last marks with the `place` and `height` of their names.
+
+    Names at the same number of tokens cover neither each other nor a mark.
+    """
+    gap = (ends[1] - ends[0]) * _LINE / HEIGHT
+    groups = [own for _, own in last.groupby(scale_groups(last["tokens"].tolist()))]
+    return pd.concat(
+        own.assign(place=own["place"].max(), height=spread(list(own["effect"]), gap, ends[1])) for own in groups
+    )
+
+
+def _levels(rows: pd.DataFrame, at: dict[str, Any], grid: Grid, ends: tuple[float, float]) -> list[Layer]:
+    """Labelled lines of the threshold and the published value."""
+    last = rows.iloc[-1]
+    threshold, published = float(last["threshold"]), float(last["published"])
+    upper = not published < threshold
+    levels = [("needed", threshold, CONTROL, _BELOW if upper else _ABOVE)]
+    if published == published:
+        style = {"color": "var(--soft)", "strokeWidth": 1.2}
+        levels.append(("published", published, style, _ABOVE if upper else _BELOW))
+    drawn, at_the_axis = [], ends[0] + (ends[1] - ends[0]) * 1.2 * _LINE / HEIGHT
+    for name, value, style, wanted in levels:
+        side = _ABOVE if value < at_the_axis else wanted
+        base = pd.DataFrame([{"effect": value, "tokens": grid.tokens[0] / 1.2, "text": name}])
+        drawn.append(draw("rule", base, style, y=at["y"]))
+        drawn.append(draw("text", base, _LINE_NAME, side, at, text="text:N"))
+    return drawn
+
+
+def _tokens(grid: Grid) -> Channel:
+    low, high = _domain(grid)
+    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.log10(high) + 1)
+    steps = (1, 3) if high / low > 8 else (1, 2, 5)
+    values = [float(decade * step) for decade in decades for step in steps if low <= decade * step <= high]
+    labels = {str(value): short(value) for value in values}
+    told = " : ".join(f"datum.value == {value} ? '{label}'" for value, label in labels.items()) + " : ''"
+    axis = {"values": values, "labelExpr": told, "grid": False, "labelOverlap": "greedy"}
+    scale = {"type": "log", "domain": [low, high], "nice": False}
+    return channel("x", "tokens:Q", title="tokens", scale=scale, axis=axis)
+
+
+def _domain(grid: Grid) -> tuple[float, float]:
+    return grid.tokens[0] / 1.25, grid.tokens[1] * _ROOM
+
+
+def _ends(rows: pd.DataFrame) -> tuple[float, float]:
+    """Axis range: all effects, threshold and published value, plus intervals up to one span beyond these."""
+    core = rows[["effect", "threshold", "published"]].to_numpy(dtype=float)
+    low, high = float(np.nanmin(core)), float(np.nanmax(core))
+    span = (high - low) or abs(high) or 1.0
+    lows, highs = (np.clip(rows[name].dropna(), low - span, high + span) for name in ("low", "high"))
+    return min([low, *lows]) - 0.08 * span, max([high, *highs]) + 0.12 * span
+
+
+def _cycled(values: Any, grid: Grid) -> list[Any]:
+    found = [values[place % len(values)] for place in range(len(grid.corpora))]
+    return [list(value) if isinstance(value, tuple) else value for value in found]
+
+
+def _tooltip() -> list[Channel]:
+    return tips(
+        "run:N", "corpus:N", "width:N", "tokens:Q||.3s", "effect:Q||.3g", "low:Q||.3g", "high:Q||.3g", "told:N|verdict"
+    )

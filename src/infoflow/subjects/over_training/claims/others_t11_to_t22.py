@@ -1,0 +1,329 @@
+"""Claims about time: T11, T12, T13, T14, T16, T17, T18, T19, T22."""
+
+import numpy as np
+
+from infoflow.findings._bounded_times import reach_at
+from infoflow.findings._condition import SHARE, Condition, exceeds, stays_below
+from infoflow.findings._finding import Control, Curves, claim
+from infoflow.findings._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION, Absent
+from infoflow.findings._sources import (
+    BLEVINS,
+    FOUR_PHASES,
+    NGRAM_STAGES,
+    RAZZHIGAEV,
+    SIMILARITY,
+    SOURCE_AND_TARGET,
+    TRANSLATION_STAGES,
+)
+from infoflow.findings._table import Reading, SeedRows, Table
+from infoflow.results import Spec
+
+from ..measures import CHECKPOINT_STEPS, STAGES_BY_WARMUP
+from ._apart_over_time import seeds_apart
+from ._over_time import divergence_left, language_first, lower_more_alike, order_last, rank_course, source_dip
+from ._probes_over_time import best_layer_moves
+
+_T11_READS: dict[str, Reading] = {"language": language_first()}
+FACTOR = 1.5
+"""How much later a stage must occur to count as later: the square root of a fourfold warm-up would be 2."""
+
+
+@claim(
+    "time:T11",
+    "A translation model is first a language model of its target side.",
+    source=TRANSLATION_STAGES,
+    published="scores under n-grams of the target side rise above the references' before its quality does",
+    statistic="mean log-probability of greedy translations under bigrams of the training targets, less the "
+    "references': above 0 at some checkpoint before half of chrF's rise; its maximum not later than that under 5-grams",
+    reads=_T11_READS,
+    controls=(Control(name="words drawn by their frequency alone", reads={"language": language_first("baseline")}),),
+    learned=(TRANSLATION,),
+)
+def t11(curves: Curves) -> list[Condition]:
+    """Translations first become text of the target language."""
+    score, later = (curves["language"][:, [place]] for place in range(2))
+    return [
+        exceeds(
+            "score under bigrams before half of chrF's rise, above the references'",
+            score,
+            0.0,
+            "nats per token",
+            reach=reach_at(curves["language"], 2),
+        ),
+        exceeds(
+            "from its maximum to that of the score under 5-grams",
+            later,
+            -1e-9,
+            "doublings",
+            alone=False,
+            reach=reach_at(curves["language"], 4),
+        ),
+    ]
+
+
+_T12_READS: dict[str, Reading] = {"order": order_last()}
+
+
+@claim(
+    "time:T12",
+    "Reordering is learned last.",
+    source=TRANSLATION_STAGES,
+    published="translations become less monotone while BLEU hardly changes any more",
+    statistic="fuzzy reordering score of greedy translations (with begin and end) against one word aligner: after "
+    "chrF has come to .9 of its end it moves over a fifth of its range, and so it does over the last half of the "
+    "updates",
+    reads=_T12_READS,
+    controls=(Control(name="the same words in random order", reads={"order": order_last("baseline")}),),
+    learned=(TRANSLATION,),
+)
+def t12(curves: Curves) -> list[Condition]:
+    """The order of words moves after the quality has settled."""
+    after, half = (curves["order"][:, [place]] for place in range(2))
+    unit = "share of its range"
+    return [
+        exceeds(
+            "movement of the reordering score after nine tenths of chrF",
+            after,
+            0.2,
+            unit,
+            reach=reach_at(curves["order"], 2),
+        ),
+        exceeds("the same over the last half of the updates", half, 0.2, unit),
+    ]
+
+
+_T13_READS: dict[str, Reading] = {"dip": source_dip()}
+
+
+@claim(
+    "time:T13",
+    "The share of the source in a translation's predictions falls, then rises.",
+    source=SOURCE_AND_TARGET,
+    published="the source's share falls at first and rises later in training; no number",
+    statistic="share of the source in the relevance for the likeliest token, mean over steps of the decoder after the "
+    "first: between the first and the last checkpoint more than .03 below both",
+    reads=_T13_READS,
+    controls=(
+        Control(name="equal relevance of all tokens", reads={"dip": source_dip("baseline")}, decisive=False),
+        Control(name="another rule of relevance", reads={"dip": source_dip(rule=1)}, decisive=False),
+    ),
+    learned=(TRANSLATION,),
+    uncontrolled="equal relevance has no dip, whatever was trained",
+)
+def t13(curves: Curves) -> list[Condition]:
+    """The source's share in a translation's predictions, over training."""
+    name = "lowest share of the source below the lower one of its start and its end"
+    return [exceeds(name, curves["dip"], 0.03, "share of relevance")]
+
+
+_T14_SHARE = 0.25
+
+_T14_READS: dict[str, Reading] = {"left": divergence_left(TRANSLATION, _T14_SHARE)}
+
+
+@claim(
+    "time:T14",
+    "A translation model's predictions settle early.",
+    source=SOURCE_AND_TARGET,
+    published="little change after about 12,000 batches",
+    statistic="KL(p_T||p_t) of the predictions of the last checkpoint and of the one at a quarter of the updates: at "
+    "most a tenth of that at step 0",
+    reads=_T14_READS,
+    controls=(
+        Control(
+            name="a quarter of the sum of the learning rates, for a quarter of the updates",
+            reads={"left": divergence_left(TRANSLATION, _T14_SHARE, "lr_share")},
+            decisive=False,
+        ),
+        Control(name="step 0", reads={"left": divergence_left(TRANSLATION, 0.0)}, decisive=False),
+    ),
+    learned=(TRANSLATION,),
+    uncontrolled="the divergence is counted in units of that at step 0",
+)
+def t14(curves: Curves) -> list[Condition]:
+    """How early predictions match those of the final model."""
+    name = "divergence from the last checkpoint's predictions after a quarter of the updates, of that at step 0"
+    return [stays_below(name, curves["left"], 0.1, "share")]
+
+
+_LEAST = 0.05
+
+_T16_READS: dict[str, Reading] = {"moves": rank_course(CAUSAL)}
+
+
+@claim(
+    "time:T16",
+    "The dimension of the last states falls, rises and falls again.",
+    source=RAZZHIGAEV,
+    published="collapse in the warm-up, expansion, compression; or a rise and a fall; no common number",
+    statistic="effective rank of the covariance of the last states: a minimum and a later maximum between the first "
+    "and the last checkpoint, each move over a twentieth (threshold ours)",
+    reads=_T16_READS,
+    controls=(
+        Control(name="as many random states", reads={"moves": rank_course(CAUSAL, "baseline")}),
+        Control(name="step 0 at all checkpoints, resampled", reads={"moves": rank_course(CAUSAL, "noise")}),
+    ),
+    learned=(CAUSAL,),
+)
+def t16(curves: Curves) -> list[Condition]:
+    """Effective rank over training."""
+    names = ("fall from step 0 to the minimum", "rise from the minimum to a later maximum", "fall from it to the end")
+    return [
+        exceeds(f"effective rank: {name}", curves["moves"][:, [place]], _LEAST, "ln of the ratio", alone=place == 1)
+        for place, name in enumerate(names)
+    ]
+
+
+_T17_READS: dict[str, Reading] = {"moves": seeds_apart(CAUSAL)}
+
+
+@claim(
+    "time:T17",
+    "Seeds are alike, drift apart and come together again.",
+    source=FOUR_PHASES,
+    published="four phases of the divergence between outputs of seeds: uniform, sharp convergence, sharp divergence, "
+    "slow reconvergence, the last in larger models alone; no number",
+    statistic="KL between the predictions of two seeds at one update, of each seed and the next: a maximum before the "
+    "end that is .1 nats above an earlier minimum, and above the end (threshold ours)",
+    reads=_T17_READS,
+    controls=(
+        Control(name="step 0 at all checkpoints, resampled", reads={"moves": seeds_apart(CAUSAL, at_start=True)}),
+    ),
+    learned=(CAUSAL,),
+)
+def t17(curves: Curves) -> list[Condition]:
+    """Divergence between seeds' outputs."""
+    rise, fall = (curves["moves"][:, [place]] for place in range(2))
+    return [
+        exceeds("divergence between seeds: rise from a minimum to a later maximum", rise, 0.1, "nats"),
+        # Any curve that has risen may fall a little.
+        exceeds("divergence between seeds: fall from that maximum to the end", fall, 0.0, "nats", alone=False),
+    ]
+
+
+def reads(*, at_start: bool = False) -> dict[str, Reading]:
+    return {NAMES[one]: lower_more_alike(one, at_start=at_start) for one in OBJECTIVES}
+
+
+@claim(
+    "time:T18",
+    "After warm-up, lower layers are always more similar between seeds than upper ones.",
+    source=SIMILARITY,
+    published="at the end of training, early layers are more similar between seeds than late ones; over time: ours",
+    statistic="debiased CKA of state 1 with another seed's final state 1 above that of the last states, at .9 of the "
+    "checkpoints after a tenth of the updates, in every objective",
+    reads=reads(),
+    controls=(Control(name="before training", reads=reads(at_start=True)),),
+    learned=OBJECTIVES,
+)
+def t18(curves: Curves) -> list[Condition]:
+    """Lower and upper layers of two seeds, at every checkpoint."""
+    name = "share of the checkpoints after the warm-up at which state 1 is more alike between seeds than the last, {}"
+    return [
+        exceeds(name.format(model), values[:, :1], 0.9, "share of checkpoints", bounds=SHARE, step=1 / values[0, 1])
+        for model, values in curves.items()
+    ]
+
+
+def unigram_stage(objective: Spec, compared: str = "warm-up") -> Reading:
+    """How much later the divergence from unigrams is least with the longer warm-up.
+
+    The columns are doublings of updates, doublings of the sum of learning rates, and the spacing of checkpoints there
+    in doublings of updates.
+
+    `compared="seed"`: the difference to the next seed with the same warm-up in either direction, by its updates alone;
+    the sum, which only describes another warm-up, is 0.
+    """
+    table = Table(STAGES_BY_WARMUP.name, objective, needs=("measure", "gap", "replicates"))
+    return table.where(compared=compared, order=1).reduce(_grown, signed=compared == "warm-up")
+
+
+def _grown(rows: SeedRows, signed: bool) -> np.ndarray:
+    ordered = SeedRows(rows.frame.sort_values("measure", ascending=False), rows.number)  # updates, then rates
+    if list(ordered.frame["measure"]) != ["updates", "rates"]:
+        raise Absent("stages_by_warmup must hold updates and rates once for each seed")
+    numbers = ordered.numbers
+    if not np.isfinite(numbers[0]).all():
+        raise Absent("the divergence from unigrams has no minimum between the first checkpoint and the last")
+    if (gap := float(ordered.frame["gap"].max())) > np.log2(FACTOR):
+        raise Absent(
+            f"checkpoints around the minimum lie {gap:.2f} doublings of updates apart, and no time is more exact: "
+            f"{np.log2(FACTOR):.2f} or less are needed, a schedule with more steps"
+        )
+    grown = numbers if signed else np.abs(numbers) * [1, 0]
+    return np.column_stack([grown, np.full(len(grown), gap)])
+
+
+_T19_READS: dict[str, Reading] = {"grown": unigram_stage(CAUSAL)}
+
+
+@claim(
+    "time:T19",
+    "Stages follow the learning rate: with four times the warm-up, the minimum of the divergence from unigrams comes "
+    "later, at the same sum of learning rates.",
+    source=NGRAM_STAGES,
+    published="14m: minima at 256 and 1,000 updates, with a longer warm-up at 1,000 and 2,000 (published data; by "
+    "what factor the warm-up grew is unverified)",
+    statistic="two studies with the same seeds and data, one with four times the warm-up: the divergence from "
+    "unigrams is least 1.5 times as many updates later, or more, and at less than 1.5 times the sum of learning rates "
+    "(limits ours; a sum that decided alone would give 2 and 1)",
+    reads=_T19_READS,
+    controls=(
+        Control(
+            name="the next seed with the same warm-up, later or earlier", reads={"grown": unigram_stage(CAUSAL, "seed")}
+        ),
+    ),
+    learned=(CAUSAL,),
+)
+def t19(curves: Curves) -> list[Condition]:
+    """Warm-up and the stages of learning.
+
+    Unverified: the factor by which the warm-up of the published models grew. The factor of 4 and both limits are ours.
+    """
+    updates, rates = (curves["grown"][:, [place]] for place in range(2))
+    step = float(np.nanmax(curves["grown"][:, 2]))
+    limit, what = float(np.log2(FACTOR)), "to the minimum of KL(Q1||P), with four times the warm-up"
+    return [
+        exceeds(f"updates {what}", updates, limit, "doublings", step=CHECKPOINT_STEPS["updates"] * step),
+        # Two trainings with equal stages meet it too.
+        stays_below(
+            f"sum of learning rates {what}",
+            rates,
+            limit,
+            "doublings",
+            alone=False,
+            step=CHECKPOINT_STEPS["rates"] * step,
+        ),
+    ]
+
+
+TASK = ("upos", "xpos")
+
+_T22_READS: dict[str, Reading] = {"moves": best_layer_moves(MASKED, TASK)}
+
+
+@claim(
+    "time:T22",
+    "Knowledge moves down: the layer that encodes parts of speech best is lower at the end than when they were "
+    "first encoded.",
+    source=BLEVINS,
+    published="best layers of probes move down during the training of XLM-R; no number",
+    statistic="linear probes that are trained anew at every checkpoint: the best layer at the end lies below the one "
+    "at the first checkpoint with nine tenths of the gain over step 0, and the last layer tells less than then",
+    reads=_T22_READS,
+    controls=(Control(name="control labels", reads={"moves": best_layer_moves(MASKED, TASK, "control")}),),
+    learned=(MASKED,),
+)
+def t22(curves: Curves) -> list[Condition]:
+    """The best layer of probes."""
+    down, loss = (curves["moves"][:, [place]] for place in range(2))
+    return [
+        exceeds(
+            "layers by which the best one is lower at the end than when it was first told",
+            down,
+            0.0,
+            "layers",
+            reach=reach_at(curves["moves"], 2),
+        ),
+        exceeds("accuracy that the last layer has lost since then", loss, 0.0, "accuracy", alone=False),
+    ]

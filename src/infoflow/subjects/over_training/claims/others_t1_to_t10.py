@@ -1,0 +1,322 @@
+"""Claims about time: T1, T2, T3, T4, T5, T6, T7, T8, T10."""
+
+import numpy as np
+
+from infoflow.findings._bounded_times import reach_at
+from infoflow.findings._condition import CORRELATION, Condition, exceeds, stays_below
+from infoflow.findings._finding import Control, Curves, claim
+from infoflow.findings._model_group import CAUSAL, MASKED
+from infoflow.findings._sources import (
+    CHARACTERISTICS,
+    CIRCUITS_OVER_TRAINING,
+    CONVERGENCE_DYNAMICS,
+    INDUCTION,
+    NGRAM_STAGES,
+    SAPHRA_AND_OURS,
+    SUDDEN_DROPS,
+    SVCCA_PAPER,
+)
+from infoflow.findings._table import Reading
+
+from ._deciles_over_time import frequency_correlation, reach_of_correlation, shuffled_deciles, times_by_frequency
+from ._over_time import ngram_minima, role_sets, settled_share, settling_order
+from ._phases import GAIN, at_once, gain_within
+from ._probes_over_time import heads_with_the_loss, probe_times
+
+KINDS = ("state", "block")
+
+
+def reads(number: str = "time") -> dict[str, Reading]:
+    return {kind: settling_order(CAUSAL, kind, number) for kind in KINDS}
+
+
+def _order(name: str, curve: np.ndarray, least: float, **how: bool) -> Condition:
+    return exceeds(name, curve[:, :1], least, "rank correlation", bounds=CORRELATION, reach=reach_at(curve, 1), **how)
+
+
+@claim(
+    "time:T1",
+    "Lower layers settle first.",
+    source=SVCCA_PAPER,
+    published="networks converge from the bottom up; no number",
+    statistic="debiased CKA to the final model: Kendall's tau of depth and the update from which nine tenths of the "
+    "way are done at least .6 over states, and at least .3 over what blocks add on the final model's states, from the "
+    "second block on (thresholds ours)",
+    reads=reads(),
+    controls=(Control(name="final weights with noise as large as the remaining distance", reads=reads("null_time")),),
+    learned=(CAUSAL,),
+)
+def t1(curves: Curves) -> list[Condition]:
+    """The order in which layers settle, of states and of blocks on the final model's own input."""
+    name = "Kendall's tau of depth and time of settling, {}s"
+    return [
+        # For states, depth accumulates whatever a layer has learned, so that alone means nothing.
+        _order(name.format("state"), curves["state"], 0.6, alone=False),
+        _order(name.format("block"), curves["block"], 0.3),
+    ]
+
+
+SHARE = 0.2
+
+
+_T2_READS: dict[str, Reading] = {"done": settled_share(CAUSAL, SHARE)}
+
+
+@claim(
+    "time:T2",
+    "Most layers are close to their final state after a fifth of the training.",
+    source=CONVERGENCE_DYNAMICS,
+    published="nearly all layers of larger Pythia models stabilise within the first 20 % of training; small ones "
+    "later and less stably",
+    statistic="debiased CKA to the final states, as the share of the way from step 0, mean over layers at .2 of the "
+    "updates: at least .8",
+    reads=_T2_READS,
+    controls=(
+        Control(
+            name="final weights with noise as large as the remaining distance",
+            reads={"done": settled_share(CAUSAL, SHARE, number="null")},
+        ),
+        Control(
+            name="another seed's final model, which nothing draws them to",
+            reads={"done": settled_share(CAUSAL, SHARE, reference="other-seed")},
+        ),
+    ),
+    learned=(CAUSAL,),
+)
+def t2(curves: Curves) -> list[Condition]:
+    """How far layers have come after a fifth of the training."""
+    name = "share of the way to the final states after a fifth of the updates, mean over layers"
+    return [exceeds(name, curves["done"], 0.8, "share of 1 - CKA at step 0")]
+
+
+_T3_READS: dict[str, Reading] = {"times": times_by_frequency(CAUSAL)}
+
+
+@claim(
+    "time:T3",
+    "Frequent tokens are learned first.",
+    source=CHARACTERISTICS,
+    published="sigmoid over log steps: n-gram curves of tokens; frequent ones earlier (published code)",
+    statistic="deciles of the types by frequency in the training text: rank correlation of frequency and the update "
+    "from which on half of the gain over the tokens' unigram loss is there, -.6 or less (threshold ours)",
+    reads=_T3_READS,
+    controls=(
+        shuffled_deciles(_T3_READS),
+        Control(
+            name="the whole fall of the loss, which unigrams alone can explain",
+            reads={"times": times_by_frequency(CAUSAL, raw=True)},
+            decisive=False,
+        ),
+    ),
+    learned=(CAUSAL,),
+)
+def t3(curves: Curves) -> list[Condition]:
+    """When tokens of different frequency are learned."""
+    found = frequency_correlation(curves["times"])
+    name, unit = "frequency and the update at which half of the gain is there", "rank correlation"
+    return [stays_below(name, found, -0.6, unit, bounds=CORRELATION, reach=reach_of_correlation(curves["times"]))]
+
+
+_T4_READS: dict[str, Reading] = {"minima": ngram_minima(CAUSAL)}
+
+
+@claim(
+    "time:T4",
+    "A language model learns unigrams, then bigrams, then longer contexts.",
+    source=NGRAM_STAGES,
+    published="Pythia 70m, loss on texts drawn from unigrams least at 128 updates, from bigrams at 256; 12b: "
+    "divergence from unigrams least (.889 nats) at 64, from bigrams (1.441) at 256",
+    statistic="divergence of n-gram models of the training text from the model: least first for unigrams, later for "
+    "bigrams, then or later for trigrams; over .1 nats of rise after the first two",
+    reads=_T4_READS,
+    controls=(
+        Control(
+            name="a model that predicts uniformly",
+            reads={"minima": ngram_minima(CAUSAL, "baseline")},
+            decisive=False,
+        ),
+    ),
+    learned=(CAUSAL,),
+    uncontrolled="a model without frequencies has no least divergence from them, whatever was trained",
+)
+def t4(curves: Curves) -> list[Condition]:
+    """The order of n-grams in learning."""
+    later, latest, rise_1, rise_2 = (curves["minima"][:, [place]] for place in range(4))
+    reach = [reach_at(curves["minima"], place) for place in range(4, 12, 2)]
+    minimum, rise = "from the minimum of KL(Q{}||P) to that of Q{}", "rise of KL(Q{}||P) after its minimum"
+    return [
+        exceeds(minimum.format(1, 2), later, 0.0, "doublings of updates", reach=reach[0]),
+        # The trigrams' minimum may coincide with the bigrams', at the same checkpoint.
+        exceeds(minimum.format(2, 3), latest, -1e-9, "doublings of updates", alone=False, reach=reach[1]),
+        exceeds(rise.format(1), rise_1, 0.1, "nats", reach=reach[2]),
+        exceeds(rise.format(2), rise_2, 0.1, "nats", alone=False, reach=reach[3]),
+    ]
+
+
+TASKS = (("upos", "xpos"), ("arc-label", "deprel", "arc"), ("coreference",))
+
+
+_T5_READS: dict[str, Reading] = {"apart": probe_times(CAUSAL, *TASKS)}
+
+
+@claim(
+    "time:T5",
+    "Parts of speech are learned before dependencies, these before coreference.",
+    source=SAPHRA_AND_OURS,
+    published="parts of speech before topic in a language model; order of scores, no single number",
+    statistic="linear probes that are trained anew at every checkpoint: half of the gain in accuracy over step 0, in "
+    "the layer that is best at the end, comes first for parts of speech, then for dependencies, then for coreference",
+    reads=_T5_READS,
+    controls=(Control(name="control labels", reads={"apart": probe_times(CAUSAL, *TASKS, labels="control")}),),
+    learned=(CAUSAL,),
+)
+def t5(curves: Curves) -> list[Condition]:
+    """The order in which probes rise."""
+    name, unit = "from the middle of the gain of {} to that of {}", "doublings of updates"
+    apart = curves["apart"]
+    steps = (("parts of speech", "dependencies"), ("dependencies", "coreference"))
+    return [
+        exceeds(name.format(*pair), apart[:, [at]], 0.0, unit, alone=False, reach=reach_at(apart, 2 + 2 * at))
+        for at, pair in enumerate(steps)
+    ]
+
+
+_T6_READS: dict[str, Reading] = {"heads": heads_with_the_loss()}
+
+
+@claim(
+    "time:T6",
+    "In a masked LM, heads of dependency relations appear at once, with a steep fall of the loss, before grammar is "
+    "mastered.",
+    source=SUDDEN_DROPS,
+    published="heads for syntactic relations are acquired abruptly, with a steep drop of the loss, and grammar "
+    "follows (abstract; at about 20,000 of 1,000,000 updates, grammar at 20,000 to 30,000: as summarised)",
+    statistic="best heads of dependency relations: most of their curves abrupt by the rules of the table `phases`; "
+    "their middle in or half a doubling beside the two checkpoints between which the test loss falls most; half of "
+    "the gain in minimal pairs comes later (thresholds ours)",
+    reads=_T6_READS,
+    controls=(
+        Control(
+            name="heads that attend to fixed positions instead of heads of relations",
+            reads={"heads": heads_with_the_loss(positions=True)},
+        ),
+    ),
+    learned=(MASKED,),
+)
+def t6(curves: Curves) -> list[Condition]:
+    """Syntactic heads, loss and grammar scores."""
+    abrupt, apart, grammar = (curves["heads"][:, [place]] for place in range(3))
+    unit, relations = "doublings of updates", int(curves["heads"][0, 3])
+    return [
+        exceeds(
+            "share of relations whose best head comes at once",
+            abrupt,
+            0.5,
+            "share of curves",
+            alone=False,
+            of=relations,
+            reach=reach_at(curves["heads"], 4),
+        ),
+        stays_below(
+            "from their middle to the steepest fall of the loss", apart, 0.5, unit, reach=reach_at(curves["heads"], 6)
+        ),
+        exceeds(
+            "from their middle to that of the gain in minimal pairs",
+            grammar,
+            0.0,
+            unit,
+            alone=False,
+            reach=reach_at(curves["heads"], 8),
+        ),
+    ]
+
+
+_T7_READS: dict[str, Reading] = {"both": at_once(CAUSAL, GAIN)}
+
+
+@claim(
+    "time:T7",
+    "Induction heads and in-context learning appear abruptly and together.",
+    source=INDUCTION,
+    published="both in a window from 2.5 to 5 billion tokens, in models of two layers and more",
+    statistic="best head's prefix matching on repeated tokens, and the gain of their second copy: both abrupt by the "
+    "rules of the table `phases`, middles at most a doubling apart",
+    reads=_T7_READS,
+    controls=(
+        Control(
+            name="heads that attend to the previous token instead of induction heads",
+            reads={"both": at_once(CAUSAL, GAIN, "positional -1, best self head")},
+        ),
+    ),
+    learned=(CAUSAL,),
+)
+def t7(curves: Curves) -> list[Condition]:
+    """Induction heads and learning in context, at once and together."""
+    abrupt, apart = (curves["both"][:, [place]] for place in range(2))
+    return [
+        exceeds(
+            "share of seeds in which both come at once",
+            abrupt,
+            0.5,
+            "share of seeds",
+            alone=False,
+            of=1,
+            reach=reach_at(curves["both"], 2),
+        ),
+        stays_below(
+            "between the middle of induction and that of the gain",
+            apart,
+            1.0,
+            "doublings of updates",
+            reach=reach_at(curves["both"], 4),
+        ),
+    ]
+
+
+_T8_READS: dict[str, Reading] = {"share": gain_within(CAUSAL)}
+
+
+@claim(
+    "time:T8",
+    "Most in-context learning arises in the window in which induction heads appear.",
+    source=INDUCTION,
+    published="over three quarters of the score's change",
+    statistic="share of the change of the gain on repeated tokens that falls between t10 and t90 of the best head's "
+    "prefix matching: at least .75",
+    reads=_T8_READS,
+    controls=(Control(name="the best window as wide elsewhere", reads={"share": gain_within(CAUSAL, elsewhere=True)}),),
+    learned=(CAUSAL,),
+)
+def t8(curves: Curves) -> list[Condition]:
+    """How much of in-context learning falls into the window in which induction heads appear."""
+    name = "change of the gain between a tenth and nine tenths of induction"
+    return [exceeds(name, curves["share"][:, :1], 0.75, "share of all change", reach=reach_at(curves["share"], 1))]
+
+
+_T10_READS: dict[str, Reading] = {"roles": role_sets(CAUSAL)}
+
+
+@claim(
+    "time:T10",
+    "The heads of a role change while their number stays.",
+    source=CIRCUITS_OVER_TRAINING,
+    published="components may be implemented by other heads over time, the algorithm that they implement stays; no "
+    "number",
+    statistic="roles that at least two heads hold at the end, from where their number stays above .9 of the last one: "
+    "it varies by less than a fifth, and the sets of neighbouring checkpoints share less than .9 but over three times "
+    "what random sets of these sizes share; means over roles (thresholds ours)",
+    reads=_T10_READS,
+    controls=(
+        Control(name="random heads, as many", reads={"roles": role_sets(CAUSAL, "expected_previous")}, decisive=False),
+    ),
+    learned=(CAUSAL,),
+    uncontrolled="the overlap is counted in units of what random sets share",
+)
+def t10(curves: Curves) -> list[Condition]:
+    """Heads that hold a role: their number stays, the members change."""
+    spread, overlap, over_chance = (curves["roles"][:, [place]] for place in range(3))
+    return [
+        stays_below("spread of the number of heads, of the last one", spread, 0.2, "share", alone=False),
+        stays_below("overlap with the checkpoint before", overlap, 0.9, "Jaccard index", alone=False),
+        exceeds("the same over that of random sets", over_chance, 3.0, "times"),
+    ]

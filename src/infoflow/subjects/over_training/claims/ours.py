@@ -1,0 +1,93 @@
+"""Claims about time: T9, T20, T21."""
+
+from infoflow.findings._bounded_times import reach_at
+from infoflow.findings._condition import CORRELATION, Condition, exceeds, stays_below
+from infoflow.findings._finding import Control, Curves, claim
+from infoflow.findings._model_group import CAUSAL, MASKED
+from infoflow.findings._sources import OURS
+from infoflow.findings._table import Reading
+
+from ._apart_over_time import identity_dip
+from ._deciles_over_time import embeddings_settled, frequency_correlation, reach_of_correlation, shuffled_deciles
+from ._phases import FIRST_TOKEN_CURVE, INDUCTION_CURVE, doublings_between
+
+_T9_READS: dict[str, Reading] = {"later": doublings_between(CAUSAL, INDUCTION_CURVE, FIRST_TOKEN_CURVE)}
+
+
+@claim(
+    "time:T9",
+    "Induction heads appear long before attention concentrates on the first token.",
+    source=OURS,
+    published="none: ours, exploratory",
+    statistic="four times as many updates or more at the middle of the change of attention to the first token, mean "
+    "over heads, than at that of the best head's prefix matching (threshold ours)",
+    reads=_T9_READS,
+    controls=(
+        Control(
+            name="heads that attend to the previous token instead of induction heads",
+            reads={"later": doublings_between(CAUSAL, "positional -1, best self head", FIRST_TOKEN_CURVE)},
+        ),
+    ),
+    learned=(CAUSAL,),
+)
+def t9(curves: Curves) -> list[Condition]:
+    """Induction heads before attention to the first token."""
+    name = "from the middle of induction to that of attention to the first token"
+    return [exceeds(name, curves["later"][:, :1], 2.0, "doublings of updates", reach=reach_at(curves["later"], 1))]
+
+
+_T20_READS: dict[str, Reading] = {"dip": identity_dip(MASKED)}
+
+
+@claim(
+    "time:T20",
+    "In a masked LM, the loss of token identity and its return over the layers come after n-grams are learned.",
+    source=OURS,
+    published="none: ours, exploratory",
+    statistic="information of states with the input token, corrupted as in training: at the end a dip of .04 nats or "
+    "more between the first and the last state (the threshold of representations:V-3); half of its depth comes after "
+    "the divergence from bigrams was least",
+    reads=_T20_READS,
+    controls=(
+        Control(name="step 0 at all checkpoints", reads={"dip": identity_dip(MASKED, at_start=True)}, decisive=False),
+        # The published dip is there: representations:V-3.
+        Control(name="nothing masked", reads={"dip": identity_dip(MASKED, "clean")}, decisive=False),
+    ),
+    learned=(MASKED,),
+    uncontrolled="where nothing changes from step 0 on, nothing comes later",
+)
+def t20(curves: Curves) -> list[Condition]:
+    """The dip of identity, and bigrams."""
+    depth, later = (curves["dip"][:, [place]] for place in range(2))
+    return [
+        exceeds("depth of the dip over layers at the end", depth, 0.04, "nats", alone=False),
+        exceeds(
+            "from the minimum of KL(Q2||P) to half of that depth",
+            later,
+            0.0,
+            "doublings of updates",
+            reach=reach_at(curves["dip"], 2),
+        ),
+    ]
+
+
+_T21_READS: dict[str, Reading] = {"times": embeddings_settled(CAUSAL)}
+
+
+@claim(
+    "time:T21",
+    "Embeddings of rare tokens settle last.",
+    source=OURS,
+    published="none: ours, exploratory",
+    statistic="deciles of the types by frequency in the training text: rank correlation of frequency and the update "
+    "from which on their rows of the embedding matrix are within a tenth of the way to the last ones, -.6 or less "
+    "(threshold ours)",
+    reads=_T21_READS,
+    controls=(shuffled_deciles(_T21_READS),),
+    learned=(CAUSAL,),
+)
+def t21(curves: Curves) -> list[Condition]:
+    """Rows of the embedding matrix."""
+    found = frequency_correlation(curves["times"])
+    name, unit = "frequency and the update from which on nine tenths of the way are done", "rank correlation"
+    return [stays_below(name, found, -0.6, unit, bounds=CORRELATION, reach=reach_of_correlation(curves["times"]))]

@@ -1,0 +1,175 @@
+"""A run's tables over training, the clocks of their checkpoints, and lines over them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from infoflow.report._bands import band_words, sampled_bands, seed_bands
+from infoflow.report._model_tables import ModelTables
+from infoflow.report._numbers import listed
+from infoflow.report._series import Series
+from infoflow.report._shown_models import ShownModels
+from infoflow.report.forms._chart import tips
+from infoflow.report.forms._lines import LineKind, looks_of
+from infoflow.report.forms._marks import Channel
+from infoflow.report.forms._over_time import time_lines
+from infoflow.report.forms._time_axis import TimeAxis
+from infoflow.results import TABLES
+from infoflow.training import CLOCKS
+
+from ..measures import CHECKPOINT_CHECKS
+
+_CLOCKS = [column.name for column in CLOCKS if column.name != "same_as"]
+_EARLIER = {"step": "update"}  # alternative names of the update column
+
+_DASHES = ((1, 0), (7, 3), (2, 3), (9, 3, 2, 3), (4, 2), (12, 4))
+
+
+@dataclass(frozen=True, eq=False)
+class CheckpointTables:
+    """The tables of the shown models over training, and the times of their checkpoints."""
+
+    tables: ModelTables
+
+    @property
+    def models(self) -> ShownModels:
+        return self.tables.models
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        """Rows over training of the table with this plain name; empty if there are none."""
+        # A measure's plain table covers finished models only: it is not read, so notes do not mention it.
+        table = TABLES[name]
+        frame = self.tables.over_training(name if table.over_training else table.at_checkpoints)
+        if frame is None:
+            return pd.DataFrame({"series": []})
+        return frame if "update" in frame else frame.rename(columns=_EARLIER)
+
+    def __contains__(self, name: str) -> bool:
+        return len(self[name]) > 0
+
+    @cached_property
+    def clocks(self) -> pd.DataFrame:
+        """series, update, tokens, progress, lr_share of every checkpoint: means over seeds."""
+        frames = [self[name] for name in self.tables.names_over_training]
+        frames = [frame.reindex(columns=["series", "update", *_CLOCKS]) for frame in frames if "progress" in frame]
+        if not frames:
+            return pd.DataFrame(columns=["series", "update", *_CLOCKS])
+        every = pd.concat([frame.drop_duplicates() for frame in frames], ignore_index=True)
+        every = every[every["update"] >= 0]
+        means = every.groupby(["series", "update"], as_index=False)[_CLOCKS].mean()
+        last = means.groupby("series")["update"].transform("max").clip(lower=1)
+        return means.assign(progress=means["progress"].fillna(means["update"] / last))
+
+    @cached_property
+    def axis(self) -> TimeAxis:
+        checks = self[CHECKPOINT_CHECKS.name]
+        errors = checks[checks["level"] == "error"] if len(checks) else checks.reindex(columns=["series", "update"])
+        return TimeAxis.of(self.clocks, zip(errors["series"].astype(str), errors["update"].astype(int), strict=True))
+
+    @property
+    def moments(self) -> list[int]:
+        """The sorted updates of all models' checkpoints, where the slider stops."""
+        return sorted({int(update) for update in self.clocks["update"]})
+
+    def series(self, frame: pd.DataFrame) -> list[Series]:
+        return self.models.present(frame)
+
+    def each(self, frame: pd.DataFrame) -> Iterator[tuple[Series, pd.DataFrame]]:
+        """Each line of the page that has rows, with these rows."""
+        for series in self.series(frame):
+            yield series, frame[frame["series"] == series.key]
+
+
+def means(frame: pd.DataFrame, by: Sequence[str], values: Iterable[str] = ("value",)) -> pd.DataFrame:
+    """Means over seeds and any columns not in `by`; see `band_note` for `low` and `high`.
+
+    `seeds` counts the seeds behind each mean.
+    """
+    by = ["series", *by, "update"]
+    own = frame.dropna(subset=list(values), how="all").reset_index(drop=True)
+    if "seed" not in own:
+        own = own.assign(seed=0)
+    grouped = own.groupby(by, sort=True)
+    table = grouped[list(values)].mean().assign(seeds=grouped["seed"].nunique()).reset_index()
+    ends = _ends(own, by, next(iter(values)))
+    return table.merge(ends[[*by, "low", "high"]], on=by, how="left")
+
+
+def _ends(own: pd.DataFrame, by: list[str], first: str) -> pd.DataFrame:
+    """The interval of each mean: over seeds and sentences if rows have their own intervals, otherwise over seeds."""
+    alone = not own.duplicated([*by, "seed"]).any()
+    if first == "value" and {"low", "high"} <= set(own) and alone:
+        return sampled_bands(own, by)
+    ends = seed_bands(own, by, first)
+    if {"low", "high"} <= set(own) and first == "value":  # several rows per seed: the mean of their intervals
+        mean = own.groupby(by, sort=False)[["low", "high"]].mean().reset_index()
+        if int(ends["seeds"].max()) < 2:
+            return ends.drop(columns=["low", "high"]).merge(mean, on=by)
+    return ends
+
+
+def band_note(table: pd.DataFrame) -> str:
+    """What the bands of `means(...)` show."""
+    seeds = int(table["seeds"].max()) if len(table) else 0
+    return f"{band_words(seeds, known=bool(table['low'].notna().any()))}."
+
+
+def checkpoints_note(course: CheckpointTables, frame: pd.DataFrame) -> str:
+    """The number and range of the checkpoints behind a figure."""
+    parts = []
+    for series, own in course.each(frame):
+        updates = sorted({int(update) for update in own["update"]})
+        parts.append((len(updates), updates[0], updates[-1], series.label))
+    if len({part[:3] for part in parts}) == 1:
+        count, first, last, _ = parts[0]
+        return f"{count} checkpoints, from update {first:,} to {last:,}."
+    told = [f"{label} {n}, {f'from {a:,} to {b:,}' if n > 1 else f'at {a:,}'}" for n, a, b, label in parts]
+    return f"Checkpoints: {listed(told)}."
+
+
+def notes(course: CheckpointTables, table: pd.DataFrame) -> str:
+    """Both notes, at the start of a caption."""
+    return f"{checkpoints_note(course, table)} {band_note(table)}"
+
+
+def main_stack(frame: pd.DataFrame) -> pd.DataFrame:
+    """Each model's stack that reads the input: the encoder if there is one."""
+    if "stack" not in frame or frame.empty:
+        return frame
+    stacks = frame.groupby("model")["stack"].agg(lambda own: "encoder" if "encoder" in set(own) else min(map(str, own)))
+    return frame[frame["stack"].astype(str) == frame["model"].map(stacks)]
+
+
+def course_lines(
+    course: CheckpointTables,
+    rows: pd.DataFrame,
+    y: Channel,
+    value: str = "value:Q||.3f",
+    kinds: Sequence[str] = (),
+    **how: Any,
+) -> dict[str, Any]:
+    """Labelled lines: one model with a dash per `line` of its rows, otherwise one line per model.
+
+    Args:
+        course: The run.
+        rows: As in `means`.
+        y: The value axis.
+        value: The value's tooltip (see `tips`).
+        kinds: All values of `line` over the panels, in order; by default those of the rows.
+        how: As in `time_lines`.
+    """
+    series = course.series(rows)
+    if "line" in rows:
+        names = list(kinds) or list(dict.fromkeys(rows["line"]))
+        lines = [
+            LineKind(key=name, label=name, dash=_DASHES[place % len(_DASHES)], shape="circle", mark="")
+            for place, name in enumerate(names)
+        ]
+        by, look, named = "line", looks_of(lines, "line", series[0].color), dict(zip(names, names, strict=True))
+    else:
+        by, look, named = "series", looks_of(series), {one.key: one.label for one in series}
+    told = tips("line:N|of" if by == "line" else "series:N|model", "update:Q||,", value, "low:Q||.3f", "high:Q||.3f")
+    return time_lines(course.axis, rows, y, look, by=by, names=named, tooltip=told, **how)

@@ -1,0 +1,160 @@
+"""Tables of heads' roles over training: when heads gain and lose roles, and how stable the set is."""
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import spearmanr
+
+from infoflow.heads import HEAD_ROLES, RoleEvents, by_chance, expected_jaccard, head_roles, role_events
+from infoflow.results import KEYS, Column, TableSchema
+from infoflow.training import CLOCKS, of_whole_course
+
+_PLACE = ("stack", "kind", "role")
+_HEAD_PLACE = [column for column in HEAD_ROLES.columns if column.name in ("stack", "kind", "layer", "head", "role")]
+
+HEAD_ROLE_EVENTS = TableSchema(
+    name="head_role_events",
+    version=2,
+    description="Heads that take a role or leave it. A birth is the first of two consecutive checkpoints that hold it, "
+    "a death the first of two that do not; roles held before training are `initial`. The roles are those of "
+    "head_roles, by thresholds, tested at every checkpoint on other sentences than those they are chosen on: see also "
+    "the rank correlations of role_turnover, which have no thresholds.",
+    over_training=True,
+    made_by="a plan with a schedule in [checkpoints] makes it",
+    columns=(
+        *KEYS,
+        *_HEAD_PLACE,
+        Column(name="event", dtype="string", unit="", description="initial, birth or death"),
+        Column(name="before", dtype="int64", unit="updates", description="the last checkpoint before it"),
+        Column(name="after", dtype="int64", unit="updates", description="the first checkpoint after it"),
+        Column(name="open", dtype="bool", unit="", description="only the last checkpoint says so"),
+        Column(name="flickers", dtype="int64", unit="", description="changes of this head that were no event"),
+    ),
+)
+ROLE_TURNOVER = TableSchema(
+    name="role_turnover",
+    version=2,
+    description="The heads that hold a role at each checkpoint: how many, and how many of them are the same as at the "
+    "previous and at the last checkpoint; the control is the overlap of two random sets of those sizes.",
+    over_training=True,
+    made_by="a plan with a schedule in [checkpoints] makes it",
+    columns=(
+        *KEYS,
+        *CLOCKS,
+        *(column for column in _HEAD_PLACE if column.name in _PLACE),
+        Column(name="size", dtype="int64", unit="heads", description="heads that hold the role"),
+        Column(
+            name="by_chance",
+            dtype="float64",
+            unit="heads",
+            description="how many of them hold it by chance, at most: 2.5 % of those chosen, see `head_roles`",
+        ),
+        Column(name="heads", dtype="int64", unit="heads", description="heads that could"),
+        Column(name="jaccard_previous", dtype="float64", unit="1", description="with the checkpoint before; NaN: none"),
+        Column(name="expected_previous", dtype="float64", unit="1", description="of random sets of these sizes"),
+        Column(name="jaccard_final", dtype="float64", unit="1", description="with the last checkpoint"),
+        Column(name="expected", dtype="float64", unit="1", description="of random sets of these sizes"),
+        Column(
+            name="rank_previous", dtype="float64", unit="1", description="Spearman correlation of all heads' scores"
+        ),
+        Column(name="rank_final", dtype="float64", unit="1", description="the same with the last checkpoint"),
+    ),
+)
+
+
+def role_tables(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """`HEAD_ROLE_EVENTS` and `ROLE_TURNOVER` of one model.
+
+    Args:
+        tables: By the name of the measure's table, rows of every checkpoint with `KEYS` and `CLOCKS`; any may be
+            absent.
+    """
+    clocks = _clocks(tables)
+    at = {update: head_roles({n: f[f["update"] == update] for n, f in tables.items()}) for update in clocks}
+    parts = [roles.assign(update=update) for update, roles in at.items() if len(roles)]
+    if not parts:
+        return {}
+    every, model = pd.concat(parts, ignore_index=True), next(iter(clocks.values()))
+    events, turnover = list[dict[str, Any]](), list[dict[str, Any]]()
+    for values, own in every.groupby(list(_PLACE), sort=False):
+        place = dict(zip(_PLACE, values, strict=True))
+        scores, held = (
+            own.pivot_table(index="update", columns=["layer", "head"], values=v) for v in ("value", "holds")
+        )
+        chance = {update: by_chance(at_update) for update, at_update in own.groupby("update")}
+        held = held.fillna(0).astype(bool)
+        for layer, head in held.columns[held.any(axis=0).to_numpy()]:
+            found = role_events(held.index.to_numpy(), held[layer, head].to_numpy())
+            where = {**of_whole_course(model), **place, "layer": layer, "head": head, "flickers": found.flickers}
+            events += [{**where, **event} for event in _listed(found)]
+        turnover += [
+            {**clocks[update], **place, **row, "by_chance": chance[update]} for update, row in _turnover(scores, held)
+        ]
+    return {
+        HEAD_ROLE_EVENTS.name: HEAD_ROLE_EVENTS.conform(pd.DataFrame(events, columns=HEAD_ROLE_EVENTS.column_names)),
+        ROLE_TURNOVER.name: ROLE_TURNOVER.conform(pd.DataFrame(turnover, columns=ROLE_TURNOVER.column_names)),
+    }
+
+
+def _clocks(tables: Mapping[str, pd.DataFrame]) -> dict[int, dict[Hashable, Any]]:
+    """The columns `KEYS` and `CLOCKS` by update, in order."""
+    names = [column.name for column in (*KEYS, *CLOCKS)]
+    frames = [frame[names] for frame in tables.values() if len(frame)]
+    if not frames:
+        return {}
+    every = pd.concat(frames, ignore_index=True).drop_duplicates("update").sort_values("update")
+    return {int(row["update"]): row for row in every.to_dict("records")}
+
+
+def _listed(found: RoleEvents) -> list[dict[str, Any]]:
+    initial = [{"event": "initial", "before": 0, "after": 0, "open": False}] if found.initial else []
+    named = [("birth", found.births), ("death", found.deaths)]
+    return initial + [
+        {"event": name, "before": one.before, "after": one.after, "open": one.open}
+        for name, ones in named
+        for one in ones
+    ]
+
+
+def _turnover(scores: pd.DataFrame, held: pd.DataFrame) -> list[tuple[int, dict[str, Any]]]:
+    """The columns of `ROLE_TURNOVER` for one role, by update; both frames are (update, head)."""
+    sets, values, heads = held.to_numpy(), scores.reindex_like(held).to_numpy(dtype=float), held.shape[1]
+    rows = []
+    for at, update in enumerate(held.index):
+        previous = _shared(sets[at], sets[at - 1]) if at else (np.nan, np.nan)
+        final = _shared(sets[at], sets[-1])
+        rows.append(
+            (
+                int(update),
+                {
+                    "size": int(sets[at].sum()),
+                    "heads": heads,
+                    "jaccard_previous": previous[0],
+                    "expected_previous": previous[1],
+                    "jaccard_final": final[0],
+                    "expected": final[1],
+                    "rank_previous": _rank(values[at], values[at - 1]) if at else np.nan,
+                    "rank_final": _rank(values[at], values[-1]),
+                },
+            )
+        )
+    return rows
+
+
+def _shared(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """Jaccard index of two sets of heads, and its expectation for random sets of these sizes.
+
+    NaN for two empty sets.
+    """
+    union = int((one | other).sum())
+    jaccard = float((one & other).sum() / union) if union else np.nan
+    return jaccard, expected_jaccard(len(one), int(one.sum()), int(other.sum()))
+
+
+def _rank(one: np.ndarray, other: np.ndarray) -> float:
+    known = np.isfinite(one) & np.isfinite(other)
+    if known.sum() < 3 or np.ptp(one[known]) == 0 or np.ptp(other[known]) == 0:
+        return np.nan
+    return float(spearmanr(one[known], other[known]).statistic)

@@ -1,0 +1,111 @@
+"""`infoflow prune`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from infoflow.cli._measuring import run_name
+from infoflow.cli._options import counts_or_shares, limited, names_in
+from infoflow.cli._reading import Reading
+from infoflow.cli._session import COMMON, Device, Seed, Session, TextColumn, TranslationColumn, run_folder, working
+from infoflow.cli._show import show, show_path, show_table
+
+if TYPE_CHECKING:
+    from .measures import Pruned, PrunedToEach
+
+
+def prune(
+    model: str,
+    /,
+    *,
+    keep: Annotated[tuple[str, ...], Parameter(converter=counts_or_shares, negative=())],
+    by: Literal["importance", "confidence", "relevance", "random"] = "importance",
+    kinds: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    corpus: str = "tatoeba-en-fr",
+    text_column: TextColumn = None,
+    translation_column: TranslationColumn = None,
+    sentences: Annotated[int, Parameter(converter=limited("Several"))] = 1000,
+    reading: Reading = Reading(),  # noqa: B008 (frozen)
+    seed: Seed = 0,
+    device: Device = None,
+    masked: Path | None = None,
+    out: Annotated[Path | None, Parameter(group=COMMON)] = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Keep the most important attention heads and remove the others: a smaller model, without training.
+
+    Args:
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
+        keep: Heads to keep in the whole model: a number, or a share such as 50%. Several, separated by commas, give
+            one smaller model each, and a page with the curve.
+        by: Score that ranks the heads.
+        kinds: Kinds of attention to prune: encoder-self, decoder-self, decoder-cross. Default: all.
+        corpus: A file (text, .tsv, ...), two aligned files (a.en,a.fr), tatoeba-en-fr, grammar, grammar:SIZE, or
+            hf:NAME. One half ranks the heads, the other scores the models.
+        sentences: Maximum number of sentences, chosen by hash.
+        seed: Seed of the random order (--by random).
+        masked: Folder for a copy of the full model with removed heads set to zero, which plain transformers can
+            load.
+        out: Folder for the smaller model, new or written by this command. Default: a folder under runs/.
+    """
+    with working(session):
+        from infoflow.corpus import load_corpus
+
+        from .measures import PrunedToEach
+        from .stages._prune_model import prune as prune_model
+
+        chosen = names_in("--kinds", kinds)  # before a model is loaded
+        pruned = prune_model(
+            reading.load(model, device),
+            keep if len(keep) != 1 else keep[0],
+            load_corpus(corpus, text_column=text_column, translation_column=translation_column),
+            out=run_folder(out, run_name("prune", model)),
+            source=model,
+            by=by,
+            kinds=chosen,
+            sentences=sentences,
+            seed=seed,
+            masked=masked,
+        )
+        _show_each(pruned) if isinstance(pruned, PrunedToEach) else _show(pruned)
+
+
+def _show_each(found: "PrunedToEach") -> None:
+    """A row for each number of heads."""
+    metrics = list(dict.fromkeys(found.quality["metric"]))
+    rows = []
+    for number, point, random in zip(found.keep, found.points, found.random_loss, strict=True):
+        scores = point.quality.set_index("metric")
+        cells = [f"{scores.loc[one, 'after']:.4f} ({scores.loc[one, 'change']:+.4f})" for one in metrics]
+        last = point.speed.iloc[-1]
+        size = [f"{int(last['parameters']):,}", f"{last['megabytes']:.1f}", f"{last['speed-up']:.2f}"]
+        rows.append([str(number), *cells, f"{random:.4f}", *size, str(point.folder)])
+    heads = [f"{one} (change)" for one in metrics]
+    show_table(["heads", *heads, "loss, random heads", "parameters", "MB", "speed-up", "folder"], rows)
+    if found.report is not None:
+        show_path("Report", found.report)
+
+
+def _show(pruned: "Pruned") -> None:
+    from infoflow.corpus import printable
+
+    rows = []
+    for row in pruned.quality.to_dict("records"):
+        change = f"{row['change']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]"
+        rows.append([row["metric"], f"{row['before']:.4f}", f"{row['after']:.4f}", change, f"{row['sentences']:,}"])
+    show_table(["metric", "before", "after", "change [95% interval]", "sentences"], rows)
+    for row in pruned.samples.to_dict("records"):
+        show(
+            "\n".join(f"{name:9} {printable(row[name])}" for name in ("source", "reference", "before", "after")) + "\n"
+        )
+    rows = []
+    for r in pruned.speed.to_dict("records"):
+        sizes = [str(r["heads"]), f"{r['parameters']:,}", f"{r['megabytes']:.1f}"]
+        rows.append([r["model"], *sizes, str(r["batch"]), f"{r['milliseconds']:.1f}", f"{r['speed-up']:.2f}"])
+    show_table(["model", "heads", "parameters", "MB", "batch", "ms", "speed-up"], rows)
+    left = pruned.model.anatomy.attentions()
+    show("Heads left: " + ", ".join(f"{a.stack} {a.kind} {a.layer}: {a.num_heads}" for a in left))
+    show_path("Pruned model", pruned.folder)
+    if pruned.masked is not None:
+        show_path("Masked model", pruned.masked)

@@ -1,0 +1,199 @@
+"""Which kinds of attention, and which layers, keep their heads along a pruning sweep."""
+
+import math
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from infoflow.report._figure import Panel, ReportFigure
+from infoflow.report._in_words import Candidate, both_extremes, percent_over_models, sentence
+from infoflow.report._numbers import listed, number
+from infoflow.report._series import Series
+from infoflow.report._shown_models import ShownModels
+from infoflow.report.forms._chart import amount, finished, lit, tips
+from infoflow.report.forms._grid import squares
+from infoflow.report.forms._lines import LineKind, control_lines, folded, lines, looks_of
+from infoflow.report.forms._names import names_above
+from infoflow.report.heads._names import KINDS, kind_label
+
+from ..measures import PRUNED_HEADS
+from ._rows import (
+    LEARNED,
+    METHOD,
+    SUBSET,
+    PrunableHeads,
+    heads_left,
+    over_seeds,
+    percent_over_seeds,
+    points_axis,
+    rows_axis,
+    widest_of,
+)
+
+_LOOKS = {
+    order.key: order
+    for order in (
+        LineKind(key="encoder self-attention", label="", dash=(1, 0), shape="circle", mark="●"),
+        LineKind(key="decoder self-attention", label="", dash=(6, 2), shape="square", mark="■"),
+        LineKind(key="cross-attention", label="", dash=(2, 2), shape="triangle-up", mark="▲"),
+    )
+}
+_HEIGHT = 220
+
+
+def kinds_figure(heads: pd.DataFrame, models: ShownModels) -> ReportFigure | None:
+    """Each model's widest sweep with learned gates: shares of remaining heads by kind, and by layer."""
+    way = LEARNED if bool((heads["way"] == LEARNED).any()) else SUBSET
+    heads = heads.loc[heads["way"] == way]
+    if heads.empty:
+        return None
+    own = {pool: _own(pool, heads) for pool in widest_of(heads, models)}
+    tables = {pool: _table(rows) for pool, rows in own.items()}
+    panels = [panel for pool, table in tables.items() for panel in _panels(pool, table, own[pool])]
+    data = pd.concat([t.assign(series=p.series.key, scope=p.scope) for p, t in tables.items()], ignore_index=True)
+    seeds = int(heads["seed"].nunique())
+    gates = "learned gates" if way == LEARNED else "gates for exactly k heads"
+    return ReportFigure(
+        id="pruning-kinds",
+        question="Which heads go first?",
+        answer=[_sentence(pool, table) for pool, table in tables.items()],
+        words=sentence("; ".join(_words(pool, tables[pool], rows) for pool, rows in own.items())),
+        panels=panels,
+        caption=f"Heads that are alive by {gates}. {over_seeds(seeds)}; squares hold their number, rounded. Grey and "
+        "dashed: the same share removed of every kind.",
+        how_to_read=[
+            "Lines: the share of each kind's heads that is left, against the heads left in all. A kind above the "
+            "dashed line keeps its heads longer than others do, one below loses them first.",
+            "Maps: layers from bottom (0) to top; one column for each point of the sweep, with the heads left in all "
+            "under it. The stronger the colour, the larger the share of the layer's heads that is left.",
+            "It would be surprising if all kinds stayed on the dashed line: then it would not matter where heads are.",
+        ],
+        method=METHOD,
+        data=data,
+        tables=(PRUNED_HEADS.name,),
+        findings=("heads:V3",),
+    )
+
+
+def _own(pool: PrunableHeads, heads: pd.DataFrame) -> pd.DataFrame:
+    """The pool's rows for kinds whose heads could be pruned."""
+    own = pool.of(heads)
+    own = own.assign(name=[kind_label(s, k) for s, k in zip(own["stack"], own["kind"], strict=True)])
+    lost = own.groupby("name")["alive"].transform("min")
+    gated = own["log_alpha"].notna() if "log_alpha" in own else True
+    return own.loc[~lost.astype(bool) | gated]
+
+
+def _table(own: pd.DataFrame) -> pd.DataFrame:
+    """Share and number of remaining heads by sweep step, kind and layer; `left` and `size` count all these kinds."""
+    own = own.assign(alive=own["alive"].astype(float))
+    models = own.groupby("point")[["seed", "draw"]].apply(lambda rows: len(rows.drop_duplicates()))
+    grouped: Any = own.groupby(["point", "name", "layer"])
+    table = grouped["alive"].agg(share="mean", alive="sum").reset_index()
+    table["alive"] = table["alive"] / table["point"].map(models)
+    table["left"] = table.groupby("point")["alive"].transform("sum")
+    table["size"] = (table["alive"] / table["share"]).groupby(table["point"]).transform("sum").max().round().astype(int)
+    return table.round({"share": 4, "alive": 3, "left": 3})
+
+
+def _kinds(table: pd.DataFrame) -> list[str]:
+    present = set(table["name"])
+    return [name for name in KINDS.values() if name in present] + sorted(present - set(KINDS.values()))
+
+
+def _panels(pool: PrunableHeads, table: pd.DataFrame, own: pd.DataFrame) -> list[Panel]:
+    kinds = _kinds(table)
+    maps = [Panel(spec=_map(table.loc[table["name"] == kind]), title=f"{pool.series.label}, {kind}") for kind in kinds]
+    if len(kinds) == 1:
+        return maps
+    lines = _lines(_by_kind(own), kinds, int(table["size"].iloc[0]), pool.series)
+    return [Panel(spec=lines, title=f"{pool.series.label}, by kind"), *maps]
+
+
+def _by_kind(own: pd.DataFrame) -> pd.DataFrame:
+    """Percentage of each kind's heads left at each sweep step, its interval over seeds, and the total number left."""
+    rows = []
+    for point, at in own.groupby("point"):
+        left = at.groupby(["seed", "draw"])["alive"].sum().mean()
+        for name, kind in at.groupby("name"):
+            estimate = percent_over_seeds({seed: 100 * share for seed, share in _share_alive(kind).items()})
+            rows.append({"point": point, "name": name, "left": float(left), "percent": estimate.value,
+                         "low": estimate.low, "high": estimate.high})  # fmt: skip
+    return pd.DataFrame(rows).sort_values(["name", "left"], ascending=False)
+
+
+def _words(pool: PrunableHeads, table: pd.DataFrame, own: pd.DataFrame) -> str:
+    """The kinds or layers with the most and fewest remaining heads when half of all heads are left."""
+    point, left, size = _halfway(table)
+    kinds = _kinds(table)
+    by, each = ("name", "{}") if len(kinds) > 1 else ("layer", "layer {}")
+    at = own.loc[own["point"] == point]
+    found = [
+        Candidate(f"in {each.format(name)}", percent_over_models(_share_alive(rows)))
+        for name in (kinds if by == "name" else sorted(set(at["layer"])))
+        for rows in [at.loc[at[by] == name]]
+    ]
+    told = both_extremes(found, "%").replace(" %", "%")
+    return f"with {number(left, 0)} of {size} heads of {pool.series.label} left, the share alive is {told}"
+
+
+def _share_alive(rows: pd.DataFrame) -> dict[object, float]:
+    """Share of remaining heads in each seed."""
+    return rows["alive"].astype(float).groupby(rows["seed"]).mean().to_dict()
+
+
+def _halfway(table: pd.DataFrame) -> tuple[int, float, int]:
+    """The sweep step nearest to half of the heads, the heads left there, and the total."""
+    size = int(table["size"].iloc[0])
+    left = table.groupby("point")["left"].first()
+    point = (left - size / 2).abs().idxmin()
+    return int(str(point)), float(left[point]), size
+
+
+def _sentence(pool: PrunableHeads, table: pd.DataFrame) -> str:
+    """At the sweep step nearest to half: remaining heads per kind, or of the fullest and emptiest layers."""
+    point, left, size = _halfway(table)
+    own, kinds = table.loc[table["point"] == point], _kinds(table)
+    start = f"{pool.subject}: with {number(left, 0)} of {size} left"
+    if len(kinds) > 1:
+        by_kind = own.groupby("name")[["alive", "share"]].agg({"alive": "sum", "share": "mean"})
+        parts = [
+            f"{number(by_kind.loc[kind, 'alive'], 0)} of {kind} ({by_kind.loc[kind, 'share']:.0%})" for kind in kinds
+        ]
+        return f"{start}, {listed(parts)} are alive; equal shares would be {left / size:.0%} each."
+    layers = own.set_index("layer")["share"]
+    return (
+        f"{start}, layer {layers.idxmax()} keeps most ({layers.max():.0%}) and layer {layers.idxmin()} fewest "
+        f"({layers.min():.0%}); equal shares would be {left / size:.0%}."
+    )
+
+
+def _lines(rows: pd.DataFrame, kinds: list[str], size: int, series: Series) -> dict[str, Any]:
+    if int(rows["left"].max()) < size:  # every line starts at the unpruned model
+        bound = 100.0 if bool(rows["low"].notna().any()) else math.nan
+        starts = pd.DataFrame({"name": kinds, "left": float(size), "percent": 100.0, "low": bound, "high": bound})
+        rows = pd.concat([starts, rows]).sort_values(["name", "left"], ascending=False)
+    orders = [
+        _LOOKS.get(kind, LineKind(key=kind, label=kind, dash=(4, 2), shape="diamond", mark="◆")) for kind in kinds
+    ]
+    even = pd.DataFrame([{"left": size, "value": 100.0}, {"left": 0, "value": 0.0}])
+    at = {"x": heads_left(size), "y": amount("y", "value", "alive (%)", [0, 100])}
+    rows = rows.assign(value=rows["percent"]).loc[:, ["name", "left", "value", "low", "high"]].round(1)
+    tooltip = tips("name:N", "left:Q|heads left", "value:Q|alive (%)")
+    how = {"light": partial(lit, of=series), "band": 0.12, "width": 1.8, "size": 30, "touch": 0}
+    names = [("– –", "equal shares", "var(--soft)"), *((order.mark, order.key, series.color) for order in orders)]
+    look, fold = looks_of(orders, "name", series.color), partial(folded, by="name")
+    even_lines = control_lines(even, at, band=0, by="")
+    layers = [*lines(rows, at, look, **how, tooltip=tooltip, on=fold, beneath=even_lines), names_above(names)]
+    return finished(layers, _HEIGHT)
+
+
+def _map(table: pd.DataFrame) -> dict[str, Any]:
+    layers = sorted({int(layer) for layer in table["layer"]}, reverse=True)
+    points = table.sort_values("point").drop_duplicates("point")
+    names = {int(point): number(left, 0) for point, left in zip(points["point"], points["left"], strict=True)}
+    rows = table.assign(text=[number(alive, 0) for alive in table["alive"]], share=table["share"].round(3))
+    x = points_axis(names, f"heads left of {int(table['size'].iloc[0])}")
+    marks = folded(rows[["point", "layer", "share", "text"]], "layer")
+    return finished(squares(marks, x, rows_axis("layer", layers, "layer"), "share"), max(22 * len(layers), 60))

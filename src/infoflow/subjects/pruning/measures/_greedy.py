@@ -1,0 +1,165 @@
+"""Select heads without training: by importance, confidence, relevance, or at random."""
+
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.flow import Intervention, Measure, PassOptions, measure
+from infoflow.foundation import UserError, current_display, stream
+from infoflow.heads import Confidence, Head, HeadSet, Importance, Relevance, SentenceFunction, ablate, importance
+from infoflow.models import Model
+
+from ._curve import curve_row, frames, head_rows, quality, scope_of
+from ._head_gates import gated_heads
+
+GREEDY = ("importance", "iterative", "confidence", "relevance", "random")
+"""Rankings for removing heads without training."""
+_KEYS = ["stack", "kind", "layer", "head"]
+
+
+def rank_heads(
+    model: Model,
+    corpus: Corpus,
+    by: str = "importance",
+    *,
+    kinds: Sequence[str] | None = None,
+    draw: int = 0,
+    options: PassOptions | None = None,
+) -> list[Head]:
+    """Heads in the order of their removal, the least valuable first.
+
+    Heads that share a key and value are adjacent, ranked by their mean, so that whole groups can be removed.
+
+    Args:
+        model: A loaded model.
+        corpus: Text for the ranking.
+        by: `"importance"` (each layer divided by its norm), `"confidence"`, `"relevance"` or `"random"`.
+        kinds: Kinds of attention whose heads may be removed ("encoder-self", ...); default: all.
+        draw: Number of the random order.
+
+    Raises:
+        UserError: The order is unknown.
+    """
+    if by not in GREEDY or by == "iterative":
+        raise UserError(f"by must be importance, confidence, relevance or random. Got {by}.")
+    heads = gated_heads(model, kinds)
+    if by == "random":
+        values = stream("pruning-order", draw).random(len(heads)).tolist()
+        worth = dict(zip(heads, values, strict=True))
+    else:
+        worth = _worth(model, corpus, by, options)
+    sizes = group_sizes(model)
+    groups: dict[Head, list[float]] = {}
+    for head in heads:
+        groups.setdefault(_group(head, sizes[head[:3]]), []).append(worth[head])
+    means = {group: sum(values) / len(values) for group, values in groups.items()}
+    return sorted(heads, key=lambda head: (means[_group(head, sizes[head[:3]])], head))
+
+
+def greedy_pruning(
+    model: Model,
+    ranked_on: Corpus,
+    scored_on: Corpus,
+    *,
+    by: str = "importance",
+    keep: Sequence[int],
+    kinds: Sequence[str] | None = None,
+    metric: str | SentenceFunction = "loss",
+    draw: int = 0,
+    options: PassOptions | None = None,
+) -> dict[str, pd.DataFrame]:
+    """The curve of quality against the number of heads kept, without training: tables `pruning` and `pruned_heads`.
+
+    Args:
+        model: A loaded model.
+        ranked_on: Sentences for the ranking; if they overlap `scored_on`, the curve is too optimistic.
+        scored_on: Sentences for the quality.
+        by: One of `GREEDY`; `"iterative"` recomputes importance after each step.
+        keep: Numbers of heads to keep, among those that may be removed.
+        kinds: Kinds of attention whose heads may be removed.
+        metric: See `quality`.
+        draw: Number of the random order.
+
+    Raises:
+        UserError: A number in `keep` is negative or larger than the number of heads.
+    """
+    choices = greedy_removals(model, ranked_on, by=by, keep=keep, kinds=kinds, draw=draw, options=options)
+    full = float(quality(model, scored_on, frozenset(), metric, options=options)["scores"][0])
+    rows, heads = [], []
+    with current_display().progress(f"Pruning {model.name} by {by}", len(keep), "steps") as progress:
+        for point, (k, removed) in enumerate(choices):
+            keys = {"method": by, "scope": scope_of(kinds), "draw": draw, "point": point}
+            found = quality(model, scored_on, removed, metric, options=options)
+            rows.append(curve_row(model, {**keys, "setting": float(k)}, removed, found, full))
+            heads += head_rows(model, keys, removed)
+            progress.advance(1)
+    return frames(rows, heads)
+
+
+def greedy_removals(
+    model: Model,
+    ranked_on: Corpus,
+    *,
+    by: str = "importance",
+    keep: Sequence[int],
+    kinds: Sequence[str] | None = None,
+    draw: int = 0,
+    options: PassOptions | None = None,
+) -> Iterator[tuple[int, HeadSet]]:
+    """The selections for `greedy_pruning`: removed heads for each number to keep, the largest first.
+
+    Raises:
+        UserError: A number in `keep` is negative or larger than the number of heads.
+    """
+    pool = gated_heads(model, kinds)
+    if wrong := [k for k in keep if not 0 <= k <= len(pool)]:
+        raise UserError(f"keep must lie between 0 and the number of removable heads, {len(pool)}. Got {wrong[0]}.")
+    largest_first = sorted(keep, reverse=True)
+    if by == "iterative":
+        return _iteratively(model, ranked_on, largest_first, kinds, options)
+    ranked = rank_heads(model, ranked_on, by, kinds=kinds, draw=draw, options=options)
+    return iter([(k, frozenset(ranked[: len(pool) - k])) for k in largest_first])
+
+
+def _iteratively(
+    model: Model, corpus: Corpus, keep: Sequence[int], kinds: Sequence[str] | None, options: PassOptions | None
+) -> Iterator[tuple[int, HeadSet]]:
+    num, gone = len(gated_heads(model, kinds)), list[Head]()
+    for k in keep:
+        ranked = gone + _rank_again(model, corpus, kinds, gone, options)
+        gone = ranked[: num - k]
+        yield k, frozenset(gone)
+
+
+def _rank_again(
+    model: Model, corpus: Corpus, kinds: Sequence[str] | None, gone: list[Head], options: PassOptions | None
+) -> list[Head]:
+    with ablate(model, gone):
+        table = importance(model, corpus, normalise="layer", options=options)
+    worth = _values(table)
+    return sorted((head for head in gated_heads(model, kinds) if head not in gone), key=worth.__getitem__)
+
+
+def _worth(model: Model, corpus: Corpus, by: str, options: PassOptions | None) -> dict[Head, float]:
+    measures: dict[str, Measure | Intervention] = {
+        "importance": Importance(normalise="layer", sentences=None),
+        "confidence": Confidence(),
+        "relevance": Relevance(),
+    }
+    chosen = measures[by]
+    return _values(measure(model, corpus, [chosen], options)[chosen.name])
+
+
+def _values(table: pd.DataFrame) -> dict[Head, float]:
+    means = table.groupby(_KEYS)["value"].mean()
+    return {(str(s), str(k), int(la), int(h)): float(v) for (s, k, la, h), v in means.items()}  # type: ignore[misc]
+
+
+def group_sizes(model: Model) -> dict[tuple[str, str, int], int]:
+    """Query heads per key/value head, by attention; 1 if each has its own."""
+    return {(a.stack, a.kind, a.layer): a.group_size for a in model.anatomy.attentions()}
+
+
+def _group(head: Head, size: int) -> Head:
+    return (*head[:3], head[3] // size)

@@ -1,0 +1,283 @@
+"""Prune a model to a number of heads, into a folder."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.flow import PassOptions
+from infoflow.foundation import UserError, block_effects, block_interval, dealt, hash64_array
+from infoflow.heads import Head, all_heads, prune
+from infoflow.models import Model, check_free, save_pruned, translate
+
+from ._curve import quality
+from ._greedy import group_sizes, rank_heads
+from ._head_gates import gated_heads
+from ._masked import check_masked, save_masked
+from ._speed import compare_speed
+
+_BLEU_SENTENCES, _SAMPLES = 200, 3
+_LOAD_PRUNED = """```python
+from infoflow.models import load_model
+
+model = load_model("{folder}")  # its .module is the transformers model, its .tokenizer the tokenizer
+```
+
+Plain `transformers` cannot build a model whose layers have different numbers of heads, so `from_pretrained` finds no
+`model.safetensors` here. A copy that it can load sets the removed heads to zero (original size, same
+scores): `infoflow prune {model} … --masked FOLDER`.
+"""
+_LOAD_MASKED = """```python
+from transformers import {family}
+
+model = {family}.from_pretrained("{folder}")
+```
+
+The removed heads are zeros in the output projections: scores equal those of the smaller model, size and
+speed those of the original.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Pruned:
+    """A pruned model, with its cost and savings."""
+
+    model: Model
+    removed: tuple[Head, ...]
+    folder: Path
+    quality: pd.DataFrame  # metric, before, after, low, high (of the change), sentences
+    speed: pd.DataFrame  # see `compare_speed`
+    samples: pd.DataFrame  # source, reference, before, after: translations side by side; empty for other models
+    masked: Path | None = None  # a copy with zeros, if requested
+    scores: Sequence[dict] = ()  # of the pruned model with their replicates, see `infoflow.pruning.quality`
+
+
+def prune_to(
+    model: Model,
+    corpus: Corpus,
+    keep: int,
+    out: Path | str,
+    *,
+    by: str = "importance",
+    kinds: Sequence[str] | None = None,
+    sentences: int | None = None,
+    seed: int = 0,
+    options: PassOptions | None = None,
+    masked: Path | str | None = None,
+) -> Pruned:
+    """Keep the most valuable heads, remove the others, and write the smaller model.
+
+    Half of the sentences (by the hash of their text) rank the heads, the other half measures the cost. There is no
+    training: `learn_gates` lets the model adapt.
+
+    Args:
+        model: A loaded model with its tokenizer.
+        corpus: Sentences; with translations for a sequence-to-sequence model.
+        keep: Number of heads of the whole model to keep.
+        out: Folder for the smaller model.
+        by: `"importance"`, `"confidence"`, `"relevance"` or `"random"`.
+        kinds: Kinds of attention whose heads may be removed; default: all.
+        sentences: Maximum number to read, chosen by hash.
+        seed: Seeds the random order.
+        options: How the corpus is run.
+        masked: Folder for an additional copy of the whole model, with zeros in place of the removed heads, which plain
+            transformers can load (see `save_masked`).
+
+    A translation model is also scored by BLEU, on the first 200 of the scoring sentences, and three of its translations
+    before and after are saved.
+
+    Raises:
+        UserError: `keep` is not a possible number of heads, the family allows no removal, or the folder holds something
+            else.
+    """
+    check_free(out)
+    if masked is not None:
+        check_masked(Path(masked), Path(out))
+    start = Start.of(model, corpus, [keep], by=by, kinds=kinds, sentences=sentences, seed=seed, options=options)
+    return start.pruned(keep, Path(out), None if masked is None else Path(masked))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Start:
+    """Data shared by all numbers of heads to keep: the ranking, and the scores before pruning."""
+
+    model: Model
+    by: str
+    kinds: Sequence[str] | None
+    options: PassOptions | None
+    ranked_on: Corpus
+    scored_on: Corpus
+    ranked: list[Head]
+    removed: dict[int, list[Head]]  # by heads to keep
+    before: list[dict]  # see `quality`: the loss, and BLEU for a translation model
+    samples: pd.DataFrame  # source, reference, before
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        corpus: Corpus,
+        keep: Sequence[int],
+        *,
+        by: str,
+        kinds: Sequence[str] | None,
+        sentences: int | None,
+        seed: int,
+        options: PassOptions | None,
+    ) -> "Start":
+        """The ranking and the scores.
+
+        Raises:
+            UserError: One of the numbers is impossible, or there are too few sentences.
+        """
+        _check_numbers(model, keep, kinds)
+        if min(len(corpus), len(corpus) if sentences is None else sentences) < 2:
+            raise UserError(f"Ranking and scoring need at least two sentences. Read more of {corpus.name}.")
+        order = hash64_array(("prune-halves",), corpus.content_ids).argsort(kind="stable")[:sentences]
+        half = dealt(corpus.text_ids[order], 2)  # heads are not scored on copies of the sentences that rank them
+        ranked_on, scored_on = [corpus.select(np.sort(order[half == part])) for part in range(2)]
+        ranked = rank_heads(model, ranked_on, by, kinds=kinds, draw=seed, options=options)
+        total = len(all_heads(model.anatomy))
+        return cls(
+            model=model,
+            by=by,
+            kinds=kinds,
+            options=options,
+            ranked_on=ranked_on,
+            scored_on=scored_on,
+            ranked=ranked,
+            removed={one: _whole_groups(model, ranked, total - one) for one in keep},
+            before=_scores(model, scored_on, options),
+            samples=_samples(model, scored_on),
+        )
+
+    @property
+    def total(self) -> int:
+        return len(all_heads(self.model.anatomy))
+
+    def pruned(self, keep: int, out: Path, masked: Path | None) -> Pruned:
+        """The model with `keep` heads, in its folder."""
+        removed = self.removed[keep]
+        smaller = prune(self.model, removed)
+        after = _scores(smaller, self.scored_on, self.options)
+        quality = pd.concat([_change(*both) for both in zip(self.before, after, strict=True)], ignore_index=True)
+        origin = {"method": self.by, "keep": keep, "kinds": list(self.kinds or ["all"])}
+        folder = save_pruned(smaller, out, origin=origin)
+        card = (self.by, (keep, self.total, len(self.ranked)), quality)
+        (folder / "README.md").write_text(model_card(self.model, folder.name, *card), encoding="utf-8")
+        if masked is not None:
+            masked = save_masked(self.model, removed, masked, model_card(self.model, masked.name, *card, masked=True))
+        later = translate(smaller, self.samples["source"].tolist()) if len(self.samples) else []
+        return Pruned(
+            model=smaller,
+            removed=tuple(sorted(removed)),
+            folder=folder,
+            quality=quality,
+            speed=compare_speed([self.model, smaller]),
+            samples=self.samples.assign(after=pd.Series(later, dtype=object)),
+            masked=masked,
+            scores=after,
+        )
+
+
+def _check_numbers(model: Model, keep: Sequence[int], kinds: Sequence[str] | None) -> None:
+    total = len(all_heads(model.anatomy))
+    least = total - len(gated_heads(model, kinds))
+    for one in keep:
+        if not least <= one <= total:
+            fixed = f" ({least} heads of other kinds stay)" if least else ""
+            raise UserError(f"--keep must lie between {least} and the number of heads, {total}{fixed}. Got {one}.")
+        if one == total:
+            raise UserError(f"{model.name} has {total} heads: there is nothing to remove. Lower --keep.")
+
+
+def _scores(model: Model, corpus: Corpus, options: PassOptions | None) -> list[dict]:
+    """The loss, and BLEU on the first sentences for a translation model."""
+    scores = [quality(model, corpus, frozenset(), options=options)]
+    if _translates(model, corpus):
+        few = corpus.select(list(range(min(len(corpus), _BLEU_SENTENCES))))
+        scores.append(quality(model, few, frozenset(), "bleu", options=options))
+    return scores
+
+
+def _translates(model: Model, corpus: Corpus) -> bool:
+    return model.task == "seq2seq" and model.tokenizer is not None and "translation" in corpus.columns
+
+
+def _samples(model: Model, corpus: Corpus) -> pd.DataFrame:
+    columns = ["source", "reference", "before"]
+    if not _translates(model, corpus):
+        return pd.DataFrame(columns=columns)
+    few = list(corpus.select(list(range(min(len(corpus), _SAMPLES)))))
+    texts = [one.text for one in few]
+    rows = zip(texts, [one.translation for one in few], translate(model, texts), strict=True)
+    return pd.DataFrame(list(rows), columns=columns)
+
+
+def _whole_groups(model: Model, ranked: list[Head], num: int) -> list[Head]:
+    """The first `num` heads of a ranking in which heads of a group are adjacent."""
+    sizes = group_sizes(model)
+    groups = [(*head[:3], head[3] // sizes[head[:3]]) for head in ranked]
+    if num < len(groups) and groups[num - 1] == groups[num]:
+        first = groups.index(groups[num])
+        fewer, more = (len(all_heads(model.anatomy)) - n for n in (first + groups.count(groups[num]), first))
+        raise UserError(
+            f"Heads of {model.name} share keys and values in groups of {groups.count(groups[num])}, which can only be "
+            f"removed together: use --keep {fewer} or {more}. Got {len(all_heads(model.anatomy)) - num}."
+        )
+    return ranked[:num]
+
+
+def _change(before: dict, after: dict) -> pd.DataFrame:
+    change = after["scores"] - before["scores"]
+    low, high = block_interval(float(change[0]), block_effects(float(change[0]), change[1:]))
+    row = [before["metric"], before["scores"][0], after["scores"][0], change[0], low, high, before["count"]]
+    return pd.DataFrame([row], columns=["metric", "before", "after", "change", "low", "high", "sentences"])
+
+
+def model_card(
+    model: Model, folder: str, by: str, heads: tuple[int, int, int], quality: pd.DataFrame, masked: bool = False
+) -> str:
+    """The card's text.
+
+    Args:
+        model: The model before pruning.
+        folder: Name of the card's folder.
+        by: Ranking of the heads.
+        heads: Number after pruning, before, and of those that could be removed.
+        quality: See `Pruned`.
+        masked: Whether the folder holds the copy with zeros.
+    """
+    rows = [f"| {r['metric']} | {r['before']:.4f} | {r['after']:.4f} | {_change_of(r)} | {r['sentences']:,} |"
+            for r in quality.to_dict("records")]  # fmt: skip
+    load = _LOAD_MASKED if masked else _LOAD_PRUNED
+    told = load.format(folder=folder, model=model.name, family=type(model.module).__name__)
+    left, total, can_go = heads
+    return "\n".join(
+        [
+            f"# {model.name} with {left} of {total} attention heads",
+            "",
+            f"Made by `infoflow prune` from {model.name}: heads were ranked by {by}, and the last "
+            f"{total - left} of the "
+            f"{can_go} removable ones were removed, without further training.",
+            "",
+            "## Load it",
+            "",
+            told,
+            "## Scores",
+            "",
+            "On sentences that were not used for ranking; the interval resamples sentences.",
+            "",
+            "| metric | before | after | change [95% interval] | sentences |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _change_of(row: dict) -> str:
+    return f"{row['change']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]"

@@ -1,0 +1,145 @@
+"""Prune a model to several numbers of heads: one ranking, a folder for each, and the curve of the costs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.flow import PassOptions
+from infoflow.foundation import current_display
+from infoflow.models import Model, check_free
+
+from ._curve import PRUNED_HEADS, PRUNING, curve_row, frames, head_rows, scope_of
+from ._greedy import greedy_pruning
+from ._head_gates import gated_heads
+from ._masked import check_masked
+from ._prune_to import Pruned, Start
+
+_RANDOM_ORDERS = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class PrunedToEach:
+    """A model pruned to several numbers of heads, and the cost compared with random choices."""
+
+    points: tuple[Pruned, ...]  # most heads first
+    folder: Path  # with a folder keep-NUMBER for each point
+    pruning: pd.DataFrame  # see `PRUNING`: every point, and three random choices of the same size
+    pruned_heads: pd.DataFrame  # see `PRUNED_HEADS`
+    report: Path | None = None  # the page with the curve, if written
+
+    @property
+    def quality(self) -> pd.DataFrame:
+        """keep, and the columns of `Pruned.quality`: one row for each point and metric."""
+        return _joined([one.quality for one in self.points], self.keep)
+
+    @property
+    def speed(self) -> pd.DataFrame:
+        """keep, and the columns of `Pruned.speed`: the model before and after, for each point."""
+        return _joined([one.speed for one in self.points], self.keep)
+
+    @property
+    def keep(self) -> list[int]:
+        return [sum(each.num_heads for each in one.model.anatomy.attentions()) for one in self.points]
+
+    @property
+    def random_loss(self) -> list[float]:
+        """Mean loss at each point for the same number of random heads."""
+        rows = self.pruning[(self.pruning["method"] == "random") & (self.pruning["metric"] == "loss")]
+        means = rows.groupby("kept")["value"].mean()
+        return [float(means[number]) if number in means.index else float("nan") for number in self.keep]
+
+
+def prune_to_each(
+    model: Model,
+    corpus: Corpus,
+    keep: Sequence[int],
+    out: Path,
+    *,
+    by: str = "importance",
+    kinds: Sequence[str] | None = None,
+    sentences: int | None = None,
+    seed: int = 0,
+    options: PassOptions | None = None,
+    masked: Path | None = None,
+) -> PrunedToEach:
+    """`prune_to` for each number of heads, the most first. Heads are ranked once, so that fewer heads are always a part
+    of more; three random orders are the control, scored by the loss.
+
+    Args:
+        model: A loaded model with its tokenizer.
+        corpus: Sentences; see `prune_to`.
+        keep: Numbers of heads of the whole model to keep.
+        out: Folder; each smaller model is in `out/keep-NUMBER`.
+        by: Ranking of the heads.
+        kinds: Kinds of attention whose heads may be removed; default: all.
+        sentences: Maximum number to read, chosen by hash.
+        seed: Seeds the random order, if used.
+        options: How the corpus is run.
+        masked: Folder for copies with zeros, `masked/keep-NUMBER`.
+
+    Raises:
+        UserError: See `prune_to`; nothing is written then.
+    """
+    numbers = sorted(set(keep), reverse=True)
+    for number in numbers:
+        check_free(_folder(out, number))
+        if masked is not None:
+            check_masked(_folder(masked, number), _folder(out, number))
+    start = Start.of(model, corpus, numbers, by=by, kinds=kinds, sentences=sentences, seed=seed, options=options)
+    points = []
+    with current_display().progress(f"Pruning {model.name} by {by}", len(numbers), "steps") as progress:
+        for number in numbers:
+            points.append(start.pruned(number, _folder(out, number), masked and _folder(masked, number)))
+            progress.advance(1)
+    draws = [draw for draw in range(_RANDOM_ORDERS) if by != "random" or draw != seed]
+    tables = [_rows(start, points, numbers, seed), *(_random(start, numbers, draw) for draw in draws)]
+    joined = {name: pd.concat([each[name] for each in tables], ignore_index=True) for name in tables[0]}
+    return PrunedToEach(
+        points=tuple(points), folder=out, pruning=joined[PRUNING.name], pruned_heads=joined[PRUNED_HEADS.name]
+    )
+
+
+def _folder(out: Path, number: int) -> Path:
+    return out / f"keep-{number}"
+
+
+def _rows(start: Start, points: Sequence[Pruned], numbers: Sequence[int], seed: int) -> dict[str, pd.DataFrame]:
+    """Both tables of the points, from their scores."""
+    rows, heads, fixed = [], [], _fixed(start)
+    draw = seed if start.by == "random" else 0
+    for index, (point, number) in enumerate(zip(points, numbers, strict=True)):
+        keys = {"method": start.by, "scope": scope_of(start.kinds), "draw": draw, "point": index}
+        removed = frozenset(point.removed)
+        for before, after in zip(start.before, point.scores, strict=True):
+            full = float(before["scores"][0])
+            rows.append(curve_row(start.model, {**keys, "setting": float(number - fixed)}, removed, after, full))
+        heads += head_rows(start.model, keys, removed)
+    return frames(rows, heads)
+
+
+def _random(start: Start, numbers: Sequence[int], draw: int) -> dict[str, pd.DataFrame]:
+    fixed = _fixed(start)
+    return greedy_pruning(
+        start.model,
+        start.ranked_on,
+        start.scored_on,
+        by="random",
+        keep=[number - fixed for number in numbers],
+        kinds=start.kinds,
+        draw=draw,
+        options=start.options,
+    )
+
+
+def _fixed(start: Start) -> int:
+    """Number of heads of kinds that may not be removed."""
+    return start.total - len(gated_heads(start.model, start.kinds))
+
+
+def _joined(frames: Sequence[pd.DataFrame], keep: Sequence[int]) -> pd.DataFrame:
+    parts = [frame.assign(keep=number) for frame, number in zip(frames, keep, strict=True)]
+    joined = pd.concat(parts, ignore_index=True)
+    return joined[["keep", *(name for name in joined if name != "keep")]]

@@ -1,0 +1,221 @@
+"""Prune a trained model: learned gates, greedy choices, exactly k heads, training from scratch, and further training.
+
+Every sweep step is a separate part, keyed by the model, by the choice of its heads, and by its scores: a study
+continues at the step where it stopped, and a larger plan only adds steps. The published models stay unchanged: each
+stage prunes a copy.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.flow import agree
+from infoflow.foundation import current_display
+from infoflow.heads import Head, HeadSet
+from infoflow.models import Model
+from infoflow.results import Recipe, Subject
+from infoflow.studies._data import at_most
+from infoflow.studies._study_models import StudyModels
+from infoflow.studies._workbench import Part, stacked
+from infoflow.studies.stages._stage import AbstractStage, OfRecipe
+from infoflow.studies.stages._train import Train, pass_options
+
+from ..measures import ALL_HEADS, PRUNED_HEADS, PRUNED_ROLES, PRUNING, point_tables, roles_left
+from ._pruning_curves import (
+    LEARNED,
+    PRUNED,
+    RECOVERING,
+    SCRATCH,
+    STRAIGHT,
+    SUBSET,
+    UNPRUNED,
+    Piece,
+    PlannedPoint,
+    RemovalOrder,
+    curves,
+    pieces,
+    places,
+    table_keys,
+    too_many,
+)
+from ._pruning_points import Point, points
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prune(OfRecipe):
+    """Part of one model's pruning: the curves of one method in one scope, or the unpruned model's scores and roles."""
+
+    kind = "prune"
+    named = "prune {self.recipe.name}, {self.piece}"
+    makes = (PRUNING, PRUNED_HEADS, PRUNED_ROLES)
+    piece: Piece
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Prune]":
+        """The stages that the plan requests, each after those that it needs."""
+        plan, stages = models.plan, list[Prune]()
+        for recipe in plan.recipes(plan.pruning.objectives) if plan.pruning.on else []:
+            for piece in pieces(plan, recipe.objective):
+                need: AbstractStage = Train(models=models, recipe=recipe)
+                if piece.before is not None:
+                    need = cls(models=models, recipe=recipe, piece=piece.before)
+                stages.append(cls(models=models, recipe=recipe, piece=piece, needs=(need.key,)))
+        return stages
+
+    @property
+    def estimate(self) -> float:
+        trained = {UNPRUNED: 0.1, LEARNED: 2.0, SUBSET: 2.0, STRAIGHT: 2.0, SCRATCH: 6.0}
+        trained |= dict.fromkeys(RECOVERING, 6.0)
+        return trained.get(self.piece.way, 0.5)
+
+    def depends(self) -> list[Any]:
+        """Its steps have their own keys."""
+        plan, trained = self.models.plan, self.models.train_key(self.recipe)
+        return ["prune", trained, self.recipe.name, str(self.piece), plan.pruning, plan.analysis]
+
+    def is_done(self) -> bool:
+        if self.piece.way == UNPRUNED:
+            return agree(all(self.cache.done(PRUNED, key) for key in self._unpruned_keys.values()))
+        return agree(all(self._is_drawn(curve) for curve in self._curves))
+
+    def run(self) -> dict[str, Any]:
+        full = self._unpruned()[PRUNING.name].set_index("metric")["value"].to_dict()
+        for curve in self._curves:
+            self._draw(curve, full)
+        return {}
+
+    def tables(self) -> Part:
+        return self._with_columns(stacked(self._parts()))
+
+    # -- curves -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _curves(self) -> list[RemovalOrder]:
+        return [curve for curve in curves(self.models.plan, self.recipe.objective) if curve.piece == self.piece]
+
+    def _places(self, curve: RemovalOrder) -> list[PlannedPoint]:
+        every = places(self.models, self.recipe, curve)
+        assert every is not None, "its sweep comes before"
+        return every
+
+    def _is_drawn(self, curve: RemovalOrder) -> bool:
+        there = places(self.models, self.recipe, curve)
+        return there is not None and all(
+            self.cache.done(PRUNED, key)
+            for place in there
+            for key in table_keys(self.models, curve, place.origin).values()
+        )
+
+    def _draw(self, curve: RemovalOrder, full: dict[str, float]) -> None:
+        """Compute the missing steps of a curve."""
+        models, recipe = self.models, self.recipe
+        for k in too_many(models, recipe, curve):
+            current_display().warn(
+                f"{recipe.name} has fewer heads than {k} in {curve.scope}: {curve.way} skips this step."
+            )
+        every = self._places(curve)
+        wanted = [place for place in every if self.cache.missing(PRUNED, table_keys(models, curve, place.origin))]
+        if not wanted:
+            return
+        for point in points(models, recipe, curve, wanted, every):
+            keys = table_keys(models, curve, point.place.origin)
+            self.cache.each_table(
+                PRUNED, keys, self.plain_schemas(), lambda names, point=point: self._point(curve, point, full, names)
+            )
+
+    def _parts(self) -> Iterator[Part]:
+        """The steps of the curves in order, each curve after the roles of the unpruned model."""
+        before = self.cache.read_each(PRUNED, self._unpruned_keys)
+        if self.piece.way == UNPRUNED:
+            scores = before[PRUNING.name]
+            yield {PRUNING.name: _named(scores.assign(baseline=scores["value"]), UNPRUNED, "")}
+            return
+        for curve in self._curves:
+            every, draw = self._places(curve), curve.draw(self.recipe)
+            if every and PRUNED_ROLES.name in table_keys(self.models, curve, ""):
+                yield {PRUNED_ROLES.name: _named(before[PRUNED_ROLES.name], curve.way, curve.scope).assign(draw=draw)}
+            for place in every:
+                part = self.cache.read_each(PRUNED, table_keys(self.models, curve, place.origin))
+                # Two steps may have the same heads, and so share a part.
+                part[PRUNING.name] = part[PRUNING.name].assign(setting=place.setting)
+                named = {name: _named(frame, curve.way, curve.scope) for name, frame in part.items()}
+                yield {name: frame.assign(point=place.index) for name, frame in named.items()}
+
+    # -- one step -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _unpruned_keys(self) -> dict[str, str]:
+        return table_keys(self.models, None, self.models.train_key(self.recipe))
+
+    def _unpruned(self) -> Part:
+        """Scores and roles of the converged model, which have no reference."""
+
+        def compute(names: list[str]) -> Part:
+            model = self.models.load(Subject(recipe=self.recipe))
+            keys = {"method": UNPRUNED, "scope": "", "draw": self.recipe.seed, "point": -1}
+            current_display().note(f"Scoring {self.recipe.name} before pruning.")
+            part: Part = {}
+            if {PRUNING.name, PRUNED_HEADS.name} & set(names):
+                unknown = dict.fromkeys(self._metrics(), float("nan"))
+                part |= self._scores(model, frozenset(), {**keys, "setting": 0.0}, unknown)
+            if PRUNED_ROLES.name in names:
+                part[PRUNED_ROLES.name] = self._roles(model, frozenset(), keys)
+            return part
+
+        return self.cache.each_table(PRUNED, self._unpruned_keys, self.plain_schemas(), compute)
+
+    def _point(self, curve: RemovalOrder, point: Point, full: dict[str, float], names: list[str]) -> Part:
+        keys = {"method": curve.way, "scope": curve.scope, "draw": curve.draw(self.recipe), "point": point.place.index}
+        part: Part = {}
+        if {PRUNING.name, PRUNED_HEADS.name} & set(names):
+            more = {**keys, "setting": point.place.setting, "undecided": point.undecided}
+            asked = full if PRUNING.name in names else {}  # which heads remain is known without reading
+            part |= self._scores(point.model, point.removed, more, asked, point.learned)
+            if asked:
+                _tell(self.recipe, part[PRUNING.name])
+        if PRUNED_ROLES.name in names:
+            part[PRUNED_ROLES.name] = self._roles(point.model, point.removed, keys)
+        return part
+
+    def _metrics(self) -> list[str]:
+        translates = self.models.objective(self.recipe).needs_translation
+        return ["loss", "bleu"] if translates and self.models.plan.pruning.metric == "bleu" else ["loss"]
+
+    def _scores(
+        self,
+        model: Model,
+        removed: HeadSet,
+        keys: Mapping[str, Any],
+        full: dict[str, float],
+        learned: Mapping[Head, tuple[float, float]] | None = None,
+    ) -> Part:
+        beams, options = self.models.plan.analysis.beams, pass_options(self.models, self.recipe)
+        return point_tables(model, self._held_out, removed, keys, full, learned=learned, beams=beams, options=options)
+
+    def _roles(self, model: Model, removed: HeadSet, keys: Mapping[str, Any]) -> pd.DataFrame:
+        data, options = self.models.data, pass_options(self.models, self.recipe)
+        sentences = at_most(data.analysed, self.models.plan.pruning.role_sentences)
+        return roles_left(model, sentences, removed, keys, options=options, ranks_from=data.train)
+
+    @property
+    def _held_out(self) -> Corpus:
+        return at_most(self.models.data.analysed, self.models.plan.pruning.score_sentences)
+
+
+def _named(frame: pd.DataFrame, method: str, scope: str) -> pd.DataFrame:
+    """A part's rows with their own names: two curves may share a part, and earlier versions stored no scope."""
+    return frame.assign(method=method, scope=scope)
+
+
+def _tell(recipe: Recipe, rows: pd.DataFrame) -> None:
+    first = rows.iloc[0]
+    scores = ", ".join(f"{row.metric} {row.value:.3g} (was {row.baseline:.3g})" for row in rows.itertuples())
+    kinds = [] if first["scope"] in ("", ALL_HEADS) else str(first["scope"]).split(", ")
+    left = sum(int(first[f"kept_{kind.replace('-', '_')}"]) for kind in kinds) if kinds else int(first["kept"])
+    where = f" in {first['scope']}" if first["scope"] else ""
+    kept = f"{left} of {left + first['total'] - first['kept']} removable heads are left"
+    current_display().note(f"{recipe.name}, {first['method']}{where}, point {first['point']}: {kept}, {scores}")

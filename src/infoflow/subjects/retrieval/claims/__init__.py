@@ -1,0 +1,1 @@
+"""Claims about retrieval, and how their tables are read."""

@@ -1,0 +1,214 @@
+"""Where retrieved content enters, and where rare and frequent facts are read from memory: lens curves with centres."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infoflow.report._declared import DeclaredFigure, Drawn
+from infoflow.report._figure import Panel
+from infoflow.report._in_words import sentence
+from infoflow.report._numbers import listed, number
+from infoflow.report._shown_models import ShownModels
+from infoflow.report.forms._chart import amount, color_of, lit, shape_of, tips
+from infoflow.report.forms._lines import SHARE, control_lines
+from infoflow.report.forms._marks import draw
+from infoflow.report.forms._named_lines import named_lines
+from infoflow.subjects.adaptation.figures._rows import of
+
+from ..measures import KNOWLEDGE_LENS
+from ._methods import ENTERS
+from ._rows import by_exposure, drawn, ends_of, plain_arms, seeds_note
+
+_HEIGHT = 250
+_CONTROL = "withheld"
+_PANELS = (
+    ("gold", "held out", "evidence: right passage, facts held out"),
+    ("retrieved", "held out", "what is found: first passage found, facts held out"),
+    ("none", "trained", "memory: no passage, trained facts"),
+)
+_VERBS = {"evidence": "enters", "what is found": "enters", "memory": "is read"}
+_FURTHER = {
+    False: "the second has none.",
+    True: (
+        "the second has the passage that the reader ranks first, which is the right one for some questions; the "
+        "third has none. Evidence that the reader finds should enter at the depth of the first panel."
+    ),
+}
+"""The reading guide for the panels after the first, by whether readers search."""
+_APART = 0.25  # minimum distance between centres, in states, that a sentence reports
+
+
+def _depth(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    """One panel for content of the passage, one for passages that readers retrieve themselves, and one for memory."""
+    own = plain_arms(frame)
+    own = own[(own["place"] == "mask") & (own["weight"] == -1)]
+    lens = _lens_of(own)
+    curves = of(own, lens=lens, metric="probability")
+    if curves.empty or not bool(curves["trained"].any()):
+        return None
+    data = drawn(curves, ["document", "facts", "layer"], models, SHARE)
+    marks = _marks_of(own[own["lens"] == lens], ["document", "facts"], models)
+    panels, told, ends = [], [], ends_of(data, 0.0)
+    for document, facts, title in _PANELS:
+        rows, at = (of(each, document=document, facts=facts) for each in (data, marks))
+        if len(rows):
+            panels.append(Panel(spec=_depth_chart(rows, at, models, ends), title=title))
+            told += _sentences(at, title.split(":")[0])
+    if not panels:
+        return None
+    return Drawn(
+        data=data,
+        panels=panels,
+        answer=told or ["No line gains enough to determine a depth."],
+        words=_order(marks),
+        caption=f"{seeds_note(data)} {lens.capitalize()} lens at the mask. Large marks: the centre of the gain, at the "
+        f"height of the last state's half{_fewer_seeds(marks)}; dashed grey: untrained.",
+        facts={"further": _FURTHER["retrieved" in set(data["document"].astype(str))]},
+    )
+
+
+def _memory(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    """One panel per exposure, with withheld facts as the control."""
+    own = of(plain_arms(frame), place="mask", document="none")
+    lens = _lens_of(own)
+    own = by_exposure(own[own["lens"] == lens])
+    own = own[own["exposure"] != "held out"]
+    marks = _marks_of(own[own["facts"] == "trained"], ["exposure", "place"], models).dropna(subset="centre")
+    curves = own[own["metric"] == "probability"]
+    if marks.empty or curves.empty:
+        return None
+    data = drawn(curves, ["exposure", "place", "layer"], models, SHARE).sort_values("place", kind="stable")
+    ends = ends_of(data, 0.0)
+    return Drawn(
+        data=data,
+        panels=[
+            Panel(spec=_depth_chart(rows, of(marks, exposure=exposure), models, ends), title=_title(str(exposure)))
+            for exposure, rows in data.groupby("exposure", sort=False)
+        ],
+        answer=[_read(of(marks, series=one.key), one.label) for one in models.present(marks)],
+        caption=f"{seeds_note(data)} {lens.capitalize()} lens at the mask, no passage. Large marks: the centre of what "
+        f"is gained over a guess, at the height of the last state's half{_fewer_seeds(marks)}; dashed grey: untrained.",
+    )
+
+
+def _lens_of(frame: pd.DataFrame) -> str:
+    """The shown lens: the tuned one if available."""
+    return next((name for name in ("tuned", "logit") if name in set(frame["lens"].astype(str))), "")
+
+
+def _marks_of(own: pd.DataFrame, by: list[str], models: ShownModels) -> pd.DataFrame:
+    """Half and centre of each trained line and value of `by`, with the number of seeds in which they are defined."""
+    told = own[own["metric"].isin(["half", "centre"]) & own["trained"]]
+    kept = told.dropna(subset="value")
+    columns = ["series", "name", *by, "half", "centre", "defined", "seeds"]
+    if kept.empty:
+        return pd.DataFrame(columns=columns)
+    line = ["series", *by]
+    means = kept.groupby([*line, "metric"], sort=False)["value"].mean().unstack()
+    counts = [rows.groupby(line, sort=False)["seed"].nunique() for rows in (kept, told)]
+    table = means.reindex(columns=["half", "centre"])
+    table = table.assign(**dict(zip(("defined", "seeds"), counts, strict=True))).reset_index()
+    return table.assign(name=table["series"].map({one.key: one.label for one in models.series}))
+
+
+def _depth_chart(
+    rows: pd.DataFrame, marks: pd.DataFrame, models: ShownModels, ends: tuple[float, float]
+) -> dict[str, Any]:
+    """Probabilities over states, one line per reader; a large mark at its centre, at the height of its half."""
+    trained, grey = rows[rows["trained"]], rows[~rows["trained"]].drop(columns="shown")
+    series, layers = models.present(trained), sorted({int(layer) for layer in rows["layer"]})
+    x = amount("x", "layer", "state (0 = embeddings)", [layers[0] - 0.15, layers[-1] + 0.15], values=layers, format="d")
+    at = {"x": x, "y": amount("y", "value", "probability of the answer", ends)}
+    large = []
+    if len(marks):
+        tops = trained.loc[trained.groupby("series")["layer"].idxmax()].set_index("series")["value"]
+        halves = [float(tops.get(key, np.nan)) / 2 for key in marks["series"]]
+        look = {"size": 190, "filled": False, "strokeWidth": 2.6, "opacity": lit()}
+        look |= {"color": color_of(series), "shape": shape_of(series)}
+        told = tips("name:N|trained as", "centre:Q|centre|.2f", "half:Q|half|.2f")
+        large = [draw("point", marks.assign(layer=marks["centre"], value=halves), at, look, tooltip=told)]
+    how = {"size": 26, "touch": 0, "tooltip": tips("name:N|trained as", "layer:Q|state", "shown:N|probability")}
+    names = [("– –", "untrained", "var(--control)")] if len(grey) else []
+    beneath = control_lines(grey, at)
+    return named_lines(trained, at, series, _HEIGHT, beneath=beneath, above=large, names=names, **how)
+
+
+def _fewer_seeds(marks: pd.DataFrame) -> str:
+    """A note that some marks average over fewer seeds than there are."""
+    fewer = bool((marks["defined"] < marks["seeds"]).any())
+    return ", over the seeds in which it is defined (a gain of .05 or more)" if fewer else ""
+
+
+def _place_text(row: dict[str, Any]) -> str:
+    """`around state 2.2 (half at 2.0, in 2 of 3 seeds)` for one of the marks."""
+    defined, seeds = int(row["defined"]), int(row["seeds"])
+    some = f", in {defined} of {seeds} seeds" if defined < seeds else ""
+    return f"around state {number(row['centre'], 1)} (half at {number(row['half'], 1)}{some})"
+
+
+def _order(marks: pd.DataFrame) -> str:
+    """The lines where content enters lowest and highest, and where memory is read, by the centres."""
+    said = []
+    for document, facts, title in _PANELS:
+        rows = of(marks, document=document, facts=facts).dropna(subset="centre").sort_values("centre")
+        if len(rows) > 1 and rows["centre"].iloc[-1] - rows["centre"].iloc[0] >= _APART:
+            what, first, last = title.split(":")[0], rows["name"].iloc[0], rows["name"].iloc[-1]
+            said.append(f"{what} {_VERBS[what]} lowest in {first} and highest in {last}")
+    return sentence("; ".join(said))
+
+
+def _sentences(marks: pd.DataFrame, what: str) -> list[str]:
+    return [
+        f"In {row['name']}, {what} {_VERBS[what]} {_place_text(row)}."
+        for row in marks.to_dict("records")
+        if np.isfinite(row["centre"])
+    ]
+
+
+def _title(exposure: str) -> str:
+    return "withheld facts (control)" if exposure == _CONTROL else f"trained facts, {exposure}"
+
+
+def _read(marks: pd.DataFrame, name: str) -> str:
+    said = [
+        f"facts asked {row['exposure']} are read {_place_text(row)}"
+        for row in marks.sort_values("place").to_dict("records")
+        if np.isfinite(row["centre"])
+    ]
+    return f"In {name}, {listed(said)}."
+
+
+DEPTH = DeclaredFigure(
+    name="retrieval/depth",
+    id="evidence-depth",
+    question="Where does evidence enter, and where is memory read?",
+    how_to_read=(
+        "Across: states, where 0 is the embeddings. Up: the probability of the right object that the lens reads "
+        "there. The large mark of a line is its centre: the mean state at which the probability arises.",
+        "No weights hold held-out facts, so whatever rises in the first panel came from the passage; {further} "
+        "It would be surprising if the closed book rose in the first.",
+    ),
+    method=ENTERS,
+    tables=(KNOWLEDGE_LENS.name,),
+    findings=("retrieval:R-23",),
+    payload={"apart": True},
+    draw=_depth,
+)
+MEMORY = DeclaredFigure(
+    name="retrieval/memory",
+    id="memory-exposure",
+    question="Are frequent facts recalled at a different depth than rare ones?",
+    how_to_read=(
+        "Across: states, where 0 is the embeddings. Up: the probability of the right object that the lens reads "
+        "there, without a passage. One panel per exposure: 1× is the rarest trained facts. The large mark of a "
+        "line is the mean state at which the probability arises.",
+        "Withheld facts, the control, appear nowhere: a line that rises there is not memory. It would be "
+        "surprising if rare facts were known better than frequent ones.",
+    ),
+    method=ENTERS,
+    tables=(KNOWLEDGE_LENS.name,),
+    findings=("retrieval:R-23",),
+    payload={"apart": True},
+    draw=_memory,
+)

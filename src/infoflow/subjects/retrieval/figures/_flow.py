@@ -1,0 +1,265 @@
+"""Attention blocked from a layer upward, heads that copy, and answers without them."""
+
+from typing import Any
+
+import pandas as pd
+
+from infoflow.report._declared import DeclaredFigure, Drawn
+from infoflow.report._figure import Panel
+from infoflow.report._in_words import by_answer
+from infoflow.report._numbers import listed, number
+from infoflow.report._series import Series
+from infoflow.report._shown_models import ShownModels
+from infoflow.report.forms._chart import amount, tips
+from infoflow.report.forms._lines import SHARE, control_lines
+from infoflow.report.forms._marks import Constant
+from infoflow.report.forms._named_lines import named_lines
+from infoflow.subjects.adaptation.figures._rows import of
+from infoflow.subjects.adaptation.figures._squares import square_chart
+
+from ..measures import EVIDENCE_ABLATION, EVIDENCE_FLOW, EVIDENCE_HEADS
+from ._methods import FLOW
+from ._rows import drawn, ends_of, every_exposure, seeds_note
+
+_EDGES = ("mask→evidence", "mask→object", "query→evidence", "evidence→query", "mask→subject")
+_HEIGHT = 230
+_LEAST = 0.1  # minimum copy score of a head that counts as copying
+_LEFT = {"gold": "right passage", "none": "no passage", "conflict": "a passage that contradicts"}
+_CONTRADICTED = (
+    " Where the passage contradicts training, the trained object counts as right: a line rises if those heads "
+    "had suppressed memory."
+)
+
+
+def _of_facts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows about all facts that are not stored in weights, where available."""
+    kinds = set(frame["facts"].astype(str))
+    own = frame[frame["facts"] == next((kind for kind in ("held out", "trained") if kind in kinds), "")]
+    return every_exposure(own)
+
+
+def _knock_out(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    """One panel per line; None if no attention was blocked."""
+    own = of(frame, document="gold", method="knock-out", scope="upward", metric="p1", trained=True)
+    own = _of_facts(own[own["variant"].isin(["", "pairs"])])
+    own = own[own["what"].isin(list(_EDGES))]
+    if own.empty:
+        return None
+    data = drawn(own, ["what", "layer"], models, (-1.0, 1.0))  # bounds of a difference of shares
+    series, ends = models.present(data), ends_of(data, 0.0)
+    return Drawn(
+        data=data,
+        panels=[Panel(spec=_edges(of(data, series=one.key), ends), title=one.label) for one in series],
+        answer=[_ways(of(data, series=one.key), one.label) for one in series],
+        words=by_answer({one.label: _way(of(data, series=one.key)) for one in series}),
+        caption=f"{seeds_note(data)} Right passage. Grey: the same number of random edges, mean over lines.",
+    )
+
+
+def _edges(rows: pd.DataFrame, ends: tuple[float, float]) -> dict[str, Any]:
+    present = [what for what in _EDGES if what in set(rows["what"].astype(str))]
+    shown = [Series(key=what, label=what, slot=place) for place, what in enumerate(present)]
+    layers = sorted({int(layer) for layer in rows["layer"]})
+    title = "knocked out from this block upward"
+    x = amount("x", "layer", title, [layers[0] - 0.15, layers[-1] + 0.15], values=layers, format="d")
+    at = {"x": x, "y": amount("y", "value", "right answers lost", ends)}
+    random = rows.groupby("layer", as_index=False)["baseline"].mean().rename(columns={"baseline": "value"})
+    grey = random.assign(low=random["value"], high=random["value"], group="random edges")
+    how = {
+        "light": lambda opacity=1.0: Constant(opacity),  # lines of one model are not dimmed for another
+        "beneath": control_lines(grey, at, band=0, by=""),
+        "names": [("– –", "random edges", "var(--control)")],
+        "tooltip": tips("what:N|forbidden", "layer:Q|from block", "shown:N|lost"),
+    }
+    return named_lines(rows, at, shown, _HEIGHT, field="what", size=34, touch=0, **how)
+
+
+def _ways(rows: pd.DataFrame, name: str) -> str:
+    first = rows[rows["layer"] == rows["layer"].min()].sort_values("value", ascending=False)
+    said = [f"{row.what} costs {number(100 * row.value, 0)} points" for row in first.itertuples()]
+    return f"In {name}, if knocked out in all blocks, {listed(said)}."
+
+
+def _way(rows: pd.DataFrame) -> str:
+    """The attention whose blocking costs most, if it exceeds that of random edges."""
+    first = rows[rows["layer"] == rows["layer"].min()].dropna(subset="value")
+    if first.empty:
+        return ""
+    most = first.loc[first["value"].idxmax()]
+    if not most["low"] > max(float(most["baseline"]), 0.0):
+        return "no path costs clearly more than random edges"
+    return f"most is lost without {most['what']}"
+
+
+def _heads(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    """Copy scores, layer by head, one panel per line; None if no heads were scored."""
+    own = _of_facts(of(frame, metric="copy", document="gold", trained=True, variant=""))
+    if own.empty:
+        return None
+    data = drawn(own, ["layer", "head"], models, SHARE)
+    layers = sorted({int(layer) for layer in data["layer"]}, reverse=True)
+    shown = data.assign(
+        label=[f"layer {int(layer)}" for layer in data["layer"]],
+        text=[f"{100 * value:.0f}" for value in data["value"]],
+        told=data["shown"],
+        set=0,
+    ).sort_values("head", kind="stable")
+    shown["shown"] = [
+        f"{told}; random document {number(base, 2)}"
+        for told, base in zip(shown["told"], shown["baseline"], strict=True)
+    ]
+    series, most = models.present(data), float(data["value"].max())
+    num = _num_copying(own)
+    how = {"across": "head", "labels": [f"layer {layer}" for layer in layers], "title": "head", "told": "copy score"}
+    return Drawn(
+        data=data,
+        panels=[
+            Panel(spec=square_chart(of(shown, series=one.key), **how, strongest=most), title=one.label)
+            for one in series
+        ],
+        answer=[_copiers(of(data, series=one.key), num[one.key], one.label) for one in series],
+        words=by_answer({one.label: _copies(num[one.key]) for one in series}),
+        caption=f"{seeds_note(data)} Numbers, where they fit: 100 × the copy score. All panels share one scale.",
+    )
+
+
+def _num_copying(own: pd.DataFrame) -> dict[str, float]:
+    """Each line's number of copying heads, counted within each seed: heads do not correspond between seeds."""
+    by_seed = own.assign(copies=own["value"] >= _LEAST).groupby(["series", "seed"])["copies"].sum()
+    means = by_seed.groupby("series").mean()
+    return dict(zip(map(str, means.index), map(float, means), strict=True))
+
+
+def _copies(num: float) -> str:
+    if num < 1:
+        return "a head copies in some seeds" if num else "no head copies"
+    return "one head copies" if num == 1 else "several heads copy"
+
+
+def _copiers(rows: pd.DataFrame, num: float, name: str) -> str:
+    best = rows.loc[rows["value"].idxmax()]
+    many, counted = int(rows["seeds"].max()) > 1, number(num, 0 if num == int(num) else 1)
+    return (
+        f"In {name}, {counted} of {len(rows)} heads copy in a tenth of the questions or "
+        f"more{', mean over seeds' if many else ''}; head {int(best['layer'])}.{int(best['head'])} (layer.head) "
+        "copies most."
+    )
+
+
+def _ablation(frame: pd.DataFrame, models: ShownModels) -> Drawn | None:
+    """Correct answers over removed heads, one panel per line and document; None without any."""
+    own = every_exposure(of(frame, metric="p1", trained=True, variant=""))
+    own = own[own["document"].isin(list(_LEFT))]
+    own = own[own["facts"] == ("trained" if "trained" in set(own["facts"].astype(str)) else "held out")]
+    if own.empty:
+        return None
+    data = drawn(own, ["document", "removed"], models, SHARE)
+    series, ends = models.present(data), ends_of(data, 0.0, 1.0)
+    contradicted = _CONTRADICTED if "conflict" in set(data["document"].astype(str)) else ""
+    return Drawn(
+        data=data,
+        panels=[
+            Panel(spec=_removed(of(data, document=name), models, ends), title=title)
+            for name, title in _LEFT.items()
+            if name in set(data["document"].astype(str))
+        ],
+        answer=[text for one in series if (text := _without(of(data, series=one.key), one.label))],
+        words=by_answer({one.label: _costs(of(data, series=one.key)) for one in series}),
+        caption=f"{seeds_note(data)} Trained facts, where measured. Dashed: the same number of random other heads.",
+        facts={"contradicted": contradicted},
+    )
+
+
+def _removed(rows: pd.DataFrame, models: ShownModels, ends: tuple[float, float]) -> dict[str, Any]:
+    most = int(rows["removed"].max())
+    ticks = min(5, most)  # for 5 ticks of one or two heads, Vega labels halves, whatever the minimum step
+    across = [-0.03 * most, 1.03 * most]
+    x = amount("x", "removed", "heads removed", across, format="d", tickMinStep=1, ticks=ticks)
+    at = {"x": x, "y": amount("y", "value", "right answers", ends)}
+    grey = rows.assign(value=rows["baseline"], low=rows["baseline"], high=rows["baseline"]).drop(columns="shown")
+    how = {
+        "beneath": control_lines(grey, at, band=0),
+        "names": [("– –", "random heads", "var(--control)")],
+        "tooltip": tips("name:N|trained as", "removed:Q|heads removed", "shown:N|right answers"),
+    }
+    return named_lines(rows, at, models.present(rows), _HEIGHT, size=34, touch=0, **how)
+
+
+def _costs(rows: pd.DataFrame) -> str:
+    """Whether copying heads cost more correct answers than equally many random ones, with the right passage."""
+    gold = of(rows, document="gold").sort_values("removed")
+    if len(gold) < 2:
+        return ""
+    last = gold.iloc[-1]
+    if last["high"] < last["baseline"]:
+        return "the heads that copy cost more than random ones"
+    if last["low"] > last["baseline"]:
+        return "the heads that copy cost less than random ones"
+    return "the heads that copy cost no more than random ones do"
+
+
+def _without(rows: pd.DataFrame, name: str) -> str:
+    gold = of(rows, document="gold").sort_values("removed")
+    if len(gold) < 2:
+        return ""
+    last = gold.iloc[-1]
+    shares = (gold["value"].iloc[0], last["value"], last["baseline"])
+    whole, left, random = (number(100 * float(share), 0) for share in shares)
+    return (
+        f"In {name}, {whole}% of the answers are right with the passage; without the {int(last['removed'])} heads "
+        f"that copy most {left}%, without as many random heads {random}%."
+    )
+
+
+KNOCK_OUT = DeclaredFigure(
+    name="retrieval/knock-outs",
+    id="evidence-upward",
+    question="How does evidence reach the answer?",
+    how_to_read=(
+        "Each line is one kind of attention, knocked out from the block on the horizontal axis upward. Up: the "
+        "share of right answers that is lost. Where a line reaches the grey one, the evidence has already passed.",
+        "evidence→query is the passage attending to the question, which lets a reader find the sentence with the "
+        "answer; mask→subject costs nothing if each passage is about one entity. It would be surprising if "
+        "random edges cost as much as mask→evidence.",
+    ),
+    method=FLOW,
+    tables=(EVIDENCE_FLOW.name,),
+    findings=("retrieval:R-15",),
+    payload={"apart": True},
+    draw=_knock_out,
+)
+
+HEADS = DeclaredFigure(
+    name="retrieval/heads",
+    id="evidence-heads",
+    question="Which heads point at the answer in the passage?",
+    how_to_read=(
+        "Each square is a head, with the top layer first. Its copy score is the share of questions in which its "
+        "largest weight from the mask lies on the answer in the passage and the model gives that answer.",
+        "Hover to see the control: the same with a random document. Different seeds have their copying heads in "
+        "different places; means over seeds blur them, so these heads are counted in each seed. It would be "
+        "surprising if most heads copied.",
+    ),
+    method=FLOW,
+    tables=(EVIDENCE_HEADS.name,),
+    findings=("retrieval:R-16",),
+    payload={"layout": "wide", "apart": True},
+    draw=_heads,
+)
+
+ABLATION = DeclaredFigure(
+    name="retrieval/ablation",
+    id="evidence-ablation",
+    question="What is lost without the heads that copy?",
+    how_to_read=(
+        "Across: how many heads are removed, those that copy most first. Up: right answers that remain. Dashed "
+        "grey: random other heads, mean over five draws.",
+        "Heads that carry only evidence cost answers in the first panel and none in the second.{contradicted} It "
+        "would be surprising if random heads cost as much.",
+    ),
+    method=FLOW,
+    tables=(EVIDENCE_ABLATION.name,),
+    findings=("retrieval:R-16", "retrieval:R-17"),
+    payload={"apart": True},
+    draw=_ablation,
+)

@@ -1,0 +1,241 @@
+"""The table `attention_ranking`: does the reader attend more to passages that help it?"""
+
+# Q question, C candidate, H head, J token of the answer
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from infoflow.corpus import Fact, FactWorld
+from infoflow.foundation import Scale, UserError, stream
+from infoflow.heads import Head
+from infoflow.models import Model
+from infoflow.probing import spearman_rows
+
+from ..models import NULL, Candidates, RetrievalModel, document_posterior
+from ._asked import READ_KINDS, batches, facts_of_kind, group_estimates, looked_at, mean_estimate, mean_of
+from ._attention_shares import attention_shares
+from ._candidates import limit_of
+from ._evidence_ablation import heads_by_copying, random_heads
+from ._evidence_heads import mask_attention, over_masks
+from ._groups import EVERY_WEIGHT
+from ._inputs import EVIDENCE_PARTS, FactInputs, fact_inputs
+from ._tables import ATTENTION_RANKING
+
+EVERY_KIND = "all"
+"""In the column `facts`: facts of all requested kinds."""
+
+
+def attention_ranking(
+    model: RetrievalModel | PreTrainedModel,
+    world: FactWorld,
+    tokenizer: object,
+    *,
+    kinds: Sequence[str] = READ_KINDS,
+    ranked_by: Sequence[str] | None = None,
+    candidates: int = 4,
+    facts: int = 128,
+    draws: int = 5,
+    seed: int = 0,
+    batch: int = 64,
+) -> pd.DataFrame:
+    r"""Rank correlation of attention on a passage with the posterior, and how often the top passage is the gold one.
+
+    $$ A(z) = \frac{1}{|H|} \sum_{h \in H} \frac{1}{J} \sum_j \sum_{k \in z} a^h_{jk}, \qquad
+       \rho(z) \propto \pi(z) \prod_j p(y_j \mid z, x) $$
+
+    | symbol   | here                                                                             |
+    |----------|----------------------------------------------------------------------------------|
+    | $H$      | the quarter of the heads with the highest copy scores; the baseline: as many others |
+    | $j$      | masks                                                                            |
+    | $k$      | words of the passage, which is read alone with the question                      |
+    | \(\pi\)  | of the model's own source with its weights of now; even for a plain reader       |
+
+    Each question has the passage that answers it, those about the same entity, and others up to `candidates`. The null
+    passage has no words, so it is excluded. Spearman's correlation is over one question's candidates. Rows are for all
+    facts (`facts` all), for each kind and for each exposure; heads are those with the highest copy scores on the gold
+    documents of `kinds`, or of `ranked_by`.
+
+    Args:
+        model: A retrieval model with its library, or a reader.
+        world: World of the facts; the library's passages are the world's.
+        tokenizer: The world's tokenizer.
+        kinds: Kinds of facts that occur in a passage.
+        ranked_by: Kinds of facts whose gold documents rank the heads; by default `kinds`.
+        candidates: Number of candidates per question.
+        facts: Maximum number of facts per kind.
+        draws: Number of draws of random heads.
+        seed: Seeds facts, candidates and random heads.
+        batch: Rows per forward pass.
+
+    Raises:
+        UserError: There is no masked LM or no fact, fewer than two heads, or too few candidates or draws.
+
+    Source: [@izacard2021distilling] distils all heads' attention.
+    """
+    retrieving = model if isinstance(model, RetrievalModel) else None
+    reader = looked_at(retrieving.reader if retrieving is not None else model)
+    if draws < 1:
+        raise UserError(f"draws must be at least 1: random heads are the baseline. Got {draws}.")
+    chosen, ranking = (
+        [fact for kind in some for fact in facts_of_kind(world, kind, facts, seed) if world.gold(fact) >= 0]
+        for some in (kinds, ranked_by or kinds)
+    )
+    limit = limit_of(model)
+    ranked = heads_by_copying(reader, fact_inputs(world, tokenizer, ranking, "gold", limit=limit), batch)
+    if len(ranked) < 2:
+        raise UserError(f"{reader.name} has {len(ranked)} head. Use a reader with more.")
+    num = max(1, len(ranked) // 4)
+    heads = [frozenset(ranked[:num]), *random_heads(ranked[num:], num, draws, seed)]
+    asked = fact_inputs(world, tokenizer, chosen, "none", limit=limit)
+    ids_QC = np.repeat(candidate_passages(world, chosen, candidates, seed), len(asked) // len(chosen), axis=0)
+    looked_HQC, logs_QCJ = _readings(reader, world, tokenizer, chosen, ids_QC, heads, limit, batch)
+    if retrieving is not None:
+        training = retrieving.training
+        scores_QC = prior_scores(retrieving.eval(), asked, ids_QC)
+        retrieving.train(training)
+    else:
+        scores_QC = prior_scores(None, asked, ids_QC)
+    rho_QC = posterior(scores_QC, logs_QCJ, asked.masks >= 0)
+    gold = np.array([world.gold(fact) for fact in asked.facts])
+    found = {
+        "spearman": [spearman_rows(looked_QC, rho_QC) for looked_QC in looked_HQC],
+        "hit": [_first(looked_QC, ids_QC) == gold for looked_QC in looked_HQC],
+    }
+    rows = list[dict[str, Any]]()
+    for metric, of_heads in found.items():
+        values = [np.asarray(one, dtype=np.float64) for one in of_heads]
+        baseline = mean_of(np.array([mean_of(one) for one in values[1:]]))
+        scale: Scale = "share" if metric == "hit" else "any"
+        every = {"facts": EVERY_KIND, "weight": EVERY_WEIGHT, **mean_estimate(values[0], asked, baseline, scale)}
+        groups = group_estimates(values[0], asked, np.stack(values[1:]), scale)
+        rows += [{"metric": metric, **row} for row in (every, *groups)]
+    return ATTENTION_RANKING.conform(pd.DataFrame(rows))
+
+
+def _first(looked_QC: np.ndarray, ids_QC: np.ndarray) -> np.ndarray:
+    """The passage of each question with the most attention."""
+    return np.take_along_axis(ids_QC, looked_QC.argmax(axis=1)[:, None], axis=1)[:, 0]
+
+
+def _readings(
+    reader: Model,
+    world: FactWorld,
+    tokenizer: object,
+    facts: Sequence[Fact],
+    ids_QC: np.ndarray,
+    heads: Sequence[frozenset[Head]],
+    limit: int,
+    batch: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Attention and likelihood for each candidate.
+
+    Attention by each set of heads, (heads, question, candidate), and the log-probability of the answer's tokens,
+    (question, candidate, token).
+    """
+    looked, logs = [], []
+    for ids in ids_QC.T:
+        inputs = fact_inputs(world, tokenizer, facts, "retrieved", passages=ids.tolist(), limit=limit)
+        parts = [_with_passage(reader, part, heads) for part in batches(inputs, batch)]
+        looked.append(np.concatenate([one for one, _ in parts], axis=1))
+        logs.append(np.concatenate([one for _, one in parts]))
+    return np.stack(looked, axis=2), np.stack(logs, axis=1)
+
+
+def _with_passage(reader: Model, inputs: FactInputs, heads: Sequence[frozenset[Head]]) -> tuple[np.ndarray, np.ndarray]:
+    logits, attention = mask_attention(reader, inputs)
+    words = np.isin(inputs.parts, EVIDENCE_PARTS)[:, None, None]
+    there = inputs.masks >= 0
+    shares = [over_masks(attention_shares(weights, words).share, there) for weights in attention]
+    means = [np.mean([shares[layer][:, head] for _, _, layer, head in sorted(one)], axis=0) for one in heads]
+    return np.array(means), answer_logs(logits, inputs)
+
+
+def candidate_passages(world: FactWorld, facts: Sequence[Fact], num: int, seed: int) -> np.ndarray:
+    """Passages of each fact, int64 (fact, candidate): the one with the fact, others about the entity, then random ones.
+
+    Raises:
+        UserError: There are fewer than three candidates (a rank correlation needs three), or more than exist.
+    """
+    total = world.num_passages()
+    if not 3 <= num <= total:
+        raise UserError(f"candidates must lie between 3 and the number of passages, {total:,}. Got {num:,}.")
+    rows = []
+    for fact in facts:
+        draw = stream("evidence-candidates", seed, fact.number)
+        near = world.distractors(fact)
+        first = [world.gold(fact), *draw.permutation(near)]
+        others = np.setdiff1d(np.arange(total), first)
+        chosen = [*first, *draw.choice(others, max(num - len(first), 0), replace=False)][:num]
+        rows.append(draw.permutation(np.array(chosen, dtype=np.int64)))
+    return np.array(rows)
+
+
+def prior_scores(model: RetrievalModel | None, asked: FactInputs, ids: np.ndarray) -> np.ndarray:
+    """The logit f(x, z) of each candidate, (question, candidate), with current weights; 0 without a retrieval model.
+
+    All passages are then equally likely.
+
+    Args:
+        model: Its source of candidates provides the weights.
+        asked: The questions with the empty document.
+        ids: Passages, int64 (question, candidate).
+    """
+    if model is None:
+        return np.zeros(ids.shape)
+    rows, mask = _queries(asked, model.device)
+    null = np.full((len(ids), 1), NULL)
+    there = np.ones((len(ids), ids.shape[1] + 1), dtype=bool)
+    with torch.no_grad():
+        found = np.pad(_found_scores(model, rows, mask, ids), ((0, 0), (0, 1)))
+        choice = Candidates(ids=np.concatenate([ids, null], axis=1), there=there, scores=found)
+        return model.logits(rows, mask, choice)[:, :-1].double().cpu().numpy()
+
+
+def posterior(scores: np.ndarray, log_likelihoods: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """ρ(z) of each candidate, (question, candidate), without the null passage, which has no evidence to attend to."""
+    given = [torch.from_numpy(one) for one in (scores, log_likelihoods, tokens)]
+    return document_posterior(given[0], given[1], tokens=given[2]).numpy()
+
+
+def answer_logs(logits: Tensor, inputs: FactInputs) -> np.ndarray:
+    """The log-probability of each token of the true answer at its mask, (question, token); 0 beyond its tokens."""
+    places = torch.from_numpy(inputs.masks).to(logits.device)
+    answers = torch.from_numpy(inputs.candidates[np.arange(len(inputs)), inputs.answers]).to(logits.device)
+    rows = torch.arange(len(inputs), device=logits.device)[:, None]
+    logs = logits[rows, places.clamp(min=0)].double().log_softmax(dim=-1)
+    logs = logs.gather(2, answers.clamp(min=0)[:, :, None])[:, :, 0]
+    return torch.where(places >= 0, logs, 0.0).cpu().numpy()
+
+
+def _queries(asked: FactInputs, device: torch.device) -> tuple[Tensor, Tensor]:
+    """`[CLS] x [SEP]` of each question, and its padding mask."""
+    own = (asked.token_type_ids == 0) & asked.attention_mask.astype(bool)
+    longest = int(own.sum(axis=1).max())
+    mask = own[:, :longest]
+    ids = np.where(mask, asked.input_ids[:, :longest], 0)
+    return torch.from_numpy(ids).to(device), torch.from_numpy(mask.astype(np.int64)).to(device)
+
+
+def _found_scores(model: RetrievalModel, rows: Tensor, mask: Tensor, ids: np.ndarray) -> np.ndarray:
+    """The source's own untrained score of each candidate, else 0."""
+    library = model.passage_library
+    if model.source not in ("bm25", "frozen"):
+        return np.zeros(ids.shape)
+    if library is None:
+        raise UserError("A model that retrieves passages needs its library. Set model.passage_library first.")
+    if model.source == "bm25":
+        special = library.vocabulary.is_special
+        words = [row[~special[row]].tolist() for row in rows.cpu().numpy()]
+        return np.array([library.lexical.scores(one)[row] for one, row in zip(words, ids, strict=True)], dtype=float)
+    retriever = model.retriever
+    assert retriever is not None
+    queries = retriever.queries(rows, mask)
+    distinct, places = np.unique(ids, return_inverse=True)
+    vectors = library.vectors(retriever.passages, distinct.tolist())[places.reshape(ids.shape)]
+    return ((queries[:, None] * vectors).sum(dim=-1) / queries.shape[-1] ** 0.5).double().cpu().numpy()

@@ -1,0 +1,207 @@
+"""The table `evidence_heads`: where each head attends from the mask, and which heads point at the answer."""
+
+# B row, J mask of the row, H head, S key token
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from infoflow.corpus import FactWorld
+from infoflow.foundation import Scale
+from infoflow.models import AttentionCall, Model, tap
+
+from ..models import Library, RetrievalModel
+from ._answers import choice_log_probabilities
+from ._asked import READ_KINDS, asked_by_kind, batches, logits_of, looked_at, mean_estimate, mean_of
+from ._attention_shares import attention_shares
+from ._groups import EVERY_WEIGHT, fact_groups
+from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart
+from ._readings import reader_of
+from ._tables import EVIDENCE_HEADS
+
+GROUPS = ("evidence", "question", "special", "itself", "object")
+"""Groups of keys, seen from the mask.
+
+Words of the passage; words of the question and its other masks; [CLS] and [SEP]; the mask itself; the object in the
+evidence, which `evidence` includes.
+"""
+COPY = "copy"
+BY_EXPOSURE = ("evidence", "object", COPY)
+"""Metrics that are also reported for each exposure."""
+HeadReadings = dict[str, list[np.ndarray]]
+"""By metric, for each layer: (row, head)."""
+
+
+def evidence_heads(
+    reader: RetrievalModel | PreTrainedModel,
+    world: FactWorld,
+    tokenizer: object,
+    *,
+    kinds: Sequence[str] = READ_KINDS,
+    documents: Sequence[Document] = ("gold",),
+    facts: int = 128,
+    seed: int = 0,
+    batch: int = 64,
+    library: Library | None = None,
+) -> pd.DataFrame:
+    r"""Shares of attention from the mask, and the copy score of every head.
+
+    $$ \mathrm{copy}_h = \frac{1}{|Q|} \sum_{q \in Q} [\hat{y}_q = o_q] \cdot \frac{1}{J}
+       \sum_j [\arg\max_k a^h_{jk} \in O_q] $$
+
+    | symbol    | here                                                                   |
+    |-----------|------------------------------------------------------------------------|
+    | $Q$       | questions, two wordings a fact                                         |
+    | $o_q$     | the object that the document says: the true one but in a conflict      |
+    | \(\hat{y}_q\) | the likeliest of the relation's objects                            |
+    | $j$       | masks of the question: one for each token of the object                |
+    | $O_q$     | the object's tokens in the evidence                                    |
+
+    The baseline of every number is the same statistic with a random document. It contains no answer; any word of the
+    answer that happens to occur counts as the object.
+
+    Attention on evidence and object, and the copy score, are given for all facts of a kind (`weight` −1) and for each
+    exposure.
+
+    Args:
+        reader: A masked LM, or a `RetrievalModel`, which also has the document retrieved.
+        world: World of the facts.
+        tokenizer: The world's tokenizer.
+        kinds: Kinds of facts; those without a passage have no evidence.
+        documents: Documents to use; "none" has neither evidence nor object. Kinds of facts without such a document have
+            no row.
+        facts: Maximum number of facts per kind.
+        seed: Seeds the choice of facts and random documents.
+        batch: Rows per forward pass.
+        library: Its index replaces one built here for each kind; see `question_candidates`.
+
+    Raises:
+        UserError: The reader is not a masked LM, no fact is left, or a document is unknown.
+
+    Source: copy score adapted from the retrieval score of [@wu2024retrieval].
+    """
+    model, rows = looked_at(reader_of(reader)), list[dict[str, Any]]()
+    for asked in asked_by_kind(reader, world, tokenizer, kinds, documents, facts, seed, library):
+        of_random = asked.inputs("random")
+        random = head_readings(model, of_random, batch)
+        for document in filter(asked.has, documents):
+            inputs = of_random if document == "random" else asked.inputs(document)
+            readings = random if document == "random" else head_readings(model, inputs, batch)
+            rows += [{"document": document, **row} for row in _rows(readings, inputs, random, of_random)]
+    return EVIDENCE_HEADS.conform(pd.DataFrame(rows))
+
+
+def _rows(
+    readings: HeadReadings, inputs: FactInputs, random: HeadReadings, of_random: FactInputs
+) -> Iterator[dict[str, Any]]:
+    """Rows of every group of facts, metric and head; the control is the same group's with random documents."""
+    others = {(group.facts, group.weight): group.rows for group in fact_groups(of_random.facts)}
+    for group in fact_groups(inputs.facts):
+        own, control = inputs.take(group.rows), others[group.facts, group.weight]
+        metrics = readings if group.weight == EVERY_WEIGHT else BY_EXPOSURE
+        for metric in metrics:
+            scale: Scale = "positive" if metric.endswith("_relative") else "share"
+            for layer, values in enumerate(readings[metric]):
+                for head in range(values.shape[1]):
+                    baseline = mean_of(random[metric][layer][control, head])
+                    names = {"facts": group.facts, "weight": group.weight, "layer": layer, "head": head}
+                    found = mean_estimate(values[group.rows, head], own, baseline, scale)
+                    yield {**names, "metric": metric, **found}
+
+
+def copy_scores(model: Model, inputs: FactInputs, batch: int = 64) -> list[np.ndarray]:
+    """The copy score of each head, (head,) for each layer; ties are broken by attention on the object."""
+    readings = head_readings(model, inputs, batch)
+    # A score counts half questions: attention on the object, at most 1, never lifts one above the next.
+    step = 1e-3 / (2 * len(inputs))
+    return [
+        copied.mean(axis=0) + step * looked.mean(axis=0)
+        for copied, looked in zip(readings[COPY], readings["object"], strict=True)
+    ]
+
+
+def head_readings(model: Model, inputs: FactInputs, batch: int = 64) -> HeadReadings:
+    """Every metric of every head and question; the mean over the question's masks."""
+    found: dict[str, list[list[np.ndarray]]] = {}
+    for part in batches(inputs, batch):
+        for metric, layers in _batch_readings(model, part).items():
+            for layer, values in enumerate(layers):
+                of_metric = found.setdefault(metric, [[] for _ in layers])
+                of_metric[layer].append(values)
+    return {metric: [np.concatenate(parts) for parts in layers] for metric, layers in found.items()}
+
+
+def mask_attention(model: Model, inputs: FactInputs) -> tuple[Tensor, list[np.ndarray]]:
+    """Logits (row, token, vocabulary), and the attention from the masks.
+
+    Attention is float64 (row, mask, head, token) for each layer, undefined for missing masks.
+    """
+    stack, found = model.anatomy.reads.name, list[np.ndarray]()
+    masks = torch.from_numpy(inputs.masks).clamp(min=0).to(model.device)
+    rows = torch.arange(len(inputs), device=model.device)[:, None]
+
+    def keep(call: AttentionCall) -> None:
+        if (call.stack, call.kind) == (stack, "self"):
+            found.append(call.weights[rows, :, masks].double().cpu().numpy())
+
+    with torch.no_grad(), tap(model, on_attention=keep):
+        logits = logits_of(model, inputs)
+    return logits, found
+
+
+def object_tokens(inputs: FactInputs) -> np.ndarray:
+    """Bool (row, token): the object in the evidence; in a passage without the answer, any word of the answer."""
+    answers = inputs.candidates[np.arange(len(inputs)), inputs.answers]
+    same = (inputs.input_ids[:, :, None] == answers[:, None]).any(axis=2) & np.isin(inputs.parts, EVIDENCE_PARTS)
+    said = inputs.parts == TokenPart.EVIDENCE_OBJECT
+    return np.where(said.any(axis=1, keepdims=True), said, same)
+
+
+def said_by_document(inputs: FactInputs) -> np.ndarray:
+    """The choice that the document states, (row,)."""
+    return inputs.others if inputs.document == "conflict" else inputs.answers
+
+
+def _batch_readings(model: Model, inputs: FactInputs) -> HeadReadings:
+    logits, attention = mask_attention(model, inputs)
+    right = choice_log_probabilities(logits, inputs).argmax(axis=1) == said_by_document(inputs)
+    there_BJ = inputs.masks >= 0
+    real_BS = inputs.attention_mask.astype(bool)
+    keys = _keys(inputs)
+    found: HeadReadings = {}
+    for weights_BJHS in attention:
+        for group, chosen_BJS in keys.items():
+            shares = attention_shares(weights_BJHS, chosen_BJS[:, :, None], real_BS[:, None, None])
+            found.setdefault(group, []).append(over_masks(shares.share, there_BJ))
+            found.setdefault(f"{group}_relative", []).append(over_masks(shares.relative, there_BJ))
+        known_BJHS = np.where(real_BS[:, None, None], weights_BJHS, -1.0)
+        best_BJHS = known_BJHS == known_BJHS.max(axis=3, keepdims=True)
+        pointed_BJH = (best_BJHS & keys["object"][:, :, None]).sum(axis=3) / best_BJHS.sum(axis=3)
+        found.setdefault(COPY, []).append(over_masks(pointed_BJH * right[:, None, None], there_BJ))
+    return found
+
+
+def _keys(inputs: FactInputs) -> dict[str, np.ndarray]:
+    """The keys of each group, bool (row, mask, token)."""
+    parts = inputs.parts[:, None]
+    itself = np.arange(parts.shape[2]) == inputs.masks[:, :, None]
+    asked = np.isin(parts, [TokenPart.MASK, TokenPart.SUBJECT, TokenPart.RELATION, TokenPart.QUESTION])
+    groups = {
+        "evidence": np.isin(parts, EVIDENCE_PARTS),
+        "question": asked & ~itself,
+        "special": parts == TokenPart.SPECIAL,
+        "itself": itself,
+        "object": object_tokens(inputs)[:, None],
+    }
+    return {group: np.broadcast_to(groups[group], itself.shape) for group in GROUPS}
+
+
+def over_masks(values_BJH: np.ndarray, there_BJ: np.ndarray) -> np.ndarray:
+    """The mean over existing masks, (row, head); NaN stays."""
+    there = there_BJ[:, :, None]
+    return np.where(there, values_BJH, 0.0).sum(axis=1) / there.sum(axis=1)

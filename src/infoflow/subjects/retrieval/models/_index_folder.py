@@ -1,0 +1,173 @@
+"""An index on disk, with checks of every file and of the passages and encoder it was made from."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from infoflow.foundation import UserError, as_written, atomic_folder, file_digest, read_object, stream
+
+from ._approximate import HNSW, IVFPQ, Approximate
+from ._bm25 import LexicalIndex
+from ._dense_index import NEAREST, VECTORS, DenseIndex
+from ._passages import BUILD_AGAIN, Passages
+from ._search_recall import NUM_QUERIES, SearchRecall, search_recall
+
+_VERSION = 2
+_OLDEST = {"dense": 2, "lexical": 1}  # before 2 the digest of a dense encoder covered only its weights
+ABOUT = "index.json"
+_ENCODED_BY = "another passage encoder (weights, settings, pooling and tokenizer)"
+_APPROXIMATE = {"hnsw": HNSW, "ivf": IVFPQ}
+
+Index = DenseIndex | LexicalIndex
+
+
+class StoredIndex(NamedTuple):
+    """An index on disk."""
+
+    index: Index
+    encoder: str  # digest of the passage encoder, or name of the terms
+    recall: SearchRecall | None = None  # of an approximate index
+
+
+class _About(NamedTuple):
+    """The description of an index."""
+
+    kind: str
+    store: str
+    encoder: str
+    files: dict[str, str]
+    approximate: Approximate | None
+    recall: SearchRecall | None
+
+
+def save_index(
+    index: Index, passages: Passages, encoder: str, folder: Path | str, recall: SearchRecall | None = None
+) -> None:
+    """Write an index of `passages` into its own folder.
+
+    Args:
+        index: Dense, or lexical over words or token ids.
+        passages: The store behind the index; only its digest is kept.
+        encoder: Digest of the passage encoder, or the name of the terms.
+        folder: An existing index there is replaced.
+        recall: Recall of an approximate index; None: measured on 200 of its own vectors.
+
+    Raises:
+        UserError: The folder cannot be written, or the index has a different number of passages.
+    """
+    if len(index) != len(passages):
+        raise UserError(f"The index must have as many passages as the store, {len(passages):,}. Got {len(index):,}.")
+    about: dict[str, Any] = {"version": _VERSION, "kind": "lexical", "metric": "bm25", "count": len(index)}
+    if isinstance(index, DenseIndex):
+        about |= {"kind": "dense", "metric": "inner product", **_of_search(index, recall)}
+    with atomic_folder(Path(folder)) as temporary:
+        index.write(temporary)
+        files = {path.name: file_digest(path) for path in sorted(temporary.iterdir())}
+        about |= {"store": passages.digest, "encoder": encoder, "files": files}
+        (temporary / ABOUT).write_text(json.dumps(about), encoding="utf-8")
+
+
+def _of_search(index: DenseIndex, recall: SearchRecall | None) -> dict[str, Any]:
+    """How a dense index is searched; empty if exact."""
+    if isinstance(index.backend, str):
+        return {}
+    if recall is None:
+        size = min(NUM_QUERIES, len(index))
+        rows = stream("search-recall").choice(len(index), size, replace=False)
+        recall = search_recall(index, index.vectors[rows], what="vectors of passages")
+    return {"approximate": {"kind": index.backend.name, **asdict(index.backend)}, "recall": recall._asdict()}
+
+
+def load_index(
+    folder: Path | str, passages: Passages, encoder: str | None = None, *, stale_ok: bool = False
+) -> StoredIndex:
+    """The index in a folder, if it is complete and was made from these passages by this encoder.
+
+    Args:
+        folder: A folder written by `save_index`.
+        passages: The store.
+        encoder: Required digest; None: any.
+        stale_ok: Accept an index of an older encoder (for studies of staleness).
+
+    Raises:
+        UserError: There is none, a file is missing or damaged, or it belongs to another store or encoder.
+    """
+    folder = Path(folder)
+    about = _read(folder)
+    _check_source(folder, "other passages", about.store, passages.digest)
+    if encoder is not None and not stale_ok:
+        what = _ENCODED_BY if about.kind == "dense" else "other terms, from another tokenizer or version of infoflow"
+        _check_source(folder, what, about.encoder, encoder)
+    for name, wanted in about.files.items():
+        path = folder / Path(name).name
+        if not path.is_file() or file_digest(path) != wanted:
+            raise UserError(
+                f"{path} is {'damaged: it is not what was written' if path.exists() else 'missing'}.\n{BUILD_AGAIN}"
+            )
+    dense = about.kind == "dense"
+    of_dense = {VECTORS} if about.approximate is None else {VECTORS, NEAREST}
+    if dense != (set(about.files) == of_dense):
+        raise UserError(f"{folder / ABOUT} is damaged: its kind does not match its files.\n{BUILD_AGAIN}")
+    index: Index = DenseIndex.read(folder, about.approximate or "torch") if dense else LexicalIndex.read(folder)
+    return StoredIndex(index, about.encoder, about.recall)
+
+
+def index_kind(folder: Path | str) -> str:
+    """ "dense" or "lexical", from the description of an index.
+
+    Raises:
+        UserError: There is none, or its description is damaged.
+    """
+    return _read(Path(folder)).kind
+
+
+def _check_source(folder: Path, what: str, made: str, given: str) -> None:
+    if made != given:
+        raise UserError(
+            f"The index in {folder} was made from {what}: its digest must be {given}. Got {made}.\n"
+            "Build it again: infoflow data index CORPUS --out FOLDER."
+        )
+
+
+def _read(folder: Path) -> _About:
+    path = folder / ABOUT
+    if not path.is_file():
+        raise UserError(f"{folder} has no index: there is no {ABOUT}.\nName a folder that infoflow data index wrote.")
+    damaged = UserError(f"{path} is damaged, or from another version of infoflow.\n{BUILD_AGAIN}")
+    try:
+        about = read_object(path)
+        kind, version = about["kind"], about["version"]
+        oldest = _OLDEST[kind]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise damaged from None
+    if not isinstance(version, int) or not oldest <= version <= _VERSION:
+        raise UserError(
+            f"The index in {folder} was written by another version of infoflow, in layout {as_written(version)}; this "
+            f"one reads {oldest} to {_VERSION} of a {kind} index.\n{BUILD_AGAIN}"
+        )
+    try:
+        return _checked(about)
+    except (KeyError, TypeError, ValueError, AttributeError, UserError):
+        raise damaged from None
+
+
+def _checked(about: dict[str, Any]) -> _About:
+    """The description, with the type of each entry checked.
+
+    Raises:
+        ValueError: An entry has the wrong type; KeyError, TypeError, AttributeError and UserError likewise.
+    """
+    store, encoder, files = about["store"], about["encoder"], about["files"]
+    named = [store, encoder, *files, *files.values()]
+    if not files or not isinstance(about["count"], int) or not all(isinstance(name, str) for name in named):
+        raise ValueError("an entry of the wrong type")
+    if "approximate" not in about:
+        return _About(about["kind"], store, encoder, files, None, None)
+    settings = dict(about["approximate"])
+    approximate = _APPROXIMATE[settings.pop("kind")](**settings)
+    recall = SearchRecall(**about["recall"])
+    kinds = {"k": int, "num_queries": int, "queries": str, "recall": float}
+    if not all(isinstance(getattr(recall, name), kind) for name, kind in kinds.items()):
+        raise ValueError("an entry of the wrong type")
+    return _About(about["kind"], store, encoder, files, approximate, recall)

@@ -1,0 +1,285 @@
+"""Measures of one retrieval model: one table for each name in `[retrieval] measures`."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, final
+
+import pandas as pd
+from transformers import BertForMaskedLM, EncoderDecoderModel
+
+from infoflow.corpus import FACT_LANGUAGE, Corpus, FactWorld, fact_corpus, generate_grammar
+from infoflow.flow import AbstractMeasure, measure
+from infoflow.foundation import hash64
+from infoflow.models import load_model
+from infoflow.probing import PROBE_SCORES, Probe, StructuralProbe
+from infoflow.representations import TunedLens
+from infoflow.results import RETRIEVAL_SCORES, TableSchema
+from infoflow.studies._parts import distinct
+
+from ..measures import (
+    ATTENTION_RANKING,
+    DOCUMENTS,
+    EVERY_KIND,
+    EVIDENCE_ABLATION,
+    EVIDENCE_FLOW,
+    EVIDENCE_HEADS,
+    KNOWLEDGE,
+    KNOWLEDGE_CONFLICT,
+    KNOWLEDGE_LENS,
+    READ_KINDS,
+    RETRIEVAL_COURSE,
+    RETRIEVAL_EXAMPLES,
+    attention_ranking,
+    elicited,
+    evidence_ablation,
+    evidence_flow,
+    evidence_heads,
+    fact_lens,
+    half_of_entities,
+    knowledge,
+    knowledge_conflict,
+    knowledge_lens,
+    knowledge_without_ffn,
+    retrieval_examples,
+)
+from ..models import Library, RetrievalModel
+from ..settings import OF_TEXT
+from ._arm_scores import ArmScores
+from ._question_reading import SEARCHES, TextScores
+from ._reading_matter import ReadText, read_world
+from ._retrieval_arms import ArmModel
+
+_OF_VARIANTS = ("scores", "knowledge")  # except "pairs", which gets all measures
+_HEAVY = 96  # facts of each kind for expensive measures such as ablations
+_LIGHT = 48  # the same, for kinds and documents that serve as comparison
+_PROBED, _LABELS = 600, "parent"  # sentences; label of each word: the tag of its head
+_PROBED_SEED = hash64("probed-language") % 2**31  # differs from the seed of any world
+_CLUSTERED = 400  # minimum facts of a world: fewer give too few questions for clusters
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ArmInside:
+    """A retrieval model, loaded once for all measures."""
+
+    arm: ArmModel
+    trained: bool
+
+    @cached_property
+    def model(self) -> RetrievalModel:
+        """The whole model in evaluation mode."""
+        return self.arm.load(self.trained)
+
+    @property
+    def reader(self) -> BertForMaskedLM | EncoderDecoderModel:
+        """The masked LM or encoder-decoder alone."""
+        return self.model.reader
+
+    @property
+    def finds(self) -> tuple[str, ...]:
+        """The document that the model retrieves, if it is trained and searches.
+
+        Before training all variants of a seed share one reader, and the passages of other variants are those of "gold"
+        and "random".
+        """
+        return ("retrieved",) if self.trained and self.arm.source in SEARCHES else ()
+
+    @property
+    def reading(self) -> RetrievalModel | BertForMaskedLM | EncoderDecoderModel:
+        """The model that reader measures receive: the whole model if it retrieves documents."""
+        return self.model if self.finds else self.reader
+
+    def has(self, kind: Any, but: Collection[int] = ()) -> bool:
+        """Whether its world has facts of a kind, apart from those about the entities in `but`."""
+        return any(fact.entity not in but for fact in self.arm.world.world.of_kind(kind))
+
+    @cached_property
+    def lens(self) -> TunedLens:
+        """The tuned lens, trained once for all measures that use it."""
+        return fact_lens(self.reader, *self.about)
+
+    @cached_property
+    def own_library(self) -> Library:
+        """The world's passages in the model's own index, built once for all searches."""
+        own = self.model.passage_library
+        return self.arm.world.passage_library() if own is None else own
+
+    @cached_property
+    def edited_library(self) -> Library:
+        """The passages of the edited index, built on first use."""
+        return self.arm.world.passage_library(edited=True)
+
+    @property
+    def about(self) -> tuple[Any, Any]:
+        """World and tokenizer."""
+        return self.arm.world.world, self.arm.world.tokenizer
+
+
+class ArmMeasure(NamedTuple):
+    """How one table is computed."""
+
+    schema: TableSchema
+    of: Callable[[ArmInside], pd.DataFrame]
+    of_reader: bool  # whether all variants with the same initial reader share the values before training
+    version: int = 1  # increase when the same model yields different numbers
+
+
+def _scores(inside: ArmInside) -> pd.DataFrame:
+    arm, asked = inside.arm, inside.arm.models.plan.retrieval
+    first = arm.load(trained=False) if arm.source == "learned" else None
+    if isinstance(arm.matter, ReadText):
+        return TextScores(inside.model, arm.objective, arm.matter, first).table()
+    unread = read_world(asked.world(arm.variant), asked.world_seed + 1, arm.models.plan.model.positions)
+    before = None if arm.warmed is None else arm.warmed.matter
+    return ArmScores(inside.model, arm.objective, arm.world, unread, first, before, inside.edited_library).table()
+
+
+def arm_course(arm: ArmModel) -> pd.DataFrame:
+    """Rows of `RETRIEVAL_COURSE` for all updates that were kept from a training."""
+    parts = []
+    for update in arm.wanted:
+        scores = ArmScores(arm.load(update=update), arm.objective, arm.world, arm.world, None)
+        parts.append(scores.course().assign(update=update))
+    return RETRIEVAL_COURSE.conform(pd.concat(parts, ignore_index=True))
+
+
+def _knowledge(inside: ArmInside) -> pd.DataFrame:
+    """Knowledge of the model as trained and with the edited index.
+
+    A masked LM is also measured after a short training to answer without a document, and with single FFNs ablated: with
+    the gold passage once it is trained to read, and on withheld facts as a control.
+    """
+    own = {"k": inside.arm.objective.k, "level": inside.arm.objective.level}
+    parts = [
+        knowledge(inside.model, *inside.about, library=inside.own_library, **own),
+        knowledge(inside.model, *inside.about, edited=True, library=inside.edited_library, **own),
+    ]
+    if inside.arm.writes:  # the next measures apply to masks only
+        return pd.concat(parts, ignore_index=True)
+    taught = elicited(inside.reader, *inside.about, seed=inside.arm.seed).eval()
+    parts += [
+        knowledge(taught, *inside.about, reading="elicited"),
+        knowledge_without_ffn(
+            inside.reader, *inside.about, documents=("none", "gold") if inside.trained else ("none",)
+        ),
+    ]
+    if inside.has("withheld"):
+        parts.append(knowledge_without_ffn(inside.reader, *inside.about, kinds=("withheld",)))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _conflict(inside: ArmInside) -> pd.DataFrame:
+    return knowledge_conflict(inside.reader, *inside.about, lens=inside.lens)
+
+
+def _lens(inside: ArmInside) -> pd.DataFrame:
+    """Facts that change later form their own group, so that clusters hold only the others."""
+    several = len(inside.arm.world.world.facts) >= _CLUSTERED
+    options: Any = {"lens": inside.lens, "documents": (*DOCUMENTS[:-1], *inside.finds), "library": inside.own_library}
+    parts = [knowledge_lens(inside.reading, *inside.about, clusters=several, **options)]
+    if inside.has("changed", but=half_of_entities(inside.arm.world.world)):
+        changed = knowledge_lens(inside.reading, *inside.about, kinds=("changed",), probes=False, **options)
+        parts.append(changed)
+    return pd.concat(parts, ignore_index=True)
+
+
+def _flow(inside: ArmInside) -> pd.DataFrame:
+    """Conditions for claims, then passages that answer never or sometimes, facts that change later, and withheld
+    facts."""
+    compared: Any = {"documents": ("random", "conflict", *inside.finds), "methods": ("knock-out",)}
+    parts = [
+        evidence_flow(inside.reader, *inside.about, facts=_HEAVY),
+        evidence_flow(inside.reading, *inside.about, facts=_LIGHT, library=inside.own_library, **compared),
+    ]
+    if inside.has("changed"):
+        parts.append(evidence_flow(inside.reader, *inside.about, kinds=("changed",), facts=_LIGHT))
+    if inside.has("withheld"):
+        nothing: Any = {"kinds": ("withheld",), "documents": ("none",)}
+        parts.append(evidence_flow(inside.reader, *inside.about, facts=_LIGHT, **nothing))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _heads(inside: ArmInside) -> pd.DataFrame:
+    documents: Any = ("gold", "random", "none", "conflict", *inside.finds)
+    parts = [evidence_heads(inside.reading, *inside.about, documents=documents, library=inside.own_library)]
+    if inside.has("changed"):
+        parts.append(evidence_heads(inside.reader, *inside.about, kinds=("changed",), documents=("gold",)))
+    if inside.has("withheld"):
+        parts.append(evidence_heads(inside.reader, *inside.about, kinds=("withheld",), documents=("none", "random")))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _ablation(inside: ArmInside) -> pd.DataFrame:
+    """Conditions for claims, then contradicting or retrieved passages, facts that change later, and withheld facts.
+
+    All are measured with those heads ablated that copy most on trained or held-out facts.
+    """
+    read, light = ("gold", "none", "random"), {"ranked_by": READ_KINDS, "facts": _LIGHT}
+    asked: list[dict[str, Any]] = [{"documents": read, "facts": _HEAVY}]
+    asked += [{"documents": ("conflict", *inside.finds), **light}]
+    asked += [{"kinds": ("changed",), "documents": ("gold", "none"), **light}] if inside.has("changed") else []
+    asked += [{"kinds": ("withheld",), "documents": ("none",), **light}] if inside.has("withheld") else []
+    parts = [evidence_ablation(inside.reading, *inside.about, library=inside.own_library, **one) for one in asked]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _ranking(inside: ArmInside) -> pd.DataFrame:
+    parts = [attention_ranking(inside.model, *inside.about)]
+    if inside.has("changed"):
+        changed = attention_ranking(inside.model, *inside.about, kinds=("changed",), ranked_by=READ_KINDS)
+        parts.append(changed[changed["facts"] != EVERY_KIND])
+    return pd.concat(parts, ignore_index=True)
+
+
+def _trees(inside: ArmInside) -> pd.DataFrame:
+    return _probed(inside, StructuralProbe(sentences=_PROBED))
+
+
+def _labels(inside: ArmInside) -> pd.DataFrame:
+    return _probed(inside, Probe(_LABELS, sentences=_PROBED))
+
+
+def _probed(inside: ArmInside, probe: AbstractMeasure) -> pd.DataFrame:
+    """What a probe decodes from the reader's states on sentences of the language, which no reader was trained on."""
+    (world, tokenizer), warmed = inside.about, inside.arm.warmed
+    texts = probed_language(world, *([] if warmed is None else [warmed.matter.world]))
+    return measure(load_model(inside.reader, tokenizer=tokenizer), texts, [probe])[probe.table.name]
+
+
+@lru_cache(maxsize=1)
+def probed_language(*worlds: FactWorld) -> Corpus:
+    """Sentences of the worlds' language with their trees, except those in the worlds' training texts."""
+    corpus = distinct(generate_grammar(2 * _PROBED, _PROBED_SEED, FACT_LANGUAGE))
+    trained = {text for world in worlds for text in fact_corpus(world).column("text")}
+    rows = [row for row, text in enumerate(corpus.column("text")) if text not in trained]
+    return corpus.select(rows, corpus.name)
+
+
+def _examples(inside: ArmInside) -> pd.DataFrame:
+    return retrieval_examples(inside.model, *inside.about, k=inside.arm.objective.k, library=inside.own_library)
+
+
+MEASURED: Mapping[str, ArmMeasure] = {
+    "scores": ArmMeasure(RETRIEVAL_SCORES, _scores, of_reader=False, version=3),
+    "knowledge": ArmMeasure(KNOWLEDGE, _knowledge, of_reader=False),
+    "conflict": ArmMeasure(KNOWLEDGE_CONFLICT, _conflict, of_reader=True),
+    "lens": ArmMeasure(KNOWLEDGE_LENS, _lens, of_reader=True),
+    "flow": ArmMeasure(EVIDENCE_FLOW, _flow, of_reader=True),
+    "heads": ArmMeasure(EVIDENCE_HEADS, _heads, of_reader=True),
+    "ablation": ArmMeasure(EVIDENCE_ABLATION, _ablation, of_reader=True, version=2),
+    "ranking": ArmMeasure(ATTENTION_RANKING, _ranking, of_reader=False),
+    "trees": ArmMeasure(StructuralProbe.table, _trees, of_reader=True, version=2),
+    "labels": ArmMeasure(PROBE_SCORES, _labels, of_reader=True, version=2),
+    "examples": ArmMeasure(RETRIEVAL_EXAMPLES, _examples, of_reader=False),
+}
+"""Measures by their name in the plan."""
+
+
+def measured_of(arm: ArmModel) -> list[str]:
+    """Names of the measures that the plan requests for a model."""
+    asked = arm.models.plan.retrieval.measures
+    if arm.models.plan.retrieval.corpus:
+        return [name for name in asked if name in OF_TEXT]
+    wanted = asked if arm.variant in ("", "pairs") else [name for name in asked if name in _OF_VARIANTS]
+    return [name for name in wanted if name != "ranking" or arm.source in SEARCHES]

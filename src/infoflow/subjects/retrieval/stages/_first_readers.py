@@ -1,0 +1,201 @@
+"""Initial models of `[retrieval]`: a warmed-up retriever, a new reader, or a pretrained reader."""
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from infoflow.architectures import build
+from infoflow.corpus import FACTS_VERSION, FactConfig
+from infoflow.foundation import digest, hash64
+from infoflow.results import BERT
+from infoflow.studies._plan import StudyPlan
+from infoflow.studies._study_models import StudyModels
+from infoflow.training import TrainConfig, TrainResult, build_models, load_weights, train, usable_device
+
+from ..measures import knowledge
+from ..models import RetrievalModel, Retriever, build_retriever, retriever_config
+from ..objectives._inverse_cloze import InverseCloze
+from ..objectives._retrieval_lm import RetrievalLM, retrieval_model
+from ._reading_matter import AbstractReadingMatter, ReadText, ReadWorld, read_text, read_world
+
+WARMING = "warming"
+_RETRIEVER_LAYERS = 2
+ARMS_VERSION = 1  # increase when the same plan trains other models
+_FREE = ("device", "log_every", "evaluate_every", "save_every", "keep_last")
+WARMING_READERS = "warming-readers"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WarmModel:
+    """A retriever of one seed, trained only on the inverse cloze task: the initial retriever of its variants."""
+
+    models: StudyModels
+    passages: str  # the kind of passages that it embeds
+    seed: int
+
+    @property
+    def matter(self) -> AbstractReadingMatter:
+        """A world; passages do not depend on how queries are worded."""
+        if self.models.plan.retrieval.corpus:
+            return text_of(self.models.plan)
+        return read_world(self._config, self.models.plan.retrieval.world_seed, self.models.plan.model.positions)
+
+    @property
+    def _config(self) -> FactConfig:
+        config = self.models.plan.retrieval.world()
+        return dataclasses.replace(config, passages=self.passages, wording="different")  # type: ignore[arg-type]
+
+    @cached_property
+    def key(self) -> str:
+        """Key of everything that its weights depend on."""
+        asked = self.models.plan.retrieval
+        shape = [_RETRIEVER_LAYERS, asked.retriever_width, asked.vector_width]
+        plan, world = self.models.plan, matter_key(self.models.plan, self._config)
+        return digest([ARMS_VERSION, "warm", world, plan.model, shape, settings_key(self.config), InverseCloze()])
+
+    @property
+    def config(self) -> TrainConfig:
+        """Its training settings."""
+        plan = self.models.plan
+        asked, positions = plan.retrieval, plan.model.positions
+        return asked.config(plan.training, self.seed, positions, max(asked.warm_updates, 1), asked.learning_rate)
+
+    @property
+    def folder(self) -> Path:
+        return self.models.bench.path(WARMING, self.key)
+
+    @property
+    def name(self) -> str:
+        """Display name."""
+        return f"retriever/seed-{self.seed}" + (f" of {self.passages}" if self.passages != "entity" else "")
+
+    def first(self) -> Retriever:
+        """The retriever with random weights of the seed."""
+        plan = self.models.plan
+        asked, reader = plan.retrieval, first_reader(self.models, self.matter, self.seed)
+        width = asked.retriever_width or plan.model.width
+        shape = {"hidden_size": width, "intermediate_size": plan.model.feedforward * width // plan.model.width}
+        shape |= {"num_hidden_layers": _RETRIEVER_LAYERS, "vector_width": asked.vector_width}
+        return build_retriever(retriever_config(reader.config, **shape), self.seed)
+
+    def train(self) -> TrainResult:
+        """Train it, or finish an interrupted training."""
+        return train(InverseCloze(), self.config, self.matter.cloze, self.first(), self.folder)
+
+    def load(self) -> Retriever:
+        """The retriever after the inverse cloze task, or with initial weights if the plan has no such updates."""
+        retriever = self.first()
+        if self.models.plan.retrieval.warm_updates:
+            load_weights(retriever, self.folder / "model")
+        return retriever
+
+
+def first_reader(models: StudyModels, matter: AbstractReadingMatter, seed: int) -> Any:
+    """The masked LM of a seed before its first update."""
+    plan = models.plan
+    objective = plan.retrieval.objective("closed-book")
+    built = build_models([objective], plan.model, matter.vocabulary, seed=seed, match=plan.match)
+    return built[objective.name]
+
+
+def first_writer(models: StudyModels, matter: AbstractReadingMatter, seed: int) -> Any:
+    """The encoder-decoder of a seed before its first update, with embeddings and encoder of the masked LM."""
+    plan = models.plan
+    return build(BERT.name, "encoder-decoder", plan.model, matter.vocabulary, seed=seed, match=plan.match)
+
+
+def settings_key(config: TrainConfig) -> dict[str, Any]:
+    """Training settings that determine the weights."""
+    return {name: value for name, value in dataclasses.asdict(config).items() if name not in _FREE}
+
+
+def matter_key(plan: StudyPlan, config: FactConfig) -> list[Any]:
+    """Key of what is read: a world, or the text that the plan names instead."""
+    asked = plan.retrieval
+    return ["text", text_of(plan).digest] if asked.corpus else [FACTS_VERSION, config, asked.world_seed]
+
+
+def text_of(plan: StudyPlan) -> ReadText:
+    """The real text that the plan's readers read."""
+    asked = plan.retrieval
+    return read_text(asked.corpus, asked.test, plan.corpus.vocabulary, plan.model.positions, asked.answer_tokens)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WarmedReader:
+    """The masked LM of one seed, pretrained like `read-gold` on another world: the initial reader of all variants.
+
+    The other world has the study's settings, hence its words, relations and tokens, but its own seed: facts, passages,
+    questions and language sentences are drawn anew. Without a passage, its reader can only guess about the study's
+    world.
+    """
+
+    models: StudyModels
+    seed: int
+
+    @property
+    def world_seed(self) -> int:
+        """Seed of the other world; the next seed is taken by the language sentences that no model has read."""
+        return hash64("warmed-reader", self.models.plan.retrieval.world_seed) % 2**31
+
+    @property
+    def matter(self) -> ReadWorld:
+        """The other world."""
+        plan = self.models.plan
+        return read_world(plan.retrieval.world(), self.world_seed, plan.model.positions)
+
+    @cached_property
+    def objective(self) -> RetrievalLM:
+        """Reads gold passages, and no passage as often as the variants do."""
+        return self.models.plan.retrieval.objective("read-gold")
+
+    @cached_property
+    def key(self) -> str:
+        """Key of everything that its weights depend on."""
+        plan = self.models.plan
+        world = [FACTS_VERSION, plan.retrieval.world(), self.world_seed]
+        begins = [plan.model, plan.match, self.seed]
+        return digest([ARMS_VERSION, "warmed-reader", world, begins, self.objective, settings_key(self.config)])
+
+    @property
+    def config(self) -> TrainConfig:
+        """Its training settings."""
+        plan = self.models.plan
+        asked, positions = plan.retrieval, plan.model.positions
+        return asked.config(plan.training, self.seed, positions, asked.read_updates, asked.learning_rate)
+
+    @property
+    def folder(self) -> Path:
+        return self.models.bench.path(WARMING_READERS, self.key)
+
+    @property
+    def name(self) -> str:
+        """Display name."""
+        return f"reader/seed-{self.seed}"
+
+    def first(self) -> RetrievalModel:
+        """The model with random weights of the seed."""
+        reader = first_reader(self.models, self.matter, self.seed)
+        return retrieval_model(self.objective, reader, self.matter.passage_library())
+
+    def train(self) -> TrainResult:
+        """Train it, or finish an interrupted training."""
+        return train(self.objective, self.config, self.matter.queries, self.first(), self.folder)
+
+    def load(self) -> Any:
+        """The reader alone, a masked LM; every variant initialises the weighting of passages anew."""
+        reader = first_reader(self.models, self.matter, self.seed)
+        load_weights(reader, self.folder / "model")
+        return reader
+
+    def reads(self) -> float | None:
+        """Accuracy with the gold passage on facts of the other world that were not trained; None if there are none."""
+        world = self.matter.world
+        facts = world.of_kind("held out")
+        if not facts:
+            return None
+        reader = self.load().to(usable_device(self.models.plan.training.device)).eval()
+        found = knowledge(reader, world, self.matter.tokenizer, documents=("gold",), facts=facts)
+        return float(found.loc[(found["metric"] == "p1") & (found["weight"] == -1), "value"].iloc[0])

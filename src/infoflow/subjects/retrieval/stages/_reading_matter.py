@@ -1,0 +1,240 @@
+"""Training matter of a study's readers: a tokenizer, passages, and queries about them."""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, final
+
+import numpy as np
+
+from infoflow.corpus import Corpus, FactConfig, FactWorld, Vocabulary, generate_facts, train_tokenizer
+from infoflow.foundation import current_display, digest
+from infoflow.subjects.adaptation.measures import load_task
+from infoflow.training import TrainingData
+
+from ..models import Library, Passages, QueryLeakage, query_leakage
+from ..training._query_rows import PassageRows, QueryRows, fact_query_rows
+from ..training._question_rows import QuestionRows, question_rows
+
+TRAINED, HELD_OUT = "trained", "held out"
+_QUERY_SHARE = 0.5  # share of the reader's positions for a question with its answer
+
+
+class AbstractReadingMatter(ABC):
+    """A generated world of facts, or questions about real text; the readers of a study share it."""
+
+    positions: int  # maximum tokens of an input
+
+    @property
+    @abstractmethod
+    def tokenizer(self) -> Any:
+        """Tokenizer of reader and retriever."""
+
+    @abstractmethod
+    def passage_library(self) -> Library:
+        """A new copy of its passages, in which a model keeps its own index."""
+
+    @property
+    @abstractmethod
+    def query_rows(self) -> Any:
+        """The training queries."""
+
+    @property
+    @abstractmethod
+    def chance(self) -> float:
+        """Accuracy on training queries of a guesser that knows only the kind of answer."""
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Vocabulary of the tokenizer."""
+        return Vocabulary.from_tokenizer(self.tokenizer)
+
+    @cached_property
+    def queries(self) -> TrainingData:
+        """The training text, whose answers are predicted."""
+        return self._data(self.query_rows)
+
+    @cached_property
+    def cloze(self) -> TrainingData:
+        """Passages with their sentences."""
+        return self._data(PassageRows(self.passage_library()))
+
+    def _data(self, rows: Any) -> TrainingData:
+        return TrainingData(source=rows, vocabulary=self.vocabulary, tokenizer=self.tokenizer)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ReadWorld(AbstractReadingMatter):
+    """A world of facts with its tokenizer."""
+
+    world: FactWorld
+    positions: int
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """A tokenizer with one token per word."""
+        return self.world.tokenizer(self.positions)
+
+    def passage_library(self, edited: bool = False) -> Library:
+        """Its passages, or those of the edited index."""
+        return Library(Passages.from_rows(self.world.passages(edited)), self.tokenizer, self.positions)
+
+    @cached_property
+    def query_rows(self) -> Any:
+        """Queries that mask objects; long language sentences are cut to leave room for the reader's [SEP]."""
+        return fact_query_rows(self.world, self.world.tokenizer(self.positions - 1), self.passage_library())
+
+    @property
+    def chance(self) -> float:
+        """Accuracy of a guess among a relation's objects of one word, or of all objects if all are dates."""
+        return 1 / self.world.config.choices(0)
+
+
+@lru_cache(maxsize=4)
+def read_world(config: FactConfig, seed: int, positions: int) -> ReadWorld:
+    """The world for these settings, generated once per process."""
+    return ReadWorld(generate_facts(config, seed), positions)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """Masked questions and their correct answers."""
+
+    rows: QueryRows
+    texts: tuple[str, ...]
+    answers: tuple[tuple[str, ...], ...]  # all correct answers; the first admissible one determines the number of masks
+    gold: np.ndarray  # int64 (question,): the passage that each question targets
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ReadText(AbstractReadingMatter):
+    """Passages with questions whose answers occur in them, in three parts.
+
+    The index holds the passages of all parts. Readers train on questions of `train`, `test` evaluates them, and `dev`
+    serves to choose settings.
+    """
+
+    parts: Mapping[str, Corpus]
+    vocabulary_size: int
+    positions: int
+    answer_tokens: int  # maximum tokens of an answer
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """Tokenizer learned from all passages and the training questions."""
+        texts = [*self._texts, *(str(one) for one in self.parts["train"].column("question"))]
+        return train_tokenizer(texts, self.vocabulary_size, max_length=self.positions)
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of everything that determines the tokens."""
+        parts = [self.parts[name].digest for name in ("train", "dev", "test")]
+        return digest(["questions", *parts, self.vocabulary_size, self.positions, self.answer_tokens])
+
+    def passage_library(self) -> Library:
+        """Long passages are cut around their answers, so that the gold one stays recognisable."""
+        return Library(Passages.from_rows(self._texts), self.tokenizer, self.positions, answers=self._answers)
+
+    @property
+    def query_rows(self) -> QueryRows:
+        return self.questions[TRAINED].rows
+
+    @cached_property
+    def questions(self) -> dict[str, Questions]:
+        """Training questions and held-out questions."""
+        library = self.passage_library()
+        _tell_of(library)
+        return {TRAINED: self._questions("train", library), HELD_OUT: self._questions("test", library)}
+
+    @cached_property
+    def leakage(self) -> QueryLeakage:
+        """Which held-out questions also occur in training, in the same words."""
+        return query_leakage(self.questions[HELD_OUT].texts, self.questions[TRAINED].texts)
+
+    @cached_property
+    def chance(self) -> float:
+        """Accuracy of always predicting the most frequent answer."""
+        first = Counter(one[0] for one in self.questions[TRAINED].answers)
+        return max(first.values()) / first.total()
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        """Every passage once."""
+        return list(dict.fromkeys(one.text for corpus in self.parts.values() for one in corpus))
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {text: place for place, text in enumerate(self._texts)}
+
+    @property
+    def _answers(self) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for corpus in self.parts.values():
+            for one in corpus:
+                if one.answers:
+                    found.setdefault(self._places[one.text], []).extend(one.answers)
+        return found
+
+    def _questions(self, part: str, library: Library) -> Questions:
+        corpus = self.parts[part]
+        asked = corpus.select([row for row, one in enumerate(corpus) if one.answers])
+        texts, answers = [str(one.question) for one in asked], [tuple(one.answers or ()) for one in asked]
+        gold = np.array([self._places[one.text] for one in asked])
+        shortest = [min(each, key=self._num_tokens) for each in answers]
+        found = question_rows(
+            texts,
+            shortest,
+            asked.ids,
+            self.tokenizer,
+            library,
+            gold,
+            max_length=int(_QUERY_SHARE * self.positions),
+            answer_tokens=self.answer_tokens,
+        )
+        self._tell(part, len(corpus), found)
+        kept = found.kept.tolist()
+        right = [(shortest[row], *(one for one in answers[row] if one != shortest[row])) for row in kept]
+        return Questions(found.rows, tuple(texts[row] for row in kept), tuple(right), gold[kept])
+
+    def _num_tokens(self, answer: str) -> int:
+        return len(self.tokenizer(answer, add_special_tokens=False).input_ids)
+
+    def _tell(self, part: str, num: int, found: QuestionRows) -> None:
+        if num > len(found.kept):
+            current_display().note(
+                f"{part}: {num - len(found.kept):,} of {num:,} questions are left out, since they have no "
+                "answer of at most "
+                f"{self.answer_tokens} tokens."
+            )
+        if found.rows.num_specials:
+            current_display().note(
+                f"{part}: {found.rows.num_specials:,} special tokens that occur in questions are read as text."
+            )
+        if found.num_cut:
+            current_display().note(f"{part}: {found.num_cut:,} questions exceed the length limit and were truncated.")
+
+
+def _tell_of(library: Library) -> None:
+    if library.num_specials:
+        current_display().note(f"{library.num_specials:,} special tokens that occur in passages are read as text.")
+    if library.num_cut:
+        current_display().note(
+            f"{library.num_cut:,} of {len(library):,} passages exceed the length limit and are truncated."
+        )
+
+
+@lru_cache(maxsize=2)
+def read_text(train: str, test: str, vocabulary_size: int, positions: int, answer_tokens: int) -> ReadText:
+    """The questions in these files, read once per process.
+
+    Raises:
+        UserError: A file cannot be read, holds no questions, or their answers do not occur in their passages.
+    """
+    task = load_task("retrieval.corpus", train=train, test=test or None, shape="span")
+    parts = {"train": task.train, "dev": task.dev, "test": task.test}
+    return ReadText(parts, vocabulary_size, positions, answer_tokens)

@@ -1,0 +1,292 @@
+"""Train the readers of `[retrieval]`, whose variants of one seed differ only in the passage that they may read.
+
+A run that cannot even answer its training queries has learned nothing that claims could be judged by. If that happens
+to a plain model, all models of the study are trained again at half the rate.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infoflow.flow import agree, is_first, wait_for_all
+from infoflow.foundation import current_display
+from infoflow.results import (
+    RETRIEVAL_LEARNING,
+    RETRIEVAL_RUNS,
+    RETRIEVAL_SCORES,
+    Subject,
+    estimate,
+    ratio_estimate,
+    read_table,
+)
+from infoflow.studies._study_models import StudyModels
+from infoflow.studies._weights import check_target, discard, is_intact, is_published, keep_sums, publish
+from infoflow.studies._workbench import Part, Workbench
+from infoflow.studies.stages._stage import AbstractFactStage, AbstractModelStage, AbstractStage
+
+from ..models import require_lexical
+from ._first_readers import WarmedReader, WarmModel
+from ._question_reading import SEARCHES
+from ._recording import arm_recorders
+from ._retrieval_arms import LEARNING, READ, ArmModel, arm_models, at_half_rate, plain_arms, relative_cost
+from ._training_accuracy import training_accuracy
+
+_BY_BLOCK = ("right", "asked")  # part of the facts of a training
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AbstractWarmStage(AbstractModelStage):
+    """The initial model of one seed's variants; nothing continues its training, so its checkpoints are removed."""
+
+    named = "warm {self.model.name}"
+    model: WarmModel | WarmedReader
+
+    @property
+    def estimate(self) -> float:
+        return relative_cost(self.model) * self.model.config.updates / self.model.models.plan.training.updates
+
+    def depends(self) -> list[Any]:
+        return [self.kind, self.model.key]
+
+    def make(self) -> dict[str, Any]:
+        result = self.model.train()
+        facts = {"updates": result.updates, "cpu_seconds": result.cpu_seconds}
+        if is_first():
+            shutil.rmtree(self.model.folder / "checkpoints", ignore_errors=True)
+        wait_for_all()
+        return facts
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WarmReader(AbstractWarmStage):
+    """The initial reader of one seed, for all its variants: it learns to read another world."""
+
+    kind = "warm-reader"
+    stored = "warmed-reader"
+    model: WarmedReader
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[WarmReader]":
+        """One stage for each seed, if the plan has such updates."""
+        begun = [arm.warmed for arm in arm_models(models) if arm.warmed is not None]
+        return [cls(model=model) for model in {model.key: model for model in begun}.values()]
+
+    def make(self) -> dict[str, Any]:
+        facts, reads = super().make(), self.model.reads()
+        if reads is not None:
+            current_display().note(
+                f"{self.model.name} answers {reads:.3f} of the held-out questions about another world, given the right "
+                f"passage, after {facts['updates']:,} updates."
+            )
+        return facts | {"reads": reads}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WarmRetriever(AbstractWarmStage):
+    """The retriever of one seed, for all its variants with one: it learns the inverse cloze task on the passages."""
+
+    kind = "warm"
+    stored = "warmed"
+    model: WarmModel
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[WarmRetriever]":
+        """One stage for each retriever that a model starts from."""
+        if not models.plan.retrieval.warm_updates:
+            return []
+        begun = [arm.warm for arm in arm_models(models) if arm.warm is not None and arm.variant != "cold"]
+        return [cls(model=model) for model in {model.key: model for model in begun}.values()]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OfArm(AbstractStage):
+    """A stage of one retrieval model, which its rows describe."""
+
+    model: ArmModel  # at the full rate
+
+    @property
+    def models(self) -> StudyModels:
+        return self.model.models
+
+    @property
+    def cache(self) -> Workbench:
+        return self.models.bench
+
+    @property
+    def counts(self) -> ArmModel:
+        """The model that counts: the one at half the rate, if the study needed it."""
+        return replace(self.model, halved=at_half_rate(self.models))
+
+    def columns(self) -> Mapping[str, Any]:
+        return Subject(recipe=self.model.recipe).keys()
+
+    def is_settled(self) -> bool:
+        """Whether it is known which model counts: all plain models and this one are trained."""
+        return agree(all(model.is_trained() for model in [*plain_arms(self.models), self.model]))
+
+    def require_searches(self) -> None:
+        """
+        Raises:
+        UserError: The model searches by words, or is compared with such a search, and bm25s is not installed."""
+        source = self.model.source
+        if source == "bm25" or (source in SEARCHES and "scores" in self.models.plan.retrieval.measures):
+            require_lexical()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainArm(OfArm, AbstractFactStage):
+    """Trains one model from the initial reader of its seed."""
+
+    kind = "read"
+    named = "read {self.model.name}"
+    stored = READ
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[TrainArm]":
+        """The plain models of each seed come first."""
+        stages = [cls(model=model) for model in arm_models(models)]
+        return [replace(stage, needs=tuple(one.key for one in stage._begins_with())) for stage in stages]
+
+    def _begins_with(self) -> list[AbstractStage]:
+        """The stages that provide its initial weights."""
+        model = self.model
+        if model.exchanged is not None:
+            return [TrainArm(model=model.exchanged)]
+        found: list[AbstractStage] = [] if model.warmed is None else [WarmReader(model=model.warmed)]
+        if model.warm is not None and self.models.plan.retrieval.warm_updates and model.variant != "cold":
+            found.append(WarmRetriever(model=model.warm))
+        return found
+
+    @property
+    def estimate(self) -> float:
+        return relative_cost(self.model) * self.model.config.updates / self.models.plan.training.updates
+
+    def depends(self) -> list[Any]:
+        """Includes the name, since two models may reach the same weights."""
+        return ["read", self.content, self.model.recipe.name]
+
+    @property
+    def content(self) -> str:
+        return self.model.key
+
+    def is_done(self) -> bool:
+        return agree(self.model.is_trained() and is_intact(self.model.weights))
+
+    def check(self) -> None:
+        self.require_searches()
+
+    def run(self) -> dict[str, Any]:
+        """Finish the training, or repeat it if its weights are damaged."""
+        if is_first() and self.model.is_trained() and not is_intact(self.model.weights):
+            discard(self.model.weights, self.model.name)
+            self.cache.remove(self.stored, self.content)
+        wait_for_all()
+        return super().run()
+
+    def make(self) -> dict[str, Any]:
+        model = self.model
+        module, result = model.train(lambda module: arm_recorders(model, module, model.folder))
+        chance = model.matter.chance
+        found = training_accuracy(module.eval(), model.objective, model.matter.queries, chance)
+        if is_first():
+            keep_sums(model.weights)
+        if not found.learned:
+            current_display().note(
+                f"{model.name} answers {found.value:.3f} of its training queries, a guess {chance:.3f}: "
+                "it has not learned."
+            )
+        return {
+            "updates": result.updates,
+            "learning_rate": model.config.learning_rate,
+            "query_tokens": result.source_tokens,
+            "targets": result.supervised_tokens,
+            "seconds": result.seconds,
+            "cpu_seconds": result.cpu_seconds,
+            "parameters": sum(parameter.numel() for parameter in module.parameters()),
+            "training_p1": found.value,
+            "chance": chance,
+            "learned": found.learned,
+            "right": found.right.tolist(),
+            "asked": found.asked.tolist(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SettleArm(OfArm):
+    """The model that counts, published and in the tables.
+
+    It is trained again at half the rate if a plain model of the study learned nothing.
+    """
+
+    kind = "settle"
+    named = "settle {self.model.name}"
+    makes = (RETRIEVAL_RUNS, RETRIEVAL_LEARNING, RETRIEVAL_SCORES)
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[SettleArm]":
+        """One stage for each model, after all of them are trained."""
+        trained = tuple(stage.key for stage in before if isinstance(stage, TrainArm))
+        return [cls(model=model, needs=(*trained, *cls._before(model))) for model in arm_models(models)]
+
+    @classmethod
+    def _before(cls, model: ArmModel) -> tuple[str, ...]:
+        return () if model.exchanged is None else (cls(model=model.exchanged).key,)
+
+    @property
+    def estimate(self) -> float:
+        """A second training is rarely needed, which is known only once the first ones are done."""
+        known = all(model.is_trained() for model in plain_arms(self.models))
+        again = known and not self.counts.is_trained()
+        return TrainArm(model=self.model).estimate if again else 0.001
+
+    def depends(self) -> list[Any]:
+        """Includes all models, since they decide together which model counts."""
+        arms = [one.key for one in plain_arms(self.models)]
+        return ["settle", self.model.key, self.model.recipe.name, arms, self.models.plan.retrieval.repeat]
+
+    def is_done(self) -> bool:
+        if not self.is_settled():
+            return False
+        counts = self.counts
+        return agree(counts.is_trained() and is_published(counts.weights, counts.published))
+
+    def check(self) -> None:
+        if is_first():
+            check_target(self.model.weights, self.model.published)
+
+    def run(self) -> dict[str, Any]:
+        counts = self.counts
+        facts = TrainArm(model=counts).run()
+        if is_first():
+            check_target(counts.weights, counts.published)
+            publish(counts.weights, counts.published, counts.name)
+        wait_for_all()
+        return facts if counts.halved else {}
+
+    def tables(self) -> Part:
+        model, facts = self.counts, self.counts.facts()
+        run = {name: value for name, value in facts.items() if name not in _BY_BLOCK}
+        scores = RETRIEVAL_SCORES.conform(pd.DataFrame(_scores(facts, self.models.plan.retrieval.read_updates)))
+        part = {
+            RETRIEVAL_LEARNING.name: read_table(model.folder / LEARNING).frame,
+            RETRIEVAL_SCORES.name: scores,
+        }
+        runs = RETRIEVAL_RUNS.conform(pd.DataFrame([{**self.columns(), **run}]))
+        return {RETRIEVAL_RUNS.name: runs, **self._with_columns(part)}
+
+
+def _scores(facts: dict[str, Any], read_updates: int) -> list[dict[str, Any]]:
+    """Rows of `retrieval_scores` about the training; `read_updates` only if its reader was pretrained."""
+    right, asked = (np.array(facts[name]) for name in _BY_BLOCK)
+    p1 = ratio_estimate(right, asked, facts["chance"], scale="share")
+    shared = {"system": "own", "queries": "trained", "k": 0}
+    told = {"learned": float(facts["learned"])} | ({"read_updates": float(read_updates)} if read_updates else {})
+    exact = {name: estimate(one, np.full(len(p1["replicates"]), one), 0.0, 1) for name, one in told.items()}
+    return [
+        {**shared, "metric": "training_p1", **p1},
+        *({**shared, "metric": name, **own} for name, own in exact.items()),
+    ]

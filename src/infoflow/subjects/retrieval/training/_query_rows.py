@@ -1,0 +1,208 @@
+"""Rows for training with passages: queries with spans and gold passages; passages by sentence."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from infoflow.corpus import Corpus, Encoded, FactWorld, Vocabulary, fact_corpus
+from infoflow.foundation import UserError, current_display, digest, running_words
+from infoflow.objectives import Example
+from infoflow.training._data import TokenRows
+
+from ..models import NULL, Library, origins, salient_spans
+
+
+class QueryRows:
+    """Unmasked queries as `ExampleRows`: a sentence with its spans, its gold passage, and its excluded passages."""
+
+    def __init__(
+        self,
+        encoded: TokenRows,
+        rows: np.ndarray,
+        spans: Sequence[np.ndarray],
+        gold: np.ndarray,
+        excluded: Sequence[Sequence[int]],
+        library: str = "",
+        vocabulary: Vocabulary | None = None,
+        unknown: int = 0,
+    ) -> None:
+        """
+        Args:
+            encoded: The sentences as tokens.
+            rows: Rows of the queries.
+            spans: First token and end of each query's spans, int64 (span, 2); empty: any token may be masked.
+            gold: The passage that answers each, −1 if none.
+            excluded: Passages that each query must not read.
+            library: Digest of the passages.
+            vocabulary: Marks special tokens: if written in a sentence they count as text and become unknown.
+            unknown: The unknown token.
+        """
+        self._special = None if vocabulary is None else vocabulary.is_special
+        self._unknown = unknown
+        self._encoded, self._rows, self._spans = encoded, rows, spans
+        self._gold = np.asarray(gold, dtype=np.int64)
+        self._excluded = [np.array(sorted(one), dtype=np.int64) for one in excluded]
+        self.sentence_ids: np.ndarray = encoded.sentence_ids[rows]
+        self.lengths: np.ndarray = encoded.lengths[rows]
+        marks = [[span.tolist(), out.tolist()] for span, out in zip(spans, self._excluded, strict=True)]
+        self.digest = digest(["queries", self._gold.tolist(), digest(marks), library])
+
+    def row(self, index: int) -> np.ndarray:
+        """Token ids of one query, specials included."""
+        tokens = self._encoded.row(int(self._rows[index]))
+        if self._special is None or not (written := self._special[tokens[1:-1]]).any():
+            return tokens
+        return np.concatenate([tokens[:1], np.where(written, self._unknown, tokens[1:-1]), tokens[-1:]])
+
+    @property
+    def num_specials(self) -> int:
+        """Number of special tokens written in sentences."""
+        if self._special is None:
+            return 0
+        rows = (self._encoded.row(int(row))[1:-1] for row in self._rows)
+        return sum(int((self._special[row] & (row != self._unknown)).sum()) for row in rows)
+
+    def example(self, index: int) -> Example:
+        """The query with its metadata."""
+        labels = {
+            "spans": self._spans[index],
+            "gold": np.array(self._gold[index]),
+            "excluded": self._excluded[index],
+        }
+        return Example(texts=(np.asarray(self.row(index), dtype=np.int64),), labels=labels)
+
+
+def fact_query_rows(world: FactWorld, tokenizer: Any, library: Library) -> QueryRows:
+    """The training text of a world as queries.
+
+    In a fact's sentence the object is the span, and its passage is the gold one; in a sentence of the language any word
+    may be masked, and no passage helps.
+    """
+    corpus = fact_corpus(world)
+    facts = [-1 if label is None else int(label) for label in corpus.column("label")]
+    gold = np.array([NULL if fact < 0 else world.gold(world.facts[fact]) for fact in facts])
+    # A world's queries are not sentences of its passages: they share no word of the relation, unless configured.
+    return query_rows(corpus, tokenizer, library, gold, keep_spanless=True, exclude_origin=False)
+
+
+def query_rows(
+    corpus: Corpus,
+    tokenizer: Any,
+    library: Library,
+    gold: np.ndarray | None = None,
+    excluded: Sequence[Sequence[int]] | None = None,
+    *,
+    max_length: int = 128,
+    keep_spanless: bool = False,
+    exclude_origin: bool = True,
+) -> QueryRows:
+    """The sentences of a corpus as queries, by their salient spans (column `entity`, or rules).
+
+    Args:
+        corpus: Sentences; if they come from passages, set `excluded`.
+        tokenizer: A fast tokenizer, which knows words.
+        library: The passages.
+        gold: The passage that answers each sentence, −1 if none.
+        excluded: Passages that each sentence must not read: its own, and copies.
+        max_length: Maximum number of tokens of a query; later spans are not masked.
+        exclude_origin: Whether to exclude passages that contain the sentence word for word (`origins`).
+        keep_spanless: Whether to keep sentences without a span, in which any token may be masked.
+
+    Raises:
+        UserError: No sentence has a span, one has no passage left, or `gold` or `excluded` do not match the corpus.
+    """
+    gold = np.full(len(corpus), NULL) if gold is None else np.asarray(gold)
+    excluded = [()] * len(corpus) if excluded is None else excluded
+    if not len(gold) == len(excluded) == len(corpus):
+        raise UserError(
+            f"gold and excluded must name passages of each of {len(corpus):,} sentences. "
+            f"Got {len(gold):,} and {len(excluded):,}."
+        )
+    if exclude_origin:
+        excluded, gold = _without_origins(corpus, library, gold, excluded)
+    _require_passages(corpus, library, excluded)
+    encoded = corpus.encode(tokenizer, max_length=max_length)
+    spans = _spans(corpus, encoded)
+    rows = np.array([row for row, one in enumerate(spans) if keep_spanless or len(one)], dtype=np.int64)
+    if not len(rows):
+        raise UserError(
+            f"No sentence of {corpus.name} has a salient span (a date, a name, or a word tagged in the column entity)."
+            "\nUse a corpus with an entity column, or keep sentences without spans."
+        )
+    if len(rows) < len(corpus):
+        current_display().note(f"{corpus.name}: {len(corpus) - len(rows):,} sentences without a span were left out.")
+    parts = [spans[row] for row in rows], gold[rows], [excluded[row] for row in rows]
+    unknown = tokenizer.unk_token_id if tokenizer.unk_token_id is not None else library.vocabulary.pad
+    found = QueryRows(
+        encoded, rows, *parts, library=library.digest, vocabulary=library.vocabulary, unknown=int(unknown)
+    )
+    if found.num_specials:
+        current_display().note(
+            f"{corpus.name}: {found.num_specials:,} special tokens that occur in sentences are read as text."
+        )
+    return found
+
+
+def _without_origins(
+    corpus: Corpus, library: Library, gold: np.ndarray, excluded: Sequence[Sequence[int]]
+) -> tuple[list[list[int]], np.ndarray]:
+    """Excluded passages of each sentence, including its origins; and its gold passage, if not excluded."""
+    own = origins([sentence.text for sentence in corpus], library.passages)
+    found = [sorted({*ids, *map(int, more)}) for ids, more in zip(own, excluded, strict=True)]
+    trivial = np.array([right in ids for ids, right in zip(own, gold.tolist(), strict=True)], dtype=bool)
+    if num := sum(map(bool, own)):
+        lost = f"; for {int(trivial.sum()):,} that is the passage with the answer" if trivial.any() else ""
+        current_display().note(
+            f"{corpus.name}: {num:,} of {len(corpus):,} sentences cannot read the passages that contain them{lost}."
+        )
+    return found, np.where(trivial, NULL, gold)
+
+
+def _require_passages(corpus: Corpus, library: Library, excluded: Sequence[Sequence[int]]) -> None:
+    """Raise a UserError if a sentence has no passage to read."""
+    num = len(library)
+    if full := sum(len({int(id) for id in ids if 0 <= id < num}) == num for ids in excluded):
+        raise UserError(
+            f"{corpus.name}: for {full:,} sentences each of the {num:,} passages is excluded or contains them word for "
+            "word, so nothing is left to read.\nAdd passages, exclude fewer, or set exclude_origin=False."
+        )
+
+
+def _spans(corpus: Corpus, encoded: Encoded) -> list[np.ndarray]:
+    """Token ranges of the spans of each sentence."""
+    tagged = "entity" in corpus.columns
+    found = []
+    for row, sentence in enumerate(corpus):
+        words = sentence.words or running_words(sentence.text)
+        ranges = salient_spans(words, sentence.tags["entity"] if tagged else None)
+        places = encoded.words(row)
+        inside = [np.flatnonzero((places >= start) & (places < end)) for start, end in ranges]
+        found.append(np.array([(one[0], one[-1] + 1) for one in inside if len(one)], dtype=np.int64).reshape(-1, 2))
+    return found
+
+
+class PassageRows:
+    """Passages of a library for the inverse cloze task: `ExampleRows` of the sentences of each.
+
+    A sentence ends after a token `.`, `!` or `?`.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self.sentence_ids: np.ndarray = np.arange(len(library), dtype=np.int64)
+        self.lengths: np.ndarray = np.array([len(self.row(id)) for id in range(len(library))], dtype=np.int64)
+        self.digest = library.digest
+
+    def row(self, index: int) -> np.ndarray:
+        """Tokens of `[CLS] title [SEP] body [SEP]`."""
+        return self._library.encoded(index)[0]
+
+    def example(self, index: int) -> Example:
+        """The sentences, bare; with the title's tokens and a key of the text."""
+        tokens, segments = self._library.encoded(index)
+        title, body = tokens[1 : int((segments == 0).sum()) - 1], tokens[segments == 1][:-1]
+        ends = np.flatnonzero(np.isin(body, self._library.vocabulary.full_stops)) + 1
+        sentences = [part for part in np.split(body, ends) if len(part)] or [body]
+        key = self._library.passages.text_keys[index]
+        return Example(texts=tuple(sentences), labels={"title": title, "key": np.array(key)})

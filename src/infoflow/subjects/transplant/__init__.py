@@ -1,0 +1,1 @@
+"""Transplants: whether the trained heads of one model help another to learn."""

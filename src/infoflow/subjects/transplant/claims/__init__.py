@@ -1,0 +1,1 @@
+"""Claims about transplant, and how their tables are read."""

@@ -1,0 +1,159 @@
+"""Subjects can be removed: each in turn, with those that import it; the rest works as before."""
+
+import json
+import pkgutil
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import infoflow.subjects
+from infoflow.findings import FINDINGS
+
+ROOT = Path(__file__).parents[1]
+SUBJECTS = [one.name for one in pkgutil.iter_modules(infoflow.subjects.__path__)]
+PARTS = {"measures", "tables", "settings", "stages", "claims", "figures", "command"}
+OWN = {"explorer": {"server"}, "retrieval": {"models", "objectives", "training"}}
+"""Further parts: the explorer's server; models of readers and retrievers, their objectives, and their training."""
+
+REST = """
+import importlib, json, pkgutil, sys
+import pandas as pd
+import infoflow, infoflow.subjects
+from infoflow.cli import run
+from infoflow.findings import FINDINGS
+from infoflow.report._story import sections
+from infoflow.results import RunFolder, Recipe
+from infoflow.studies import StudyPlan, graph
+from infoflow.studies.stages import stages
+
+for module in pkgutil.walk_packages(infoflow.subjects.__path__, "infoflow.subjects."):
+    importlib.import_module(module.name)
+assert run(["--help"]) == 0
+out = sys.argv[1]
+plan = StudyPlan.from_json(json.loads(sys.argv[2]))
+planned = graph(plan, out)
+trained = infoflow.train("masked-lm", plan, out=out + "/trained")
+found = infoflow.analyze([str(trained.folder)], corpus="grammar", sentences=60, out=out + "/analysis",
+                         only=("mutual_information", "head_confidence"))
+found.report()
+print(json.dumps({
+    "claims": list(FINDINGS), "sections": [heading.id for heading, _ in sections()],
+    "stages": sorted(stage.kind for stage in planned), "report": (found.path / "report.html").stat().st_size,
+}))
+"""
+PLAN = {
+    "objectives": ["masked-lm", "causal-lm"],
+    "corpus": {"name": "grammar", "sentences": 200, "vocabulary": 120},
+    "model": {"width": 16, "layers": 2, "heads": 2, "feedforward": 32},
+    "training": {"updates": 4},
+}
+
+
+def _importers() -> dict[str, set[str]]:
+    """The subjects that import each subject, as the contract of import-linter allows."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    (allowed,) = [one["ignore_imports"] for one in contracts if one["type"] == "independence"]
+    importers: dict[str, set[str]] = {subject: set() for subject in SUBJECTS}
+    for line in allowed:
+        importer, imported = (side.split(".")[2] for side in line.split(" -> "))
+        importers[imported].add(importer)
+    return importers
+
+
+def _with_importers(subject: str) -> set[str]:
+    importers, gone = _importers(), {subject}
+    while more := {one for each in gone for one in importers[each]} - gone:
+        gone |= more
+    return gone
+
+
+def test_subjects_import_each_other_along_at_most_ten_edges():
+    assert sum(map(len, _importers().values())) <= 10
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_subjects_have_the_same_parts_and_a_page(subject):
+    folder = ROOT / "src" / "infoflow" / "subjects" / subject
+    found = {path.stem for path in folder.iterdir() if not path.name.startswith(("_", "README"))}
+    assert found <= PARTS | OWN.get(subject, set())
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    assert page.startswith("# ")
+    assert len(page) < 4000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_without_a_subject_the_rest_works(subject, tmp_path):
+    """All other modules are imported; help, a plan's graph, a training, an analysis and its report work."""
+    gone = _with_importers(subject)
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for one in gone:
+        shutil.rmtree(tmp_path / "src" / "infoflow" / "subjects" / one)
+    (tmp_path / "rest.py").write_text(REST, encoding="utf-8")
+    told = subprocess.run(
+        [sys.executable, tmp_path / "rest.py", tmp_path / "out", json.dumps(PLAN)],
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(tmp_path),
+            "PYTHONPATH": str(tmp_path / "src"),
+            "OMP_NUM_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    rest = json.loads(told.stdout.splitlines()[-1])
+    kept = {claim.id for claim in FINDINGS.values() if _subject_of(claim.test.__module__) not in gone}
+    assert {*rest["claims"]} == kept
+    assert rest["report"] > 100_000
+
+
+def _subject_of(module: str) -> str:
+    return module.split(".")[2] if module.startswith("infoflow.subjects.") else ""
+
+
+ADDED = {
+    "measures.py": """
+from infoflow.flow import SampleMeasure
+from infoflow.results import TableSchema
+
+class Mine(SampleMeasure):
+    table = TableSchema(name="mine", version=1, description="One number.", columns=())
+
+    def compute(self, sample):
+        raise NotImplementedError
+
+def standard_measures(plan):
+    return [Mine()]
+""",
+    "claims.py": """
+from dataclasses import replace
+from infoflow.findings.claims import representations_bottom_up_v1_to_v7 as published
+
+FIRST = replace(published.v1, id="mine:M-1")
+""",
+}
+ASKED = """
+import sys
+import infoflow.subjects
+infoflow.subjects.__path__.append(sys.argv[1])
+from infoflow.findings import FINDINGS
+from infoflow.studies import AnalysisPlan, standard_measures
+assert "mine:M-1" in FINDINGS
+assert "mine" in [measure.name for measure in standard_measures(AnalysisPlan())]
+"""
+
+
+def test_a_subject_of_single_modules_adds_a_measure_and_a_claim(tmp_path):
+    folder = tmp_path / "subjects" / "mine"
+    folder.mkdir(parents=True)
+    for name, text in {"__init__.py": '"""Mine."""', **ADDED}.items():
+        (folder / name).write_text(text)
+    subprocess.run([sys.executable, "-c", ASKED, str(folder.parent)], check=True)
