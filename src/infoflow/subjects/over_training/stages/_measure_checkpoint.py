@@ -97,8 +97,7 @@ class MeasureCheckpoint(AbstractCheckpoint, AbstractScoredMeasure):
         """All kept updates of all models, each after its training and those of its references."""
         if not models.plan.checkpoints.on:
             return []
-        trained = {stage.recipe: stage.key for stage in before if isinstance(stage, Train)}
-        kept = {stage.recipe: stage.key for stage in before if isinstance(stage, Keep)}
+        trained, kept = _trained_and_kept(before)
         stages = []
         for recipe, key in trained.items():
             steps = models.wanted(recipe)
@@ -203,8 +202,7 @@ class ProbeCheckpoint(AbstractCheckpoint, AbstractProbing):
         """The updates with requested probes, each after its training."""
         if not models.plan.checkpoints.on:
             return []
-        trained = {stage.recipe: stage.key for stage in before if isinstance(stage, Train)}
-        kept = {stage.recipe: stage.key for stage in before if isinstance(stage, Keep)}
+        trained, kept = _trained_and_kept(before)
         stages = [
             cls(models=models, subject=Subject(recipe=recipe, update=step), needs=(key, kept[recipe]))
             for recipe, key in trained.items()
@@ -257,6 +255,13 @@ class Course(OfModels, AbstractTableStage):
     def make(self) -> Part:
         rows = stacked(stage.rows() for stage in self.checkpoints)
         return course_tables(rows, float(self.models.plan.training.warmup_updates))
+
+
+def _trained_and_kept(before: Sequence[AbstractStage]) -> tuple[dict[Recipe, str], dict[Recipe, str]]:
+    """The keys of the trainings, and of the stages that keep their checkpoints, by recipe."""
+    trained = {stage.recipe: stage.key for stage in before if isinstance(stage, Train)}
+    kept = {stage.recipe: stage.key for stage in before if isinstance(stage, Keep)}
+    return trained, kept
 
 
 def _references(models: StudyModels, recipe: Recipe, steps: Sequence[int], at: int) -> dict[str, Subject]:
