@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infoflow.corpus import SPLIT_RULES, Corpus, describe_corpus, generate_grammar, leakage, repeated
+from infoflow.corpus._split import check_rule
 from infoflow.foundation import UserError, make_display, use_display
 
 pytestmark = pytest.mark.slow
@@ -223,3 +224,8 @@ def test_the_default_leaves_no_leak_and_the_split_by_source_does(tmp_path):
     assert min(described["source"].leakage.targets, described["source"].leakage.near_sources) > 0.2
     assert set(described["near-duplicates"].leakage.to_json().values()) == {0.0}
     assert sum(sum(why.values()) for why in described["near-duplicates"].left_out.values()) > 0
+
+
+def test_an_unknown_rule_is_refused():
+    with pytest.raises(UserError, match=r'must be among near-duplicates, both-sides, source\. Got "target"'):
+        check_rule("target")
