@@ -211,7 +211,7 @@ def test_the_corpus_has_a_name():
         ({"language": 1.0}, "language"),
         ({"held_out": 1.5}, "from 0 to 1"),
         ({"weights": (0, 1)}, "weights"),
-        ({"entities": 2, "relations": 2, "withheld": 1.0, "held_out": 0.0}, "trained"),
+        ({"entities": 2, "relations": 2, "withheld": 1.0, "held_out": 0.0}, "training fact"),
     ],
 )
 def test_settings_beyond_their_bounds_are_refused(settings, told):

@@ -49,7 +49,7 @@ def test_a_failure_keeps_what_needs_it_from_running_and_nothing_else(folder):
     endings = _run(graph)
     assert [endings[stage.key].state for stage in graph] == ["failed", "skipped", "skipped", "done"]
     assert endings["later"].because == "bad"
-    with pytest.raises(UserError, match=r"(?s)user error bad: --x must be 1.*1 stage ended well.*2 stages were not"):
+    with pytest.raises(UserError, match=r"(?s)user error bad: --x must be 1.*1 stage succeeded.*2 stages were not"):
         check_endings(graph, endings)
 
 

@@ -153,7 +153,7 @@ def test_stages_share_devices_evenly(folder, monkeypatch):
 def test_what_this_machine_does_not_have_is_told(folder):
     from infoflow.foundation import UserError
 
-    with pytest.raises(UserError, match="look a asks for 1 GPU, and this machine offers 0"):
+    with pytest.raises(UserError, match="look a needs 1 GPU, and this machine offers 0"):
         run([Toy(folder=folder, key="a", action="look", resources={"GPU": 1.0})], devices=())
 
 

@@ -97,7 +97,7 @@ def test_a_certificate_from_tomorrow_says_that_the_clock_is_wrong(invitation, tm
         address = f"tls://127.0.0.1:{listener.getsockname()[1]}"
         thread = threading.Thread(target=_greet, args=(listener, context))
         thread.start()
-        with pytest.raises(Unreachable, match="certificate is not valid yet: set the clock"):
+        with pytest.raises(Unreachable, match="certificate is not valid yet: correct the clock"):
             _worker.serve(replace(invitation, address=address, certificate=certificate, key=key), 1, ())
         thread.join()
 

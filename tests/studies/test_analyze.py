@@ -125,7 +125,7 @@ def test_one_model_and_options_by_name(folders: list[str], tmp_path) -> None:
     pd.testing.assert_frame_equal(pd.DataFrame(run.tables["head_entropy"]), pd.DataFrame(same.tables["head_entropy"]))
     with pytest.raises(UserError, match=r"There is no option corpu\. Did you mean corpus\?"):
         analyze(folders[0], corpu="grammar:60")
-    with pytest.raises(UserError, match=r"corpus must be a name or a path: .* Got \["):
+    with pytest.raises(UserError, match=r"corpus must be a name or a path, .* Got \["):
         analyze(folders[0], corpus=["a sentence"])
 
 

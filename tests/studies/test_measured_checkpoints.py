@@ -204,8 +204,8 @@ def test_probes_are_trained_anew_at_the_heavy_steps(plan, run, tmp_path, no_draw
 
 def test_probes_that_nothing_asks_for_are_told_before_anything_is_trained(plan, tmp_path) -> None:
     for heavy, asked, wanted in (
-        ("probe_scores", {"tasks": ()}, r'name probe_scores, and \[probing\] .* Add tasks = \["upos"\]'),
-        ("minimal_pairs", {}, r'name minimal_pairs, and \[probing\] .* Add tasks = \["minimal-pairs"\]'),
+        ("probe_scores", {"tasks": ()}, r'name probe_scores, but no setting of \[probing\] .* Add tasks = \["upos"\]'),
+        ("minimal_pairs", {}, r'name minimal_pairs, but no setting of \[probing\] .* Add tasks = \["minimal-pairs"\]'),
     ):
         with pytest.raises(UserError, match=wanted):
             study(probed(plan, heavy, **asked), tmp_path / "run", num_processes=1)

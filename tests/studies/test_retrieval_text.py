@@ -245,7 +245,7 @@ def test_the_tokenizer_has_not_seen_the_test_questions(plan, tmp_path):
         ({"corpus": "a.json", "variants": ("pairs",)}, "must not contain pairs with retrieval.corpus"),
         ({"corpus": "a.json", "measures": ("lens",)}, "must contain scores with retrieval.corpus"),
         ({"corpus": "a.json", "checkpoints": 3}, "must be 0 with retrieval.corpus"),
-        ({"test": "a.json"}, "needs retrieval.corpus"),
+        ({"test": "a.json"}, "must go with retrieval.corpus"),
     ],
 )
 def test_what_only_a_generated_world_has_is_refused(settings, message):

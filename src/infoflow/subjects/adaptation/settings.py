@@ -72,7 +72,7 @@ class TunePlan(TuneSettings):
                 f"tune.name must be a built-in task ({known}) if no train file is named. Got {as_written(self.name)}."
             )
         if not self.train and (given := [part for part in ("dev", "test") if getattr(self, part)]):
-            raise UserError(f"tune.{given[0]} needs tune.train. Got {as_written(getattr(self, given[0]))} alone.")
+            raise UserError(f"tune.{given[0]} must go with tune.train. Got {as_written(getattr(self, given[0]))}.")
         if self.patience and self.inside and "full" in self.methods:
             raise UserError(
                 "tune.patience must be 0 if tune.inside is true: loss changes are recorded to the end. "

@@ -132,7 +132,7 @@ class RetrievalPlan(FactSettings, RetrievalSettings):
             self._check_text()
         elif self.test:
             raise UserError(
-                f"retrieval.test needs retrieval.corpus, the training questions. Got {as_written(self.test)} alone."
+                f"retrieval.test must go with retrieval.corpus. Got {as_written(self.test)}."
             )
         self.world()
 
