@@ -17,9 +17,8 @@ from transformers import (
 
 from infoflow.adaptation import TuneConfig, make_task
 from infoflow.models import discover, load_model
-from infoflow.subjects.adaptation.measures._depths import parameter_depths
 from infoflow.subjects.adaptation.measures._lora import add_adapters, merge_adapters
-from infoflow.subjects.adaptation.measures._methods import prepare
+from infoflow.subjects.adaptation.measures._methods import parameter_depths, prepare
 from infoflow.subjects.adaptation.measures._task_model import fresh_model
 from infoflow.training import TrainConfig
 from infoflow.training._optimizer import make_optimizer

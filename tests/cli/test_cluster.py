@@ -24,7 +24,7 @@ def test_insecure_allows_it(infoflow, plan, monkeypatch):
         cluster_engine(where, *arguments, **options)  # not refused
         raise UserError("Reached.")
 
-    monkeypatch.setattr("infoflow.studies._engines.cluster_engine", reached)
+    monkeypatch.setattr("infoflow.studies._study.cluster_engine", reached)
     answer = infoflow("study", plan, "--out=run", f"--cluster={ADDRESS}", "--insecure")
     assert (answer.code, answer.err.strip()) == (2, "Reached.")
     assert asked == [(ADDRESS, True)]

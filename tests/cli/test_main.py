@@ -196,7 +196,7 @@ def test_doctor_draws_and_tells_sizes(infoflow, monkeypatch, tmp_path):
 
 def test_doctor_knows_every_extra_of_the_package(infoflow, monkeypatch):
     """A new one without a line here would be forgotten."""
-    monkeypatch.setattr("infoflow.cli._checkup.find_spec", lambda name: None)
+    monkeypatch.setattr("infoflow.cli._doctor.find_spec", lambda name: None)
     absent = {part.removeprefix("extra "): said.removeprefix("without ").split(", ")
               for part, (_, said) in _doctor(infoflow("doctor")).items() if part.startswith("extra ")}  # fmt: skip
     stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -205,7 +205,7 @@ def test_doctor_knows_every_extra_of_the_package(infoflow, monkeypatch):
 
 
 def test_doctor_says_what_an_absent_extra_is_for(infoflow, monkeypatch):
-    monkeypatch.setattr("infoflow.cli._checkup.find_spec", lambda name: None)
+    monkeypatch.setattr("infoflow.cli._doctor.find_spec", lambda name: None)
     answer = infoflow("doctor")
     assert _doctor(answer)["extra explore"] == ("absent", "without starlette, uvicorn, h11")
     advice = dict(line.split(": ", 1) for line in answer.out.split("\n\n")[1:])

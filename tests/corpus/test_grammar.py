@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from infoflow.corpus import GrammarConfig, GrammarRates, generate_grammar
-from infoflow.corpus._grammar import _target as target
+from infoflow.corpus._grammar import _generate as target
 from infoflow.corpus._grammar import make_lexicon
 from infoflow.foundation import UserError
 

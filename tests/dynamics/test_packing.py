@@ -12,7 +12,7 @@ from infoflow.dynamics import FlatParameters, evaluation_set, pass_gradients
 from infoflow.models import load_model
 from infoflow.objectives import UNSUPERVISED, Batch, CausalLM, MaskedLM, Translation
 from infoflow.subjects.allocation.measures._packing import _ALIGNMENT, PackReader, packed
-from infoflow.subjects.allocation.measures._passes import passes_of
+from infoflow.subjects.allocation.measures._targets import passes_of
 
 OBJECTIVES = [MaskedLM(), CausalLM(), Translation()]
 READERS = [PackReader(module="a", causal=False), PackReader(module="b", causal=True)]

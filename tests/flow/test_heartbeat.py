@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 SCRIPT = """
 import os, signal, sys, time
-import infoflow.flow._heartbeat as heartbeat
+import infoflow.flow._distributed as heartbeat
 heartbeat._INTERVAL, heartbeat._SILENCE = 0.5, 5.0
 from infoflow.flow import processes, wait_for_all
 rank, _ = processes()

@@ -9,12 +9,12 @@ from infoflow.flow import PassOptions
 from infoflow.foundation import UserError
 from infoflow.heads import Annotation
 from infoflow.probing import AttentionProbe
-from infoflow.probing._attention_probe import _sentences
-from infoflow.probing._tree_probes import (
+from infoflow.probing._attention_probe import (
     AttentionTree,
     AttentionWordsTree,
     DistanceWordsTree,
     ProbeSentence,
+    _sentences,
     distance_features,
 )
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from infoflow.probing import greedy_match
-from infoflow.probing._greedy_match import inverse_document_frequency, token_weights
+from infoflow.probing._bert_score import inverse_document_frequency, token_weights
 
 
 def states(num, seed, width=5):

@@ -15,7 +15,7 @@ from infoflow.representations import (
     unit_rows,
 )
 from infoflow.representations._block_similarity import WordBlocks, average_cosine, average_within_words
-from infoflow.representations._block_variance import variance_within_words
+from infoflow.representations._word_geometry import variance_within_words
 
 
 def cloud(num=300, width=5, words=12, blocks=9, seed=0):

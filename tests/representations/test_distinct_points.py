@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from infoflow.foundation import stream
-from infoflow.representations._distinct_points import distinct_points
+from infoflow.representations._intrinsic_dimension import distinct_points
 
 
 def by_hand(x, reach):

@@ -121,7 +121,7 @@ def test_rows_without_a_label_are_neither_queries_nor_neighbours():
 def test_blocks_of_queries_change_nothing(monkeypatch):
     x, tokens, labels = gaussian(300, 4), np.arange(300) % 2, np.arange(300) % 7
     whole = within_token_agreement(x, tokens, labels, k=10)
-    monkeypatch.setattr("infoflow.representations._pool_search._SCORES_AT_ONCE", 2000)
+    monkeypatch.setattr("infoflow.representations._within_tokens._SCORES_AT_ONCE", 2000)
     assert within_token_agreement(x, tokens, labels, k=10) == whole
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
+from jaxtyping import Float
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from infoflow.corpus import Vocabulary
@@ -11,14 +13,14 @@ from infoflow.foundation import UserError, as_written, did_you_mean, hash64, req
 
 from ._config import ModelConfig
 from ._family import AbstractFamily, Layout
-from ._positions import fix_positions
 from ._registry import FAMILIES
-from ._taken_away import fix_norms, untie
 
 Match = Literal["encoder", "depth"]
 """Single stacks have as many layers as an encoder, or ("depth") as an encoder and a decoder together."""
 TWO_STACKS = ("encoder-decoder", "bidirectional-pair")
 _COPIES = 4  # of every weight in training
+_TABLES = ("position_embeddings", "wpe")
+_LONGEST = 10_000.0
 
 
 def build(
@@ -109,3 +111,42 @@ def _copy_source_stack(reference: PreTrainedModel, model: PreTrainedModel, prefi
             value = values.get(in_reference + name.removeprefix(prefix)) if name.startswith(prefix) else None
             if value is not None:
                 parameter.copy_(value)
+
+
+def fix_norms(model: PreTrainedModel) -> None:
+    """Fix every norm's gain and bias at 1 and 0, so that it only standardises: they get no gradient."""
+    for module in model.modules():
+        if type(module).__name__.endswith("Norm"):
+            module.requires_grad_(False)
+
+
+def untie(model: PreTrainedModel) -> None:
+    """Untie the output matrix of every writing stack from its token embeddings; it starts with the same values."""
+    for stack in [module for module in model.modules() if isinstance(module, PreTrainedModel)]:
+        output = stack.get_output_embeddings()
+        if output is None or output.weight is not stack.get_input_embeddings().weight:
+            continue
+        for name, parameter in list(output.named_parameters()):  # BERT's bias is tied together with its matrix
+            setattr(output, name, nn.Parameter(parameter.detach().clone()))
+        stack.config.tie_word_embeddings = False
+
+
+def sinusoids(positions: int, width: int) -> Float[Tensor, "position width"]:
+    r"""Sinusoids of amplitude 1 [@vaswani2017].
+
+    $P_{p,2i} = \sin(p / 10000^{2i/d})$, $P_{p,2i+1} = \cos(p / 10000^{2i/d})$
+    """
+    angles = torch.arange(positions)[:, None] / _LONGEST ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :width].float()
+
+
+def fix_positions(model: PreTrainedModel, amplitude: float) -> None:
+    """Put sinusoids into every position table, without gradients.
+
+    In the first Transformer their amplitude is 1 beside token embeddings of deviation 1 (after its factor √d).
+    """
+    for name, module in model.named_modules():
+        if name.rpartition(".")[2] in _TABLES and isinstance(module, nn.Embedding):
+            with torch.no_grad():
+                module.weight.copy_(amplitude * sinusoids(*module.weight.shape))
+            module.weight.requires_grad_(False)

@@ -1,12 +1,28 @@
 """`infoflow doctor`."""
 
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
 from ._show import show, show_table
+
+_MODELS = 6  # of the hub's cache that are named
+_GIGABYTE = 1e9
+_DISK_OF_A_STUDY = 2 * _GIGABYTE
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_SECONDS = 20  # for the network to answer
 
 
 def doctor() -> int:
     """Check this machine: what works, what does not, and what to do about it."""
-    from ._checkup import examine
-
     checks = examine()
     show_table(["", "part", "found"], [[check.state, check.part, check.found] for check in checks])
     for check in checks:
@@ -15,3 +31,273 @@ def doctor() -> int:
     if any(check.state == "broken" for check in checks):
         return 1
     return 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Examined:
+    """One part of the machine."""
+
+    part: str
+    state: Literal["ok", "absent", "broken"]  # absent: works without, with less
+    found: str
+    advice: str = ""
+
+
+def examine() -> list[Examined]:
+    """Look at everything; a check that fails itself counts as broken."""
+    return [_guarded(part, look) for part, look in _PARTS.items()]
+
+
+def _guarded(part: str, look: Callable[[str], Examined]) -> Examined:
+    try:
+        return look(part)
+    except Exception as error:  # whatever is wrong with a machine, the other checks still tell
+        return Examined(part=part, state="broken", found=f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+def _python(part: str) -> Examined:
+    return Examined(part=part, state="ok", found=f"{sys.version.split()[0]} in {sys.prefix}")
+
+
+def _libraries(part: str) -> Examined:
+    from infoflow.foundation import version
+
+    names = ("infoflow", "torch", "transformers", "datasets", "accelerate", "numpy")
+    return Examined(part=part, state="ok", found=", ".join(f"{name} {version(name)}" for name in names))
+
+
+def _threads(part: str) -> Examined:
+    import torch
+
+    from infoflow.foundation import available_cores
+
+    cores, threads = available_cores(), torch.get_num_threads()
+    found = f"{threads} of torch on {cores} cores; OMP_NUM_THREADS {os.environ.get('OMP_NUM_THREADS', 'unset')}"
+    advice = "" if threads <= cores else f"More threads than cores slow small models down: use --threads {cores}."
+    return Examined(part=part, state="ok", found=found, advice=advice)
+
+
+def _blas(part: str) -> Examined:
+    import torch
+    from threadpoolctl import threadpool_info
+
+    pools = {f"{pool['internal_api']} {pool.get('version') or ''}".strip() for pool in threadpool_info()}
+    torchs = "MKL" if torch.backends.mkl.is_available() else "its own"
+    return Examined(part=part, state="ok", found=f"torch: {torchs}; loaded: {', '.join(sorted(pools)) or 'none'}")
+
+
+def _bf16(part: str) -> Examined:
+    import torch
+
+    capabilities = torch.cpu.get_capabilities()
+    units = [name for name in ("avx512_bf16", "amx_bf16", "bf16") if capabilities.get(name)]
+    if units:
+        return Examined(part=part, state="ok", found=", ".join(units))
+    return Examined(
+        part=part, state="absent", found="none", advice="Training on this CPU stays in float32; it is slower."
+    )
+
+
+def _gpu(part: str) -> Examined:
+    import torch
+
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        return Examined(part=part, state="ok", found=", ".join(names))
+    if torch.backends.mps.is_available():
+        return Examined(part=part, state="ok", found="Apple (--device mps)")
+    if shutil.which("nvidia-smi"):
+        advice = "There is an NVIDIA driver, but torch cannot use it: install a CUDA build of torch (see the README)."
+        return Examined(part=part, state="absent", found=f"none usable by torch {torch.__version__}", advice=advice)
+    return Examined(part=part, state="absent", found="none; everything runs on the CPU")
+
+
+def _browser(part: str) -> Examined:
+    paths = [path for name in _BROWSERS if (path := shutil.which(name))]
+    if paths:
+        return Examined(part=part, state="ok", found=paths[0])
+    advice = "Reports and figures do not need it; only their browser tests are skipped."
+    return Examined(part=part, state="absent", found="no Chromium", advice=advice)
+
+
+def _cache(part: str) -> Examined:
+    from infoflow.corpus import cache_folder
+
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        advice = "Set INFOFLOW_CACHE to a writable folder."
+        return Examined(part=part, state="broken", found=f"{folder}: {error.strerror}", advice=advice)
+    return Examined(part=part, state="ok", found=f"{folder} is writable; {_gigabytes(folder)}")
+
+
+def _disk(part: str) -> Examined:
+    from infoflow.corpus import cache_folder
+
+    here, cache = Path.cwd(), cache_folder()
+    free = {path: shutil.disk_usage(_existing(path)).free for path in (here, cache)}
+    found = ", ".join(f"{size / _GIGABYTE:.1f} GB free at {path}" for path, size in free.items())
+    advice = "" if min(free.values()) > _DISK_OF_A_STUDY else "A study of small models takes about 2 GB."
+    return Examined(part=part, state="ok", found=found, advice=advice)
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() else _existing(path.parent)
+
+
+def _corpus(part: str) -> Examined:
+    from infoflow.corpus import list_corpora
+
+    states = [f"{entry.name} {'ready' if entry.ready else 'fetched at first use'}" for entry in list_corpora()]
+    return Examined(part=part, state="ok", found=", ".join(states))
+
+
+def _package_index(part: str) -> Examined:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "index", "versions", "nmt"]
+    options = ["--pre", "--retries", "0", "--timeout", "10"]
+    try:
+        answer = subprocess.run([*command, *options], capture_output=True, text=True, timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        return _no_index(part, f"no answer in {_SECONDS} s")
+    if answer.returncode == 0:
+        return Examined(part=part, state="ok", found="answers")
+    errors = [line for line in answer.stderr.splitlines() if line.startswith("ERROR")]
+    return _no_index(part, errors[-1].removeprefix("ERROR: ") if errors else "pip could not query the index")
+
+
+def _no_index(part: str, found: str) -> Examined:
+    advice = "tatoeba-en-fr cannot be fetched here: check `pip config list`, or use the built-in corpus grammar."
+    return Examined(part=part, state="absent", found=found, advice=advice)
+
+
+def _model_hub(part: str) -> Examined:
+    from huggingface_hub import constants
+
+    advice = "Models are read from folders and .gguf files; names on the model hub need a network."
+    if constants.HF_HUB_OFFLINE:
+        return Examined(part=part, state="absent", found="switched off by HF_HUB_OFFLINE", advice=advice)
+    host = constants.ENDPOINT.split("//")[-1].split("/")[0].split(":")[0]
+    try:
+        socket.getaddrinfo(host, 443)
+    except OSError:
+        return Examined(part=part, state="absent", found="cannot be reached", advice=advice)
+    return Examined(part=part, state="ok", found="host name resolves")
+
+
+def _drawing(part: str) -> Examined:
+    """A small figure is drawn as each kind of file: no browser is needed for that."""
+    import pandas as pd
+
+    from infoflow.report import plot
+
+    figure = plot(pd.DataFrame({"layer": [0, 1], "value": [0.0, 1.0]}))
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"figure.{kind}" for kind in ("svg", "png", "pdf")]
+        for path in paths:
+            figure.save(path)
+        found = ", ".join(path.suffix[1:] for path in paths if path.stat().st_size)
+    return Examined(part=part, state="ok", found=f"a figure was written as {found}")
+
+
+def _hub_cache(part: str) -> Examined:
+    from huggingface_hub import constants
+
+    folder = Path(constants.HF_HUB_CACHE)
+    models = sorted(path.name for path in folder.glob("models--*"))
+    if not models:
+        return Examined(part=part, state="ok", found=f"{folder}: none yet")
+    names = ", ".join(name.removeprefix("models--").replace("--", "/") for name in models[:_MODELS])
+    more = f", and {len(models) - _MODELS} more" if len(models) > _MODELS else ""
+    return Examined(part=part, state="ok", found=f"{folder}: {_gigabytes(folder)}; {names}{more}")
+
+
+def _gigabytes(folder: Path) -> str:
+    """What the files of a folder take, links not counted."""
+    size = sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return f"{size / _GIGABYTE:.1f} GB" if size > _GIGABYTE / 10 else f"{size / 1e6:.1f} MB"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Extra:
+    """One of `pip install "infoflow[NAME]"`, or a package beside it."""
+
+    name: str
+    packages: dict[str, str]  # name on the package index → name of the module
+    gives: str
+    otherwise: str = ""  # what is done without it
+    of_infoflow: bool = True
+
+    @property
+    def command(self) -> str:
+        """What installs it."""
+        return f'pip install "infoflow[{self.name}]"' if self.of_infoflow else f"pip install {' '.join(self.packages)}"
+
+
+def _looker(extra: Extra) -> Callable[[str], Examined]:
+    def look(part: str) -> Examined:
+        from infoflow.foundation import version
+
+        absent = [package for package, module in extra.packages.items() if find_spec(module) is None]
+        if not absent:
+            versions = ", ".join(f"{package} {version(package)}" for package in extra.packages)
+            return Examined(part=part, state="ok", found=f"{versions}: {extra.gives}")
+        instead = f"; without it {extra.otherwise}" if extra.otherwise else ""
+        found = f"without {', '.join(absent)}"
+        return Examined(part=part, state="absent", found=found, advice=f"{extra.gives}{instead}. {extra.command}")
+
+    return look
+
+
+EXTRAS = (
+    Extra(
+        name="explore",
+        packages={"starlette": "starlette", "uvicorn": "uvicorn", "h11": "h11"},
+        gives="the live explorer, infoflow explore MODEL",
+    ),
+    Extra(name="retrieval", packages={"bm25s": "bm25s"}, gives="lexical passage search in [retrieval]"),
+    Extra(
+        name="faiss",
+        packages={"faiss-cpu": "faiss"},
+        gives="faster nearest-neighbour search (faiss), and --kind hnsw or ivf for passages",
+        otherwise="torch searches exactly",
+    ),
+    Extra(name="gguf", packages={"gguf": "gguf"}, gives=".gguf models"),
+    Extra(name="parse", packages={"spacy": "spacy"}, gives="syntax trees for your own sentences, --parse"),
+    Extra(
+        name="maps",
+        packages={"openTSNE": "openTSNE"},
+        gives="t-SNE token maps by openTSNE",
+        otherwise="scikit-learn draws them",
+    ),
+    Extra(
+        name="cluster",
+        packages={"cryptography": "cryptography"},
+        gives="studies on several machines, --cluster",
+    ),
+    Extra(
+        name="notebook",
+        packages={"jupyterlab": "jupyterlab"},
+        gives="figures and models shown in notebooks",
+        of_infoflow=False,
+    ),
+)
+_PARTS: dict[str, Callable[[str], Examined]] = {
+    "Python": _python,
+    "libraries": _libraries,
+    "threads": _threads,
+    "BLAS": _blas,
+    "bf16 units": _bf16,
+    "GPU": _gpu,
+    "browser": _browser,
+    "cache": _cache,
+    "disk": _disk,
+    "corpora": _corpus,
+    "package index": _package_index,
+    "model hub": _model_hub,
+    "models fetched": _hub_cache,
+    "drawing": _drawing,
+    **{f"extra {extra.name}": _looker(extra) for extra in EXTRAS},
+}

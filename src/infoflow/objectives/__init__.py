@@ -30,6 +30,7 @@ from ._prefix_decoder import prefix_mask
 from ._registry import OBJECTIVES, further_objectives, takes_token_dropout
 from ._registry import make_objective as make_objective
 from ._skip_gram import SkipGram as SkipGram
+from ._skip_gram import keep_probability
 from ._spanbert import SpanBert as SpanBert
 from ._text_to_text import DenoiseFull as DenoiseFull
 from ._text_to_text import DenoiseMask as DenoiseMask
@@ -41,5 +42,4 @@ from ._text_to_text import Seq2SeqLM as Seq2SeqLM
 from ._text_to_text import SpanCorruption as SpanCorruption
 from ._token_dropout import drop_tokens
 from ._translation import Translation as Translation
-from ._word_pairs import keep_probability
 from ._written_answers import contains_answer, exact_match, memorisation_ratio, normalise_answer, stored_bits, token_f1

@@ -6,6 +6,7 @@ from ._batched import NOT_ASKED, LabelledRows, ProbeGrid, ProbeSettings, Trained
 from ._batched import train_probes as train_probes
 from ._bert_score import bert_baseline
 from ._bert_score import bert_score as bert_score
+from ._bert_score import greedy_match as greedy_match
 from ._bert_score_measure import BERT_SCORE_LAYERS, BERT_SCORE_PAIRS
 from ._bert_score_measure import BertScoreByLayer as BertScoreByLayer
 from ._bert_score_measure import bert_score_tables as bert_score_tables
@@ -41,7 +42,6 @@ from ._features import collect_features as collect_features
 from ._fill_in import FILL_IN, FillInOptions
 from ._fill_in import FillIn as FillIn
 from ._fill_in import fill_in as fill_in
-from ._greedy_match import greedy_match as greedy_match
 from ._layers import probe_layers
 from ._micro_f1 import micro_f1
 from ._minimal_pairs import ALL_PAIRS, MINIMAL_PAIRS

@@ -9,8 +9,8 @@ from ._replaceable import check_replaceable
 from ._shown_run import ShownRun
 from ._view import Explored, check_view_path, view_blocks, view_page, view_payload, write_view
 from ._word_view import write_word_view
-from .notebook._chart import render
 from .notebook._figure import Figure as Figure
+from .notebook._figure import render
 from .notebook._figures import Figures
 from .notebook._findings import Findings
 from .notebook._plot import known_tables

@@ -24,7 +24,8 @@ from ._information_measure import MutualInformation as MutualInformation
 from ._information_table import MUTUAL_INFORMATION
 from ._intra_sentence import IntraSentence as IntraSentence
 from ._intrinsic_dimension import IntrinsicDimension as IntrinsicDimension
-from ._intrinsic_dimension import spread_of_neighbours
+from ._intrinsic_dimension import spread_of_neighbours, two_neighbours
+from ._intrinsic_dimension import two_nn_dimension as two_nn_dimension
 from ._layer_distance import LAYER_DISTANCE
 from ._layer_distance import LayerDistance as LayerDistance
 from ._layer_maps import layer_maps as layer_maps
@@ -35,7 +36,6 @@ from ._lens_measure import Lens as Lens
 from ._lens_training import LensTraining as LensTraining
 from ._lens_training import fit_tuned_lens as fit_tuned_lens
 from ._logit_lens import logit_lens as logit_lens
-from ._map_states import map_states
 from ._model_distance import MODEL_DISTANCE
 from ._model_distance import ModelDistance as ModelDistance
 from ._mutual_information import mutual_information as mutual_information
@@ -48,7 +48,6 @@ from ._pwcca import pwcca as pwcca
 from ._pwcca import warn_few_rows
 from ._ranked_space import ItemPairs, RankedSpace
 from ._reference_layer import ReferenceLayer
-from ._rogue_dimensions import rogue_share
 from ._rsa import centred_ranks
 from ._rsa import rsa as rsa
 from ._similarity import average_similarity as average_similarity
@@ -62,14 +61,13 @@ from ._svcca import svcca as svcca
 from ._svd import correlations_svd, thin_svd
 from ._tag_neighbours import TAG_NEIGHBOURS
 from ._tag_neighbours import TagNeighbours as TagNeighbours
-from ._token_map import TOKEN_MAP
+from ._token_map import TOKEN_MAP, map_states
 from ._token_map import TokenMap as TokenMap
 from ._tuned_lens import TunedLens as TunedLens
-from ._two_nn import two_neighbours
-from ._two_nn import two_nn_dimension as two_nn_dimension
 from ._within_tokens import position_distance as position_distance
 from ._within_tokens import within_token_agreement as within_token_agreement
 from ._word_geometry import WordGeometry as WordGeometry
+from ._word_geometry import rogue_share
 from ._word_neighbours import WORD_NEIGHBOURS
 from ._word_neighbours import WordNeighbours as WordNeighbours
 from ._word_neighbours import static_vectors as static_vectors

@@ -2,6 +2,7 @@
 
 # B sentence, T token, N bootstrap block (64), K layer 0..L, D width, M words of a sentence
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,11 +11,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from infoflow.flow import Activations, Measure, Need, Reader
+from infoflow.corpus import NOT_A_WORD
+from infoflow.flow import Activations, Measure, Need, Reader, Stream
 from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.results import TableSchema
 
-from ._batch_words import BatchWords
 from ._block_similarity import Jackknifed, average_of_blocks
 from ._geometry_table import GEOMETRY, Quantity, geometry_row
 from ._similarity import unit_rows
@@ -23,6 +24,51 @@ from ._word_rows import check_words
 
 _LONGEST = 512
 """Longer sentences count as this long where only length matters."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class BatchWords:
+    """Which tokens of a batch make up which word.
+
+    Special tokens, padding and words without letter or digit are left out, as in `WordRows`.
+    """
+
+    merge: str
+    """"mean", "first", "last", or "token" where words were not asked for or the tokenizer knows none."""
+    tokens: Int[Tensor, " token"]
+    """Index of each word's tokens in the flattened batch, word by word."""
+    counts: Int[Tensor, " word"]
+    """Number of tokens of each word."""
+    sentences: Int[Tensor, " word"]
+    """Row of the batch that each word is in."""
+
+    @classmethod
+    def of(cls, stream: Stream, merge: str, symbols: Int[Tensor, " id"]) -> "BatchWords":
+        """The words of a stream; `symbols` are the token ids without letter or digit."""
+        valid = stream.valid
+        tokens = valid.flatten().nonzero()[:, 0]
+        length = valid.shape[1]
+        lexical = torch.isin(stream.input_ids.flatten()[tokens], symbols, invert=True)
+        if merge == "token" or bool((stream.words[valid] == NOT_A_WORD).all()):
+            tokens = tokens[lexical]
+            return cls(merge="token", tokens=tokens, counts=torch.ones_like(tokens), sentences=tokens // length)
+        in_words = stream.words.flatten()[tokens] != NOT_A_WORD
+        tokens, lexical = tokens[in_words], lexical[in_words]
+        places = tokens // length * length + stream.words.flatten()[tokens]
+        kept = torch.isin(places, places[lexical])
+        words, counts = torch.unique_consecutive(places[kept], return_counts=True)
+        return cls(merge=merge, tokens=tokens[kept], counts=counts, sentences=words // length)
+
+    def merged(self, states: Float[Tensor, "sentence token width"]) -> Float[Tensor, "word width"]:
+        """One state per word, in float64."""
+        rows = states.flatten(0, 1)
+        ends = self.counts.cumsum(0)
+        if self.merge == "mean":
+            numbers = torch.arange(len(ends), device=rows.device).repeat_interleave(self.counts)
+            sums = torch.zeros(len(ends), rows.shape[1], dtype=torch.float64, device=rows.device)
+            return sums.index_add_(0, numbers, rows[self.tokens].double()) / self.counts.unsqueeze(1)
+        at = ends - self.counts if self.merge == "first" else ends - 1
+        return rows[self.tokens[at]].double()
 
 
 class IntraSentence(Measure):

@@ -1,11 +1,12 @@
 """The intrinsic dimension of each layer."""
 
-from typing import Any, ClassVar
+import math
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from infoflow.flow import SampleMeasure, SampleRequest, TokenSample
@@ -13,16 +14,17 @@ from infoflow.foundation import NUM_BLOCKS, UserError, current_display, stream
 from infoflow.results import TableSchema
 
 from ._block_similarity import UNDEFINED, Jackknifed
-from ._distinct_points import distinct_points
 from ._geometry_table import GEOMETRY, geometry_row
-from ._two_nn import ROUNDING, two_neighbours
-from ._views import centred
+from ._nearest import nearest
+from ._views import Matrix, as_view, centred
 from ._word_rows import WordRows, check_words
 
 _LEAST = 3
 """A point and its two nearest neighbours."""
 _TOLERANCE = 1e-5
 """Float32 states of equal inputs differ by less, as a share of their length; those of other contexts by far more."""
+ROUNDING = 1e-6
+"""Mean ln μ at which the two distances differ by no more than the rounding of float32."""
 
 
 class IntrinsicDimension(SampleMeasure):
@@ -123,3 +125,103 @@ def _gaussian_like(points: Float[Tensor, "point width"]) -> Float[Tensor, "point
     values, vectors = torch.linalg.eigh(shifted.mT @ shifted / len(points))
     normal = torch.from_numpy(stream("gaussian-of-covariance").standard_normal(tuple(points.shape)))
     return normal * values.clamp(min=0).sqrt() @ vectors.mT
+
+
+def two_nn_dimension(x: Matrix, method: str = "mle", discard: float = 0.1) -> float:
+    r"""Intrinsic dimension of a point cloud, from the ratio of its two nearest distances.
+
+    $$ \mu_i = r_2 / r_1, \qquad \hat d = N / \sum_i \ln \mu_i $$
+
+    With `method="linear"`, $\hat d$ is instead the slope through the origin of $-\ln(1 - F(\mu))$ on $\ln \mu$, without
+    the largest `discard` of the ratios (more robust to outliers). Repeated points are dropped first, with a note.
+
+    Args:
+        x: (token, width), float32 or float64; computed in float64.
+        method: Maximum likelihood or the linear fit of [@facco2017].
+        discard: Share of the largest ratios that the linear fit leaves out.
+
+    Returns:
+        Dimension, a positive number; NaN with a warning where the two distances are equal (points of a lattice).
+
+    Raises:
+        UserError: Fewer than 3 distinct points, or an unknown method.
+
+    Source: [@facco2017].
+    """
+    if method not in ("mle", "linear") or not 0 <= discard < 1:
+        raise UserError(f'method must be "mle" or "linear" and discard lie in [0, 1). Got {method} and {discard}.')
+    view = as_view(x, "x")
+    points = view[distinct_points(view)]
+    if len(points) < len(view):
+        current_display().note(f"Intrinsic dimension: {len(view) - len(points)} repeated points left out.")
+    if len(points) < 3:
+        raise UserError(f"The intrinsic dimension needs at least 3 distinct points. Got {len(points)}.")
+    ratios = two_neighbours(points).log_ratios.sort().values
+    kept = ratios if method == "mle" else ratios[: max(1, int(len(ratios) * (1 - discard)))]
+    if kept.mean() <= ROUNDING:
+        current_display().warn("The intrinsic dimension is undefined: two nearest neighbours are equally far.")
+        return math.nan
+    if method == "mle":
+        return float(len(ratios) / ratios.sum())
+    share = torch.arange(1, len(kept) + 1, dtype=kept.dtype) / len(ratios)
+    # With discard=0 the largest ratio has F = 1, whose logarithm is infinite.
+    kept, share = kept[share < 1], share[share < 1]
+    return float((kept @ -torch.log1p(-share)) / kept.square().sum())
+
+
+class TwoNeighbours(NamedTuple):
+    """The two nearest other points of every point."""
+
+    log_ratios: Float[Tensor, " point"]
+    """ln(r2 / r1)"""
+    indices: Int[Tensor, "point two"]
+
+
+def two_neighbours(points: Float[Tensor, "point width"]) -> TwoNeighbours:
+    """Distances are recomputed from differences, which is exact for close points."""
+    parts, indices = [], []
+    for found in nearest(points, 2, "euclidean", torch.arange(len(points))):
+        differences = points[found.indices] - points[found.queries, None]
+        parts.append(torch.linalg.vector_norm(differences, dim=2).sort(dim=1).values)
+        indices.append(found.indices)
+    distances = torch.cat(parts)
+    return TwoNeighbours(torch.log(distances[:, 1] / distances[:, 0]), torch.cat(indices))
+
+
+def distinct_points(x: Float[Tensor, "point width"], tolerance: float = 0.0) -> Int[Tensor, " distinct"]:
+    """The indices, in order, of the rows that do not repeat an earlier row.
+
+    With a tolerance, a row repeats another at a distance of at most this share of the rows' root mean square length:
+    equal inputs give slightly different outputs if batches are padded differently.
+    """
+    kept = _first_of_equals(x)
+    reach = tolerance * float(x.square().sum(1).mean().sqrt())
+    if reach == 0 or len(kept) < 2:
+        return kept
+    repeated = torch.zeros(len(x), dtype=torch.bool)
+    for group in _close_in_one_direction(x[kept], reach):
+        repeated[kept[group]] = _repeats(x[kept[group]], reach)
+    return kept[~repeated[kept]]
+
+
+def _first_of_equals(x: Float[Tensor, "point width"]) -> Int[Tensor, " distinct"]:
+    values, names = torch.unique(x, dim=0, return_inverse=True)
+    firsts = torch.full((len(values),), len(x)).scatter_reduce_(0, names, torch.arange(len(x)), "amin")
+    return firsts.sort().values
+
+
+def _close_in_one_direction(x: Float[Tensor, "point width"], reach: float) -> list[Int[Tensor, " close"]]:
+    """Groups of more than one row that contain all pairs within reach: these are close in any direction."""
+    direction = torch.from_numpy(stream("distinct-points").standard_normal(x.shape[1])).to(x.dtype)
+    places, order = (x @ (direction / direction.norm())).sort()
+    ends = (places.diff() > reach).nonzero()[:, 0] + 1
+    return [group.sort().values for group in order.tensor_split(ends) if len(group) > 1]
+
+
+def _repeats(x: Float[Tensor, "close width"], reach: float) -> Bool[Tensor, " close"]:
+    """Whether each row is within reach of an earlier row that is not itself a repetition."""
+    repeats = torch.zeros(len(x), dtype=torch.bool)
+    for index in range(len(x) - 1):
+        if not repeats[index]:
+            repeats[index + 1 :] |= torch.linalg.vector_norm(x[index + 1 :] - x[index], dim=1) <= reach
+    return repeats

@@ -1,5 +1,7 @@
 """Anisotropy of a layer, and variation between the occurrences of a word."""
 
+# n occurrence, D width, 64 bootstrap blocks, W word, P cell
+
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,16 +12,22 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from infoflow.flow import SampleMeasure, SampleRequest, TokenSample
-from infoflow.foundation import UserError, block_effects, block_interval, current_display, stream
+from infoflow.foundation import NUM_BLOCKS, UserError, block_effects, block_interval, current_display, stream
 from infoflow.results import TableSchema
 
 from ._block_similarity import UNDEFINED, Jackknifed, WordBlocks, average_cosine, average_within_words
-from ._block_variance import variance_within_words
 from ._geometry_table import GEOMETRY, Quantity, geometry_row
-from ._rogue_dimensions import NUM_ROGUE, rogue_share
 from ._similarity import average_similarity, unit_rows
 from ._spaces import SPACES, check_spaces, in_space
 from ._word_rows import WordRows, check_words
+
+NUM_ROGUE = 3
+_LEAST = 3
+"""Two points always lie on a line."""
+_CONSTANT = 1e-12
+"""Vectors whose spread is at most this share of their length are equal up to rounding."""
+_ROUNDING = 1e-9
+"""A smaller share of a word's variance is the rounding of equal vectors."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -177,3 +185,77 @@ def _isotropic(num: int, width: int) -> float:
     """Average similarity of the same number of isotropic Gaussian vectors."""
     gaussian = stream("isotropic-gaussian").standard_normal((num, width))
     return average_similarity(torch.from_numpy(gaussian))
+
+
+def rogue_share(units: Float[Tensor, "occurrence width"], blocks: Int[Tensor, " occurrence"]) -> Jackknifed:
+    r"""The share of the expected cosine contributed by its three strongest dimensions.
+
+    $$ \cos(x, y) = \sum_d u_d v_d, \qquad
+       c_d = \frac{(\sum_i u_{id})^2 - \sum_i u_{id}^2}{n(n-1)}, \qquad
+       \frac{c_{(1)} + c_{(2)} + c_{(3)}}{\sum_d c_d} $$
+
+    Above 1 if other dimensions lower the cosine.
+
+    Source: [@timkey2021].
+    """
+    sums, squares = (
+        torch.zeros(NUM_BLOCKS, units.shape[1], dtype=units.dtype).index_add_(0, blocks, x)
+        for x in (units, units.square())
+    )
+    total, energy = sums.sum(0), squares.sum(0)
+    return Jackknifed(
+        value=float(_share(total, energy)),
+        without_block=_share(total - sums, energy - squares).numpy(),
+    )
+
+
+def _share(total: Float[Tensor, "*set width"], energy: Float[Tensor, "*set width"]) -> Float[Tensor, "*set"]:
+    parts = total.square() - energy
+    return parts.topk(min(NUM_ROGUE, parts.shape[-1])).values.sum(-1) / parts.sum(-1)
+
+
+def variance_within_words(states: Float[Tensor, "occurrence width"], cells: WordBlocks) -> Jackknifed:
+    r"""Mean over words of the share of variance along each word's first principal direction.
+
+    Without a block b, the direction v is kept fixed: to first order in the block's share,
+
+    $$ \lambda_{(b)} = \lambda - \sum_{i \in b} t_i^2 - \frac{(\sum_{i \in b} t_i)^2}{n - n_b}, \qquad
+       t_i = v \cdot (x_i - \bar x) $$
+
+    and the total variance likewise, exactly. A word with constant or fewer than three occurrences is left out.
+    """
+    counts = cells.by_word(torch.ones(len(states), dtype=states.dtype))
+    shifted = states - (cells.by_word(states) / counts.unsqueeze(1))[cells.words]
+    still = shifted.square().sum(1) <= _CONSTANT**2 * states.square().sum(1)
+    shifted = shifted.masked_fill(still.unsqueeze(1), 0)
+    top, directions = _first_directions(shifted, cells.words, cells.num_words)
+    scores = (shifted * directions[cells.words]).sum(1)
+    lengths = shifted.square().sum(1)
+    total = cells.by_word(lengths)
+    own_total, own_count = total[cells.cell_words], counts[cells.cell_words]
+    left = own_count - cells.by_cell(torch.ones_like(scores))
+    top_left = top[cells.cell_words] - cells.by_cell(scores.square()) - cells.by_cell(scores).square() / left
+    moved = cells.by_cell(shifted).square().sum(1)
+    total_left = own_total - cells.by_cell(lengths) - moved / left
+    varies = (left >= _LEAST) & (total_left > _ROUNDING * own_total)
+    without = torch.where(varies, top_left / total_left, torch.nan)
+    return cells.mean(torch.where((counts >= _LEAST) & (total > 0), top / total, torch.nan), without)
+
+
+def _first_directions(
+    shifted: Float[Tensor, "occurrence width"], words: Int[Tensor, " occurrence"], num_words: int
+) -> tuple[Float[Tensor, " word"], Float[Tensor, "word width"]]:
+    """Largest eigenvalue of each word's scatter matrix, and its eigenvector."""
+    order = words.argsort(stable=True)
+    groups = shifted[order].split(words.bincount(minlength=num_words).tolist())
+    found = [_first_direction(group) for group in groups]
+    empty = shifted.new_empty(0), shifted.new_empty(0, shifted.shape[1])
+    return (torch.stack([value for value, _ in found]), torch.stack([v for _, v in found])) if found else empty
+
+
+def _first_direction(x: Float[Tensor, "occurrence width"]) -> tuple[Float[Tensor, ""], Float[Tensor, " width"]]:
+    """Computed from the smaller of the two Gram matrices."""
+    few = len(x) < x.shape[1]
+    values, vectors = torch.linalg.eigh(x @ x.mT if few else x.mT @ x)
+    direction = x.mT @ vectors[:, -1] if few else vectors[:, -1]
+    return values[-1].clamp(min=0), torch.nn.functional.normalize(direction, dim=0)

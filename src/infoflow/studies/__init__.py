@@ -4,8 +4,6 @@ from ._analyze import analyze, merge
 from ._check_findings import check_findings as check_findings
 from ._data import StudyData as StudyData
 from ._data import prepare
-from ._engines import engine_for as engine_for
-from ._engines import stage_of
 from ._given import AnalyzeOptions as AnalyzeOptions
 from ._given import distinct_names, given_subject, untrained
 from ._given_scores import given_scores
@@ -29,7 +27,8 @@ from ._score_pairs import score_pairs as score_pairs
 from ._scores import bleu_scores as bleu_scores
 from ._scores import rouge_scores
 from ._scores import task_scores as task_scores
-from ._study import removed_if_refused
+from ._study import engine_for as engine_for
+from ._study import removed_if_refused, stage_of
 from ._study import study as study
 from ._study_models import StudyModels
 from ._train_model import train_model

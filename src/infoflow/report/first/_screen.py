@@ -1,23 +1,66 @@
 """The front page as data, before any HTML."""
 
+import re
+from collections import Counter
 from dataclasses import dataclass
 
 import pandas as pd
 
 from infoflow.findings import FINDINGS_OVER_SCALE, FINDINGS_TABLE
 from infoflow.heads import HEAD_CONFIDENCE
+from infoflow.objectives import OBJECTIVES, Metric
 from infoflow.representations import MUTUAL_INFORMATION
-from infoflow.results import RunFolder
+from infoflow.results import RETRIEVAL_SCORES, TASK_SCORES, RunFolder
 
-from .._failure_kind import OTHER
+from .._failure_kind import KINDS, OTHER, failure_kind, told_kind
 from .._model_tables import ModelTables
-from .._numbers import count_text, listed
+from .._numbers import count_text, decimals, listed, number
 from .._shown_models import entries_with_readers, seeds_of_lines
 from ._cards import HOW_CHOSEN, Card, cards
-from ._claims import ClaimsLine, claims_line
-from ._learned import Learned, learned
 
 _SMALL = 10_000_000  # models with fewer parameters are called small
+_ABSENT = re.compile(r"^The table (\S+) is absent")
+_PLAN = re.compile(r"a plan (?:that says|with|whose) (.+?)(?:,? makes it|$)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimsLine:
+    """The front page's summary of the claims."""
+
+    tested: int
+    every: int
+    counts: dict[str, int]  # verdict → number of claims, without untestable ones
+    kinds: list[tuple[str, int]]  # kinds of the failures
+    surprising: str  # the most surprising failure in words; "" without failures
+    surprising_id: str
+    reasons: list[tuple[str, int]]  # why the other claims cannot be tested, most frequent reason first
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Learned:
+    """The front page's statement about the models' scores."""
+
+    passed: list[str]  # one score per learned line: "causal LM: loss 3.10 (3.09 to 3.12), without context 5.54"
+    failed: list[str]  # sentences about those that have not
+    dull: frozenset[str]  # lines with at least one model that has not learned
+
+    @property
+    def symbol(self) -> str:
+        return "✗" if self.dull else "✓"
+
+
+def learned(tables: ModelTables) -> Learned | None:
+    """Compare each line's scores with the limit of its objective; None if no task was scored."""
+    if tables.models.by != "objective":
+        return None
+    parts = [part for part in (_scored(tables), _readers(tables)) if part is not None]
+    if not parts:
+        return None
+    return Learned(
+        passed=[line for part in parts for line in part.passed],
+        failed=[line for part in parts for line in part.failed],
+        dull=frozenset().union(*(part.dull for part in parts)),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,3 +152,137 @@ def verdict_words(claims: ClaimsLine) -> str:
     parts += [f"✗ {fails} {'fails' if fails == 1 else 'fail'}{kinds}"] if fails else []
     parts += [f"? {open_} open"] if open_ else []
     return listed(parts)
+
+
+def claims_line(findings: pd.DataFrame) -> ClaimsLine | None:
+    """Summarise the table of findings in one line; None if it is empty."""
+    rows = findings.drop_duplicates("id").to_dict("records")
+    if not rows:
+        return None
+    tested = [row for row in rows if row["verdict"] != "not testable here"]
+    failed = [row for row in tested if row["verdict"] == "fails"]
+    kinds = Counter(failure_kind(row) for row in failed)
+    worst = max(failed, key=_surprise, default=None)
+    return ClaimsLine(
+        tested=len(tested),
+        every=len(rows),
+        counts=dict(Counter(str(row["verdict"]) for row in tested)),
+        kinds=[(kind, kinds[kind]) for kind in KINDS if kinds[kind]],
+        surprising=_told(worst) if worst else "",
+        surprising_id=str(worst["id"]) if worst else "",
+        reasons=_reasons([str(row.get("reason") or "") for row in rows if row["verdict"] == "not testable here"]),
+    )
+
+
+def _surprise(row: dict) -> tuple[int, float]:
+    """Opposite effects rank first; within a kind, the farthest from the threshold in half-widths of the interval."""
+    half = (float(row["high"]) - float(row["low"])) / 2
+    distance = abs(float(row["effect"]) - float(row["threshold"]))
+    far = distance / half if half > 0 else 0.0
+    return -KINDS.index(failure_kind(row)), far if far == far else 0.0
+
+
+def _told(row: dict) -> str:
+    claim = str(row["claim"]).rstrip(".")
+    low, high, value = (float(row[name]) for name in ("low", "high", "effect"))
+    places = decimals(low, high, value)
+    unit = _unit(str(row.get("unit") or ""))
+    words = f" ({kind})" if (kind := told_kind(row)) else ""
+    return f"“{claim}” fails here{words}: {number(value, places)}{unit}, threshold {number(float(row['threshold']))}"
+
+
+def _unit(unit: str) -> str:
+    """The unit as it follows a number; units that begin with a digit, such as 1 − PWCCA, get brackets."""
+    return f" ({unit})" if unit[:1].isdigit() else f" {unit}" if unit else ""
+
+
+def _reasons(texts: list[str]) -> list[tuple[str, int]]:
+    return Counter(map(_reason, texts)).most_common()
+
+
+def _reason(text: str) -> str:
+    """The first obstacle, in a few words."""
+    if "has not learned its task" in text.split(". ")[0]:
+        return "need models that have learned their task"
+    if found := re.match(r"It needs (\d+) seeds", text):
+        return f"need {found[1]} seeds of each objective"
+    if _ABSENT.match(text):
+        plan = _PLAN.search(text)
+        return f"need {plan[1].strip().rstrip(',')} in the plan" if plan else "need a table that was not measured"
+    if text.startswith("There is no"):
+        return "need an objective that is not among the models"
+    return "need something else: see each claim"
+
+
+def _readers(tables: ModelTables) -> Learned | None:
+    """Check readers with passages by the share of their own training queries that they answer."""
+    frame = tables.get(RETRIEVAL_SCORES.name)
+    if frame is None:
+        return None
+    passed, failed, dull = [], [], set()
+    frame = frame[frame["trained"] & frame["metric"].isin(["training_p1", "learned"])]
+    for line in tables.models.present(frame):
+        own = frame[frame["series"] == line.key]
+        right = own[own["metric"] == "training_p1"]
+        if right.empty:
+            continue
+        told = f"{right['value'].mean():.0%} of its training queries (a guess: {right['baseline'].mean():.0%})"
+        if (own.loc[own["metric"] == "learned", "value"] > 0.5).all():  # 1 or 0
+            passed.append(f"{line.label} {told}")
+        else:
+            dull.add(line.key)
+            failed.append(f"{line.label} has not learned to answer: {told}")
+    return Learned(passed=passed, failed=failed, dull=frozenset(dull)) if passed or failed else None
+
+
+def _scored(tables: ModelTables) -> Learned | None:
+    """Models with a score on their task."""
+    frame = tables.get(TASK_SCORES.name)
+    if frame is None or "corpus" in frame:
+        return None
+    frame = frame[frame["trained"] & (frame["split"] == ("test" if "test" in set(frame["split"]) else "validation"))]
+    passed: list[str] = []
+    failed: list[str] = []
+    dull: set[str] = set()
+    for line in tables.models.present(frame):
+        own = frame[frame["series"] == line.key]
+        objective = OBJECTIVES.get(str(own["objective"].iloc[0]))
+        scored = [(metric, own[own["metric"] == metric.name]) for metric in (objective.metrics if objective else ())]
+        scored = [(metric, rows) for metric, rows in scored if len(rows)]
+        short = {
+            metric: [row for row in rows.to_dict("records") if not _passes(metric, row)] for metric, rows in scored
+        }
+        if any(short.values()):
+            dull.add(line.key)
+            failed += [
+                _failed(line.label, metric, short[metric], len(rows)) for metric, rows in scored if short[metric]
+            ]
+        elif scored:
+            passed.append(f"{line.label} {', '.join(_passed(metric, rows) for metric, rows in scored)}")
+    return Learned(passed=passed, failed=failed, dull=frozenset(dull)) if passed or failed else None
+
+
+def _passes(metric: Metric, row: dict) -> bool:
+    return metric.learned(float(row["low"]), float(row["high"]), float(row["baseline"]))
+
+
+def _passed(metric: Metric, rows: pd.DataFrame) -> str:
+    places = decimals(float(rows["low"].mean()), float(rows["high"].mean()), float(rows["value"].mean()))
+    value, base = number(float(rows["value"].mean()), places), number(float(rows["baseline"].mean()), places)
+    return f"{metric.label} {value} ({metric.baseline}: {base})"
+
+
+def _failed(label: str, metric: Metric, short: list[dict], seeds: int) -> str:
+    places = min(decimals(float(row["low"]), float(row["high"]), float(row["value"])) for row in short)
+    values = listed([_short_value(metric, row, places) for row in short])
+    which = "" if len(short) == seeds else f" in {len(short)} of {seeds} seeds"
+    needed = metric.needed(float(short[0]["baseline"]))
+    return f"{label} has not learned its task{which}: {metric.label} {values}, {needed}"
+
+
+def _short_value(metric: Metric, row: dict, places: int) -> str:
+    """A score that misses its limit; with its interval if only the interval misses it."""
+    value, low, high = (float(row[name]) for name in ("value", "low", "high"))
+    if not metric.learned(value, value, float(row["baseline"])):
+        return number(value, places)
+    return f"{number(value, places + 1)} ({number(low, places + 1)} to {number(high, places + 1)})"

@@ -1,30 +1,39 @@
 """A report figure in Python: its answer, data, charts and files."""
 
 import base64
+import gzip
+import json
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from infoflow.foundation import UserError, atomic_write
+from infoflow.foundation import UserError, atomic_write, in_notebook
 from infoflow.results import Table
 
 from .._drawing import PIXELS_PER_INCH, paper_svg
-from .._engine import png_of
+from .._embedding import closed, embedded
+from .._engine import javascript, png_of
 from .._facets import side_by_side
 from .._figure import Panel
 from .._figure import ReportFigure as Told
 from .._files import check_columns, check_width, encoded
-from .._theme import on_paper
-from ._chart import altair_chart, beside, show_charts_offline
-from ._live import live_html
+from .._theme import DARK, LIGHT, css_variables, on_paper, vega_config
 from ._markup import in_theme, paragraphs, shorter, table_html
 from ._picture import ONE_PANEL, SMALL_PANEL, lighter_png, picture
 
 _ROWS = 12  # rows shown of a figure that is a table
+RENDERER = "infoflow"
+_DEFAULTS = ("", "default", "html")  # Altair's own renderers, which load their scripts from the network
+_FRAME = (
+    '<div style="position:relative">{}<iframe sandbox="allow-scripts" title="interactive chart" loading="lazy" '
+    'style="position:absolute;top:0;left:0;width:100%;height:100%;border:0" srcdoc="{}"></iframe></div>'
+)
 
 
 class Figure:
@@ -232,3 +241,70 @@ class LiveFigure:
 
     def __repr__(self) -> str:
         return f"LiveFigure {self._figure.name!r}"
+
+
+def altair_chart(panel: Panel, width: int) -> alt.LayerChart:
+    """The panel as an Altair chart to change and save: colours of paper, and a width of its own."""
+    title = {"title": panel.title} if panel.title else {}
+    spec = json.loads(on_paper(json.dumps({**panel.spec, **title, "width": width})))
+    spec["config"] = {**spec.get("config", {}), "background": "transparent"}
+    spec.pop("$schema", None)  # not allowed in a chart that becomes part of another
+    return alt.LayerChart.from_dict(spec)
+
+
+def beside(charts: list[alt.LayerChart], columns: int) -> Any:
+    """Join charts in rows of `columns`, stating shared properties once."""
+    plain, datasets = [], {}
+    for chart in charts:
+        one = chart.copy()
+        one.config, one.padding = alt.Undefined, alt.Undefined
+        datasets |= {} if one.datasets is alt.Undefined else one.datasets.to_dict()
+        one.datasets = alt.Undefined
+        plain.append(one)
+    if len(charts) == 1:
+        return charts[0]
+    joined = alt.concat(*plain, columns=columns)
+    joined.config, joined.datasets = charts[0].config, datasets
+    return joined
+
+
+def show_charts_offline() -> None:
+    """In notebooks, show Altair charts like this library's figures, unless the user has chosen a renderer."""
+    alt.renderers.register(RENDERER, render)
+    if alt.renderers.active in _DEFAULTS and in_notebook():
+        alt.renderers.enable(RENDERER)
+
+
+def render(spec: dict[str, Any], **metadata: Any) -> dict[str, str]:
+    """An Altair renderer: any chart as a picture that needs neither scripts nor a network.
+
+    Select it with `alt.renderers.enable("infoflow")`; this library's figures enable it if no other was chosen.
+    `live=True` puts the interactive chart over the picture (0.5 MB each).
+    """
+    panel = Panel(spec={**spec, "width": ONE_PANEL} if spec.get("width") == "container" else spec)
+    still = picture(panel, 0, "chart")
+    shown = live_html(still, [panel.spec], 0) if metadata.get("live") else still
+    return {"text/html": str(in_theme(shown)), "text/plain": "chart"}
+
+
+def live_html(still: Markup, specs: list[dict[str, Any]], width: int) -> Markup:
+    """Interactive charts over a static picture of them, each at most `width` pixels wide (0: its own width).
+
+    The frame may run only its own scripts; untrusted notebooks drop it and keep the picture.
+    """
+    environment = Environment(loader=PackageLoader("infoflow.report"), autoescape=True, undefined=StrictUndefined)
+    page = environment.get_template("notebook_live.html.jinja").render(
+        engine=_engine(),
+        specs=embedded(specs),
+        config=embedded(vega_config() if any("var(--" in json.dumps(spec) for spec in specs) else {}),
+        width=width,
+        light=Markup(css_variables(LIGHT)),
+        dark=Markup(css_variables(DARK)),
+    )
+    return Markup(_FRAME).format(still, page)
+
+
+@cache
+def _engine() -> str:
+    """Vega, compressed to a third; the browser unpacks it."""
+    return base64.b64encode(gzip.compress(closed(javascript()).encode(), mtime=0)).decode()

@@ -131,9 +131,7 @@ class RetrievalPlan(FactSettings, RetrievalSettings):
         if self.corpus:
             self._check_text()
         elif self.test:
-            raise UserError(
-                f"retrieval.test must go with retrieval.corpus. Got {as_written(self.test)}."
-            )
+            raise UserError(f"retrieval.test must go with retrieval.corpus. Got {as_written(self.test)}.")
         self.world()
 
     def _check_text(self) -> None:

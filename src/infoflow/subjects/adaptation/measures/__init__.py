@@ -1,11 +1,10 @@
 """Further pretraining and fine-tuning, and their effects on layers and heads."""
 
-from ._allocation_hooks import AllocationHooks
+from ._allocation_hooks import AllocationHooks, TuningAllocation, tuning_allocation
 from ._answer_places import askable_spans
 from ._as_text import as_text as as_text
 from ._built_in_tasks import BUILT_IN_TASKS, built_in_task
 from ._choice import Choice
-from ._classification import Classification
 from ._extended_vocabulary import ExtendedVocabulary, add_tokens, extend_vocabulary
 from ._generation import Generation
 from ._head_overlap import HEAD_OVERLAP, head_overlap
@@ -14,11 +13,10 @@ from ._inside_view import INSIDE, INSIDE_TABLES, inside_view
 from ._label_by_layer import label_by_layer
 from ._layer_swaps import layer_swaps
 from ._load_task import load_task
-from ._make_task import make_task, reads_both_sides
+from ._make_task import Classification, Regression, make_task, reads_both_sides
 from ._parent import Parent, check_fits, load_parent
 from ._probes_after_tuning import probes_after_tuning
 from ._readable import first_readable, label_readable
-from ._regression import Regression
 from ._span_extraction import SpanExtraction
 from ._tables import (
     DOMAIN_LOSS,
@@ -49,7 +47,6 @@ from ._tune_config import DEFAULT_RATES, Rates, Seeds, TuneSettings
 from ._tune_config import TuneConfig as TuneConfig
 from ._tuned import Tuned as Tuned
 from ._tuned import TunedModel, load_tuned
-from ._tuning_allocation import TuningAllocation, tuning_allocation
 from ._tuning_change import tuning_change
 from ._tuning_heads import tuning_heads
 from ._tuning_weights import tuning_weights

@@ -5,20 +5,37 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from torch import Tensor
+from transformers import PreTrainedModel
 
 from infoflow.foundation import SilentDisplay, UserError, current_display, use_display
-from infoflow.models import Model
-from infoflow.subjects.allocation.measures import Recording, find_cells
-from infoflow.training import TrainingData, TrainingHook
+from infoflow.models import Anatomy, Model, ParameterGroup, ParameterSlice, discover, learning_parameters
+from infoflow.subjects.allocation.measures import (
+    ALLOCATION_GROUPS,
+    LossChangeRecorder,
+    RecordConfig,
+    Recording,
+    evaluation_set,
+    find_cells,
+    undisturbed,
+)
+from infoflow.training import Step, TrainingData, TrainingHook
 
+from ._body import OF_HEADS, component_name
 from ._room import fitted
+from ._seeds import without_tuned
+from ._tables import TUNING_ALLOCATION
 from ._task import AbstractTask, TaskData
 from ._task_model import task_model
 from ._task_parts import TaskParts
 from ._tune_config import TuneConfig
 from ._tuned import TunedModel
-from ._tuning_allocation import TuningAllocation, tuned_anatomy, tuning_allocation
+
+TASK_HEAD = "task-head"
+HEAD_LAYER = -2
+_CHEAP = RecordConfig(parameters=False, check_rules=False)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,3 +93,118 @@ class AllocationHooks:
     def _training(self) -> TrainingData:
         with use_display(SilentDisplay()):  # `tune` reports what is cut or left out
             return TaskParts.of(self.model, self.data, self._fitted, self.config).training
+
+
+class TuningAllocation(TrainingHook):
+    r"""Allocates the change of a task's training loss during tuning to groups of parameters.
+
+    $$ A_g = \sum_t \sum_{i \in g} Δ_{t,i} \int_0^1 \partial_i L(θ_t + sΔ_t)\, ds, \qquad
+       \sum_g A_g = L(θ_T) - L(θ_0) $$
+
+    up to the integration error (`dynamics.LossChangeRecorder`, trapezoidal rule). L is the task's loss on a fixed
+    sample of its training examples, without dropout; Δ are the updates. Pass it to `training.train(..., hooks=[...])`;
+    the weights are exactly those of a training without it. An interrupted training gives the same recording as an
+    uninterrupted one.
+
+    Args:
+        task: The task.
+        data: The training data.
+        tokens: Size of the sample of examples, in tokens.
+        out: Where to write the recording when training ends; None: nowhere.
+        config: Settings of the recorder.
+
+    Raises:
+        UserError: Trained parameters belong to no known part.
+
+    Source: [@lan2019lca].
+    """
+
+    name = "tuning-allocation"
+
+    def __init__(
+        self,
+        task: AbstractTask,
+        data: TrainingData,
+        *,
+        tokens: int = 2048,
+        out: Path | None = None,
+        config: RecordConfig = _CHEAP,
+    ) -> None:
+        self._sample = evaluation_set("train", task, data, tokens, parts=1)
+        self._config, self._out = config, out
+        self._recorder: LossChangeRecorder | None = None
+        self._restored: dict[str, Tensor] | None = None
+
+    def on_step_begin(self, step: Step) -> None:
+        if self._recorder is None:
+            self._recorder = LossChangeRecorder([self._sample], tuned_anatomy(step.module), self._config, self._out)
+            if self._restored is not None:
+                self._recorder.load_state_dict(self._restored)
+        self._recorder.on_step_begin(step)
+
+    def on_step_end(self, step: Step) -> None:
+        self._seen.on_step_end(step)
+
+    def on_train_end(self, module: PreTrainedModel) -> None:
+        self._seen.on_train_end(module)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return self._seen.state_dict()
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self._restored = state
+
+    @property
+    def _seen(self) -> LossChangeRecorder:
+        assert self._recorder is not None, "no update was seen"
+        return self._recorder
+
+    def table(self, tuning_seed: int = 0) -> pd.DataFrame:
+        """The allocation so far: `TUNING_ALLOCATION` without the columns of `TUNED`.
+
+        Raises:
+            UserError: There was no update: training was already complete. Read its recording (`Recording.read`).
+        """
+        if self._recorder is None:
+            raise UserError(
+                "Training was already complete, so nothing was recorded. Read the earlier recording: "
+                "tuning_allocation(Recording.read(folder))."
+            )
+        return tuning_allocation(Recording.of(self._recorder), tuning_seed)
+
+
+def tuned_anatomy(module: PreTrainedModel) -> Anatomy:
+    """The anatomy of the trained parameters; for a head alone, its parameters, without running the body."""
+    trained = learning_parameters(module)
+    body = {parameter for parameter in module.base_model.parameters() if parameter.requires_grad}
+    if module.base_model is module or any(parameter in body for parameter in trained.values()):
+        with undisturbed(module):  # it runs the model, which may be in training: dropout, half precision
+            return discover(module)
+    groups = tuple(
+        ParameterGroup(
+            component="head", stack=None, layer=None, kind=None, slice=ParameterSlice(parameter=name), size=p.numel()
+        )
+        for name, p in trained.items()
+    )
+    return Anatomy(stacks=(), parameter_groups=groups)
+
+
+def tuning_allocation(recording: Recording, tuning_seed: int = 0) -> pd.DataFrame:
+    """The table `TUNING_ALLOCATION`, without the columns of `TUNED`, from a recording of `TuningAllocation`."""
+    groups = recording.tables[ALLOCATION_GROUPS.name]
+    groups = groups[groups["set"] == "train"]
+    named = [_component(*pair) for pair in zip(groups["component"], groups["kind"], strict=True)]
+    of_head = np.array(named) == TASK_HEAD
+    groups = groups.assign(
+        component=named,
+        layer=np.where(of_head, HEAD_LAYER, groups["layer"]),
+        stack=np.where(of_head, "", groups["stack"]),
+    )
+    keys = ["stack", "layer", "component"]
+    found = groups.groupby(keys, sort=False, as_index=False).agg({"parameters": "sum", "value": "sum"})
+    schema = without_tuned(TUNING_ALLOCATION)
+    return schema.conform(found.assign(tuning_seed=tuning_seed, total=float(groups["value"].sum())))
+
+
+def _component(component: str, kind: str) -> str:
+    return TASK_HEAD if component in OF_HEADS else component_name(component, kind)

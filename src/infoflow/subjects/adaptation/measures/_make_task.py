@@ -1,20 +1,35 @@
 """`make_task`: the training objective for a task's data."""
 
+from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, final
 
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import UserError
-from infoflow.objectives import AbstractObjective, PrefixDecoder
+from infoflow.objectives import SENTENCE_FIELDS, AbstractObjective, Batch, Field, LossTerm, Noise, PrefixDecoder
+from infoflow.training import ExampleRows
 
 from ._choice import Choice
-from ._classification import Classification
+from ._forward import answered, task_logits
 from ._generation import Generation
-from ._regression import Regression
+from ._labels import SEVERAL, label_indices, label_numbers, label_sets, several
+from ._scoring import blocks_of, class_scores, number_scores, set_scores
 from ._span_extraction import SpanExtraction
 from ._tagging import Tagging
 from ._tags import tag_column
-from ._task import AbstractTask, Shape, TaskData
+from ._task import AbstractTask, Predictions, Score, Shape, TaskData
+from ._task_rows import LABELS, SEGMENTS, TaskRows, read_texts
+
+Main = Literal["accuracy", "macro_f1", "matthews", "micro_f1"]
 
 
 def make_task(data: TaskData, *, trained: AbstractObjective | None = None, **options: Any) -> AbstractTask:
@@ -47,10 +62,221 @@ def reads_both_sides(shape: Shape, trained: AbstractObjective | None) -> bool:
     return shape == "generation" and isinstance(trained, PrefixDecoder)
 
 
+class AbstractTextTask(AbstractTask):
+    """A task on each text, or on pairs of texts if the corpus has the column `second`."""
+
+    head: ClassVar[str] = "AutoModelForSequenceClassification"
+    fields: ClassVar[Mapping[str, Field]] = {**SENTENCE_FIELDS, SEGMENTS: Field()}
+
+    @abstractmethod
+    def targets(self, corpus: Corpus) -> np.ndarray:
+        """Targets in the form that the loss takes: one row per example.
+
+        Raises:
+            UserError: A label does not occur in training, or a number is missing.
+        """
+
+    def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ExampleRows:
+        """Examples as token ids, with their targets; row i is row i of the corpus."""
+        targets = self.targets(corpus)
+        second = corpus.column("second") if "second" in corpus.columns else None
+        tokens = read_texts(tokenizer, corpus.column("text"), second, max_length)
+        return TaskRows(tokens, corpus.ids, labels=targets)
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        """Number of examples."""
+        return {self.name: len(batch)}
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Classification(AbstractTextTask):
+    r"""The class of each text, or of each pair of texts if the corpus has the column `second`.
+
+    The loss is $-\log p(y)$, with a softmax over the classes. With `multi` an example may have several labels or none
+    (`A|B`): its loss is the sum over the labels of $-\log$ of the sigmoid, and a label is predicted if its probability
+    is at least a half.
+    """
+
+    name: ClassVar[str] = "classification"
+    shape: ClassVar[Shape] = "classification"
+    term_weights: ClassVar[dict[str, float]] = {"classification": 1.0}
+
+    task: str
+    labels: tuple[str, ...]
+    multi: bool = False
+    main: Main = "accuracy"  # the metric for model selection; with several labels always micro_f1
+
+    def targets(self, corpus: Corpus) -> np.ndarray:
+        """The index of each example's class; with several labels, the mask of its labels, (example, label)."""
+        return label_sets(corpus, self.labels) if self.multi else label_indices(corpus, self.labels)
+
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
+        """Cross-entropy of the classes."""
+        losses = self._losses(task_logits(module, batch), batch[LABELS], label_smoothing)
+        return {self.name: LossTerm(total=losses.sum(), count=len(batch))}
+
+    def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
+        return self._losses(task_logits(module, batch), batch[LABELS], 0.0)
+
+    def _losses(self, logits: Tensor, labels: Tensor, label_smoothing: float) -> Tensor:
+        if not self.multi:
+            return F.cross_entropy(logits, labels, reduction="none", label_smoothing=label_smoothing)
+        wanted = labels.float() * (1 - label_smoothing) + label_smoothing / 2
+        return F.binary_cross_entropy_with_logits(logits, wanted, reduction="none").sum(1)
+
+    def predict(
+        self, module: PreTrainedModel, rows: ExampleRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
+    ) -> Predictions:
+        """The most likely class of each example with its probability, and all classes in order.
+
+        With several labels: those of at least a half, with the probability of exactly this set if labels are
+        independent.
+        """
+        probabilities = np.zeros((len(corpus), len(self.labels)))
+        for places, batch in answered(self, module, rows, vocabulary, batch_tokens):
+            logits = task_logits(module, batch)
+            of_batch = logits.sigmoid() if self.multi else logits.softmax(-1)
+            probabilities[places] = of_batch.cpu().numpy()
+        wanted = tuple(label or "" for label in corpus.column("label"))
+        return self._chosen(probabilities, wanted) if self.multi else self._likeliest(probabilities, wanted)
+
+    def _likeliest(self, probabilities: np.ndarray, wanted: tuple[str, ...]) -> Predictions:
+        order = np.argsort(-probabilities, axis=1, kind="stable")
+        said = tuple(self.labels[best] for best in order[:, 0])
+        alternatives = tuple(
+            tuple((self.labels[place], float(row[place])) for place in places)
+            for row, places in zip(probabilities, order, strict=True)
+        )
+        return Predictions(said=said, wanted=wanted, values=probabilities.max(1), alternatives=alternatives)
+
+    def _chosen(self, probabilities: np.ndarray, wanted: tuple[str, ...]) -> Predictions:
+        chosen = probabilities >= 0.5
+        names = np.array(self.labels, dtype=object)
+        return Predictions(
+            said=tuple(SEVERAL.join(names[row]) for row in chosen),
+            wanted=tuple(SEVERAL.join(several(label)) for label in wanted),
+            values=np.where(chosen, probabilities, 1 - probabilities).prod(1),
+        )
+
+    def scores(self, predictions: Predictions, corpus: Corpus, train: Corpus) -> list[Score]:
+        """Accuracy, macro-F1 and Matthews' correlation, with the most frequent training class as baseline.
+
+        With several labels: micro-F1, macro-F1 and accuracy, with the label set that scores best on training as
+        baseline.
+        """
+        blocks = blocks_of(corpus)
+        if self.multi:
+            sides = [self._sets(side) for side in (predictions.wanted, predictions.said)]
+            guess = best_set(self._sets(tuple(label or "" for label in train.column("label"))))
+            return set_scores(*sides, guess, blocks)
+        places = {label: place for place, label in enumerate(self.labels)}
+        wanted, said = (
+            np.array([places[label] for label in side], dtype=np.int64)
+            for side in (predictions.wanted, predictions.said)
+        )
+        guess = Counter(train.column("label")).most_common(1)[0][0]
+        found = class_scores(wanted, said, places[guess], len(self.labels), blocks)
+        return sorted(found, key=lambda score: score.metric != self.main)
+
+    def _sets(self, side: tuple[str, ...]) -> np.ndarray:
+        places = {label: place for place, label in enumerate(self.labels)}
+        chosen = np.zeros((len(side), len(self.labels)), dtype=bool)
+        for row, label in enumerate(side):
+            chosen[row, [places[part] for part in several(label)]] = True
+        return chosen
+
+
 def _classification(data: TaskData) -> Classification:
     known = {*data.labels}
     several = any(label is None or label not in known for label in data.train.column("label"))
     return Classification(task=data.name, labels=data.labels, multi=several)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Regression(AbstractTextTask):
+    r"""The number of each text, or of each pair of texts if the corpus has the column `second`.
+
+    The model predicts the label standardised by training's mean μ and standard deviation σ, so that learning rates do
+    not depend on the scale; the loss is $\left(f(x) - (y - \mu) / \sigma\right)^2$, and the prediction is $\mu + \sigma
+    f(x)$. A trained model is saved with a head that predicts in the label's unit (`settled`).
+    """
+
+    name: ClassVar[str] = "regression"
+    shape: ClassVar[Shape] = "regression"
+    term_weights: ClassVar[dict[str, float]] = {"regression": 1.0}
+
+    task: str
+    mean: float
+    deviation: float
+    labels: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, task: str, train: Corpus) -> "Regression":
+        """The task with the unit of a training part.
+
+        Raises:
+            UserError: A label is not a number, or all are the same.
+        """
+        values = label_numbers(train)
+        if np.ptp(values) == 0:
+            raise UserError(
+                f"A regression needs labels that differ. All {len(values):,} of {train.name} are {values[0]:g}.\n"
+                "Name another column (label=), or use more data."
+            )
+        return cls(task=task, mean=float(values.mean()), deviation=float(values.std()))
+
+    def targets(self, corpus: Corpus) -> np.ndarray:
+        """The number of each example, in standard deviations from the mean."""
+        return ((label_numbers(corpus) - self.mean) / self.deviation).astype(np.float32)
+
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
+        """Squared error, in units of training's variance; label smoothing does not apply."""
+        return {self.name: LossTerm(total=self.example_losses(module, batch).sum(), count=len(batch))}
+
+    def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
+        return (self._answers(module, batch) - batch[LABELS]) ** 2
+
+    def _answers(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
+        """The model's output, in standard deviations from the mean."""
+        return task_logits(module, batch)[:, 0]
+
+    def predict(
+        self, module: PreTrainedModel, rows: ExampleRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
+    ) -> Predictions:
+        """The number of each example, in the unit of the labels."""
+        values = np.zeros(len(corpus))
+        for places, batch in answered(self, module, rows, vocabulary, batch_tokens):
+            values[places] = self._answers(module, batch).cpu().numpy()
+        values = self.mean + self.deviation * values
+        wanted = tuple(str(label) for label in corpus.column("label"))
+        return Predictions(said=tuple(f"{value:.4g}" for value in values), wanted=wanted, values=values)
+
+    def scores(self, predictions: Predictions, corpus: Corpus, train: Corpus) -> list[Score]:
+        """Pearson's and Spearman's correlation and r2, with training's mean as baseline."""
+        guess = float(label_numbers(train).mean())
+        return number_scores(label_numbers(corpus), predictions.values, guess, blocks_of(corpus))
+
+    def right(self, predictions: Predictions, corpus: Corpus) -> Bool[np.ndarray, " example"]:
+        """None: for a number, a match of the first digits means nothing."""
+        return np.zeros(len(predictions.said), dtype=bool)
+
+    def settled(self, module: PreTrainedModel) -> "Regression":
+        r"""Rescale the last layer, $w \cdot h + b$, to the label's unit: $\sigma w \cdot h + \sigma b + \mu$.
+
+        A head without a bias (GPT-2's) cannot hold $\mu$: it stays as it is, and so does the task.
+        """
+        last = [one for one in module.modules() if isinstance(one, nn.Linear) and one.out_features == 1]
+        if len(last) != 1 or last[0].bias is None:
+            return self
+        with torch.no_grad():
+            last[0].weight.mul_(self.deviation)
+            last[0].bias.mul_(self.deviation).add_(self.mean)
+        return SettledRegression(task=self.task, mean=self.mean, deviation=self.deviation, labels=self.labels)
 
 
 def _regression(data: TaskData) -> Regression:
@@ -83,3 +309,27 @@ MAKERS: Mapping[Shape, Callable[[TaskData], AbstractTask]] = {
     "generation": _generation,
 }
 """How a task of each shape is built from its data."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SettledRegression(Regression):
+    """The same task for a model whose head predicts in the label's unit."""
+
+    def _answers(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
+        return (task_logits(module, batch)[:, 0] - self.mean) / self.deviation
+
+    def settled(self, module: PreTrainedModel) -> Regression:
+        """Already settled."""
+        return self
+
+
+def best_set(wanted: np.ndarray) -> np.ndarray:
+    """The label set with the highest micro-F1 if predicted for every example: the most frequent ones. Bool (class,)."""
+    often = wanted.sum(0)
+    order = np.argsort(-often, kind="stable")
+    numbers = np.arange(1, len(order) + 1)
+    f1 = 2 * np.cumsum(often[order]) / (wanted.sum() + len(wanted) * numbers)
+    guess = np.zeros(len(order), dtype=bool)
+    guess[order[: int(f1.argmax()) + 1]] = True
+    return guess

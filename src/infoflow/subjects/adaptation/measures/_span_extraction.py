@@ -1,8 +1,8 @@
 """Extractive question answering: the start and end of the answer in a passage."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 import torch
@@ -11,16 +11,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from infoflow import objectives
 from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import Count, UserError
-from infoflow.objectives import SENTENCE_FIELDS, Batch, Field, LossTerm, Noise
+from infoflow.objectives import SENTENCE_FIELDS, Batch, Field, LossTerm, Noise, normalise_answer, token_f1
 
-from ._answer_match import answer_f1, exact_match
 from ._causal import reads_left_only
 from ._forward import answered, task_inputs
 from ._guesses import guess_score, mean_of, mean_score
 from ._options import check_options
-from ._span_answers import SpanAnswer, best_spans, joined, probabilities, with_null
 from ._span_rows import LEFT_OUT, SpanRows, Window, WindowSize
 from ._task import AbstractTask, Predictions, Score, Shape
 from ._task_rows import SEGMENTS
@@ -193,3 +192,78 @@ class SpanExtraction(AbstractTask):
 
 def _wanted(corpus: Corpus) -> list[list[str]]:
     return list(corpus.column("answers"))
+
+
+def exact_match(said: str, wanted: Sequence[str]) -> float:
+    """1 if the normalised answer equals one of `wanted`, else 0; without `wanted`, the right answer is none.
+
+    Source: [@rajpurkar2018], the evaluation script of SQuAD 2.0.
+    """
+    return float(objectives.exact_match(said, _kept(wanted)))
+
+
+def answer_f1(said: str, wanted: Sequence[str]) -> float:
+    """Word overlap with the closest of `wanted`, see `token_f1`; without `wanted`, the right answer is none."""
+    return token_f1(said, _kept(wanted))
+
+
+def _kept(wanted: Sequence[str]) -> Sequence[str]:
+    """Answers that are not empty after normalisation; the empty answer if there are none."""
+    return [each for each in wanted if normalise_answer(each)] or [""]
+
+
+class SpanAnswer(NamedTuple):
+    """A span of the passage, or "" for no answer."""
+
+    text: str
+    score: float
+    """Sum of the logits of its start and its end."""
+
+
+def best_spans(
+    window: Window,
+    text: str,
+    start: Float[np.ndarray, " token"],
+    end: Float[np.ndarray, " token"],
+    count: int,
+    longest: int,
+) -> list[SpanAnswer]:
+    """The `count` best spans of a window, with at most `longest` tokens.
+
+    $$ s_{ij} = \\mathrm{start}_i + \\mathrm{end}_j, \\qquad i \\le j < i + \\mathrm{longest} $$
+
+    Both ends lie in the passage, and the start must have its maximum context in this window.
+    """
+    inside = window.offsets[:, 0] >= 0
+    starts = np.where(window.best, start, -np.inf)
+    ends = np.append(np.where(inside, end, -np.inf), np.full(longest - 1, -np.inf))
+    scores = starts[:, None] + np.lib.stride_tricks.sliding_window_view(ends, longest)
+    order = np.argsort(-scores, axis=None, kind="stable")[:count]
+    found = []
+    for first, more in zip(*np.unravel_index(order, scores.shape), strict=True):
+        if np.isfinite(scores[first, more]):
+            span = text[window.offsets[first, 0] : window.offsets[first + more, 1]]
+            found.append(SpanAnswer(span.strip(), float(scores[first, more])))
+    return found
+
+
+def joined(answers: Sequence[SpanAnswer], count: int) -> list[SpanAnswer]:
+    """The `count` best distinct answers over all windows of a question, without blank ones."""
+    best: dict[str, float] = {}
+    for text, score in sorted(answers, key=lambda answer: -answer.score):
+        if text:
+            best.setdefault(text, score)
+    return [SpanAnswer(*each) for each in list(best.items())[:count]]
+
+
+def with_null(answers: list[SpanAnswer], null: float, threshold: float) -> list[SpanAnswer]:
+    """The answers with "" added: in first place if its score exceeds the best by more than `threshold`."""
+    at_front = not answers or null - answers[0].score > threshold
+    return [SpanAnswer("", null), *answers] if at_front else [*answers, SpanAnswer("", null)]
+
+
+def probabilities(answers: Sequence[SpanAnswer]) -> list[float]:
+    """Softmax over the scores of a question's answers."""
+    scores = np.array([answer.score for answer in answers])
+    weights = np.exp(scores - scores.max())
+    return (weights / weights.sum()).tolist()

@@ -1,13 +1,16 @@
 """Claims about alignment: representations:Z-3 and Z-4."""
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 
 from infoflow.findings._condition import Condition, exceeds
-from infoflow.findings._finding import Curves, claim
+from infoflow.findings._finding import Control, Curves, claim
 from infoflow.findings._model_group import MASKED, TRANSLATION
 from infoflow.findings._sources import ENCODER_SPACES
+from infoflow.findings._table import Reading, Table, one_number
 
-from ._alignment import controls, gain, pairs
+from ..measures import ALIGNMENT
 
 UNITS = {
     "retrieval forward": "share of words",
@@ -16,8 +19,24 @@ UNITS = {
     "pwcca": "PWCCA",
 }
 
-
 METRICS = ("mse", *UNITS)
+
+
+def controls(metrics: Iterable[str], states: str) -> tuple[Control, ...]:
+    """Encoders that were trained differently, in place of the aligned one."""
+    kinds = {"trained on shuffled links": "shuffled", "trained on the regulariser only": "regulariser only"}
+    return tuple(Control(name=name, reads=pairs(metrics, states, kind)) for name, kind in kinds.items())
+
+
+def pairs(metrics: Iterable[str], states: str, aligned: str = "aligned") -> dict[str, Reading]:
+    """Scores under `{metric}, aligned` and `{metric}, unaligned`; `aligned` names the encoder."""
+    kinds = {"aligned": aligned, "unaligned": "unaligned"}
+    return {f"{metric}, {name}": alignment(kind, metric, states) for metric in metrics for name, kind in kinds.items()}
+
+
+def alignment(kind: str, metric: str, states: str) -> Reading:
+    """Score of the masked LM's encoder on held-out words, aligned or of another kind."""
+    return Table(ALIGNMENT.name, MASKED).where(kind=kind, metric=metric, states=states).reduce(one_number)
 
 
 @claim(
@@ -63,3 +82,8 @@ def z4(curves: Curves) -> list[Condition]:
             [metric.removesuffix(" gap") for metric in _Z4_METRICS],
         )
     ]
+
+
+def gain(curves: Mapping[str, np.ndarray], metric: str) -> np.ndarray:
+    """How much higher the aligned encoder scores, (N, 1)."""
+    return curves[f"{metric}, aligned"] - curves[f"{metric}, unaligned"]

@@ -1,8 +1,7 @@
 """Loss change allocation: which parameters, heads, components and layers lowered the loss in training, and when."""
 
 from ._adaptive import adaptive_allocation
-from ._allocation import loss_change_allocation as loss_change_allocation
-from ._batch_set import batch_set
+from ._adaptive import loss_change_allocation as loss_change_allocation
 from ._cells import Cell, Cells, find_cells
 from ._config import RecordConfig, RecordSettings
 from ._corpora import ALLOCATION_CORPORA, compare_corpora
@@ -24,3 +23,4 @@ from ._tables import (
     ALLOCATION_WINDOWS,
     TABLES,
 )
+from ._targets import batch_set

@@ -1,6 +1,7 @@
 """Results of a recorder as tables and, for single parameters, tensors; in a separate folder."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,13 @@ import pandas as pd
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from infoflow.foundation import UserError, sealed_folder
-from infoflow.results import read_table, write_table
+from infoflow.foundation import NUM_REPLICATES, UserError, block_interval, sealed_folder, stream
+from infoflow.results import estimate, read_table, write_table
 
 from ._cells import ATTENTION, Cell
 from ._histogram import bin_edges
 from ._history import PARAMETER_FIGURES
 from ._hurting import NEVER
-from ._part_bootstrap import part_estimate
 from ._recorder import LossChangeRecorder
 from ._reliability import reliability_rows
 from ._tables import (
@@ -276,3 +276,27 @@ def _parameters(recorder: LossChangeRecorder) -> dict[str, Tensor]:
         for field, tensor in fields.items()
         for parameter, view in zip(recorder.flat.names, recorder.flat.views(tensor), strict=True)
     }
+
+
+def part_estimate(sums_P: np.ndarray, shares_P: np.ndarray, baseline: float, count: int) -> dict[str, Any]:
+    r"""The columns of `estimate_columns` for a sum $v = \sum_p v_p$ over parts with shares n_p of the items.
+
+    $$ v_r = v + \sqrt{\tfrac{P}{P-1}} \left(\frac{\sum_p w_{rp} v_p}{\sum_p w_{rp} n_p} - v\right) $$
+
+    w is how often each part is drawn in replicate r; the root corrects the bootstrap of P values, which is too narrow
+    by its inverse. One part gives no interval. The draws are the same for every model, so that models evaluated on the
+    same sentences have paired replicates.
+    """
+    value, parts = float(sums_P.sum()), len(sums_P)
+    if parts == 1:
+        return {**estimate(value, np.full(NUM_REPLICATES, np.nan), baseline, count), "replicates": []}
+    weights = _draws(parts)
+    resampled = (weights @ sums_P) / (weights @ shares_P)
+    ends = block_interval(value, sums_P - value * shares_P / shares_P.sum(), units=parts)
+    replicates = value + np.sqrt(parts / (parts - 1)) * (resampled - value)
+    return estimate(value, replicates, baseline, count, ends=ends)
+
+
+@cache
+def _draws(parts: int) -> np.ndarray:
+    return stream("allocation-parts", parts).multinomial(parts, np.full(parts, 1 / parts), NUM_REPLICATES) * 1.0

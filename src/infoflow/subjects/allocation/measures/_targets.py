@@ -1,6 +1,9 @@
 """Targets of a recording: terms of losses on sets of sentences, with each set in parts."""
 
+import dataclasses
+import inspect
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 import torch
@@ -8,17 +11,19 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from infoflow.foundation import UserError
-from infoflow.models import Anatomy
+from infoflow.models import Anatomy, Stack
+from infoflow.objectives import AbstractObjective, Batch
 from infoflow.training import Step
 
-from ._batch_set import of_step
 from ._evaluation_set import EvaluationSet
 from ._gradient import FlatParameters, pass_gradients, pass_losses
+from ._packing import PACKED, PackReader, packed
 from ._pass import ModelPass
-from ._passes import passes_of, plain
-from ._sharing import added_up, rank
+from ._sharing import added_up, rank, share
 
 Channel = tuple[int, str, int]  # set, term of the loss, part
+_TRIED = 12  # sentences for testing packing
+_ROUNDING = 1e-3  # relative to the norm of a parameter's gradient; sentences that see each other differ by more
 
 
 class Targets:
@@ -89,3 +94,135 @@ class Targets:
     def _divided(self, index: int, losses: dict[str, float]) -> dict[str, float]:
         totals = self.sets[index].totals
         return {term: loss / max(totals[term], 1) for term, loss in added_up(losses).items()}
+
+
+def batch_set(objective: AbstractObjective) -> EvaluationSet:
+    r"""Represents the batch $B_t$ of each update (`batch` mode): has no examples of its own.
+
+    $$ A_{t,i} = \Delta_{t,i} \int_0^1 \partial_i L_{B_t}(\theta_t + s\Delta_t)\,ds $$
+
+    It measures the effect of an update on the loss of the sentences and noise that it was computed from, without
+    dropout. That loss falls more than the loss of other sentences, since the update follows its gradient, noise
+    included; and as every update has different sentences, sums over updates are not the change of a single loss. Use a
+    fixed set to measure what was learned, and this one to see what updates aim at. End points cannot be shared: each
+    rule costs one more gradient. For one process and single updates (`RecordConfig(every=1)`). Examples and tokens in
+    `allocation_reliability` are those of the last batch.
+
+    Source: [@lan2019lca] use the loss on the whole training set; this mode is a cheap approximation.
+    """
+    counts = dict.fromkeys(objective.term_weights, 0)
+    return EvaluationSet(
+        name="batch", objective=objective, parts=((),), counts=(counts,), sentences=0, tokens=0, moving=True
+    )
+
+
+def of_step(one: EvaluationSet, step: Step) -> EvaluationSet:
+    """The batch set of an update.
+
+    Raises:
+        UserError: Several processes train: none of them has the whole batch.
+    """
+    if rank()[1] > 1:
+        raise UserError(
+            f"The set of each update's batch is for one process. Got {rank()[1]}: give the recorder a fixed set."
+        )
+    counts = dict.fromkeys(one.objective.term_weights, 0)
+    for batch in step.batches:
+        for name, count in one.objective.counts(batch).items():
+            counts[name] += count
+    return dataclasses.replace(
+        one,
+        parts=(tuple(step.batches),),
+        counts=(counts,),
+        sentences=sum(len(batch.input_ids) for batch in step.batches),
+        tokens=sum(batch.source_tokens for batch in step.batches),
+    )
+
+
+def passes_of(
+    module: PreTrainedModel, flat: FlatParameters, anatomy: Anatomy, one: EvaluationSet
+) -> tuple[tuple[ModelPass, ...], ...]:
+    """This process's passes over each part of a set, on the model's device; call it while training is undisturbed.
+
+    Sentences are packed if the stacks accept positions and masks and packing leaves losses and gradients unchanged,
+    which is tested on a few sentences; otherwise the set's own batches are used.
+    """
+    readers = _readers(module, anatomy)
+    packs = (
+        not (one.moving or one.objective.draws)
+        and _fits(one.parts, readers)
+        and _changes_nothing(module, flat, one, readers)
+    )
+    parts: tuple[tuple[ModelPass, ...], ...] = tuple(
+        packed(batches, readers, one.micro_tokens, share(), flat.dtype) if packs else plain(batches[share()])
+        for batches in one.parts
+    )
+    return tuple(tuple(each.to(module.device) for each in part) for part in parts)
+
+
+def plain(batches: Sequence[Batch]) -> tuple[ModelPass, ...]:
+    """Passes over batches as they are."""
+    return tuple(ModelPass(batch=batch) for batch in batches)
+
+
+def _readers(module: PreTrainedModel, anatomy: Anatomy) -> list[PackReader]:
+    """The stacks that read the input and the decoder's input; empty if one of them accepts no positions or masks."""
+    if not all(stack.layers for stack in anatomy.stacks):  # static vectors
+        return []
+    readers = [PackReader(module=_module_of(module, stack), causal=stack.causal) for stack in anatomy.stacks]
+    for number, reader in enumerate(readers):
+        accepted = inspect.signature(module.get_submodule(reader.module).forward).parameters
+        needed = {"position_ids", "attention_mask", *(["encoder_attention_mask"] if number else [])}
+        if not needed <= accepted.keys() or "global_attention_mask" in accepted:  # Longformer masks tokens, not pairs
+            return []
+    return readers
+
+
+def _module_of(module: PreTrainedModel, stack: Stack) -> str:
+    """The innermost model around a stack's blocks."""
+    name = stack.layers[0].block
+    while name:
+        name = name.rpartition(".")[0]
+        if isinstance(module.get_submodule(name), PreTrainedModel):
+            break
+    return name
+
+
+def _fits(parts: tuple[tuple[Batch, ...], ...], readers: list[PackReader]) -> bool:
+    """Whether packing arguments exist, and every position of the last stack has a label."""
+    if not readers:
+        return False
+    for batch in (batch for part in parts for batch in part):
+        if not {"input_ids", "labels"} <= batch.tensors.keys() <= PACKED:
+            return False
+        read = batch.input_ids if len(readers) == 1 else batch.decoder_input_ids
+        if read is None or batch.labels.shape != read.shape or (len(readers) == 1) != (batch.decoder_input_ids is None):
+            return False
+    return True
+
+
+def _changes_nothing(
+    module: PreTrainedModel, flat: FlatParameters, one: EvaluationSet, readers: list[PackReader]
+) -> bool:
+    """Whether packing leaves losses and gradients unchanged, up to rounding, on a few sentences of all lengths."""
+    few = [_first_rows(batch, 1 + _TRIED // len(one.parts[0])) for batch in islice(one.parts[0], _TRIED)]
+    ways = plain(few), packed(few, readers, one.micro_tokens, slice(None), flat.dtype)
+    found = [_gradients(module, flat, one.objective, passes) for passes in ways]
+    for name, apart in found[0].items():
+        together, scale = found[1][name], float(apart.norm())
+        for a, b in zip(flat.views(apart), flat.views(together), strict=True):
+            if not float((a - b).norm()) <= _ROUNDING * max(float(a.norm()), _ROUNDING * scale):
+                return False
+    return True
+
+
+def _gradients(
+    module: PreTrainedModel, flat: FlatParameters, objective: AbstractObjective, passes: Sequence[ModelPass]
+) -> dict[str, Tensor]:
+    passes = [each.to(module.device) for each in passes]
+    return pass_gradients(module, flat, objective, passes, set())[1]
+
+
+def _first_rows(batch: Batch, number: int) -> Batch:
+    cut = {name: tensor[:number] for name, tensor in batch.tensors.items()}
+    return Batch(tensors=cut, source_tokens=0, target_tokens=0, supervised_tokens=0)

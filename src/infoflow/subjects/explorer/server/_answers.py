@@ -1,26 +1,37 @@
 """Responses to requests, computed from readings in the worker's thread."""
 
+import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from infoflow.foundation import UserError
-from infoflow.heads import SentenceAttention, restore
+from infoflow.heads import (
+    ReadSentence,
+    SentenceAttention,
+    SentenceRelevance,
+    read_tokens,
+    restore,
+    sentence_relevance,
+    token_name,
+)
 from infoflow.report import flow_data, view_blocks, view_payload
 
 from ._asked import HttpRequest
-from ._blank import filled, read_blank
-from ._change import Change
+from ._change import Change, changed
 from ._effects import effect, head_effects, token_effects
 from ._lens import add_guesses, lens_rows
 from ._readings import Readings
-from ._relevance import prediction_relevance
-from ._sentence_reading import SentenceReading, add_maps
-from ._wire import wired
+from ._sentence_reading import ExploredModel, SentenceReading, add_maps, token_logits
 
 _MOST_KEPT = 50
+BLANK = "___"
+METHODS = ("gradient-x-input", "cp-lrp", "attn-lrp", "voita", "chefer", "alti", "rollout")
+_DIFFERENCES = ("gradient-x-input", "cp-lrp", "attn-lrp", "chefer")  # methods that support differences of two logits
 
 
 class Responses:
@@ -128,3 +139,156 @@ def differences(before: SentenceAttention, after: SentenceAttention) -> dict[str
             signed = np.sign(difference) * np.sqrt(np.abs(difference)) * 127
             found[f"{old.stack}/{old.kind}/{one.layer}/difference"] = np.rint(signed).astype(np.int8)
     return found
+
+
+def wired(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
+    """The head, which lists name and byte count of every array under `arrays`, and the arrays, little-endian.
+
+    >>> answer = wired({"key": "a"}, {"weights": np.array([1, 2], dtype=np.uint8)})
+    >>> answer[4:]
+    b'{"key":"a","arrays":[["weights",2]]}\\x01\\x02'
+    """
+    parts = {name: _little(array) for name, array in arrays.items()}
+    listed = dict(head) | {"arrays": [[name, len(data)] for name, data in parts.items()]}
+    text = json.dumps(listed, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return b"".join([len(text).to_bytes(4, "little"), text, *parts.values()])
+
+
+def unwired(answer: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The head and the arrays' bytes from the output of `wired`."""
+    start = 4 + int.from_bytes(answer[:4], "little")
+    head, found = json.loads(answer[4:start]), {}
+    for name, size in head.pop("arrays"):
+        found[name] = answer[start : start + size]
+        start += size
+    return head, found
+
+
+def _little(array: np.ndarray) -> bytes:
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
+
+
+def with_mask(subject: ExploredModel, text: str) -> str:
+    """The text with the model's mask in place of each blank.
+
+    Raises:
+        UserError: A masked language model has no blank in the text, or no mask.
+    """
+    model = subject.model
+    if model.task != "masked-lm":
+        if BLANK in text:
+            raise UserError(
+                f"{model.name} continues a text and does not see what follows a blank. End the text at "
+                f"{BLANK}, and leave {BLANK} out."
+            )
+        return text
+    mask = model.require_tokenizer().mask_token
+    if mask is None:
+        raise UserError(f"The tokenizer of {model.name} has no mask token, so blanks cannot be filled in.")
+    if BLANK not in text and mask not in text:
+        raise UserError(f"Write {BLANK} where a word should be filled in.")
+    return text.replace(BLANK, mask)
+
+
+def read_blank(subject: ExploredModel, text: str, translation: str | None, longest: int) -> ReadSentence:
+    """The tokens of a text with a blank; a translation to be continued is read in full.
+
+    Raises:
+        UserError: See `with_mask` and `read_tokens`.
+    """
+    model = subject.model
+    if model.task == "encoder":
+        raise UserError(f"{model.name} has no language-model head, so it cannot fill in words.")
+    if model.task != "seq2seq":
+        return read_tokens(model, with_mask(subject, text), None, longest)
+    sentence = read_tokens(model, text, translation or ".", longest)
+    if translation:
+        return sentence
+    stack = model.anatomy.predicts.name  # nothing is written yet: only the start
+    return replace(sentence, tokens=sentence.tokens | {stack: sentence.tokens[stack][:1]}, translation="")
+
+
+def blank_positions(reading: SentenceReading) -> list[int]:
+    """Positions to predict: the masks of a masked language model, else the last token that is not special."""
+    model, tokens = reading.subject.model, reading.sentence.tokens[reading.subject.model.anatomy.predicts.name]
+    if model.task == "masked-lm":
+        mask = model.require_tokenizer().mask_token_id
+        return [place for place, token in enumerate(tokens) if token.id == mask]
+    written = [place for place, token in enumerate(tokens) if not token.special]
+    return [written[-1] if written else 0]
+
+
+def filled(reading: SentenceReading) -> dict[str, Any]:
+    """Candidates for each blank by layer, as in `lens_rows`."""
+    return lens_rows(reading, blank_positions(reading))
+
+
+def default_method(reading: SentenceReading) -> str:
+    """Gradient times input if there is a logit to explain, else ALTI."""
+    return "gradient-x-input" if reading.has_head else "alti"
+
+
+def prediction_relevance(
+    reading: SentenceReading, position: int, target: int | None, against: int | None, method: str | None
+) -> dict[str, Any]:
+    """Relevance of tokens by stack and of heads for one prediction, or for the difference of two logits.
+
+    Args:
+        position: Position in the predicting stack.
+        target: The token whose logit is explained; None: the most likely one.
+        against: A second token: then $z_\\text{target} - z_\\text{against}$ is explained.
+
+    Raises:
+        UserError: The method does not apply to the model, or there is no such token.
+    """
+    method = method or default_method(reading)
+    if method not in METHODS:
+        raise UserError(f"method must be one of {', '.join(METHODS)}.")
+    forward = method in ("alti", "rollout")
+    chosen = None if forward else _target(reading, position, target)
+    options: dict[str, Any] = {}
+    if against is not None and not forward:
+        if method not in _DIFFERENCES:
+            raise UserError(f"method must be one of {', '.join(_DIFFERENCES)} for the difference of two tokens.")
+        second = _target(reading, position, against)
+        options["output"] = lambda output: _difference(output, chosen, second)
+    with changed(reading.subject.model, reading.change):
+        found = sentence_relevance(reading.subject.model, reading.inputs, method, position, chosen, **options)
+    told = _told(found)
+    named = {} if chosen is None else {"target": chosen, "target_name": token_name(reading.subject.model, chosen)}
+    if options:
+        named |= {"against": against, "against_name": token_name(reading.subject.model, int(against or 0))}
+    return {"method": method, "position": position, "signed": method not in ("voita", *_SHARES)} | named | told
+
+
+_SHARES = ("alti", "rollout")
+
+
+def _target(reading: SentenceReading, position: int, target: int | None) -> int:
+    logits = reading.log_shares
+    if not 0 <= position < len(logits):
+        raise UserError(f"position must lie in 0..{len(logits) - 1}.")
+    if target is None:
+        return int(logits[position].argmax())
+    if not 0 <= target < logits.shape[1]:
+        raise UserError(f"A target must be a token id in 0..{logits.shape[1] - 1}.")
+    return target
+
+
+def _difference(output: Any, target: int | None, against: int) -> Tensor:
+    logits = token_logits(output)
+    return logits[..., target] - logits[..., against]
+
+
+def _told(found: SentenceRelevance) -> dict[str, Any]:
+    return {
+        "tokens": {stack: _numbers(values[0]) for stack, values in found.tokens.items()},
+        "heads": [
+            {"stack": stack, "kind": kind, "layer": layer, "heads": _numbers(values[0])}
+            for (stack, kind, layer), values in found.heads.items()
+        ],
+    }
+
+
+def _numbers(values: Tensor) -> list[float]:
+    return [float(f"{value:.5g}") for value in values.detach().double().cpu().tolist()]

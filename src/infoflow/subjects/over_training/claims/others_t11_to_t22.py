@@ -5,7 +5,7 @@ import numpy as np
 from infoflow.findings._bounded_times import reach_at
 from infoflow.findings._condition import SHARE, Condition, exceeds, stays_below
 from infoflow.findings._finding import Control, Curves, claim
-from infoflow.findings._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION
+from infoflow.findings._model_group import CAUSAL, MASKED, NAMES, OBJECTIVES, TRANSLATION, Absent
 from infoflow.findings._sources import (
     BLEVINS,
     FOUR_PHASES,
@@ -15,15 +15,17 @@ from infoflow.findings._sources import (
     SOURCE_AND_TARGET,
     TRANSLATION_STAGES,
 )
-from infoflow.findings._table import Reading
+from infoflow.findings._table import Reading, SeedRows, Table
+from infoflow.results import Spec
 
-from ..measures import CHECKPOINT_STEPS
+from ..measures import CHECKPOINT_STEPS, STAGES_BY_WARMUP
 from ._apart_over_time import seeds_apart
 from ._over_time import divergence_left, language_first, lower_more_alike, order_last, rank_course, source_dip
 from ._probes_over_time import best_layer_moves
-from ._warmup import FACTOR, unigram_stage
 
 _T11_READS: dict[str, Reading] = {"language": language_first()}
+FACTOR = 1.5
+"""How much later a stage must occur to count as later: the square root of a fourfold warm-up would be 2."""
 
 
 @claim(
@@ -116,7 +118,6 @@ def t13(curves: Curves) -> list[Condition]:
 
 _T14_SHARE = 0.25
 
-
 _T14_READS: dict[str, Reading] = {"left": divergence_left(TRANSLATION, _T14_SHARE)}
 
 
@@ -146,7 +147,6 @@ def t14(curves: Curves) -> list[Condition]:
 
 
 _LEAST = 0.05
-
 
 _T16_READS: dict[str, Reading] = {"moves": rank_course(CAUSAL)}
 
@@ -225,6 +225,35 @@ def t18(curves: Curves) -> list[Condition]:
     ]
 
 
+def unigram_stage(objective: Spec, compared: str = "warm-up") -> Reading:
+    """How much later the divergence from unigrams is least with the longer warm-up.
+
+    The columns are doublings of updates, doublings of the sum of learning rates, and the spacing of checkpoints there
+    in doublings of updates.
+
+    `compared="seed"`: the difference to the next seed with the same warm-up in either direction, by its updates alone;
+    the sum, which only describes another warm-up, is 0.
+    """
+    table = Table(STAGES_BY_WARMUP.name, objective, needs=("measure", "gap", "replicates"))
+    return table.where(compared=compared, order=1).reduce(_grown, signed=compared == "warm-up")
+
+
+def _grown(rows: SeedRows, signed: bool) -> np.ndarray:
+    ordered = SeedRows(rows.frame.sort_values("measure", ascending=False), rows.number)  # updates, then rates
+    if list(ordered.frame["measure"]) != ["updates", "rates"]:
+        raise Absent("stages_by_warmup must hold updates and rates once for each seed")
+    numbers = ordered.numbers
+    if not np.isfinite(numbers[0]).all():
+        raise Absent("the divergence from unigrams has no minimum between the first checkpoint and the last")
+    if (gap := float(ordered.frame["gap"].max())) > np.log2(FACTOR):
+        raise Absent(
+            f"checkpoints around the minimum lie {gap:.2f} doublings of updates apart, and no time is more exact: "
+            f"{np.log2(FACTOR):.2f} or less are needed, a schedule with more steps"
+        )
+    grown = numbers if signed else np.abs(numbers) * [1, 0]
+    return np.column_stack([grown, np.full(len(grown), gap)])
+
+
 _T19_READS: dict[str, Reading] = {"grown": unigram_stage(CAUSAL)}
 
 
@@ -269,7 +298,6 @@ def t19(curves: Curves) -> list[Condition]:
 
 
 TASK = ("upos", "xpos")
-
 
 _T22_READS: dict[str, Reading] = {"moves": best_layer_moves(MASKED, TASK)}
 

@@ -21,7 +21,6 @@ from ._among_checkpoints import WeightChange as WeightChange
 from ._change_points import change_points
 from ._check_rows import CHECKPOINT_CHECKS, CheckRow, SeriesChecks, WeighedCheckpoint
 from ._checkpoint_names import checkpoint_name, parse_steps
-from ._convergence import normalised_convergence as normalised_convergence
 from ._convergence_measure import CONVERGENCE
 from ._convergence_measure import LayerConvergence as LayerConvergence
 from ._convergence_measure import displacement as displacement
@@ -32,8 +31,7 @@ from ._effective_rank import EffectiveRank as EffectiveRank
 from ._embedding_change import EMBEDDING_CHANGE
 from ._embedding_change import embedding_change as embedding_change
 from ._frequency_deciles import NUM_DECILES, frequency_deciles
-from ._in_context import context_positions, in_context_gain
-from ._in_context_measure import IN_CONTEXT_LEARNING
+from ._in_context_measure import IN_CONTEXT_LEARNING, context_positions, in_context_gain
 from ._in_context_measure import InContextLearning as InContextLearning
 from ._loss_by_frequency import LOSS_BY_FREQUENCY
 from ._loss_by_frequency import LossByFrequency as LossByFrequency
@@ -44,7 +42,7 @@ from ._ngram_agreement import NgramAgreement as NgramAgreement
 from ._ngrams import NgramModel
 from ._phase import phase
 from ._phase_curves import PHASE_CURVES
-from ._phase_table import PHASES
+from ._phase_table import PHASES, turning
 from ._phases_over_seeds import PHASES_OVER_SEEDS, phases_over_seeds
 from ._prediction_divergence import PREDICTION_DIVERGENCE
 from ._prediction_divergence import prediction_divergence as prediction_divergence
@@ -56,6 +54,7 @@ from ._seed_divergence import SeedDivergence as SeedDivergence
 from ._series import CheckpointSeries, Missing, SuiteCheckpoint
 from ._series_checks import check_series
 from ._settling import CONVERGENCE_TIME
+from ._settling import normalised_convergence as normalised_convergence
 from ._source_contribution import SOURCE_CONTRIBUTION
 from ._source_contribution import SourceContribution as SourceContribution
 from ._sources import read_series
@@ -64,8 +63,7 @@ from ._trainer_state import trainer_state
 from ._translation_order import fuzzy_reordering, source_share
 from ._translation_stages import TRANSLATION_STAGES
 from ._translation_stages import TranslationStages as TranslationStages
-from ._triangles import triangle_ratios
-from ._turning import turning
+from ._way_checks import triangle_ratios
 from ._weighing import Weight, weigh
 from ._weight_change import WEIGHT_CHANGE
 from ._weight_change import effective_rank as effective_rank

@@ -1,4 +1,4 @@
 """Claims about pruning, and how their tables are read."""
 
 from ._pruned_models import alive_by_kind
-from ._recovered_models import recovered_gaps
+from .others import recovered_gaps

@@ -13,17 +13,16 @@ from ._course import later_answers as later_answers
 from ._decoded import decoded_answers
 from ._elicited import elicitation_entities
 from ._elicited import elicited as elicited
-from ._entry import entry_rows
 from ._evidence_ablation import evidence_ablation as evidence_ablation
 from ._evidence_flow import evidence_flow as evidence_flow
 from ._evidence_heads import evidence_heads as evidence_heads
-from ._fact_information import information_rows
 from ._fact_lens import fact_lens as fact_lens
 from ._fact_probe import probe_rows
 from ._fact_states import half_of_entities
 from ._groups import sampled_facts
 from ._inputs import DOCUMENTS, EVIDENCE_PARTS, TokenPart, fact_inputs
 from ._knowledge import knowledge as knowledge
+from ._knowledge_lens import entry_rows, information_rows
 from ._knowledge_lens import knowledge_lens as knowledge_lens
 from ._readings import OWN
 from ._retrieval_examples import retrieval_examples as retrieval_examples

@@ -1,26 +1,41 @@
 """The table `evidence_flow`: the edges, tokens and blocks through which an answer travels from evidence to mask."""
 
-from collections.abc import Sequence
-from typing import Any
+# V variant, B row, T token, D width
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
 import pandas as pd
+import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from infoflow.corpus import FactWorld
-from infoflow.foundation import UserError
-from infoflow.models import Model
+from infoflow.foundation import UserError, stream
+from infoflow.models import FastLinear, Model, feed_forward_outputs, module_outputs
 
 from ..models import Library, RetrievalModel
-from ._asked import READ_KINDS, asked_by_kind, looked_at
-from ._inputs import Document, FactInputs
-from ._knock_out import forbidden_rows, knock_outs, removals
+from ._answers import choice_log_probabilities
+from ._asked import READ_KINDS, asked_by_kind, group_estimates, logits_of, looked_at
+from ._edges import question_keys
+from ._inputs import EVIDENCE_PARTS, Document, FactInputs, TokenPart
+from ._knock_out import ALL_LAYERS, forbidden_rows, knock_outs, removals
+from ._places import NOWHERE, at, last_token, random_word
 from ._readings import reader_of
 from ._tables import EVIDENCE_FLOW
-from ._tracing import mention_noise, subject_noise, tracing_rows
+from ._variants import scores_of, variant_answers
 
 _MENTIONS = "tracing every mention"
 FLOW_METHODS = ("knock-out", "removal", "tracing", _MENTIONS)
 """Forbidden attention edges; a removed key token; noise with one output restored; noise on all mentions."""
+DEVIATIONS = 3.0
+"""Standard deviation of the noise, in standard deviations of the word embeddings."""
+SITES = ("ffn", "attention")
+_SUBJECTS = (TokenPart.SUBJECT, TokenPart.EVIDENCE_SUBJECT)
+_RANDOM = "random word"
 
 
 def evidence_flow(
@@ -100,3 +115,216 @@ def _rows(keys: dict[str, Any], model: Model, inputs: FactInputs, seed: int, bat
         return tracing_rows(keys, model, inputs, noise, seed, batch)
     tried = knock_outs if keys["method"] == "knock-out" else removals
     return forbidden_rows(keys, model, inputs, tried(inputs, len(model.anatomy.reads.layers), seed), batch)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Restored:
+    """Outputs of a corrupted run that are replaced by the clean ones."""
+
+    sites: tuple[tuple[str, int], ...]  # ("ffn" or "attention", layer)
+    tokens: np.ndarray  # bool (row, token)
+
+
+def tracing_rows(
+    keys: dict[str, Any], model: Model, inputs: FactInputs, noise_BTD: np.ndarray, seed: int, batch: int
+) -> list[dict[str, Any]]:
+    """By how much the right object's probability recovers, for each site, token, block and group of facts.
+
+    The first rows are the loss from the noise.
+
+    Args:
+        keys: Columns of all rows.
+        model: A loaded model.
+        inputs: Questions with their documents.
+        noise_BTD: Noise to add to the word embeddings.
+        seed: Seeds random words.
+        batch: Rows per forward pass.
+    """
+    num_layers = len(model.anatomy.reads.layers)
+    tokens, counted = _tokens(inputs, seed)
+    tried = [(site, where, layer) for site in SITES for where in tokens for layer in range(num_layers)]
+    variants = [Restored(((site, layer),), tokens[where]) for site, where, layer in tried]
+    clean, noisy, found_V = traced_answers(model, inputs, noise_BTD, variants, batch)
+    _, other, _ = traced_answers(model, inputs, _elsewhere(inputs, noise_BTD, seed), [], batch)
+    probability = {name: scores_of(logs, inputs)["probability"] for name, logs in (("clean", clean), ("noisy", noisy))}
+    lost_B = probability["clean"] - probability["noisy"]
+    baseline_B = probability["clean"] - scores_of(other, inputs)["probability"]
+    common = {**keys, "metric": "probability"}
+    noise = {**common, "what": "noise", "scope": "all", "layer": ALL_LAYERS}
+    rows = [{**noise, **row} for row in group_estimates(lost_B, inputs, baseline_B)]
+    regained_VB = scores_of(found_V, inputs)["probability"] - probability["noisy"]
+    by_name = dict(zip(tried, regained_VB, strict=True))
+    for (site, where, layer), regained_B in by_name.items():
+        if where != _RANDOM and counted[where].any():
+            random_B = np.where(counted[where] & counted[_RANDOM], by_name[site, _RANDOM, layer], np.nan)
+            restored = {**common, "what": f"{site} at the {where}", "scope": "block", "layer": layer}
+            groups = group_estimates(np.where(counted[where], regained_B, np.nan), inputs, random_B)
+            rows += [{**restored, **row} for row in groups]
+    return rows
+
+
+def traced_answers(
+    model: Model, inputs: FactInputs, noise: np.ndarray, variants: Sequence[Restored], batch: int = 64
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log-probability of each choice: clean and with noise, (row, choice), and restored, (variant, row, choice).
+
+    Args:
+        model: A loaded model.
+        inputs: Questions with documents.
+        noise: Noise to add to the word embeddings, float32 (row, token, width).
+        variants: What to restore.
+        batch: Rows per forward pass.
+    """
+    stack, parts = model.anatomy.reads.name, []
+    changed = [{(stack, layer) for _, layer in one.sites} for one in variants]
+    for start in range(0, len(inputs), batch):
+        rows = np.arange(start, min(start + batch, len(inputs)))
+        own, added = inputs.take(rows), torch.from_numpy(noise[rows]).to(model.device)
+        kept = [Restored(one.sites, one.tokens[rows]) for one in variants]
+        answers, clean = _clean_run(model, own)
+
+        @contextmanager
+        def edits(
+            some: Sequence[int], added: Tensor = added, kept: Sequence[Restored] = kept, clean: _Outputs = clean
+        ) -> Iterator[None]:
+            with _noisy(model, added, max(len(some), 1)), _restored(model, [kept[one] for one in some], clean):
+                yield
+
+        noisy, found = variant_answers(model, own, changed, edits, keep_heads=True)
+        parts.append((answers, noisy, found))
+    clean_parts, noisy_parts, found_parts = zip(*parts, strict=True)
+    return np.concatenate(clean_parts), np.concatenate(noisy_parts), np.concatenate(found_parts, axis=1)
+
+
+def subject_noise(model: Model, inputs: FactInputs, seed: int) -> np.ndarray:
+    r"""Noise \(\mathcal{N}(0, (3\sigma)^2)\) on the subject's tokens, in question and evidence, 0 elsewhere: float32
+    (row, token, width). \(\sigma\) is the standard deviation of the word embeddings' entries.
+
+    Other sentences of a passage may name the subject too; their words are as they were. See `mention_noise`."""
+    return _noise_at(np.isin(inputs.parts, _SUBJECTS), model, inputs, seed)
+
+
+def mention_noise(model: Model, inputs: FactInputs, seed: int) -> np.ndarray:
+    """The same noise on every mention of the subject, in all sentences of the passage."""
+    return _noise_at(mentions(inputs), model, inputs, seed)
+
+
+def mentions(inputs: FactInputs) -> np.ndarray:
+    """Mentions of the question's subject, bool (row, token): in the question, and as adjacent words in the passage."""
+    found = np.isin(inputs.parts, _SUBJECTS)
+    for row, parts in enumerate(inputs.parts):
+        ids, name = inputs.input_ids[row], inputs.input_ids[row, parts == TokenPart.SUBJECT]
+        words = np.isin(parts, EVIDENCE_PARTS)
+        for start in np.flatnonzero(words[: len(words) - len(name) + 1]):
+            here = slice(start, start + len(name))
+            if words[here].all() and (ids[here] == name).all():
+                found[row, here] = True
+    return found
+
+
+def _noise_at(tokens: np.ndarray, model: Model, inputs: FactInputs, seed: int) -> np.ndarray:
+    weight = next(model.module.get_input_embeddings().parameters()).detach()
+    spread, width = DEVIATIONS * float(weight.float().std()), weight.shape[1]
+    noise = np.zeros((*inputs.input_ids.shape, width), dtype=np.float32)
+    for row, key in enumerate(question_keys(inputs)):
+        drawn = stream("evidence-noise", seed, *key).standard_normal((int(tokens[row].sum()), width))
+        noise[row, tokens[row]] = spread * drawn
+    return noise
+
+
+def _elsewhere(inputs: FactInputs, noise: np.ndarray, seed: int) -> np.ndarray:
+    """The same noise on an equal number of random words of each row that are not subject, mask, object or noisy."""
+    left_out = [
+        TokenPart.PAD,
+        TokenPart.SPECIAL,
+        TokenPart.MASK,
+        TokenPart.SUBJECT,
+        TokenPart.EVIDENCE_SUBJECT,
+        TokenPart.EVIDENCE_OBJECT,
+    ]
+    moved = np.zeros_like(noise)
+    for row, key in enumerate(question_keys(inputs)):
+        noisy = noise[row].any(axis=1)
+        vectors = noise[row, noisy]
+        places = np.flatnonzero(~np.isin(inputs.parts[row], left_out) & ~noisy)
+        num = min(len(vectors), len(places))
+        chosen = stream("evidence-noise-elsewhere", seed, *key).choice(places, num, replace=False)
+        moved[row, chosen] = vectors[:num]
+    return moved
+
+
+def _tokens(inputs: FactInputs, seed: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Positions to restore, bool (row, token), and the rows that have such a token."""
+    length = inputs.input_ids.shape[1]
+    places = {
+        "subject": last_token(inputs, TokenPart.SUBJECT),
+        "object": last_token(inputs, TokenPart.EVIDENCE_OBJECT),
+        _RANDOM: random_word(inputs, "restored", seed),
+    }
+    tokens = {where: at(place, length) for where, place in places.items() if (place != NOWHERE).any()}
+    tokens["mask"] = inputs.parts == TokenPart.MASK
+    return tokens, {where: np.asarray(there.any(axis=1)) for where, there in tokens.items()}
+
+
+# -- outputs that are kept and put back -------------------------------------------------------------------------------
+
+_Outputs = dict[tuple[str, int], Tensor]
+
+
+def _modules(model: Model) -> dict[str, list[str]]:
+    """The module of each layer whose output belongs to a site."""
+    stack = model.anatomy.reads
+    return {
+        "ffn": feed_forward_outputs(model, stack.name),
+        "attention": [layer.attentions["self"].output_projection for layer in stack.layers],
+    }
+
+
+@torch.no_grad()
+def _clean_run(model: Model, inputs: FactInputs) -> tuple[np.ndarray, _Outputs]:
+    """The log-probability of each choice, and the output of every site."""
+    found: _Outputs = {}
+
+    def keep(site: str, layer: int, output: Tensor) -> None:
+        found[site, layer] = output
+
+    modules = _modules(model)
+    with (
+        FastLinear(),
+        module_outputs(model, modules["ffn"], lambda layer, output: keep("ffn", layer, output)),
+        module_outputs(model, modules["attention"], lambda layer, output: keep("attention", layer, output)),
+    ):
+        logits = logits_of(model, inputs)
+    return choice_log_probabilities(logits, inputs), found
+
+
+@contextmanager
+def _restored(model: Model, variants: Sequence[Restored], clean: _Outputs) -> Iterator[None]:
+    """Inserts clean outputs at the tokens of each repetition of the batch."""
+    modules = _modules(model)
+
+    def edit(site: str, layer: int, output: Tensor) -> Tensor | None:
+        if not any((site, layer) in one.sites for one in variants):
+            return None
+        here = np.concatenate([one.tokens & ((site, layer) in one.sites) for one in variants])
+        restored = clean[site, layer].repeat(len(variants), 1, 1)
+        return torch.where(torch.from_numpy(here).to(output.device)[:, :, None], restored, output)
+
+    with (
+        module_outputs(model, modules["ffn"], lambda layer, output: edit("ffn", layer, output)),
+        module_outputs(model, modules["attention"], lambda layer, output: edit("attention", layer, output)),
+    ):
+        yield
+
+
+@contextmanager
+def _noisy(model: Model, noise: Tensor, times: int) -> Iterator[None]:
+    """Adds noise to the word embeddings of each repetition of the batch."""
+    handle = model.module.get_input_embeddings().register_forward_hook(
+        lambda module, args, output: output + noise.to(output).repeat(times, 1, 1)
+    )
+    try:
+        yield
+    finally:
+        handle.remove()

@@ -1,30 +1,47 @@
 """The layer from which an answer can be read, with each document: the table `knowledge_lens`."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from math import isnan
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from torch import Tensor
 
 from infoflow.corpus import FactWorld
-from infoflow.foundation import Scale, current_display
-from infoflow.representations import TunedLens
+from infoflow.foundation import (
+    NUM_BLOCKS,
+    Interval,
+    Scale,
+    UserError,
+    current_display,
+    replicate_weights,
+    symmetric_interval,
+)
+from infoflow.representations import TunedLens, corrected_information, discretize, estimate_information
+from infoflow.results import estimate
 
-from ..models import Library
-from ._entry import entry_rows
-from ._fact_information import LEAST_QUESTIONS, information_rows
+from ..models import Library, evidence_entry
+from ._blocks import fact_blocks
 from ._fact_lens import fact_lens, lens_answers, require_lens
 from ._fact_probe import probe_rows
 from ._fact_states import half_of_entities, states_at
-from ._groups import EVERY_WEIGHT, group_rows, sampled_facts
+from ._groups import EVERY_WEIGHT, fact_groups, group_rows, sampled_facts
 from ._inputs import FactInputs
 from ._knowledge import MOST_FACTS
+from ._moved_objects import moved_objects
 from ._readings import OWN, FactReadings
 from ._tables import KNOWLEDGE_LENS
 
 LENS_KINDS = ("trained", "held out", "withheld")
 """Stored and readable, only readable, and neither."""
+_ROWS_PER_CLUSTER = 20
+LEAST_QUESTIONS = 2 * _ROWS_PER_CLUSTER
+"""Minimum number of questions: enough for two clusters."""
+_CONTROLS = 5  # permutations behind the baseline
+_AGAINST_NONE = ("gold", "retrieved")
+Curves = Mapping[tuple[str, str], tuple[np.ndarray, FactInputs]]
+"""By lens and document: log-probability of the right object, (state, row), and the inputs."""
 
 
 def knowledge_lens(
@@ -145,3 +162,76 @@ def _read_rows(logs: np.ndarray, inputs: FactInputs) -> Iterator[dict[str, Any]]
         for metric, (numbers, baseline, scale) in values.items():
             for row in group_rows(inputs.facts, numbers, baseline, scale):
                 yield {**row, "layer": layer, "metric": metric}
+
+
+def information_rows(states: Tensor, inputs: FactInputs, seed: int = 0) -> Iterator[dict[str, Any]]:
+    r"""Rows of the metric information: \(I(\text{cluster}; o_1)\) in nats, of each kind of fact and each state.
+
+    States at the first mask are clustered, one cluster per twenty questions; o_1 is the first token of the object. The
+    estimate is corrected for the number of questions (`estimate_information`), and its interval includes possible
+    remaining bias. The baseline is the mean over five tables with the objects permuted within each relation: it
+    contains the information from the type of the object, and the same bias. The difference is about the fact.
+
+    Args:
+        states: (state, row, target, width), at `inputs.masks`.
+        inputs: What was read.
+        seed: Seeds clusters and permutations.
+
+    Raises:
+        UserError: There are fewer than forty questions.
+    """
+    clusters = len(inputs) // _ROWS_PER_CLUSTER
+    if clusters < 2:
+        raise UserError(
+            f"Clusters of states need at least {LEAST_QUESTIONS} questions. Got {len(inputs)}.\nUse more facts."
+        )
+    rows, blocks = np.arange(len(inputs)), fact_blocks(inputs.facts)
+    tokens = inputs.candidates[rows, inputs.answers, 0]
+    moved = [inputs.candidates[rows, moved_objects(inputs, seed + draw), 0] for draw in range(_CONTROLS)]
+    for layer, of_layer in enumerate(states[:, :, 0]):
+        labels = discretize(of_layer.float(), clusters, seed).numpy()
+        for group in (one for one in fact_groups(inputs.facts) if one.weight == EVERY_WEIGHT):
+            part, here = labels[group.rows], blocks[group.rows]
+            found = estimate_information(part, tokens[group.rows], here)
+            control = np.mean([corrected_information(part, one[group.rows], here) for one in moved])
+            numbers = found.columns(float(control), len(part), units=len(np.unique(here)))
+            keys = {"facts": group.facts, "weight": group.weight, "layer": layer, "metric": "information"}
+            yield {**keys, "document": inputs.document, "lens": "clusters", "place": "mask", **numbers}
+
+
+def entry_rows(curves: Curves) -> Iterator[dict[str, Any]]:
+    """Rows of the metrics half and centre: gold or retrieved against none; none against a guess.
+
+    Questions without a gold passage are left out of the first. Replicates cover the whole curve; `half` is a layer, so
+    its interval extends at least one layer to either side.
+    """
+    for (lens, document), (logs, inputs) in curves.items():
+        if document == "none":
+            guesses = 1 / (inputs.candidates[:, :, 0] >= 0).sum(axis=1)
+            yield from _rows(lens, document, np.exp(logs) - guesses, inputs)
+        elif document in _AGAINST_NONE and (lens, "none") in curves:
+            without, of_none = curves[lens, "none"]
+            held = {fact.number for fact in inputs.facts}
+            kept = [row for row, fact in enumerate(of_none.facts) if fact.number in held]
+            yield from _rows(lens, document, np.exp(logs) - np.exp(without[:, kept]), inputs)
+
+
+def _rows(lens: str, document: str, gains: np.ndarray, inputs: FactInputs) -> Iterator[dict[str, Any]]:
+    """Rows of every group, from gains (state, row)."""
+    blocks, weights = fact_blocks(inputs.facts), replicate_weights()
+    for group in fact_groups(inputs.facts):
+        here = blocks[group.rows]
+        counts = np.bincount(here, minlength=NUM_BLOCKS)
+        sums = np.stack([np.bincount(here, one[group.rows], NUM_BLOCKS) for one in gains])  # (state, block)
+        value = evidence_entry(sums.sum(axis=1) / counts.sum())
+        with np.errstate(invalid="ignore", divide="ignore"):
+            drawn = (weights @ sums.T) / (weights @ counts)[:, None]  # (replicate, state)
+        entries = np.array([evidence_entry(one) if np.isfinite(one).all() else (np.nan, np.nan) for one in drawn])
+        units, keys = int(np.count_nonzero(counts)), {"document": document, "lens": lens, "place": "mask"}
+        for place, metric in enumerate(("half", "centre")):
+            ends = None
+            if metric == "half" and np.isfinite(value.half):
+                ends = symmetric_interval(value.half, entries[:, place], (0.0, len(gains) - 1.0))
+                ends = Interval(*(np.clip(end, 0.0, len(gains) - 1.0) for end in ends.reaching(value.half, 1.0)))
+            numbers = estimate(value[place], entries[:, place], np.nan, int(counts.sum()), units=units, ends=ends)
+            yield {"facts": group.facts, "weight": group.weight, "layer": -1, "metric": metric, **keys, **numbers}

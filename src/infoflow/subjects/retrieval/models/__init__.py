@@ -25,6 +25,7 @@ from ._decoding import (
     rag_sequence_answer,
     rag_token_answer,
     reader_with_passages,
+    rescore_hypotheses,
     sequence_log_likelihoods,
 )
 from ._dense_index import DenseIndex as DenseIndex
@@ -33,7 +34,6 @@ from ._fixed_choice import fixed_choice
 from ._found import Found as Found
 from ._found import Searches as Searches
 from ._group_index import GroupIndex as GroupIndex
-from ._hypotheses import rescore_hypotheses
 from ._in_batch import in_batch_loss
 from ._index_folder import load_index, save_index
 from ._library import Library as Library

@@ -1,17 +1,19 @@
 """Fresh models with heads of a trained one: do they learn faster?"""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from infoflow.heads import TRANSPLANT_CURVES, TRANSPLANTED_HEADS
+from infoflow.heads import ARMS, TRANSPLANT_CURVES, TRANSPLANTED_HEADS, log_mean
 from infoflow.report._declared import DeclaredFigure, Drawn, names_of
 from infoflow.report._figure import Method, Panel, Section
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._numbers import number, size_text
-from infoflow.report._samples import Estimate
+from infoflow.report._samples import Estimate, Samples
 from infoflow.report._series import Series
 from infoflow.report._shown_models import ShownModels
 from infoflow.report.forms._chart import CONTROL, amount, by_key, finished, lit, tips
@@ -21,11 +23,10 @@ from infoflow.report.forms._names import names_above
 from infoflow.report.forms._span import span
 from infoflow.subjects.pruning.figures._rows import several, signature
 
-from ._rows import NONE, RANDOM, SHUFFLED, SPECIALISED, WAYS, curve_of, curve_rows, last_of
-
 _HEIGHT = 230
 _FIELD = "arm"
 _ZERO = {**CONTROL, "strokeDash": [1, 0], "strokeWidth": 1}
+NONE, SPECIALISED, RANDOM, SHUFFLED = ARMS
 _ARMS = (
     LineKind(key=SPECIALISED, label="specialised heads", dash=(1, 0), shape="circle", mark="●"),
     LineKind(key=RANDOM, label="random heads of the same model", dash=(6, 3), shape="square", mark="■"),
@@ -49,6 +50,7 @@ METHOD = Method(
     curve it is the mean over the logarithm of updates <i>s</i>, ∫ <i>L</i> d ln <i>s</i> / ∫ d ln <i>s</i>.
     """,
 )
+WAYS = {False: "heads keep learning", True: "frozen heads"}
 
 
 def _heads(
@@ -202,3 +204,70 @@ def transplant_section(tables: ModelTables) -> Section | None:
     table = curve_rows(frame, [arm.key for arm in arms])
     figure = HEADS.of(frame, table, arms, models, tables.get(TRANSPLANTED_HEADS.name))
     return None if figure is None else replace(TRANSPLANT, figures=[figure], keys=models.present(table))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ArmCurve:
+    """Scores of one variant by seed, at each step, with their replicates."""
+
+    steps: tuple[int, ...]
+    values: dict[object, np.ndarray]  # (P,)
+    replicates: dict[object, np.ndarray]  # (R, P)
+    count: int
+
+    def at(self, index: int) -> Samples:
+        """The score at one step."""
+        values = {seed: float(own[index]) for seed, own in self.values.items()}
+        drawn = {seed: own[:, index] for seed, own in self.replicates.items()}
+        return Samples.by_key(values, drawn, count=self.count)
+
+    def over(self) -> Samples:
+        """The mean over the logarithm of updates."""
+        values = {seed: float(log_mean(self.steps, own[None])[0]) for seed, own in self.values.items()}
+        drawn = {seed: log_mean(self.steps, own) for seed, own in self.replicates.items()}
+        return Samples.by_key(values, drawn, count=self.count)
+
+
+def curve_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str = "loss") -> ArmCurve | None:
+    """A variant's scores from the first update on, as means over its draws; None if there are none."""
+    own = frame[(frame["arm"] == arm) & (frame["frozen"] == frozen) & (frame["metric"] == metric) & (frame["step"] > 0)]
+    if own.empty:
+        return None
+    steps = sorted(int(step) for step in own["step"].unique())
+    values, replicates = {}, {}
+    for seed, rows in own.groupby("seed"):
+        wide = rows.pivot_table(index="draw", columns="step", values="value").reindex(columns=steps)
+        if wide.isna().to_numpy().any():
+            continue  # a seed with missing steps
+        values[seed] = wide.to_numpy().mean(axis=0)
+        drawn = [
+            np.stack([np.asarray(one, dtype=float) for one in part.sort_values("step")["replicates"]], axis=1)
+            for _, part in rows.groupby("draw")
+        ]
+        replicates[seed] = np.mean(drawn, axis=0)
+    return ArmCurve(steps=tuple(steps), values=values, replicates=replicates, count=int(own["count"].median()))
+
+
+def last_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str) -> Samples | None:
+    """A variant's final score; None if there is none."""
+    curve = curve_of(frame, arm, frozen, metric)
+    return None if curve is None else curve.at(-1)
+
+
+def curve_rows(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
+    """One row per line, freezing, variant and step: the loss, and the gain over the fresh model's own heads."""
+    rows: list[dict[str, Any]] = []
+    for series, own in frame.groupby("series", sort=False):
+        for frozen in WAYS:
+            plain = curve_of(own, NONE, frozen)
+            for arm in arms:
+                curve = curve_of(own, arm, frozen)
+                for index, step in enumerate(curve.steps if curve else ()):
+                    assert curve is not None
+                    row = {"series": series, "frozen": frozen, "arm": arm, "step": step}
+                    rows.append({**row, "what": "loss", **asdict(curve.at(index).estimate())})
+                    if plain is not None and arm != NONE and plain.steps == curve.steps:
+                        gain = (plain.at(index) - curve.at(index)).estimate()
+                        rows.append({**row, "what": "gain", **asdict(gain)})
+    columns = ["series", "frozen", "arm", "step", "what", "value", "low", "high", "seeds", "count"]
+    return pd.DataFrame(rows, columns=columns)
