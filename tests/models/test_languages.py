@@ -8,9 +8,9 @@ import tokenizers
 import torch
 import transformers
 
-from infoflow.corpus import Corpus
+from infoflow.corpus import Corpus, tokenizer_digest
 from infoflow.foundation import UserError, make_display, use_display
-from infoflow.models import load_model, translate
+from infoflow.models import decoder_inputs, load_model, translate
 
 WORDS = ("a", "b", "Das", "Haus", "ist", "alt", ".", "3", "cats", "translate", "German", ":")
 SIGNS = sorted({*"".join(WORDS)})
@@ -60,6 +60,75 @@ def test_texts_are_marked_and_written_in_the_languages_that_were_chosen(family):
     assert translate(model, ["a b cats"], beams=1) == own.batch_decode(right, skip_special_tokens=True)
     assert tokenizer.src_lang != source  # the caller's stays as it was
     assert model.digest != load_model(module, tokenizer).digest
+
+
+def seamless_tokenizer():
+    pieces = ["<pad>", "<unk>", "<s>", "</s>", "▁", *SIGNS, "▁a", "▁b"]
+    marks = ["__eng__", "__fra__", "__deu__"]
+    vocabulary = {piece: at for at, piece in enumerate(pieces)}
+    return transformers.SeamlessM4TTokenizer(
+        vocab=vocabulary, merges=[("▁", "a"), ("▁", "b")], additional_special_tokens=marks
+    )
+
+
+def seamless(tokenizer, kind, writes=("fra", "deu")):
+    """A tiny model of the family; its configuration of generation names the languages that it writes."""
+    side = {f"{side}_{what}": size for side in ("encoder", "decoder", "speech_encoder") for what, size in (
+        ("layers", 1), ("attention_heads", 2), ("ffn_dim", 16),
+    )}  # fmt: skip
+    ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "decoder_start_token_id": 3}
+    config = getattr(transformers, f"{kind.partition('For')[0].removesuffix('Model')}Config")(
+        vocab_size=len(tokenizer), hidden_size=16, max_position_embeddings=64, initializer_range=0.5, **side, **ids
+    )
+    torch.manual_seed(0)
+    module = getattr(transformers, kind)(config).eval()
+    codes = {code: tokenizer.convert_tokens_to_ids(f"__{code}__") for code in writes}
+    for name in ("text_decoder_lang_to_code_id", "t2u_lang_code_to_id", "vocoder_lang_code_to_id"):
+        setattr(module.generation_config, name, codes)
+    return module
+
+
+@pytest.mark.parametrize("kind", ["SeamlessM4TForTextToText", "SeamlessM4Tv2ForTextToText", "SeamlessM4TModel"])
+def test_seamless_reads_scores_and_writes_the_languages_that_were_chosen(kind):
+    tokenizer = seamless_tokenizer()
+    module = seamless(tokenizer, kind)
+    model = load_model(module, tokenizer, source_language="deu", target_language="fra")
+    own = seamless_tokenizer()
+    deu, fra, end = own.convert_tokens_to_ids(["__deu__", "__fra__", "</s>"])
+    before = tokenizer_digest(model.tokenizer)
+    words = own("a b", add_special_tokens=False)["input_ids"]
+    assert model.tokenizer("a b")["input_ids"] == [deu, *words, end]
+    target = model.tokenizer(text_target="a b")["input_ids"]
+    assert target == [end, fra, *words, end]
+    assert tokenizer_digest(model.tokenizer) == before  # whichever side was encoded last
+    inputs = own(["a b cats"], src_lang="deu", return_tensors="pt")
+    how = {"generate_speech": False} if kind == "SeamlessM4TModel" else {}
+    right = module.generate(**inputs, tgt_lang="fra", num_beams=1, do_sample=False, max_new_tokens=12, **how)
+    wrong = module.generate(**inputs, tgt_lang="deu", num_beams=1, do_sample=False, max_new_tokens=12, **how)
+    texts = [own.batch_decode(getattr(each, "sequences", each), skip_special_tokens=True)[0] for each in (right, wrong)]
+    assert texts[0] != texts[1]
+    assert texts[0].startswith(translate(model, ["a b cats"], beams=1, max_ratio=0.1)[0])
+    labels = torch.tensor([target])
+    reads, predicts = decoder_inputs(model, labels)
+    assert reads.tolist() == [[end, fra, *words]]  # as the model's own generation begins
+    assert predicts.tolist() == [[fra, *words, end]]
+
+
+def test_seamless_refuses_what_it_does_not_write(capsys):
+    tokenizer = seamless_tokenizer()
+    module = seamless(tokenizer, "SeamlessM4TForTextToText", writes=("fra",))
+    with pytest.raises(UserError, match=r"reads deu but does not write it\. It writes fra: --target-language"):
+        load_model(module, tokenizer, target_language="deu")
+    with pytest.raises(UserError, match="must be one of the 3 language codes"):
+        load_model(module, tokenizer, source_language="de")
+    module.generation_config.text_decoder_lang_to_code_id = {"fra": 5}
+    with pytest.raises(UserError, match="marks fra by token 5, but its tokenizer by"):
+        load_model(module, tokenizer, target_language="fra")
+    with use_display(make_display("plain")):
+        load_model(seamless(tokenizer, "SeamlessM4TForTextToText"), tokenizer)
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert "reads every text as eng, the default" in said
+    assert "writes fra, the default of its tokenizer" in said
 
 
 def test_a_language_that_is_assumed_is_noted_once(capsys):

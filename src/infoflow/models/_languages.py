@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from infoflow.foundation import UserError, as_written, current_display
 
 _CODE = re.compile(r"[a-z]{2,3}_[A-Za-z]{2,4}|java|python")
+_MARK = re.compile(r"__([a-z]{2,3}(?:_[A-Za-z]{2,4})?)__")  # of SeamlessM4T: the code between underscores
 _SAVED = "infoflow_prefix"  # in tokenizer_config.json: not every class keeps it in tokenizer.json
 _NEAR = 8  # codes listed in a message
 _PROBES = ("a", "Das Haus ist alt.", "3 cats")
@@ -37,7 +38,7 @@ def reading_tokenizers(
     tokenizers: tuple[PreTrainedTokenizerBase | None, PreTrainedTokenizerBase | None],
     name: str,
     config: Any,
-    forced: int | None,
+    generation: Any,
     asked: Reading,
 ) -> tuple[PreTrainedTokenizerBase | None, PreTrainedTokenizerBase | None]:
     """The tokenizers of source and target, which mark the languages and prefix each source text.
@@ -46,7 +47,8 @@ def reading_tokenizers(
         tokenizers: The original tokenizers; they are not changed.
         name: Name of the model, for messages.
         config: Configuration of the model: only a decoder with an encoder writes without the prefix.
-        forced: The token that starts each output according to the model's configuration.
+        generation: Its configuration of generation, or None: it may name the token that starts each output, or those of
+            the languages that the model writes.
         asked: The caller's choice.
 
     Raises:
@@ -66,7 +68,7 @@ def reading_tokenizers(
         if value:
             _check_code(option, value, codes, own, name)
     if codes:
-        own = _of_languages(own, name, forced, asked, codes)
+        own = _of_languages(own, name, generation, asked, codes)
     else:
         _note_what_stands_before(own, name, config, asked)
     if prefix := asked.prefix.strip() or own.init_kwargs.get(_SAVED, ""):
@@ -76,13 +78,19 @@ def reading_tokenizers(
 
 
 def language_codes(tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """The codes by which a tokenizer marks languages, as in NLLB, mBART and M2M100; empty for others."""
+    """The codes by which a tokenizer marks languages, as in NLLB, mBART, M2M100 and SeamlessM4T; empty for others."""
     if not hasattr(type(tokenizer), "set_src_lang_special_tokens") or not hasattr(tokenizer, "tgt_lang"):
         return []
     for known in ("lang_code_to_token", "lang_code_to_id"):
         if codes := getattr(tokenizer, known, None):
             return sorted(codes)
-    return sorted(token for token in tokenizer.all_special_tokens if _CODE.fullmatch(token))
+    special = tokenizer.all_special_tokens
+    return sorted({_code(token) for token in special if _MARK.fullmatch(token) or _CODE.fullmatch(token)})
+
+
+def _code(mark: str) -> str:
+    """The code of a language's token."""
+    return found[1] if (found := _MARK.fullmatch(mark)) else mark
 
 
 def _codes_in_texts(tokenizer: PreTrainedTokenizerBase) -> list[str]:
@@ -112,7 +120,9 @@ def _some(texts: list[str]) -> str:
 
 def language_id(tokenizer: PreTrainedTokenizerBase, code: str) -> int:
     """The token that marks a language."""
-    spelled = getattr(tokenizer, "lang_code_to_token", None) or {}
+    spelled = getattr(tokenizer, "lang_code_to_token", None) or {
+        _code(one): one for one in tokenizer.all_special_tokens
+    }
     return int(tokenizer.convert_tokens_to_ids(spelled.get(code, code)))
 
 
@@ -124,9 +134,9 @@ def _check_code(option: str, code: str, codes: list[str], tokenizer: PreTrainedT
         )
     if not codes:
         raise UserError(
-            f"{option} is for models whose tokenizer marks languages, such as NLLB, mBART and M2M100. That of {name} "
-            "marks none. Leave the option out; a model that reads its task from a text prefix, as T5 does, takes "
-            "--prefix."
+            f"{option} is for models whose tokenizer marks languages, such as NLLB, mBART, M2M100 and SeamlessM4T. "
+            f"That of {name} marks none. Leave the option out; a model that reads its task from a text prefix, as T5 "
+            "does, takes --prefix."
         )
     if code not in codes:
         near = difflib.get_close_matches(code, codes, n=_NEAR, cutoff=0.5)
@@ -138,14 +148,16 @@ def _check_code(option: str, code: str, codes: list[str], tokenizer: PreTrainedT
 
 
 def _of_languages(
-    tokenizer: PreTrainedTokenizerBase, name: str, forced: int | None, asked: Reading, codes: list[str]
+    tokenizer: PreTrainedTokenizerBase, name: str, generation: Any, asked: Reading, codes: list[str]
 ) -> Any:
     """A copy that marks its texts with these languages; a note reports defaults."""
     read: Any = copy.deepcopy(tokenizer)
     _make_special(read, codes)
-    source = asked.source_language or read.src_lang
+    source, default = asked.source_language or _code(read.src_lang), _code(read.tgt_lang or "")
+    forced = getattr(generation, "forced_bos_token_id", None)
     by_model = next((code for code in codes if language_id(read, code) == forced), "") if forced is not None else ""
-    target = asked.target_language or read.tgt_lang or by_model
+    target = asked.target_language or default or by_model
+    _check_written(read, target, getattr(generation, "text_decoder_lang_to_code_id", None), name)
     if not asked.source_language:
         current_display().note(
             f"{name} reads every text as {source}, the default of its tokenizer. If the texts are in another language, "
@@ -156,11 +168,33 @@ def _of_languages(
             f"No target language was named: {name} chooses its output language, and its decoder is not "
             "measured. Name the code: --target-language."
         )
-    read.src_lang, read.tgt_lang = source, target or source
+    elif target == default and not asked.target_language:
+        current_display().note(
+            f"{name} writes {target}, the default of its tokenizer. For another language name its code: "
+            "--target-language."
+        )
+    read.tgt_lang = target or source
+    read.src_lang = source  # last: SeamlessM4T's class marks texts by the language that was set last
     if asked.chosen:  # a saved copy encodes the same way
-        read.init_kwargs |= {"src_lang": source, "tgt_lang": target or source}
+        read.init_kwargs |= {"src_lang": read.src_lang, "tgt_lang": read.tgt_lang}
     read.infoflow_reading = Reading(source_language=source, target_language=target or "", chosen=asked.chosen)
     return read
+
+
+def _check_written(tokenizer: PreTrainedTokenizerBase, target: str, written: dict[str, int] | None, name: str) -> None:
+    """Refuse a language that the model does not write, by the ids of its configuration (SeamlessM4T)."""
+    if not target or not written:
+        return
+    if target not in written:
+        raise UserError(
+            f"{name} reads {target} but does not write it. It writes {', '.join(sorted(written)[:_NEAR])}"
+            f"{', …' if len(written) > _NEAR else ''}: --target-language."
+        )
+    if written[target] != (own := language_id(tokenizer, target)):
+        raise UserError(
+            f"The configuration of {name} marks {target} by token {written[target]}, but its tokenizer by {own}. Use "
+            "the tokenizer that the model was trained with."
+        )
 
 
 def _make_special(tokenizer: Any, codes: list[str]) -> None:

@@ -66,7 +66,8 @@ def load_model(
         device: "auto" (a GPU if there is one), "cpu", "cuda", ...
         dtype: Precision of weights that are read from disk.
         revision: Branch, tag or commit of a name on the hub, for `NAME@REVISION`.
-        source_language: Code of the language of input texts, for tokenizers that mark it (NLLB, mBART, M2M100).
+        source_language: Code of the language of input texts, for tokenizers that mark it (NLLB, mBART, M2M100,
+            SeamlessM4T).
         target_language: Code of such a model's output language.
         prefix: Prefix of each input text, as in T5's training: "translate English to German:". Its tokens count as
             special.
@@ -106,7 +107,7 @@ def load_model(
         found,
         name,
         module.config,
-        getattr(getattr(module, "generation_config", None), "forced_bos_token_id", None),
+        getattr(module, "generation_config", None),
         Reading(
             source_language=source_language,
             target_language=target_language,

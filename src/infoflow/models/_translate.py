@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedTokenizerBase
+from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from infoflow.corpus import length_batches
@@ -122,7 +122,8 @@ def _written(
         for batch in length_batches(lengths, token_budget, max_sentences=None if model.pads else 1):
             ids, mask = pad_rows([rows[row] for row in batch], model.pad_token_id)
             limits = most[torch.as_tensor(batch)].repeat_interleave(beams)
-            output = model.module.generate(
+            output = _generate(
+                model,
                 input_ids=ids.to(model.device),
                 attention_mask=mask.to(model.device),
                 max_new_tokens=int(limits.max()),
@@ -134,6 +135,13 @@ def _written(
                 texts[row] = text.strip()
             bar.advance(len(batch))
     return texts
+
+
+def _generate(model: Model, **inputs: Any) -> Tensor:
+    """The output of `generate`; of SeamlessM4T its text, where the model's own method continues to speech."""
+    if str(getattr(model.module.config, "model_type", "")).startswith("seamless_m4t"):
+        return GenerationMixin.generate(model.module, **inputs)  # type: ignore[arg-type]
+    return model.module.generate(**inputs)
 
 
 def _tokens(model: Model) -> dict[str, int]:
